@@ -15,7 +15,7 @@ use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
 use crate::support::under_test;
-use crate::support::wait::{now, wait_for, wait_until};
+use crate::support::wait::{Stopwatch, now, wait_for, wait_until};
 use crate::support::{proc, wait};
 
 /// Longest that anything may take which does happen. Much more than it needs: the machine may be busy.
@@ -303,9 +303,9 @@ impl Init {
         self.ended.is_none()
     }
 
-    /// Waits for its end, which must be this exit status; how long that took.
+    /// Waits for its end, which must be this exit status; how long that took, less what the machine withheld.
     pub fn ends_with(&mut self, status: i32) -> Duration {
-        let began = now();
+        let began = Stopwatch::start();
         let is_over = wait_until(PATIENCE, || !self.is_running());
         assert!(is_over, "still there after {PATIENCE:?}: {}", self.story());
         assert_eq!(self.ended, Some(Ended::Code(status)), "{}", self.story());

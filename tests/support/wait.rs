@@ -118,4 +118,11 @@ impl Stopwatch {
     pub fn elapsed(&self) -> Duration {
         self.real().saturating_sub(self.withheld.so_far())
     }
+
+    /// What passed until this moment, less what the machine withheld so far.
+    pub fn until(&self, moment: Instant) -> Duration {
+        moment
+            .saturating_duration_since(self.began)
+            .saturating_sub(self.withheld.so_far())
+    }
 }

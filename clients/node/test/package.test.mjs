@@ -32,11 +32,16 @@ function npm(dir, ...args) {
   return spawnSync("npm", [...args, ...quiet], { cwd: dir, encoding: "utf8", timeout: 120_000 });
 }
 
-npmTest("the tarball installs, and is imported both ways", (t) => {
-  const dir = folder(t, "pack");
+/** The package, as it is published. */
+function tarball(dir) {
   const packed = npm(HERE, "pack", "--pack-destination", dir);
   assert.equal(packed.status, 0, packed.stderr);
-  const installed = npm(dir, "install", "--offline", join(dir, "ojs-worker-0.2.0.tgz"));
+  return join(dir, "ojs-worker-0.2.0.tgz");
+}
+
+npmTest("the tarball installs, and is imported both ways", (t) => {
+  const dir = folder(t, "pack");
+  const installed = npm(dir, "install", "--offline", tarball(dir));
   assert.equal(installed.status, 0, installed.stderr);
   const run = (...args) => execFileSync(process.execPath, args, { cwd: dir, encoding: "utf8" }).trim();
   for (const [entry, name] of [["ojs-worker", "Worker"], ["ojs-worker/testing", "devserver"], ["ojs-worker/compat", "OJSWorker"]]) {
@@ -78,9 +83,7 @@ const SETTINGS = {
 
 npmTest("the declarations need those of Node.js for nothing, however they are found", (t) => {
   const dir = folder(t, "bare-types");
-  const packed = npm(HERE, "pack", "--pack-destination", dir);
-  assert.equal(packed.status, 0, packed.stderr);
-  const installed = npm(dir, "install", "--prefer-offline", TYPESCRIPT[0], join(dir, "ojs-worker-0.2.0.tgz"));
+  const installed = npm(dir, "install", "--prefer-offline", TYPESCRIPT[0], tarball(dir));
   if (installed.status !== 0) return t.skip(`npm cannot install ${TYPESCRIPT[0]}: ${installed.stderr.trim().slice(0, 300)}`);
   rmSync(join(dir, "node_modules/@types"), { recursive: true, force: true });
   const program = `import { LineReader, Worker } from "ojs-worker";

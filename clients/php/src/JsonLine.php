@@ -142,33 +142,45 @@ final class JsonLine
     /** @param array<string, mixed> $record */
     private static function bounded(array $record): string
     {
-        $line = (string) json_encode($record, self::FLAGS);
-        while (strlen($line) > self::MAX_BYTES && str_contains($record['error']['stack'] ?? '', "\n")) {
+        $line = '';
+        foreach (self::everShorter($record) as $shorter) {
+            $line = (string) json_encode($shorter, self::FLAGS);
+            if (strlen($line) <= self::MAX_BYTES) {
+                break;
+            }
+        }
+        return $line;
+    }
+
+    /**
+     * The record, and what is left of it as ever more is given up: the end of the stack, the attributes, the texts, the names.
+     *
+     * @param array<string, mixed> $record
+     * @return \Generator<array<string, mixed>>
+     */
+    private static function everShorter(array $record): \Generator
+    {
+        yield $record;
+        while (str_contains($record['error']['stack'] ?? '', "\n")) {
             $record['error']['stack'] = substr($record['error']['stack'], 0, strrpos($record['error']['stack'], "\n"));
-            $line = (string) json_encode($record, self::FLAGS);
+            yield $record;
         }
-        if (strlen($line) > self::MAX_BYTES) {
-            $record['attributes'] = new \stdClass();
-            $line = (string) json_encode($record, self::FLAGS);
-        }
-        for ($limit = 1000; strlen($line) > self::MAX_BYTES && $limit >= 125; $limit = intdiv($limit, 2)) {
+        $record['attributes'] = new \stdClass();
+        yield $record;
+        for ($limit = 1000; $limit >= 125; $limit = intdiv($limit, 2)) {
             $record['message'] = Text::clean($record['message'], $limit);
             if (isset($record['error'])) {
                 $record['error']['message'] = Text::clean($record['error']['message'], $limit);
             }
-            $line = (string) json_encode($record, self::FLAGS);
+            yield $record;
         }
-        if (strlen($line) > self::MAX_BYTES) {
-            // Names of control characters, for one: each is six bytes.
-            unset($record['error']['stack']);
-            foreach ($record['ojs'] ?? [] as $name => $text) {
-                $record['ojs'][$name] = is_string($text) ? Text::clean($text, 50) : $text;
+        // Names of control characters, for one: each is six bytes.
+        unset($record['error']['stack']);
+        foreach (['ojs', 'trace'] as $about) {
+            foreach ($record[$about] ?? [] as $name => $value) {
+                $record[$about][$name] = is_string($value) ? Text::clean($value, 50) : $value;
             }
-            foreach ($record['trace'] ?? [] as $name => $text) {
-                $record['trace'][$name] = Text::clean($text, 50);
-            }
-            $line = (string) json_encode($record, self::FLAGS);
         }
-        return $line;
+        yield $record;
     }
 }

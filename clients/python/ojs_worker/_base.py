@@ -13,7 +13,8 @@ from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Set, 
 from ._errors import ConnectionLost, ForkedProcess, NotUnderOjsInit, OjsError, ProtocolError
 from ._jobs import AnyJob
 from ._json import dump, make_frame, typed
-from ._limits import CLIENT, DEFAULT_MAX_FRAME, MAX_CONCURRENCY, MAX_NAME_BYTES, MAX_STOP_GRACE, MAX_TYPES, PROTOCOL, REMEMBERED_STEPS, STOP_GRACE
+from ._limits import CLIENT, DEFAULT_MAX_FRAME, MAX_CONCURRENCY, MAX_NAME_BYTES, MAX_STOP_GRACE, MAX_TYPES
+from ._limits import PROTOCOL, REMEMBERED_STEPS, STOP_GRACE
 from ._link import Link, Outgoing
 from ._log import log
 from ._options import checks_options
@@ -25,12 +26,12 @@ from ._typed import reader_of_args
 J = TypeVar("J", bound=AnyJob)
 
 
-def _seconds(name: str, value: Optional[float]) -> Optional[float]:
-    """An option that is a time; else a signal would find that out."""
+def _checked_stop_grace(value: Optional[float]) -> Optional[float]:
+    """What is no time is an error at once: else a signal would find that out."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MAX_STOP_GRACE:
-        raise ValueError(f"{name} is a number of seconds up to {MAX_STOP_GRACE:g}, or None to wait, not {value!r}")
+        raise ValueError(f"stop_grace is a number of seconds up to {MAX_STOP_GRACE:g}, or None to wait, not {value!r}")
     return value
 
 
@@ -50,7 +51,7 @@ class Base(Generic[J]):
         self.concurrency: int = concurrency or 0
         """Most jobs at once. Without a number of its own a worker takes as many as ojs-init allows (OJS_CONCURRENCY),
         which is known once connected; 0 before."""
-        self._stop_grace = _seconds("stop_grace", stop_grace)
+        self._stop_grace = _checked_stop_grace(stop_grace)
         self.worker_id: Optional[str] = None
         """The name that ojs-init has towards the backend; known once connected."""
         self._socket_path = socket_path

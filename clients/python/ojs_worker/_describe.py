@@ -61,7 +61,7 @@ def describe(error: BaseException) -> Dict[str, Any]:
         origin = error.__cause__
         kind = error.type
         described.update(code=clean(error.code, 200), retryable=error.retryable)
-        message = error.message or (clean(error, MAX_MESSAGE_CHARS) if origin is None else clean(origin, MAX_MESSAGE_CHARS))
+        message = error.message or clean(error if origin is None else origin, MAX_MESSAGE_CHARS)
         details = _details(error)
         if details:
             described["details"] = details

@@ -21,7 +21,8 @@ def checks_options(what: Optional[str] = None) -> Callable[[F], F]:
         def checked(*args: Any, **given: Any) -> Any:
             unknown = ", ".join(name for name in given if name not in names)
             if unknown:
-                raise TypeError(f"{what or type(args[0]).__name__ if args else function.__qualname__}: unknown option {unknown}; there are {', '.join(names)}")
+                name = what or (type(args[0]).__name__ if args else function.__qualname__)
+                raise TypeError(f"{name}: unknown option {unknown}; there are {', '.join(names)}")
             return function(*args, **given)
 
         return cast(F, checked)

@@ -103,8 +103,8 @@ impl Narrator {
         info(format_args!("Worker started with pid {pid}, for {most}, as {worker}")).about(fields)
     }
 
-    /// Of jobs, and now and then of each of them.
-    fn may_come_in_crowds(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
+    /// The record about what may come of many jobs at once.
+    fn told_now_and_then(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
         if let Notice::NoHandler { job, waits } = notice {
             self.jobs.no_handler(job, *waits, now)
         } else if let Notice::CheckpointNotSaved(job, failure) = notice {
@@ -161,7 +161,7 @@ impl Narrator {
             Notice::TimeoutPassed(job, elapsed) => JobNarrator::timeout_passed(job, *elapsed),
             Notice::Dropped(job, why) => JobNarrator::dropped(job, *why),
             Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
-            Notice::NoHandler { .. } | Notice::CheckpointNotSaved(..) => return self.may_come_in_crowds(notice, now),
+            Notice::NoHandler { .. } | Notice::CheckpointNotSaved(..) => return self.told_now_and_then(notice, now),
             Notice::CallFailed { .. } => return self.call_failed(notice, now),
             Notice::Hedged(endpoint) => hedged(*endpoint),
             Notice::Registered(worker) => info(format_args!("Worker registered: {worker}")),

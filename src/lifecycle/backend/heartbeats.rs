@@ -14,7 +14,7 @@ use crate::lifecycle::machine::Lifecycle;
 /// Heartbeats on their way at the same time: one that hangs, one that went out because of that, and one that tells of a change.
 const MAX_HEARTBEATS_IN_FLIGHT: usize = 3;
 
-/// With so many on their way no further one goes out because they hang.
+/// With so many on their way no further one goes out because they hang, unless one waits that tells of a change.
 const MAX_HEARTBEATS_THAT_HANG: usize = 2;
 
 /// So many heartbeats in a row without an answer are an outage.

@@ -177,13 +177,6 @@ pub struct News {
     pub checkpoints_replaced: u32,
 }
 
-impl News {
-    /// A checkpoint is not saved yet.
-    pub fn has_checkpoint(&self) -> bool {
-        self.checkpoint.is_some() || self.checkpoint_call.is_some()
-    }
-}
-
 impl Report {
     /// A request of it goes out.
     pub fn goes_out(&mut self) {

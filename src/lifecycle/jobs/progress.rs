@@ -71,8 +71,7 @@ impl Lifecycle {
     /// The newest wins.
     pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, now: Moment) {
         if self.agent.has_no_checkpoints() {
-            self.checkpoint_is_lost(claim, Failure::Unsupported);
-            return self.checkpoint_is_refused(claim, Failure::Unsupported);
+            return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
         }
         if let Some(job) = self.jobs.get_mut(claim) {
             // One that waits to be sent again goes.
@@ -135,44 +134,40 @@ impl Lifecycle {
             job.news.checkpoints_replaced += 1;
         } else {
             job.news.checkpoints_replaced = 0;
-            self.checkpoint_is_lost(claim, failure);
-            self.checkpoint_is_refused(claim, failure);
+            self.checkpoint_is_not_saved(claim, failure);
         }
         self.send_checkpoint(claim, now);
     }
 
-    /// For the log.
-    fn checkpoint_is_lost(&mut self, claim: Claim, failure: Failure) {
-        if let Some(job) = self.jobs.get(claim)
-            && job.needs_its_checkpoint()
-            && (failure != Failure::Unsupported || self.agent.has_to_say_that_it_saves_none())
-        {
-            let subject = job.subject();
+    /// The log and whoever holds the job are told.
+    fn checkpoint_is_not_saved(&mut self, claim: Claim, failure: Failure) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
+        let is_unsupported = failure == Failure::Unsupported;
+        if job.needs_its_checkpoint() && (!is_unsupported || self.agent.has_to_say_that_it_saves_none()) {
             self.notify(Notice::CheckpointNotSaved(subject, failure));
+        }
+        let (code, message) = if is_unsupported {
+            (ErrorCode::NotOffered, "the backend saves no checkpoints")
+        } else if failure.may_pass() {
+            (
+                ErrorCode::Unavailable,
+                "the backend could not be reached; the checkpoint is not saved",
+            )
+        } else {
+            (ErrorCode::Refused, "the backend refuses the checkpoint")
+        };
+        if let Some(holder) = holder {
+            self.refuse(holder, code, message, Some(id));
         }
     }
 
     /// A job that is struck out at the end had one on its way: whether the backend will have it nobody will know.
     pub(super) fn checkpoint_is_left(&mut self, job: &Job) {
         let is_late = self.shutdown.goes_without_checkpoints();
-        if is_late && job.news.has_checkpoint() && job.needs_its_checkpoint() {
+        let is_pending = job.news.checkpoint.is_some() || job.news.checkpoint_call.is_some();
+        if is_late && is_pending && job.needs_its_checkpoint() {
             self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
-        }
-    }
-
-    fn checkpoint_is_refused(&mut self, claim: Claim, failure: Failure) {
-        let (code, message) = if failure == Failure::Unsupported {
-            (ErrorCode::NotOffered, "the backend saves no checkpoints")
-        } else if failure.may_pass() {
-            let message = "the backend could not be reached; the checkpoint is not saved";
-            (ErrorCode::Unavailable, message)
-        } else {
-            (ErrorCode::Refused, "the backend refuses the checkpoint")
-        };
-        let Some(job) = self.jobs.get(claim) else { return };
-        if let Some(holder) = job.holder() {
-            let id = job.id().clone();
-            self.refuse(holder, code, message, Some(id));
         }
     }
 }
