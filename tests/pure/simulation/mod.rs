@@ -42,7 +42,7 @@ use promise::Broken;
 use world::World;
 
 /// Runs when nobody asks for more.
-const RUNS: u64 = 60_000;
+const RUNS: u64 = 100_000;
 
 /// One run in so many is run twice, and has to order the same.
 const TWICE: u64 = 64;
