@@ -5,7 +5,7 @@
 use ojs_devserver::{JobState, Options, Server};
 
 use crate::container::Start;
-use crate::images::{NODE_BASE, RUST_BASE, from_repository, import, made_from};
+use crate::images::{NODE_BASE, PIP_BASE, RUST_BASE, from_repository, import, made_from};
 use crate::{PATIENCE, engine, looks_until, measured};
 
 /// Those whose bases are small.
@@ -18,8 +18,7 @@ pub const ALL: [(&str, fn()); 4] = [
         does_its_job("php", "PHP_IMAGE=ojs-php-base");
     }),
     ("the_example_image_of_the_python_client_does_its_job_and_ends", || {
-        import(engine(), &["pip"], "ojs-pip-base");
-        does_its_job("python", "PYTHON_IMAGE=ojs-pip-base");
+        does_its_job("python", &format!("PYTHON_IMAGE={}", *PIP_BASE));
     }),
     ("the_example_image_of_the_ruby_client_does_its_job_and_ends", || {
         import(engine(), &["ruby"], "ojs-ruby-base");

@@ -30,6 +30,12 @@ pub static NODE_BASE: LazyLock<&str> = LazyLock::new(|| {
     "ojs-node-base"
 });
 
+/// What has Python with pip.
+pub static PIP_BASE: LazyLock<&str> = LazyLock::new(|| {
+    import(engine(), &["pip", &under_test::init()], "ojs-pip-base");
+    "ojs-pip-base"
+});
+
 /// The Node example.
 pub static NODE: LazyLock<&str> = LazyLock::new(|| {
     example(engine(), "node", &format!("NODE_IMAGE={}", *NODE_BASE));

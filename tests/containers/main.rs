@@ -29,6 +29,7 @@ mod exec;
 mod image;
 mod kubelet;
 mod pods;
+mod readme;
 mod rolling;
 mod signals;
 mod stops;
@@ -144,6 +145,7 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         &image::ALL,
         &stops::ALL,
         &clients::ALL,
+        &readme::ALL,
     ]
     .concat();
     let compiled = image::FROM_SOURCES.into_iter().chain(clients::COMPILED);

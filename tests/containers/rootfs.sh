@@ -92,7 +92,7 @@ node)
     ln -s "$(readlink -f "$(command -v node)")" "$root/bin/node"
     ;;
 shell)
-    take /bin/dash /usr/bin/awk /usr/bin/sed /usr/bin/sleep /usr/bin/tail /usr/bin/tr
+    take /bin/dash /usr/bin/awk /usr/bin/chmod /usr/bin/sed /usr/bin/sleep /usr/bin/tail /usr/bin/tr
     ln -s dash "$root/bin/sh"
     ;;
 rust)
@@ -111,5 +111,5 @@ rust)
     ;;
 esac
 # shellcheck disable=SC2046  # a list of files
-[ $# = 0 ] || cp -L --parents $(libraries "$@") "$root"
+[ $# = 0 ] || cp -L --parents --remove-destination $(libraries "$@") "$root"
 tar -C "$root" -c .
