@@ -20,9 +20,10 @@ const MOST_TIMERS: usize = 2000;
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// What `backend answers ...` can name: the requests that begin like this, and the answer.
-const HABITS: [(&str, &[&str], &str); 8] = [
+const HABITS: [(&str, &[&str], &str); 9] = [
     ("manifests", &["manifest"], "usual"),
     ("heartbeats", &["heartbeat"], "beaten"),
+    ("heartbeats without a list", &["heartbeat"], "beaten without a list"),
     ("registrations", &["register"], "registered"),
     ("fetches", &["fetch"], "no jobs"),
     ("reports", &["ack", "fail", "requeue"], "ok"),
@@ -304,7 +305,7 @@ impl Player {
         let position = self.asked.iter().position(|asked| asked.text.starts_with(call));
         let position = position.ok_or_else(|| format!("nobody has asked for `{call}`"))?;
         let asked = self.asked.remove(position);
-        self.handle(Event::BackendReplied(asked.id, words::reply(reply)?))
+        self.handle(Event::BackendReplied(asked.id, words::reply_to(&asked.text, reply)?))
     }
 
     /// `default: opens`: a stream that was asked for tells this.
@@ -341,7 +342,7 @@ impl Player {
                 .find_map(|(index, asked)| Some((index, self.habitual(asked)?)));
             let Some((index, answer)) = answered else { return Ok(()) };
             let asked = self.asked.remove(index);
-            let (reply, now) = (words::reply(&answer)?, self.now);
+            let (reply, now) = (words::reply_to(&asked.text, &answer)?, self.now);
             self.machine().handle(Event::BackendReplied(asked.id, reply), now);
             self.drain(lines);
         }

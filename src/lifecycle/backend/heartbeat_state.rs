@@ -161,11 +161,11 @@ impl HeartbeatState {
         mem::take(&mut self.again)
     }
 
-    /// One was accepted, and the backend told which reservations it extended, or did not. Whether it told so before.
-    pub(in crate::lifecycle) fn told_extended(&mut self, tells: bool) -> bool {
-        let did_before = self.extends;
-        self.extends |= tells;
-        did_before
+    /// A heartbeat was accepted, and its reply had a list of the extended reservations or not. Returns whether any reply of this
+    /// backend has had one, this reply included.
+    pub(in crate::lifecycle) fn told_extended(&mut self, has_list: bool) -> bool {
+        self.extends |= has_list;
+        self.extends
     }
 
     /// The worker runs again.

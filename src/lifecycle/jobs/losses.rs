@@ -2,6 +2,8 @@
 //!
 //! A heartbeat's reply names the reservations that it extended. What is missing there is looked at (requirements C-32), and only
 //! the look is believed; and the word that there is no such job only when nothing speaks for a store that is away.
+//! Backends leave an empty list out. A reply without a list is therefore a reason for a look as well, but a rare one as long as
+//! no reply had a list: the backend may be one that never sends it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,8 +17,12 @@ use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::holder::Holder;
 
-/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
+/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others. This is also
+/// the most looks that one heartbeat leads to, however many jobs it named.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
+
+/// Least time between two looks at a job while no reply has had a list of extended jobs.
+const LOOK_WITHOUT_LIST_EVERY: Duration = Duration::from_secs(30);
 
 /// Least time between a look at a job and one for which a stream of events is the only reason.
 const LOOK_FOR_STREAM_EVERY: Duration = Duration::from_secs(1);
@@ -28,16 +34,15 @@ const MISSING_FOR_GOOD: Duration = Duration::from_secs(30);
 const MOST_UNANSWERED: usize = 1_000;
 
 impl Lifecycle {
-    /// Looks at the reservations that a heartbeat did not extend, where the backend is known to tell. Once it is, a reply
-    /// without that list is an empty list: there are languages that leave one out.
+    /// Looks at the reservations that a heartbeat did not extend. A reply without a list extended none where an earlier reply had
+    /// a list. Where none had, the backend may extend without a list: each job is looked at once, and then every 30 s.
     pub(in crate::lifecycle) fn look_for_lost(
         &mut self,
         heartbeat: &SentHeartbeat,
         extended: Option<&BTreeSet<JobId>>,
         now: Moment,
     ) {
-        let tells = extended.is_some();
-        let was_told_before = self.agent.heartbeats.told_extended(tells);
+        let has_sent_lists = self.agent.heartbeats.told_extended(extended.is_some());
         let is_kept = |id: &JobId| extended.is_some_and(|extended| extended.contains(id));
         let (kept, missing): (Vec<_>, Vec<_>) = heartbeat.named.iter().partition(|(id, _)| is_kept(id));
         for (_, claim) in &kept {
@@ -45,20 +50,19 @@ impl Lifecycle {
                 job.suspicion.missing_since = None;
             }
         }
-        if !was_told_before {
-            return;
-        }
         let is_backed = !kept.is_empty();
+        let is_due = |last: Moment| has_sent_lists || last.elapsed(now) >= LOOK_WITHOUT_LIST_EVERY;
         let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(self.calls.checks());
         let suspects = missing.into_iter().filter_map(|(_, claim)| {
             let job = self
                 .jobs
                 .get(*claim)
-                .filter(|job| may_be_lost(job, heartbeat.at, is_backed, now))?;
-            Some((job.suspicion.looked_at, *claim))
+                .filter(|job| may_be_lost(job, heartbeat.at, is_backed, now))
+                .filter(|job| job.suspicion.looked_at.is_none_or(is_due))?;
+            Some((job.suspicion.looked_at.unwrap_or(job.claimed_at), *claim))
         });
-        // Whom nobody has looked at for the longest time comes first.
-        let mut suspects: Vec<(Option<Moment>, Claim)> = suspects.collect();
+        // The job that has waited longest for a look comes first, so that new jobs do not keep an old one waiting.
+        let mut suspects: Vec<(Moment, Claim)> = suspects.collect();
         suspects.sort();
         for (_, claim) in suspects.into_iter().take(room) {
             self.look_at_suspect(claim, is_backed, now);

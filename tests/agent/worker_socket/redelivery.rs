@@ -109,12 +109,25 @@ fn a_handler_that_does_not_stop_for_a_cancelled_job_holds_its_slot_and_nobody_el
         .with("OJS_TIMEOUT_GRACE", "100ms")
         .start();
     init.notes_line("job j1");
-    // The backend has to have told once what it extended.
-    stage.wait_for_more(Endpoint::Heartbeat, 3);
     stage.backend.cancel("j1");
     init.logs("Job was cancelled, and its handler has not answered the cancel in time");
     stage.enqueue([2]);
     let is_acked = || stage.outcomes("j2") == [Outcome::Acked(None)];
     assert!(wait_until(PATIENCE, is_acked), "{}", init.story());
+    init.signal(libc::SIGKILL);
+}
+
+#[test]
+fn a_job_that_is_cancelled_before_the_first_heartbeat_is_told_to_its_handler_within_two_of_them() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "link = Link(); link.ready(1); link.job(); link.note_next(); link.work()";
+    let mut init = stage.worker(script).with("OJS_HEARTBEAT_INTERVAL", "1s").start();
+    init.notes_line("job j1");
+    stage.backend.cancel("j1");
+    let before = stage.count(Endpoint::Heartbeat);
+    init.notes_line("cancel cancelled j1");
+    let beats = stage.count(Endpoint::Heartbeat) - before;
+    assert!(beats <= 2, "{beats} heartbeats: {}", init.story());
     init.signal(libc::SIGKILL);
 }

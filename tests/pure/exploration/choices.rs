@@ -1,6 +1,6 @@
 //! What may happen next in a world.
 
-use ojs_init::lifecycle::api::{BackendTraits, Call, Failure, JobState, JobView, Phase, Reply, Reservation};
+use ojs_init::lifecycle::api::{BackendTraits, Call, Failure, JobId, JobState, JobView, Phase, Reply, Reservation};
 use ojs_init::signal::Signal;
 
 use super::promises::{Fate, Kind};
@@ -121,7 +121,7 @@ pub fn good(call: &Call) -> Reply {
             longest_interval: None,
         },
         Call::Manifest => Reply::Manifest(BackendTraits::default()),
-        Call::Heartbeat { .. } => beaten(),
+        Call::Heartbeat { active, .. } => beaten(active),
         Call::Listen { .. } => Reply::Failed(Failure::Unanswered),
         Call::Fetch { .. }
         | Call::Report { .. }
@@ -132,10 +132,10 @@ pub fn good(call: &Call) -> Reply {
     }
 }
 
-/// A heartbeat is accepted, and asks for nothing.
-pub fn beaten() -> Reply {
+/// A heartbeat is accepted, asks for nothing, and extends these jobs.
+pub fn beaten(active: &[JobId]) -> Reply {
     Reply::HeartbeatOk {
         directive: None,
-        extended: None,
+        extended: Some(active.to_vec()),
     }
 }

@@ -67,8 +67,10 @@ impl World {
         self.check_call(call, give_up);
         // Heartbeats are answered at once while that makes no difference; the last one may hang.
         let is_late = matches!(self.machine.snapshot().phase, Phase::EndGame | Phase::Stop);
-        if matches!(call, Call::Heartbeat { .. }) && !is_late {
-            self.machine.handle(Event::BackendReplied(id, beaten()), self.now);
+        if let Call::Heartbeat { active, .. } = call
+            && !is_late
+        {
+            self.machine.handle(Event::BackendReplied(id, beaten(active)), self.now);
         } else {
             self.asked.push((id, call.clone(), give_up));
         }

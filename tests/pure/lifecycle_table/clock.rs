@@ -226,9 +226,9 @@ impl Play {
         }
         match call {
             Call::Fetch { .. } => Some(Reply::Fetched(vec![job()])),
-            Call::Heartbeat { .. } => Some(Reply::HeartbeatOk {
+            Call::Heartbeat { active, .. } => Some(Reply::HeartbeatOk {
                 directive: None,
-                extended: None,
+                extended: Some(active.clone()),
             }),
             Call::Register { .. }
             | Call::Report { .. }

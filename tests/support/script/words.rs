@@ -268,8 +268,26 @@ fn ready(text: &str) -> Result<Ready, Wrong> {
     Ok(ready)
 }
 
+/// An answer of the backend to this request. A heartbeat that is accepted extends each job that it names, unless the answer says
+/// otherwise. An empty list is left out, as the public backends do.
+pub fn reply_to(request: &str, text: &str) -> Result<Reply, Wrong> {
+    let is_complete = text.starts_with("extended");
+    let text_and_list = text.strip_suffix(" without a list");
+    let mut reply = reply(text_and_list.unwrap_or(text))?;
+    if let Reply::HeartbeatOk { extended, .. } = &mut reply
+        && !is_complete
+        && text_and_list.is_none()
+    {
+        let named = request.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        let named = named.map_or("", |(named, _)| named);
+        let named: Vec<JobId> = named.split_whitespace().map(job).collect();
+        *extended = (!named.is_empty()).then_some(named);
+    }
+    Ok(reply)
+}
+
 /// An answer of the backend.
-pub fn reply(text: &str) -> Result<Reply, Wrong> {
+fn reply(text: &str) -> Result<Reply, Wrong> {
     if let Some(failure) = failure(text)? {
         return Ok(Reply::Failed(failure));
     }
