@@ -9,6 +9,12 @@ use crate::json::{WrongType, raw};
 pub enum RefusalKind {
     /// The request makes no sense.
     Invalid,
+    /// The body is no JSON object.
+    Unreadable,
+    /// A retry policy that nobody can follow.
+    Unprocessable,
+    /// The specification has it, and this server does not.
+    Unsupported,
     /// There is no such thing.
     NotFound,
     /// The request does not go with the state of the thing.
@@ -56,6 +62,14 @@ impl Refusal {
     pub fn field(name: &str, expected: &str) -> Self {
         let details = serde_json::json!({"field": name, "expected": expected});
         Self::new(RefusalKind::Invalid, format!("the field '{name}' must be {expected}")).with(&details)
+    }
+
+    /// The same refusal, of something that is understood and cannot be followed.
+    pub fn unprocessable(self) -> Self {
+        Self {
+            kind: RefusalKind::Unprocessable,
+            ..self
+        }
     }
 
     /// A job, a worker or the like that is not there, by the type that the details name.

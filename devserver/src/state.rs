@@ -66,6 +66,7 @@ impl Shared {
     pub fn new(options: Options) -> (Self, watch::Receiver<Gate>) {
         let clock = Clock::start();
         let settings = StoreSettings {
+            enforces_timeouts: options.dialect.enforces_timeouts(),
             visibility_timeout: options.visibility_timeout,
             heartbeat_timeout: options.heartbeat_timeout,
             max_jobs: options.max_jobs.max(1),

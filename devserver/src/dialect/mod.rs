@@ -62,6 +62,27 @@ impl Dialect {
         self != Self::Go
     }
 
+    /// The version of the specification that every answer names.
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Go => "1.0.0-rc.1",
+            Self::Spec | Self::Integer | Self::Strict | Self::Protocol => "1.0",
+        }
+    }
+
+    /// Whether a producer's own id of a job has to be a UUIDv7.
+    pub(crate) fn wants_uuid7(self) -> bool {
+        match self {
+            Self::Spec | Self::Strict => true,
+            Self::Go | Self::Integer | Self::Protocol => false,
+        }
+    }
+
+    /// Whether the server ends an execution that takes longer than the job's timeout.
+    pub(crate) fn enforces_timeouts(self) -> bool {
+        self.has_extensions()
+    }
+
     /// Whether the events of a queue and of a job can be listened to.
     pub(crate) fn has_streams(self) -> bool {
         match self {

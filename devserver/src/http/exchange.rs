@@ -59,7 +59,11 @@ pub(super) async fn answer(
             exchange.wait(delay, reply.about.clone()).await;
             reply
         }
-        Some(Fault::Truncate) => return Ok(exchange.noted(exchange.carry_out()).into_half_response(&request.id)),
+        Some(Fault::Truncate) => {
+            return Ok(exchange
+                .noted(exchange.carry_out())
+                .into_half_response(shared, &request.id));
+        }
         Some(Fault::Page) => Reply::page(200, None),
         Some(Fault::Redirect(status)) => Reply::page(status, Some("/login")),
         Some(Fault::StoreAway { backend, delay }) => {

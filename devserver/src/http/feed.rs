@@ -130,6 +130,8 @@ impl Feed {
                         kind: job.kind.clone(),
                         from: job.state,
                         to: job.state,
+                        attempt: 0,
+                        took: None,
                     };
                     write_change(&mut text, shared, &change);
                 }
@@ -213,6 +215,8 @@ impl Feed {
             kind: "not.there".to_owned(),
             from: JobState::Pending,
             to: JobState::Available,
+            attempt: 0,
+            took: None,
         };
         write_change(&mut text, shared, &change);
         text

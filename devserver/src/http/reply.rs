@@ -15,8 +15,8 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::state::Shared;
 use crate::store::worker::Heartbeat;
 
-/// The version of the specification.
-pub(super) const OJS_VERSION: &str = "1.0.0-rc.1";
+/// Where every error sends who wants to read on.
+const DOCS_URL: &str = "https://openjobspec.org";
 
 /// The media type of every answer.
 const MEDIA_TYPE: &str = "application/openjobspec+json";
@@ -59,11 +59,28 @@ const PAGE: &str =
 #[derive(Debug, Serialize)]
 struct ErrorFields {
     code: &'static str,
+    /// The kind of the refusal where the code does not tell it: conformance level 1 asks for `validation_error`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     message: String,
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Box<RawValue>>,
+    hint: &'static str,
+    docs_url: &'static str,
     request_id: String,
+}
+
+/// What to do about an error of this status.
+fn hint(status: u16) -> &'static str {
+    match status {
+        400 | 413 | 422 => "change the request as the message says; the same one is refused again",
+        401 | 403 => "send the server's token: Authorization: Bearer TOKEN",
+        404 => "look at GET /ojs/v1/jobs and at GET /ojs/v1/queues for what there is",
+        409 => "look at GET /ojs/v1/jobs/{id} for the job's state, then decide",
+        501 => "use a backend that has it; GET /ojs/manifest says what this one has",
+        _ => "send the request again later",
+    }
 }
 
 impl Reply {
@@ -86,6 +103,9 @@ impl Reply {
     pub fn refusal(refusal: &Refusal) -> Self {
         let (status, code, retryable) = match refusal.kind {
             RefusalKind::Invalid => (400, "invalid_request", false),
+            RefusalKind::Unreadable => (400, "invalid_payload", false),
+            RefusalKind::Unprocessable => (422, "invalid_request", false),
+            RefusalKind::Unsupported => (501, "unsupported", false),
             RefusalKind::NotFound => (404, "not_found", false),
             RefusalKind::Conflict => (409, "conflict", false),
             RefusalKind::Duplicate => (409, "duplicate", false),
@@ -126,9 +146,12 @@ impl Reply {
     ) -> Self {
         let body = ErrorFields {
             code,
+            kind: matches!(code, "invalid_request" | "invalid_payload").then_some("validation_error"),
             message: message.to_owned(),
             retryable,
             details,
+            hint: hint(status),
+            docs_url: DOCS_URL,
             request_id: String::new(),
         };
         Self {
@@ -206,15 +229,15 @@ impl Reply {
 
     /// The answer as it goes out.
     pub fn into_response(self, shared: &Arc<Shared>, request_id: &str) -> hyper::Response<ReplyBody> {
-        self.write(request_id, |text| match text {
+        self.write(shared.options.dialect.version(), request_id, |text| match text {
             Text::Whole(text) => ReplyBody::Whole(Some(text)),
             Text::Goes(feed) => ReplyBody::Stream(RunningFeed::new(shared, feed)),
         })
     }
 
     /// The answer as it goes out until it breaks off.
-    pub fn into_half_response(self, request_id: &str) -> hyper::Response<ReplyBody> {
-        self.write(request_id, |text| {
+    pub fn into_half_response(self, shared: &Shared, request_id: &str) -> hyper::Response<ReplyBody> {
+        self.write(shared.options.dialect.version(), request_id, |text| {
             let text = match text {
                 Text::Whole(text) => text,
                 Text::Goes(_) => Bytes::from_static(b":heartbeat\n\n"),
@@ -228,7 +251,12 @@ impl Reply {
         })
     }
 
-    fn write(self, request_id: &str, body: impl FnOnce(Text) -> ReplyBody) -> hyper::Response<ReplyBody> {
+    fn write(
+        self,
+        version: &str,
+        request_id: &str,
+        body: impl FnOnce(Text) -> ReplyBody,
+    ) -> hyper::Response<ReplyBody> {
         let kind = match &self.body {
             ReplyText::Page => "text/html; charset=utf-8",
             ReplyText::Stream(_) => "text/event-stream",
@@ -252,7 +280,7 @@ impl Reply {
             *response.status_mut() = status;
         }
         let standard = [
-            (HeaderName::from_static("ojs-version"), OJS_VERSION.to_owned()),
+            (HeaderName::from_static("ojs-version"), version.to_owned()),
             (HeaderName::from_static("x-request-id"), request_id.to_owned()),
             (CONTENT_TYPE, kind.to_owned()),
         ];

@@ -2,7 +2,7 @@
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use percent_encoding::percent_decode_str;
 
 use super::reply::{About, Reply};
@@ -35,6 +35,8 @@ pub(super) struct Request {
     pub authorization: Option<String>,
     /// The header Last-Event-ID: which event of a stream was the last that somebody got.
     pub last_event: Option<String>,
+    /// Whether the header Accept asks for a stream of events.
+    pub wants_stream: bool,
     /// The media type of the body, without parameters.
     pub media_type: Option<String>,
     /// The id that X-Request-Id gives, or one of our own.
@@ -78,6 +80,7 @@ impl Request {
                 .collect(),
             authorization: header(AUTHORIZATION.as_str()),
             last_event: header("last-event-id"),
+            wants_stream: header(ACCEPT.as_str()).is_some_and(|value| value.contains("text/event-stream")),
             media_type: header(CONTENT_TYPE.as_str())
                 .map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()),
             id: id.unwrap_or_else(|| format!("req_{}", new_id())),
@@ -219,6 +222,6 @@ impl Request {
                 return Err(Refusal::new(RefusalKind::Invalid, message));
             }
         }
-        Object::read(body).map_err(|message| Refusal::new(RefusalKind::Invalid, message))
+        Object::read(body).map_err(|message| Refusal::new(RefusalKind::Unreadable, message))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::job::{Job, JobId, JobState};
 use crate::moment::Moment;
@@ -21,6 +22,25 @@ pub struct Change {
     /// A new job comes from `pending`.
     pub from: JobState,
     pub to: JobState,
+    pub attempt: u32,
+    /// How long the execution took that ended with it.
+    pub took: Option<Duration>,
+}
+
+impl Change {
+    /// The specification's name of the event; `None`: it has none for this change.
+    pub fn event(&self) -> Option<&'static str> {
+        match (self.from, self.to) {
+            (JobState::Pending, JobState::Available) => Some("job.enqueued"),
+            (_, JobState::Scheduled) => Some("job.scheduled"),
+            (_, JobState::Active) => Some("job.started"),
+            (_, JobState::Completed) => Some("job.completed"),
+            (_, JobState::Retryable) => Some("job.retrying"),
+            (_, JobState::Discarded) => Some("job.discarded"),
+            (_, JobState::Cancelled) => Some("job.cancelled"),
+            (_, JobState::Available | JobState::Pending) => None,
+        }
+    }
 }
 
 /// The last changes.
@@ -55,12 +75,22 @@ impl Changes {
             kind: job.kind.clone(),
             from,
             to: job.state,
+            attempt: job.attempt,
+            took: job
+                .started_at
+                .filter(|_| from == JobState::Active)
+                .map(|started_at| self.now.saturating_sub(started_at)),
         });
     }
 
     /// The number of the newest change; 0: there was none.
     pub fn newest(&self) -> u64 {
         self.newest
+    }
+
+    /// The changes that are remembered, newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Change> {
+        self.ring.iter().rev()
     }
 
     /// The changes after that number, oldest first, and how many more there were that are forgotten.

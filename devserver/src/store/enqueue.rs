@@ -85,6 +85,8 @@ impl Store {
             policy: new.policy,
             visibility: new.visibility,
             expires_at,
+            timeout: new.timeout,
+            times_out_at: None,
             test_directive: new.test_directive,
             producer_fields: new.producer_fields,
             state,

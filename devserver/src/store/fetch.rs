@@ -72,16 +72,20 @@ impl Store {
         visibility: Option<Duration>,
         default: Duration,
     ) {
+        let is_ended_here = self.ends_executions_of(worker.as_ref());
         self.change(id, |job| {
             let length = visibility.or(job.visibility).unwrap_or(default);
             let length = length.min(LONGEST);
             job.state = JobState::Active;
             job.attempt = job.attempts_used + 1;
             job.started_at = Some(now);
-            job.due_at = Some(now + length);
+            job.times_out_at = job
+                .timeout
+                .filter(|_| is_ended_here)
+                .map(|timeout| now + timeout.min(LONGEST));
+            job.due_at = Some((now + length).min(job.times_out_at.unwrap_or(now + length)));
             job.reservation = Some(Reservation { worker, length });
             job.progress = None;
-            job.retry_delay = None;
             job.deliver(now);
         });
     }

@@ -189,6 +189,10 @@ pub struct Job {
     pub policy: RetryPolicy,
     pub visibility: Option<Duration>,
     pub expires_at: Option<Moment>,
+    /// How long one execution may take.
+    pub timeout: Option<Duration>,
+    /// When the execution that goes on has taken too long, if the server is to end it.
+    pub times_out_at: Option<Moment>,
     pub test_directive: Option<Directive>,
     pub producer_fields: Object,
 

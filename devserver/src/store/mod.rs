@@ -47,6 +47,8 @@ pub struct StoreSettings {
     pub visibility_timeout: Duration,
     /// How long a worker may be silent.
     pub heartbeat_timeout: Duration,
+    /// Whether executions end at the job's timeout, unless their worker has registered.
+    pub enforces_timeouts: bool,
     /// Most jobs, finished ones included.
     pub max_jobs: usize,
 }

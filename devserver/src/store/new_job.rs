@@ -6,9 +6,12 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::job::Directive;
-use super::retry::RetryPolicy;
+use super::retry::{self, RetryPolicy};
 use crate::json::{Object, raw};
 use crate::refusal::{Refusal, RefusalKind};
+
+/// The priorities that the specification knows (core 5.2).
+const PRIORITIES: std::ops::RangeInclusive<i64> = -100..=100;
 
 /// Longest id of a job, in bytes.
 const MAX_ID_BYTES: usize = 255;
@@ -63,6 +66,8 @@ pub struct NewJob {
     pub expires_at: Option<Timestamp>,
     /// How long the job stays reserved without a sign of life.
     pub visibility: Option<Duration>,
+    /// How long one execution may take.
+    pub timeout: Option<Duration>,
     /// When the job is tried again after a failure.
     pub policy: RetryPolicy,
     /// Whether the job waits for its activation.
@@ -95,7 +100,7 @@ pub fn read(body: Object) -> Result<NewJob, Refusal> {
     let kind = kind.ok_or_else(|| {
         Refusal::field(
             "type",
-            "given, of dot-separated segments of a-z, 0-9 and _ that start with a letter, such as email.send",
+            "given, of dot-separated segments of a-z, 0-9, _ and - that start with a letter, such as email.send-welcome",
         )
     })?;
     fields
@@ -109,18 +114,24 @@ pub fn read(body: Object) -> Result<NewJob, Refusal> {
     }
     let policy = fields
         .get::<Object>("retry", "an object")?
-        .map(|retry| RetryPolicy::read(&retry));
+        .map(|retry| RetryPolicy::read(&retry).map_err(Refusal::unprocessable));
     let meta = fields.get::<Object>("meta", "an object")?;
+    let metadata = fields.get::<Object>("metadata", "an object")?;
+    let priority = fields.get("priority", "a whole number")?.unwrap_or(0);
+    if !PRIORITIES.contains(&priority) {
+        return Err(Refusal::field("priority", "a whole number from -100 to 100"));
+    }
     Ok(NewJob {
         kind,
         queue,
-        priority: fields.get("priority", "a whole number")?.unwrap_or(0),
+        priority,
         scheduled_at: timestamp(&fields, "scheduled_at")?,
         expires_at: timestamp(&fields, "expires_at")?,
         visibility: visibility(&fields)?,
+        timeout: timeout(&fields)?,
         policy: policy.transpose()?.unwrap_or_default(),
         is_pending,
-        test_directive: meta.and_then(|meta| test_directive(&meta)),
+        test_directive: meta.or(metadata).and_then(|meta| test_directive(&meta)),
         id,
         producer_fields: fields,
     })
@@ -131,7 +142,11 @@ fn flattened(mut body: Object) -> Result<Object, Refusal> {
     let options = body.get::<Object>("options", "an object")?;
     body.remove("options");
     for (name, value) in options.into_iter().flat_map(Object::into_fields) {
-        let name = if name == "delay_until" { "scheduled_at" } else { &name };
+        let name = match name.as_str() {
+            "delay_until" => "scheduled_at",
+            "retry_policy" => "retry",
+            name => name,
+        };
         body.set(name, value);
     }
     Ok(body)
@@ -147,7 +162,7 @@ fn is_type(kind: &str) -> bool {
         segment.starts_with(|first: char| first.is_ascii_lowercase())
             && segment
                 .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))
     };
     kind.len() <= MAX_TYPE_BYTES && kind.split('.').all(is_segment)
 }
@@ -176,15 +191,39 @@ fn timestamp(fields: &Object, name: &str) -> Result<Option<Timestamp>, Refusal> 
     text.parse().map(Some).map_err(wrong)
 }
 
-/// The envelope has seconds, the binding's options milliseconds.
+/// The envelope has seconds, the binding's options milliseconds, the conformance suite an ISO 8601 duration.
 fn visibility(fields: &Object) -> Result<Option<Duration>, Refusal> {
     let millis: Option<u64> = fields.get("visibility_timeout_ms", "milliseconds, 1 or more")?;
-    let seconds: Option<u64> = fields.get("visibility_timeout", "whole seconds, 1 or more")?;
-    let fields = millis.map(Duration::from_millis).or(seconds.map(Duration::from_secs));
+    let seconds: Option<u64> = match fields.raw("visibility_timeout") {
+        Some(text) if text.get().starts_with('"') => None,
+        Some(_) | None => fields.get("visibility_timeout", "whole seconds, 1 or more")?,
+    };
+    let text = match seconds {
+        None => retry::interval(fields, "", "visibility_timeout")?,
+        Some(_) => None,
+    };
+    let fields = millis
+        .map(Duration::from_millis)
+        .or(seconds.map(Duration::from_secs))
+        .or(text);
     if fields == Some(Duration::ZERO) {
         return Err(Refusal::field("visibility_timeout", "1 or more"));
     }
     Ok(fields)
+}
+
+/// The envelope has seconds, the binding's options milliseconds.
+fn timeout(fields: &Object) -> Result<Option<Duration>, Refusal> {
+    let millis: Option<u64> = fields.get("timeout_ms", "milliseconds, 1 or more")?;
+    let seconds: Option<f64> = fields.get("timeout", "seconds, more than 0")?;
+    let wrong = || Refusal::field("timeout", "seconds, more than 0");
+    let seconds = seconds
+        .map(|seconds| Duration::try_from_secs_f64(seconds).map_err(|_| wrong()))
+        .transpose()?;
+    match millis.map(Duration::from_millis).or(seconds) {
+        Some(Duration::ZERO) => Err(wrong()),
+        timeout => Ok(timeout),
+    }
 }
 
 fn test_directive(meta: &Object) -> Option<Directive> {
@@ -214,6 +253,30 @@ pub fn read_batch(body: &Object) -> Result<Vec<NewJob>, Refusal> {
         })
     });
     each.collect()
+}
+
+/// Whether this is a UUIDv7 in lower case, as the specification wants the id of a job (core 5.1).
+fn is_uuid7(id: &str) -> bool {
+    let bytes = id.as_bytes();
+    let fits = |(place, byte): (usize, &u8)| match place {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        14 => *byte == b'7',
+        19 => b"89ab".contains(byte),
+        _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(byte),
+    };
+    bytes.len() == 36 && bytes.iter().enumerate().all(fits)
+}
+
+/// Refuses an id of the producer's own that is no UUIDv7.
+///
+/// # Errors
+///
+/// It is something else; the refusal says what it has to be.
+pub fn check_uuid7(job: &NewJob) -> Result<(), Refusal> {
+    match &job.id {
+        Some(id) if !is_uuid7(id) => Err(Refusal::field("id", "a UUIDv7 in lower case, or left out")),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The refusal of an id that is taken.
@@ -275,10 +338,31 @@ mod tests {
             (r#"{"type":"a","args":[],"visibility_timeout":0}"#, "visibility_timeout"),
             (r#"{"type":"a","args":[],"id":"a b"}"#, "id"),
             (r#"{"type":"a","args":[],"id":".."}"#, "id"),
+            (r#"{"type":"-a","args":[]}"#, "type"),
+            (r#"{"type":"a","args":[],"priority":101}"#, "priority"),
+            (r#"{"type":"a","args":[],"options":{"priority":-101}}"#, "priority"),
+            (r#"{"type":"a","args":[],"timeout":0}"#, "timeout"),
+            (r#"{"type":"a","args":[],"timeout":-1}"#, "timeout"),
             (r#"{"type":"a","args":[],"options":[]}"#, "options"),
         ] {
             let message = job(text).unwrap_err().message;
             assert!(message.contains(&format!("'{field}'")), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_of_version_7_in_lower_case_is_told_from_all_others() {
+        assert!(is_uuid7("019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f"));
+        for other in [
+            "",
+            "j1",
+            "550e8400-e29b-41d4-a716-446655440000",
+            "019461A8-1A2B-7C3D-8E4F-5A6B7C8D9E0F",
+            "019461a8-1a2b-7c3d-ce4f-5a6b7c8d9e0f",
+            "019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f0",
+            "019461a801a2b-7c3d-8e4f-5a6b7c8d9e0f",
+        ] {
+            assert!(!is_uuid7(other), "{other}");
         }
     }
 

@@ -86,10 +86,10 @@ impl RetryPolicy {
         if let Some(most) = given.get("max_attempts", "a whole number of attempts, 0 or more")? {
             policy.max_attempts = most;
         }
-        if let Some(interval) = interval(given, "initial_interval")? {
+        if let Some(interval) = interval(given, "retry.", "initial_interval")? {
             policy.initial_interval = interval;
         }
-        if let Some(interval) = interval(given, "max_interval")? {
+        if let Some(interval) = interval(given, "retry.", "max_interval")? {
             policy.max_interval = interval;
         }
         if let Some(backoff_coefficient) = given.get("backoff_coefficient", "a number, 1.0 or more")? {
@@ -173,14 +173,14 @@ fn strategy(given: &Object) -> Result<BackoffStrategy, Refusal> {
 }
 
 /// An interval as ISO 8601 text, or as milliseconds under the name that the HTTP binding's examples use.
-fn interval(given: &Object, name: &str) -> Result<Option<Duration>, Refusal> {
+pub(super) fn interval(given: &Object, within: &str, name: &str) -> Result<Option<Duration>, Refusal> {
     if let Some(millis) = given.get(&format!("{name}_ms"), "milliseconds")? {
         return Ok(Some(Duration::from_millis(millis)));
     }
     let Some(text) = given.text(name)? else { return Ok(None) };
     let wrong = || {
         Refusal::field(
-            &format!("retry.{name}"),
+            &format!("{within}{name}"),
             "an ISO 8601 duration of hours, minutes and seconds, such as PT1S",
         )
     };

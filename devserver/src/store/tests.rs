@@ -21,6 +21,7 @@ pub(super) fn secs(seconds: u64) -> Moment {
 
 pub(super) fn store() -> Store {
     let settings = StoreSettings {
+        enforces_timeouts: true,
         visibility_timeout: VISIBILITY,
         heartbeat_timeout: SILENCE,
         max_jobs: ROOM,

@@ -18,6 +18,9 @@ const VISIBILITY_TIMEOUT: &str = "visibility_timeout";
 /// What its error says.
 const TIMEOUT_MESSAGE: &str = "the visibility timeout was over before an ACK or FAIL";
 
+/// The error type of a job whose execution took longer than its timeout (timeouts 3.1).
+const TIMEOUT: &str = "timeout";
+
 /// The error type of a job whose worker was declared dead.
 const WORKER_DEATH: &str = "worker_death";
 
@@ -27,7 +30,7 @@ const EXPIRED: &str = "expired";
 /// Something that happened by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occurrence {
-    /// `visibility_timeout`, `worker_death` or `expired`.
+    /// `visibility_timeout`, `timeout`, `worker_death` or `expired`.
     pub what: &'static str,
     /// The worker that it is about.
     pub worker: Option<WorkerId>,
@@ -58,6 +61,17 @@ impl Store {
         let job = self.jobs.get(id)?;
         let is_expired = job.expires_at.is_some_and(|expires_at| expires_at <= now);
         match job.state {
+            JobState::Active if job.times_out_at.is_some_and(|at| at <= now) => {
+                let worker = job.worker().cloned();
+                self.recover(
+                    now,
+                    id,
+                    End::Failed,
+                    TIMEOUT,
+                    "the execution took longer than the job's timeout",
+                );
+                Some(occurrence(TIMEOUT, worker, vec![Arc::clone(id)]))
+            }
             JobState::Active => {
                 let worker = job.worker().cloned();
                 self.recover(now, id, End::VisibilityTimeout, VISIBILITY_TIMEOUT, TIMEOUT_MESSAGE);

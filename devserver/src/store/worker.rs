@@ -11,6 +11,8 @@ use crate::moment::Moment;
 pub struct Worker {
     /// What it said about itself when it registered or, later, beat.
     pub info: Object,
+    /// Whether it registered, and not only fetched or beat.
+    pub is_registered: bool,
     /// What it was told, by somebody who asked for it.
     pub directive: Directive,
     /// What the worker says that it is.

@@ -28,6 +28,7 @@ impl Store {
         }
         Ok(self.workers.entry(Arc::clone(id)).or_insert_with(|| Worker {
             info: Object::default(),
+            is_registered: false,
             directive: Directive::Run,
             reported: Directive::Run,
             since: now,
@@ -59,9 +60,18 @@ impl Store {
     /// There are too many workers.
     pub fn register(&mut self, now: Moment, id: &str, info: Object) -> Result<(), Refusal> {
         let id: WorkerId = id.into();
-        self.worker_or_new(now, &id)?.info = info;
+        let worker = self.worker_or_new(now, &id)?;
+        worker.info = info;
+        worker.is_registered = true;
         self.mark_alive(now, &id);
         Ok(())
+    }
+
+    /// Whether the timeouts of jobs of this worker are kept here. A worker that has registered keeps them itself, with a grace
+    /// of which the server knows nothing.
+    pub(super) fn ends_executions_of(&self, worker: Option<&WorkerId>) -> bool {
+        let known = worker.and_then(|id| self.workers.get(id));
+        self.settings.enforces_timeouts && !known.is_some_and(|worker| worker.is_registered)
     }
 
     /// A worker says goodbye. Jobs that it still has stay reserved until their visibility timeout.
@@ -120,7 +130,7 @@ impl Store {
         self.change(job, |job| {
             let length = job.reservation.as_ref().map(|reservation| reservation.length);
             let length = extension.or(length).unwrap_or_default().min(LONGEST);
-            job.due_at = Some(now + length);
+            job.due_at = Some((now + length).min(job.times_out_at.unwrap_or(now + length)));
         });
         true
     }

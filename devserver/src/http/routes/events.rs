@@ -1,9 +1,15 @@
-//! Who listens to what: the events of a queue, of a job, or that something is there to be fetched.
+//! Who listens to what: the events of a queue, of a job, or that something is there to be fetched. And the last events as a list.
+
+use serde_json::json;
 
 use crate::http::call::{Call, Result};
 use crate::http::feed::{Feed, Topic};
 use crate::http::reply::Reply;
+use crate::moment::wall;
 use crate::refusal::Refusal;
+
+/// How many events a list has unless it is told otherwise, and at most.
+const DEFAULT_LIMIT: u64 = 100;
 
 /// Opens a stream.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
@@ -34,10 +40,44 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
             }
             Topic::Available(queues)
         }
+        ["events"] if dialect.has_streams() && !call.request.wants_stream => return list(call),
         _ => return Ok(call.request.nothing_there()),
     };
     let newest = store.changes().newest();
     // What is unknown or unreadable is no error: it goes on from now.
     let seen = call.request.last_event.as_deref().and_then(|id| id.parse().ok());
     Ok(Reply::stream(Feed::new(topic, seen.unwrap_or(newest).min(newest))))
+}
+
+/// Lists the last events of jobs, newest first: of these types and queues, or of all.
+fn list(call: &mut Call<'_>) -> Result {
+    let limit = call.request.number("limit", DEFAULT_LIMIT)?.min(DEFAULT_LIMIT);
+    let limit = usize::try_from(limit).unwrap_or_default();
+    let wants = |name: &str, value: &str| {
+        let wanted = call.request.parameter(name);
+        wanted.is_none_or(|wanted| wanted.split(',').any(|one| one == value))
+    };
+    let store = &call.state.store;
+    let changes = store.changes().newest_first();
+    let named = changes.filter_map(|change| Some((change.event()?, change)));
+    let wanted = named.filter(|(event, change)| wants("types", event) && wants("queues", &change.queue));
+    let events: Vec<_> = wanted
+        .take(limit)
+        .map(|(event, change)| {
+            json!({
+                "id": format!("evt_{}", change.number),
+                "type": event,
+                "specversion": call.shared.options.dialect.version(),
+                "time": wall(store.epoch(), change.at),
+                "data": {
+                    "job_id": &*change.job,
+                    "job_type": change.kind,
+                    "queue": &*change.queue,
+                    "attempt": change.attempt,
+                    "duration_ms": change.took.map(|took| took.as_millis() as u64),
+                },
+            })
+        })
+        .collect();
+    Ok(Reply::ok(&json!({"events": events})))
 }

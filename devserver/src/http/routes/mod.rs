@@ -14,6 +14,7 @@ use super::call::{Call, Result};
 use super::reply::Reply;
 use super::request::Request;
 use crate::operation::Operation;
+use crate::refusal::{Refusal, RefusalKind};
 use crate::state::Shared;
 
 /// Carries a request out, and answers it.
@@ -55,7 +56,7 @@ fn other(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().map(String::as_str).collect();
     match (call.request.method.as_str(), path.as_slice()) {
         ("GET", ["ojs", "manifest"]) => Ok(server_info::manifest(call.shared)),
-        ("GET", ["ojs", "v1", "health"]) => Ok(server_info::health(call.now)),
+        ("GET", ["ojs", "v1", "health"]) => Ok(server_info::health(call.shared, call.now)),
         ("GET", ["ojs", "v1", "jobs"]) => jobs::list(call),
         ("POST", ["ojs", "v1", "jobs", id, "activate"]) => jobs::activate(call, id),
         ("GET", ["ojs", "v1", "queues"]) => Ok(queues::list(call)),
@@ -65,6 +66,14 @@ fn other(call: &mut Call<'_>) -> Result {
         ("GET", ["ojs", "v1", "dead-letter"]) => dead_letters::list(call),
         ("POST", ["ojs", "v1", "dead-letter", id, "retry"]) => dead_letters::retry(call, id),
         ("DELETE", ["ojs", "v1", "dead-letter", id]) => dead_letters::delete(call, id),
+        (_, ["ojs", "v1", "workflows", ..]) => Err(unsupported("workflows")),
+        (_, ["ojs", "v1", "cron", ..]) => Err(unsupported("cron schedules")),
         _ => Ok(call.request.nothing_there()),
     }
+}
+
+/// The refusal of what only levels of the specification above 1 have.
+fn unsupported(what: &str) -> Refusal {
+    let message = format!("the development server has no {what}: it plays conformance levels 0 and 1");
+    Refusal::new(RefusalKind::Unsupported, message)
 }

@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use crate::http::reply::{OJS_VERSION, Reply};
+use crate::http::reply::Reply;
 use crate::moment::Moment;
 use crate::state::Shared;
 
 /// The health: the server is well as long as it can answer.
-pub(super) fn health(now: Moment) -> Reply {
+pub(super) fn health(shared: &Shared, now: Moment) -> Reply {
     Reply::ok(&json!({
         "status": "ok",
-        "version": OJS_VERSION,
+        "version": shared.options.dialect.version(),
         "uptime_seconds": now.as_secs(),
         "backend": {"type": "memory", "status": "connected", "latency_ms": 0},
     }))
@@ -28,7 +28,8 @@ pub(super) fn manifest(shared: &Shared) -> Reply {
         &[]
     };
     Reply::ok(&json!({
-        "ojs_version": OJS_VERSION,
+        "specversion": shared.options.dialect.version(),
+        "ojs_version": shared.options.dialect.version(),
         "implementation": {
             "name": env!("CARGO_PKG_NAME"),
             "version": env!("CARGO_PKG_VERSION"),

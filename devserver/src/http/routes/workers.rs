@@ -65,6 +65,8 @@ struct OutcomeBody<'a> {
     discarded_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_delay_ms: Option<u64>,
     job: Envelope<'a>,
 }
 
@@ -78,9 +80,10 @@ fn outcome_reply(job: &Job, epoch: jiff::Timestamp, worker: Option<&str>) -> Rep
         state: job.state.name(),
         attempt: job.attempt,
         max_attempts: job.policy.max_attempts,
-        completed_at: at(JobState::Completed, job.ended_at),
+        completed_at: at(JobState::Completed, job.ended_at).or(at(JobState::Discarded, job.ended_at)),
         discarded_at: at(JobState::Discarded, job.ended_at),
         next_attempt_at: at(JobState::Retryable, job.due_at),
+        retry_delay_ms: job.retry_delay.map(|delay| delay.as_millis() as u64),
         job: job.envelope(epoch),
     });
     reply.about_worker(worker).about_job(&job.id).in_state(job.state.name())
