@@ -8,7 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use ojs_init::daemon::backend::tunnel::{TunnelFailureKind, TunnelId};
-use ojs_init::daemon::backend::tunnels::{MOST_TUNNELS, MOST_WAITING_TUNNELS};
+use ojs_init::daemon::backend::tunnels::{MOST_READING_TUNNELS, MOST_TUNNELS, MOST_WAITING_TUNNELS};
 use ojs_init::lifecycle::api::Reply;
 use ojs_init::wire::http::tunnel::TunnelBody;
 
@@ -426,11 +426,11 @@ fn there_is_a_bound_and_neither_those_under_way_nor_those_that_wait_hold_up_a_he
         Ok(())
     });
     let mut rig = TunnelRig::of(&server);
-    let hanging: Vec<u64> = (0..MOST_TUNNELS).map(|_| rig.open(get("/hangs"))).collect();
+    let hanging: Vec<u64> = (0..MOST_READING_TUNNELS).map(|_| rig.open(get("/hangs"))).collect();
     let waiting: Vec<u64> = (0..MOST_WAITING_TUNNELS).map(|_| rig.open(get("/"))).collect();
     let too_many = rig.open(get("/"));
     assert_eq!(rig.end_of(too_many).failure(), Some(TunnelFailureKind::Overloaded));
-    rig.until(|_| server.accepted() == MOST_TUNNELS);
+    rig.until(|_| server.accepted() == MOST_READING_TUNNELS);
     rig.send(beat());
     rig.until(|rig| !rig.replies.is_empty());
     assert!(matches!(rig.replies[..], [Reply::HeartbeatOk { .. }]));
@@ -455,7 +455,8 @@ fn what_waits_for_its_turn_takes_nothing_of_its_body_and_all_of_it_when_it_has_c
         Ok(())
     });
     let mut rig = TunnelRig::of(&server);
-    let hanging: Vec<u64> = (0..MOST_TUNNELS).map(|_| rig.open(get("/hangs"))).collect();
+    let hangs = || request("POST", "/hangs", TunnelBody::None);
+    let hanging: Vec<u64> = (0..MOST_TUNNELS).map(|_| rig.open(hangs())).collect();
     let waiting = rig.open(request("POST", "/", TunnelBody::Length(5)));
     assert_eq!(rig.backend.tunnel_offer(TunnelId(waiting), b"12345"), 0);
     rig.backend.close_tunnel(TunnelId(hanging[0]));

@@ -108,6 +108,8 @@ pub(in crate::daemon) struct Tunnel {
     pub(in crate::daemon) stage: TunnelStage,
     /// It waits for its turn.
     pub(in crate::daemon) is_queued: bool,
+    /// It counts as a stream of events, and takes no place from the others.
+    pub(in crate::daemon) is_counted_as_stream: bool,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,
     /// When the last byte went in either direction.
@@ -144,6 +146,7 @@ impl Tunnel {
         Self {
             stage,
             is_queued: false,
+            is_counted_as_stream: false,
             is_second: false,
             moved_at: now,
             client_moved: false,
@@ -167,6 +170,11 @@ impl Tunnel {
     /// Whether the backend may get it twice.
     pub(in crate::daemon) fn may_come_twice(&self) -> bool {
         self.request.may_come_twice()
+    }
+
+    /// Whether its request changes nothing, as its method says.
+    pub(in crate::daemon) fn changes_nothing(&self) -> bool {
+        self.request.changes_nothing()
     }
 
     /// Takes as much of the request's body as there is room for; how much that was. There is none before its turn: many may wait.

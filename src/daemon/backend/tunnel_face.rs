@@ -44,6 +44,12 @@ impl Backend {
         self.tunnels.close(id);
     }
 
+    /// Whoever made the request is gone, and the backend has all of it. It may still answer: that is told as for any other tunnel, and so
+    /// is that it took too long, or that another request needed the place.
+    pub fn abandon_tunnel(&mut self, id: TunnelId, now: Moment) {
+        self.tunnels.abandon(id, now);
+    }
+
     /// The next thing to know of a tunnel.
     pub fn tunnel_news(&mut self) -> Option<(TunnelId, TunnelNews)> {
         self.tunnels.next_news()

@@ -9,7 +9,7 @@ use crate::daemon::backend::kept::Used;
 use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::tls_session::TlsSession;
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelStage, TunnelStep};
-use crate::daemon::backend::tunnels::{LONGEST_SILENCE, TunnelTimer, TunnelTurn, Tunnels};
+use crate::daemon::backend::tunnels::{LONGEST_SILENCE, TunnelTimer, TunnelTurn, Tunnels, too_many_streams};
 use crate::lifecycle::api::Lane;
 
 impl Tunnels {
@@ -135,6 +135,12 @@ impl Tunnels {
         {
             turn.token.changed();
         }
+        if let Some(TunnelNews::Head(head)) = news.first()
+            && head.is_event_stream()
+            && !self.count_as_stream(id)
+        {
+            return self.end(id, TunnelNews::Failed(too_many_streams()));
+        }
         self.news.extend(news.into_iter().map(|news| (id, news)));
         match step {
             TunnelStep::Waits => {}
@@ -215,10 +221,12 @@ impl Tunnels {
             TunnelTimer::Connect(id),
             TunnelTimer::Step(id),
             TunnelTimer::Silence(id),
+            TunnelTimer::Abandoned(id),
         ] {
             self.deadlines.cancel(due);
         }
         self.waiting_for_thread.remove(&id);
+        self.abandoned.remove(&id);
         match tunnel.stage {
             TunnelStage::Waiting => return self.waiting.retain(|waiting| *waiting != id),
             TunnelStage::Open(slot) => {
@@ -230,14 +238,6 @@ impl Tunnels {
             TunnelStage::Dialing(_) => attempts.into_iter().for_each(|slot| self.slots.close(slot)),
             TunnelStage::Ready | TunnelStage::Answered => {}
         }
-        self.under_way -= 1;
-        if let Some(next) = self.waiting.pop_front()
-            && let Some(tunnel) = self.tunnels.get_mut(&next)
-        {
-            tunnel.stage = TunnelStage::Ready;
-            self.under_way += 1;
-            self.deadlines.cancel(TunnelTimer::Room(next));
-            self.enqueue(next);
-        }
+        self.uncount(&tunnel);
     }
 }

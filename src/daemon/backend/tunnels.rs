@@ -27,8 +27,15 @@ use crate::lifecycle::api::{Lane, Moment};
 use crate::lifecycle::timers::Timers;
 use crate::wire::http::tunnel::{OwnLines, TunnelRequest};
 
-/// Most tunnels under way at once.
+/// Most tunnels under way at once, streams of events not among them.
 pub const MOST_TUNNELS: usize = 64;
+
+/// Most of these whose request changes nothing. The others are for requests that change something: one slow page of the backend, asked
+/// for again and again, holds up no enqueue.
+pub const MOST_READING_TUNNELS: usize = 48;
+
+/// Most streams of events at once. Each is open for as long as its client likes, so they do not count as under way.
+pub const MOST_EVENT_STREAMS: usize = 64;
 
 /// Most that wait for one of those to end: more than the gateway has connections, each of which has one request at a time. What waits is
 /// the head of a request; its body stays with the client, but for what has come with the head.
@@ -42,6 +49,9 @@ pub(in crate::daemon::backend) const LONGEST_SILENCE: Duration = Duration::from_
 
 /// The same for a stream of events, which has something to say when something happens.
 const LONGEST_SILENCE_OF_EVENTS: Duration = Duration::from_secs(30 * 60);
+
+/// How long the backend may take to answer a request whose client is gone. The answer says that the backend has decided.
+const LONGEST_WAIT_OF_NOBODY: Duration = Duration::from_secs(5);
 
 /// How long whoever made the request may leave us waiting in the middle of it.
 const LONGEST_SILENCE_OF_CLIENT: Duration = Duration::from_secs(10 * 60);
@@ -60,6 +70,8 @@ pub(in crate::daemon::backend) enum TunnelTimer {
     Step(TunnelId),
     /// Nothing may have moved for too long.
     Silence(TunnelId),
+    /// Its client is gone, and the backend has had its time.
+    Abandoned(TunnelId),
 }
 
 /// What tunnels share with our own requests, in a turn.
@@ -88,7 +100,13 @@ pub(in crate::daemon) struct Tunnels {
     /// Boxed: a tunnel is large, and a map moves what is in it.
     pub(in crate::daemon::backend) tunnels: BTreeMap<TunnelId, Box<Tunnel>>,
     /// Those that count against the bound.
-    pub(in crate::daemon::backend) under_way: usize,
+    under_way: usize,
+    /// Those of them whose request changes nothing.
+    reading: usize,
+    /// Streams of events.
+    streams: usize,
+    /// Those whose client is gone, the oldest first: they give way to others.
+    pub(in crate::daemon::backend) abandoned: BTreeSet<TunnelId>,
     pub(in crate::daemon::backend) waiting: VecDeque<TunnelId>,
     pub(in crate::daemon::backend) slots: Slots<TunnelId>,
     pub(in crate::daemon::backend) kept: KeptConnections,
@@ -114,6 +132,9 @@ impl Tunnels {
             own,
             tunnels: BTreeMap::new(),
             under_way: 0,
+            reading: 0,
+            streams: 0,
+            abandoned: BTreeSet::new(),
             waiting: VecDeque::new(),
             slots: Slots::new(TUNNEL_SLOTS, TokenOwner::Tunnel),
             kept: KeptConnections::default(),
@@ -127,8 +148,14 @@ impl Tunnels {
 
     /// Takes a request, which goes out in the next turn, or when others have ended.
     pub(in crate::daemon) fn open(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
-        let stage = if self.under_way < MOST_TUNNELS {
-            self.under_way += 1;
+        let changes_nothing = request.changes_nothing();
+        if !self.has_place(changes_nothing)
+            && let Some(oldest) = self.abandoned.first().copied()
+        {
+            self.end(oldest, TunnelNews::Failed(overloaded()));
+        }
+        let stage = if self.has_place(changes_nothing) {
+            self.take_place(changes_nothing);
             TunnelStage::Ready
         } else if self.waiting.len() < MOST_WAITING_TUNNELS {
             self.waiting.push_back(id);
@@ -182,6 +209,18 @@ impl Tunnels {
     pub(in crate::daemon) fn close(&mut self, id: TunnelId) {
         self.remove(id);
         self.news.retain(|(other, _)| *other != id);
+    }
+
+    /// The client is gone, and the backend has all of a request that may change something. It gets some time to answer, unless another
+    /// request needs the place.
+    pub(in crate::daemon) fn abandon(&mut self, id: TunnelId, now: Moment) {
+        let Some(tunnel) = self.tunnels.get(&id) else { return };
+        if matches!(tunnel.stage, TunnelStage::Waiting) || !self.waiting.is_empty() {
+            return self.end(id, TunnelNews::Failed(overloaded()));
+        }
+        self.abandoned.insert(id);
+        self.deadlines
+            .arm(TunnelTimer::Abandoned(id), now.after(LONGEST_WAIT_OF_NOBODY));
     }
 
     /// The next thing to know.
@@ -263,6 +302,7 @@ impl Tunnels {
     fn due(&mut self, due: TunnelTimer, turn: &TunnelTurn<'_>) {
         match due {
             TunnelTimer::Room(id) => self.end(id, TunnelNews::Failed(overloaded())),
+            TunnelTimer::Abandoned(id) => self.fail(id, &Fault::NoAnswerInTime, turn),
             TunnelTimer::Connect(id) => self.fail(id, &Fault::NoConnectionInTime, turn),
             TunnelTimer::Step(id) => self.enqueue(id),
             TunnelTimer::Silence(id) => {
@@ -281,6 +321,56 @@ impl Tunnels {
                     self.fail(id, &Fault::NoAnswerInTime, turn);
                 }
             }
+        }
+    }
+
+    fn has_place(&self, changes_nothing: bool) -> bool {
+        self.under_way < MOST_TUNNELS && (!changes_nothing || self.reading < MOST_READING_TUNNELS)
+    }
+
+    fn take_place(&mut self, changes_nothing: bool) {
+        self.under_way += 1;
+        self.reading += usize::from(changes_nothing);
+    }
+
+    /// A tunnel that was under way leaves its place to the first of those that wait which may have it.
+    pub(in crate::daemon::backend) fn leave_place(&mut self, changes_nothing: bool) {
+        self.under_way -= 1;
+        self.reading -= usize::from(changes_nothing);
+        let reads = |id: &TunnelId| self.tunnels.get(id).is_some_and(|tunnel| tunnel.changes_nothing());
+        let next = self.waiting.iter().position(|id| self.has_place(reads(id)));
+        if let Some(next) = next.and_then(|at| self.waiting.remove(at))
+            && let Some(tunnel) = self.tunnels.get_mut(&next)
+        {
+            tunnel.stage = TunnelStage::Ready;
+            let changes_nothing = tunnel.changes_nothing();
+            self.take_place(changes_nothing);
+            self.deadlines.cancel(TunnelTimer::Room(next));
+            self.enqueue(next);
+        }
+    }
+
+    /// Counts this one as a stream of events. False: there are too many of them.
+    pub(in crate::daemon::backend) fn count_as_stream(&mut self, id: TunnelId) -> bool {
+        if self.streams >= MOST_EVENT_STREAMS {
+            return false;
+        }
+        if let Some(tunnel) = self.tunnels.get_mut(&id)
+            && !std::mem::replace(&mut tunnel.is_counted_as_stream, true)
+        {
+            let changes_nothing = tunnel.changes_nothing();
+            self.streams += 1;
+            self.leave_place(changes_nothing);
+        }
+        true
+    }
+
+    /// A tunnel that had a place, or counted as a stream, is no more.
+    pub(in crate::daemon::backend) fn uncount(&mut self, tunnel: &Tunnel) {
+        if tunnel.is_counted_as_stream {
+            self.streams -= 1;
+        } else {
+            self.leave_place(tunnel.changes_nothing());
         }
     }
 
@@ -360,6 +450,14 @@ impl Tunnels {
         if let Some(until) = until {
             self.deadlines.arm(TunnelTimer::Step(id), until);
         }
+    }
+}
+
+/// Why another stream of events does not begin.
+pub(in crate::daemon::backend) fn too_many_streams() -> TunnelFailure {
+    TunnelFailure {
+        kind: TunnelFailureKind::Overloaded,
+        text: format!("{MOST_EVENT_STREAMS} streams of events are open already"),
     }
 }
 

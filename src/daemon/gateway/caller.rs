@@ -210,6 +210,15 @@ impl Callers {
         }
     }
 
+    /// Whether nobody has the other end of a connection any more, from `client` to us at `server`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not say.
+    pub fn is_left(&mut self, client: SocketAddr, server: SocketAddr) -> io::Result<bool> {
+        Ok(self.questions.owner(client, server)?.is_none())
+    }
+
     fn refuse(&mut self, refusal: Refusal) -> Admission {
         if self.allow == GatewayAllow::Any {
             return Admission::Taken(None);

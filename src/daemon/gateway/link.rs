@@ -79,6 +79,10 @@ pub(super) struct Relay {
     pub(super) answer: Option<AnswerBody>,
     /// The tunnel has all of the answer.
     pub(super) is_done: bool,
+    /// By its method the request changes nothing: where its client is gone, nobody needs it.
+    pub(super) changes_nothing: bool,
+    /// How long after the next look the kernel is asked again whether the client, which sends no more, is still there.
+    pub(super) looks_again_after: Duration,
     /// The answer tells of events as they happen: it has no end by itself.
     pub(super) is_event_stream: bool,
 }
@@ -142,6 +146,8 @@ pub(super) struct GatewayLink {
     pub(super) is_told_of_room: bool,
     /// The client has said its last byte.
     pub(super) is_ended: bool,
+    /// The client has reset it: its process can neither read nor write on it any more.
+    pub(super) is_reset: bool,
     /// Nobody reads what is written to it. What was said is read all the same.
     pub(super) is_deaf: bool,
     /// The client was told, or said itself, that the connection ends behind this request.
@@ -175,6 +181,7 @@ impl GatewayLink {
             may_write: true,
             is_told_of_room: false,
             is_ended: false,
+            is_reset: false,
             is_deaf: false,
             is_leaving: false,
             is_left_behind: false,
@@ -191,6 +198,11 @@ impl GatewayLink {
     /// The kernel says that something happened.
     pub(super) fn is_ready(&mut self, event: &mio::event::Event) {
         self.may_end |= event.is_read_closed() || event.is_error();
+        // Closed in both directions, before we have closed ours.
+        let is_open = !matches!(self.stage, LinkStage::Answering(_) | LinkStage::Closing);
+        if event.is_error() || (is_open && event.is_write_closed()) {
+            self.reset();
+        }
         self.may_read |= event.is_readable() || self.may_end;
         self.may_write |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
@@ -252,7 +264,7 @@ impl GatewayLink {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,
-                Err(_) => self.is_deaf = true,
+                Err(_) => self.reset(),
             }
         }
         if self.is_deaf || self.waiting() == 0 {
@@ -279,12 +291,17 @@ impl GatewayLink {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
                 Err(_) => {
-                    self.is_deaf = true;
+                    self.reset();
                     return self.ended();
                 }
             }
         }
         Filled::Nothing
+    }
+
+    fn reset(&mut self) {
+        self.is_reset = true;
+        self.is_deaf = true;
     }
 
     fn ended(&mut self) -> Filled {

@@ -68,6 +68,8 @@ const LONGEST_PULL: Duration = Duration::from_secs(20);
 enum GatewayTimer {
     /// A connection has had its time.
     Link(LinkId),
+    /// The client of a request that passes through has closed its side, and may have left.
+    Left(LinkId),
     /// The next attempt to accept, where there was no room.
     Accept,
     /// Somebody holds a place for a large body, and sends nothing while others wait for it.
@@ -205,6 +207,7 @@ impl Gateway {
             match due {
                 GatewayTimer::Accept => self.acceptor.try_again(),
                 GatewayTimer::Link(id) => overdue.push(id),
+                GatewayTimer::Left(id) => self.look_whether_left(id, turn),
                 // At the end of the turn.
                 GatewayTimer::Places => {}
             }
@@ -335,7 +338,9 @@ impl Gateway {
         match &link.stage {
             // Half a request is none.
             LinkStage::Head | LinkStage::Gathering(_) | LinkStage::Closing => self.hang_up(id, turn),
-            LinkStage::Relaying(relay) if !relay.is_body_done => {
+            LinkStage::Relaying(relay)
+                if !relay.is_body_done && relay.gathered.is_none() && !link.reader.has_rest_of_body() =>
+            {
                 if relay.answer.is_some() {
                     link.reset_at_close();
                 }
@@ -369,6 +374,7 @@ impl Gateway {
         // The kernel takes it out of the poll when it is closed: nobody else has its descriptor.
         let Some(mut link) = self.links.remove(&id) else { return };
         self.deadlines.cancel(GatewayTimer::Link(id));
+        self.deadlines.cancel(GatewayTimer::Left(id));
         self.refused -= usize::from(link.is_refused);
         self.drop_work(&mut link, turn);
         self.acceptor.try_again();
@@ -385,7 +391,7 @@ impl Gateway {
                 release(asked, turn);
             }
             LinkStage::Answering(Some(asked)) => release(asked, turn),
-            LinkStage::Relaying(relay) => self.let_relay_go(&relay, turn),
+            LinkStage::Relaying(relay) => self.let_relay_go(&relay, link.is_reset, turn),
             LinkStage::Asked(Asked::Outcome(..) | Asked::Beat)
             | LinkStage::Answering(None)
             | LinkStage::Gathering(_)

@@ -1,10 +1,12 @@
 //! Requests that pass through: bytes from the client into a tunnel to the backend, and bytes of the answer back. What the slower
 //! side does not take stays with the faster one.
 
+use std::time::Duration;
+
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews};
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
-use crate::daemon::gateway::{Gateway, GatewayTurn, Step};
+use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn, Step};
 use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head};
 use crate::wire::http::body::{BadChunk, BodyStep};
 use crate::wire::http::message::{BodyLength, MessageHead};
@@ -16,6 +18,12 @@ const CLIENT_ROOM_BYTES: usize = 64 << 10;
 
 /// Bytes of an answer taken at a time.
 const PIECE_BYTES: usize = 16 << 10;
+
+/// When the kernel is asked whether a client that sends no more is still there. A close takes a moment to be complete.
+const FIRST_LOOK_AFTER: Duration = Duration::from_millis(20);
+
+/// Longest time between two such questions. Where there is no sock_diag one may take 60 ms.
+const LAST_LOOK_AFTER: Duration = Duration::from_secs(4);
 
 const NO_ROOM: GatewayError<'static> = GatewayError {
     status: Status::Unavailable,
@@ -51,6 +59,7 @@ impl Gateway {
             headers: head.headers,
             body,
         };
+        let changes_nothing = request.changes_nothing();
         turn.backend.open_tunnel(tunnel, request, turn.now);
         self.tunnels.insert(tunnel, Some(id));
         link.stage = LinkStage::Relaying(Relay {
@@ -59,6 +68,8 @@ impl Gateway {
             is_body_done: false,
             answer: None,
             is_done: false,
+            changes_nothing,
+            looks_again_after: FIRST_LOOK_AFTER,
             is_event_stream: false,
         });
     }
@@ -86,11 +97,16 @@ impl Gateway {
             return Step::Again;
         };
         if link.is_deaf && relay.is_body_done {
+            let is_reset = link.is_reset;
             let done = std::mem::replace(&mut link.stage, LinkStage::Head);
             if let LinkStage::Relaying(relay) = done {
-                self.let_relay_go(&relay, turn);
+                self.let_relay_go(&relay, is_reset, turn);
             }
             return Step::Again;
+        }
+        if link.is_reset && upward == Step::Waits {
+            self.hang_up(id, turn);
+            return Step::Waits;
         }
         if let Some(ended) = downward(link, turn) {
             self.tunnels.remove(&ended);
@@ -113,7 +129,34 @@ impl Gateway {
             return Step::Waits;
         }
         link.flush();
+        if link.says_no_more() && self.deadlines.deadline_of(GatewayTimer::Left(id)).is_none() {
+            self.deadlines
+                .arm(GatewayTimer::Left(id), turn.now.after(FIRST_LOOK_AFTER));
+        }
         upward
+    }
+
+    /// The client of a request that passes through has closed its side. It may wait for its answer, or have closed both sides: on the wire
+    /// these look the same, and the kernel knows.
+    pub(super) fn look_whether_left(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let LinkStage::Relaying(relay) = &mut link.stage else {
+            return;
+        };
+        let client = link.stream.peer_addr();
+        match client.ok().map(|client| self.callers.is_left(client, self.address)) {
+            Some(Ok(false)) => {}
+            // Only what changes nothing is let go without knowing.
+            Some(Err(_)) if !relay.changes_nothing => {}
+            // Without an address there is nobody.
+            None | Some(_) => {
+                link.is_deaf = true;
+                return self.enqueue(id);
+            }
+        }
+        let again = turn.now.after(relay.looks_again_after);
+        relay.looks_again_after = relay.looks_again_after.saturating_mul(2).min(LAST_LOOK_AFTER);
+        self.deadlines.arm(GatewayTimer::Left(id), again);
     }
 
     /// The client's body makes no sense: there is no more of it to be had.
@@ -134,13 +177,15 @@ impl Gateway {
         Step::Waits
     }
 
-    /// The client is gone. What the backend has got of it as a whole goes its way, anything else does not.
-    pub(super) fn let_relay_go(&mut self, relay: &Relay, turn: &mut GatewayTurn<'_>) {
+    /// The client is gone. A whole request that may change something goes its way for some time, unless the client has reset its
+    /// connection; anything else does not.
+    pub(super) fn let_relay_go(&mut self, relay: &Relay, is_reset: bool, turn: &mut GatewayTurn<'_>) {
         if relay.is_done {
             return;
         }
-        if relay.is_body_done && relay.answer.is_none() {
+        if relay.is_body_done && relay.answer.is_none() && !relay.changes_nothing && !is_reset {
             self.tunnels.insert(relay.tunnel, None);
+            turn.backend.abandon_tunnel(relay.tunnel, turn.now);
         } else {
             self.tunnels.remove(&relay.tunnel);
             turn.backend.close_tunnel(relay.tunnel);

@@ -57,7 +57,13 @@ impl TunnelRequest {
     #[must_use]
     pub fn may_come_twice(&self) -> bool {
         let has_body = !matches!(self.body, TunnelBody::None | TunnelBody::Length(0));
-        !has_body && MAY_COME_TWICE.contains(&self.method.as_str())
+        !has_body && self.changes_nothing()
+    }
+
+    /// Whether its method says that it changes nothing (RFC 9110 9.2.1).
+    #[must_use]
+    pub fn changes_nothing(&self) -> bool {
+        MAY_COME_TWICE.contains(&self.method.as_str())
     }
 
     /// Whether its answer has no body whatever its head says.

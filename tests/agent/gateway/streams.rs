@@ -103,6 +103,87 @@ rest()
 }
 
 #[test]
+fn requests_that_hang_and_whose_clients_have_left_hold_up_nobody() {
+    let stage = Stage::new();
+    stage.backend.always(Endpoint::Other, Behaviour::body("{}"));
+    // Says nothing, until its client is gone.
+    let front = Front::start(&stage, |mut reader, _| io::copy(&mut reader, &mut io::sink()).map(drop));
+    let script = format!(
+        r#"
+import struct
+for method in ("GET", "POST"):
+    for how in ("closed", "reset"):
+        links = [Link() for _ in range({WAYS})]
+        for link in links:
+            link.send(request(method, "/front/hang", {{"a": 1}}))
+        assert Link().ask(post("heartbeat", worker_id="w"))[0] == 200
+        for link in links:
+            if how == "reset":
+                link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            link.socket.close()
+        began = time.monotonic()
+        status = Link().ask(request(method, "/ojs/v1/jobs", {{"type": "t"}}))[0]
+        note(method + how, status, time.monotonic() - began < 3)
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).with("OJS_URL", front.url()).start();
+    for course in ["GETclosed", "GETreset", "POSTclosed", "POSTreset"] {
+        assert_eq!(init.noted(course), "200 True", "{course}");
+    }
+    init.stops();
+}
+
+#[test]
+fn open_streams_of_events_and_reads_that_hang_leave_ways_for_requests_that_change_something() {
+    let stage = Stage::new();
+    let front = Front::start(&stage, |mut reader, _| {
+        while let Some(head) = Head::read(&mut reader)? {
+            let answer = if head.line.contains("events") {
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n:\n\n\r\n"
+            } else if head.line.contains("hang") {
+                return io::copy(&mut reader, &mut io::sink()).map(drop);
+            } else {
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+            };
+            reader.get_mut().write_all(answer.as_bytes())?;
+        }
+        Ok(())
+    });
+    let script = format!(
+        r#"
+def open_stream():
+    stream = Link()
+    stream.send(request("GET", "/front/events"))
+    return stream
+streams = [open_stream() for _ in range({WAYS})]
+assert all(stream.until(b":\n\n") for stream in streams)
+note("stream", Link().ask(request("GET", "/front/else"))[0])
+status, headers, body = open_stream().answer()
+note("more", status, json.loads(body)["error"]["code"], "streams of events" in json.loads(body)["error"]["message"])
+reads = [Link() for _ in range({WAYS})]
+for link in reads:
+    link.send(request("GET", "/front/hang"))
+assert Link().ask(post("heartbeat", worker_id="w"))[0] == 200
+note("change", Link().ask(request("POST", "/front/else"))[0])
+for link in [streams[0], *reads]:
+    link.socket.close()
+again = None
+while not again:
+    again = open_stream().until(b":\n\n")
+note("again", "yes")
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).with("OJS_URL", front.url()).start();
+    assert_eq!(init.noted("stream"), "200");
+    assert_eq!(init.noted("more"), "503 gateway_overloaded True");
+    assert_eq!(init.noted("change"), "200");
+    assert_eq!(init.noted("again"), "yes");
+    init.stops();
+}
+
+#[test]
 fn a_client_that_says_no_more_gets_the_answer_to_what_it_has_said() {
     let stage = Stage::new();
     let front = Front::start(&stage, |mut reader, _| {
@@ -116,15 +197,17 @@ fn a_client_that_says_no_more_gets_the_answer_to_what_it_has_said() {
         Ok(())
     });
     let script = r#"
-link = Link()
-link.send(request("POST", "/front/else", {"a": 1}))
-link.socket.shutdown(socket.SHUT_WR)
-status, _, body = link.answer()
-note("answer", status, body.decode())
+for method in ("POST", "GET"):
+    link = Link()
+    link.send(request(method, "/front/else", {"a": 1}))
+    link.socket.shutdown(socket.SHUT_WR)
+    status, _, body = link.answer()
+    note(method, status, body.decode())
 rest()
 "#;
     let mut init = worker(&stage, script).with("OJS_URL", front.url()).start();
-    assert_eq!(init.noted("answer"), "200 abcde");
+    assert_eq!(init.noted("POST"), "200 abcde");
+    assert_eq!(init.noted("GET"), "200 abcde");
     init.stops();
 }
 
