@@ -20,6 +20,8 @@
 mod backend;
 #[path = "../support/forked.rs"]
 mod forked;
+#[path = "../support/name_server.rs"]
+mod name_server;
 #[path = "../support/network.rs"]
 mod network;
 #[path = "../support/operator.rs"]
@@ -42,6 +44,7 @@ mod gateway;
 mod logging;
 mod metrics;
 mod probes;
+mod reach;
 mod requirements;
 mod status;
 mod termination_log;

@@ -18,6 +18,10 @@ const MOST_LOOKED_AT: usize = 4 << 10;
 pub(in crate::daemon) enum Fault {
     /// There is no such host, as far as the name server says.
     NoHost,
+    /// The name exists and has no address.
+    NoAddress,
+    /// The name server failed or did not answer, so that nothing is known of the host.
+    NameServerFailed,
     /// Nobody can be asked for the addresses of a name.
     NoResolver,
     /// The name server did not answer in time.
@@ -57,6 +61,8 @@ impl Fault {
             Self::Closed => true,
             Self::Io(error) => hung_up(error),
             Self::NoHost
+            | Self::NoAddress
+            | Self::NameServerFailed
             | Self::NoResolver
             | Self::NameTooSlow
             | Self::NoConnectionInTime
@@ -91,6 +97,10 @@ impl Fault {
     pub(in crate::daemon) fn reason(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
         let text = match self {
             Self::NoHost => "there is no host of this name",
+            Self::NoAddress => "its name has no address: the name server has neither an A nor an AAAA record for it",
+            Self::NameServerFailed => {
+                "the name server failed or did not answer; whether there is a host of this name is not known"
+            }
             Self::NoResolver => {
                 "no thread can be had that looks up its name; raise the limit of processes or of memory"
             }
@@ -194,6 +204,8 @@ mod tests {
             (eof(), "closed before there was an answer; check the scheme"),
             (Fault::Closed, "closed before there was an answer; check the scheme"),
             (Fault::NoHost, "no host of this name"),
+            (Fault::NoAddress, "has no address"),
+            (Fault::NameServerFailed, "the name server failed or did not answer"),
             (Fault::LongHead, "too long"),
             (Fault::NotHttp, "does not speak HTTP; check the scheme"),
         ];

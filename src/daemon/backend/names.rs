@@ -1,41 +1,32 @@
-//! Names to addresses, on a thread: the C library's lookup has no deadline.
+//! The addresses of a name: those of IPv4 and of IPv6 are looked up apart, so that a name server that fails one half of the
+//! question does not hide the other half.
 //!
-//! It is asked only when a connection is to be opened, and never for an address. Where the lookup is slow, fails for the
-//! moment or finds no thread, the addresses of last time do: no name server may hold up a heartbeat. There is one thread,
-//! and one more while the first one hangs.
+//! The name is looked up only when a connection is to be opened, and never if it is an address. If a look-up is slow, fails
+//! for the moment or finds no thread, the last known addresses are used: no name server may hold up a heartbeat.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::lookup::{FamilyLookup, Look, Question, STACK_BYTES, Wake};
 use crate::lifecycle::api::Moment;
-use crate::os::threads;
+use crate::os::names::{self, Family, NameError};
 
-/// Stack of the thread, in bytes. The C library's lookup takes some 10 KiB of it.
-const STACK_BYTES: usize = 256 * 1024;
-
-/// How long the addresses of last time wait for newer ones.
+/// How long the last known addresses wait for newer ones.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long the addresses of last time do while the lookup fails: a name server that restarts has as long. Later the
-/// addresses may be somebody else's.
+/// How long the addresses of one family wait for those of the other (RFC 8305, section 3).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+
+/// How long the last known addresses are used while the look-up fails: time for a name server to restart. Later somebody else
+/// may have them.
 const STALE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Nobody is asked again so soon after an answer; a failure counts for a shorter time.
 const FRESH_LIMIT: Duration = Duration::from_secs(3);
 const FAILURE_LIMIT: Duration = Duration::from_millis(500);
-
-/// A lookup that takes longer hangs, and another thread tries.
-const HANGS_AFTER: Duration = Duration::from_secs(10);
-
-/// Most threads at once, those included that hang.
-const MOST_THREADS: usize = 2;
 
 /// An address that did not answer is tried behind the others for so long.
 const LATE_FOR: Duration = Duration::from_secs(60);
@@ -43,53 +34,44 @@ const LATE_FOR: Duration = Duration::from_secs(60);
 /// Most addresses that are known not to answer.
 const MOST_LATE: usize = 16;
 
-/// How a name is looked up, for as long as that may take.
-type Look = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
-
-/// Tells the loop that there is something to take.
-pub(in crate::daemon) type Wake = Arc<dyn Fn() + Send + Sync>;
-
-fn ask_the_system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    (host, port).to_socket_addrs().map(Iterator::collect)
-}
-
 /// What is known of a name.
 #[derive(Debug)]
 pub(in crate::daemon) enum Lookup {
     /// These are its addresses.
     Known(Vec<SocketAddr>),
-    /// It is asked for; at this time the addresses of last time do, if there are any.
+    /// The look-up is under way. At this time the last known addresses are used, if there are any.
     Wait(Option<Moment>),
     /// It has none that we could use.
     Failed(Fault),
 }
 
-/// What a lookup found, and which thread says so.
-type Found = (u64, io::Result<Vec<SocketAddr>>);
+/// Why there are no addresses of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Miss {
+    NoName,
+    NoAddress,
+    Failed,
+    NoThread,
+}
+
+/// The addresses of one family.
+struct Half {
+    lookup: FamilyLookup,
+    /// The last known addresses, and when they were found.
+    known: Option<(Vec<SocketAddr>, Moment)>,
+    /// Why the last look-up found none, and when.
+    miss: Option<(Miss, Moment)>,
+}
 
 /// The one name that there is.
 pub(in crate::daemon) struct Names {
     host: String,
-    port: u16,
-    look: Look,
-    stack_bytes: usize,
-    wake: Wake,
-    /// The addresses of last time, and when they were found. For ever where the name is an address itself.
-    known: Option<(Vec<SocketAddr>, Moment)>,
-    is_address: bool,
+    /// The name itself, if it is an address.
+    numeric: Option<SocketAddr>,
+    /// IPv6 and IPv4, in the order in which they are tried.
+    halves: [Half; 2],
     /// Addresses that did not answer, and when.
     late: VecDeque<(SocketAddr, Moment)>,
-    /// When the last lookup failed, if it did.
-    failed: Option<Moment>,
-    /// Since when a lookup is under way.
-    asked: Option<Moment>,
-    /// Asks the newest thread.
-    questions: Option<Sender<()>>,
-    /// The number of the newest thread.
-    newest: u64,
-    threads: Arc<AtomicUsize>,
-    found: Receiver<Found>,
-    finder: Sender<Found>,
 }
 
 impl fmt::Debug for Names {
@@ -103,54 +85,77 @@ impl fmt::Debug for Names {
 impl Names {
     /// The addresses of this host at this port; `wake` tells that [`Names::take`] has something.
     pub(in crate::daemon) fn new(host: &str, port: u16, wake: Wake) -> Self {
-        Self::with(host, port, wake, ask_the_system, STACK_BYTES)
+        Self::with(host, port, wake, names::lookup, STACK_BYTES)
     }
 
     fn with(host: &str, port: u16, wake: Wake, look: Look, stack_bytes: usize) -> Self {
         let address = host.parse::<IpAddr>().ok();
-        // At most one answer of each thread waits to be taken.
-        let (finder, found) = mpsc::channel();
-        Self {
+        let question = Question {
             host: host.to_owned(),
             port,
             look,
-            stack_bytes,
             wake,
-            known: address.map(|address| (vec![SocketAddr::new(address, port)], Moment::new(Duration::ZERO))),
-            is_address: address.is_some(),
+            stack_bytes,
+        };
+        Self {
+            host: host.to_owned(),
+            numeric: address.map(|address| SocketAddr::new(address, port)),
+            halves: [Family::V6, Family::V4].map(|family| Half::new(FamilyLookup::new(question.clone(), family))),
             late: VecDeque::new(),
-            failed: None,
-            asked: None,
-            questions: None,
-            newest: 0,
-            threads: Arc::default(),
-            found,
-            finder,
         }
     }
 
     /// The addresses, or until when to wait for them.
     pub(in crate::daemon) fn addresses(&mut self, now: Moment) -> Lookup {
-        let age = self.known.as_ref().map(|(_, at)| at.elapsed(now));
-        if self.is_address || age.is_some_and(|age| age < FRESH_LIMIT) {
-            return self.last_time(now);
+        if let Some(address) = self.numeric {
+            return Lookup::Known(vec![address]);
         }
-        if self.failed.is_some_and(|failed| failed.elapsed(now) < FAILURE_LIMIT) {
-            if age.is_some_and(|age| age < STALE_LIMIT) {
-                return self.last_time(now);
-            }
-            return Lookup::Failed(Fault::NoHost);
+        if let Some(first) = self.halves.iter().filter_map(|half| half.fresh_since(now)).min() {
+            let until = first.after(RESOLUTION_DELAY);
+            let is_pending = self.halves.iter().any(|half| half.lookup.asked().is_some());
+            return if is_pending && now < until {
+                Lookup::Wait(Some(until))
+            } else {
+                self.last_known(now)
+            };
         }
-        match self.ask(now) {
-            Ok(_) if age.is_none() => Lookup::Wait(None),
-            Ok(asked) => match asked.after(PATIENCE) {
-                until if until <= now => self.last_time(now),
+        let host = &self.host;
+        self.halves.iter_mut().for_each(|half| half.ask(host, now));
+        self.without_fresh(now)
+    }
+
+    /// No answer is fresh: the last known addresses, after some time if newer ones may come.
+    fn without_fresh(&self, now: Moment) -> Lookup {
+        let has_known = self.halves.iter().any(|half| half.known.is_some());
+        let pending = || self.halves.iter().filter_map(|half| Some((half, half.lookup.asked()?)));
+        // Only a family that had addresses is worth a wait; another one may be silent for good.
+        let of_known = pending().filter(|(half, _)| half.known.is_some());
+        let asked = of_known.map(|(_, asked)| asked).max();
+        match asked.or_else(|| pending().map(|(_, asked)| asked).max()) {
+            Some(_) if !has_known => Lookup::Wait(None),
+            Some(asked) => match asked.after(PATIENCE) {
+                until if until <= now => self.last_known(now),
                 until => Lookup::Wait(Some(until)),
             },
-            Err(error) => {
-                log::debug!("backend: {}: no thread to look it up: {error}", self.host);
-                self.last_time(now)
-            }
+            None if self.halves.iter().any(|half| half.may_be_used(now)) => self.last_known(now),
+            None => Lookup::Failed(self.fault()),
+        }
+    }
+
+    /// Why there is no address. What IPv4 says counts, unless it only says that there is none of its kind: name servers that
+    /// know no IPv6 say all sorts of things of it.
+    fn fault(&self) -> Fault {
+        let [v6, v4] = self.halves.each_ref().map(|half| half.miss.map(|(miss, _)| miss));
+        let miss = if v4.is_none_or(|miss| miss == Miss::NoAddress) {
+            v6.or(v4)
+        } else {
+            v4
+        };
+        match miss {
+            Some(Miss::NoName) => Fault::NoHost,
+            Some(Miss::NoAddress) | None => Fault::NoAddress,
+            Some(Miss::Failed) => Fault::NameServerFailed,
+            Some(Miss::NoThread) => Fault::NoResolver,
         }
     }
 
@@ -162,127 +167,97 @@ impl Names {
         self.late.drain(..too_many);
     }
 
-    /// Those of last time, with the late ones at the end.
-    fn last_time(&self, now: Moment) -> Lookup {
+    /// The last known addresses, with the late ones at the end.
+    fn last_known(&self, now: Moment) -> Lookup {
         let is_late = |address: &SocketAddr| {
             let mut late = self.late.iter();
             late.any(|(late, at)| late == address && at.elapsed(now) < LATE_FOR)
         };
-        match &self.known {
-            Some((addresses, _)) => {
-                let mut addresses = addresses.clone();
-                addresses.sort_by_key(is_late);
-                Lookup::Known(addresses)
-            }
-            None => Lookup::Failed(Fault::NoResolver),
-        }
-    }
-
-    /// Has the name looked up, unless that is under way; since when it is.
-    fn ask(&mut self, now: Moment) -> io::Result<Moment> {
-        if let Some(asked) = self.asked {
-            let hangs = asked.elapsed(now) >= HANGS_AFTER;
-            if !hangs || self.threads.load(Ordering::Relaxed) >= MOST_THREADS {
-                return Ok(asked);
-            }
-            log::debug!("backend: {}: the lookup hangs; another thread tries", self.host);
-            self.questions = None;
-        }
-        let is_asked = self
-            .questions
-            .as_ref()
-            .is_some_and(|questions| questions.send(()).is_ok());
-        if !is_asked {
-            self.start()?;
-        }
-        self.asked = Some(now);
-        Ok(now)
-    }
-
-    /// Starts a thread, and asks it.
-    fn start(&mut self) -> io::Result<()> {
-        let (questions, asked) = mpsc::channel();
-        self.newest += 1;
-        let thread = LookupThread {
-            number: self.newest,
-            host: self.host.clone(),
-            port: self.port,
-            look: self.look,
-            asked,
-            finder: self.finder.clone(),
-            wake: Arc::clone(&self.wake),
-            _counted: Counted::one_of(&self.threads),
-        };
-        threads::spawn("resolve", self.stack_bytes, move || thread.run())?;
-        // It has just begun to listen.
-        let _ = questions.send(());
-        self.questions = Some(questions);
-        Ok(())
+        let known = self.halves.iter().filter_map(|half| half.known.as_ref());
+        let mut addresses: Vec<SocketAddr> = known.flat_map(|(addresses, _)| addresses).copied().collect();
+        addresses.sort_by_key(is_late);
+        Lookup::Known(addresses)
     }
 
     /// Takes what was found; true: whoever waits should ask again.
     pub(in crate::daemon) fn take(&mut self, now: Moment) -> bool {
         let mut is_new = false;
-        while let Ok((number, result)) = self.found.try_recv() {
-            let is_newest = number == self.newest;
-            match result {
-                Ok(addresses) if !addresses.is_empty() => {
-                    self.known = Some((addresses, now));
-                    self.failed = None;
-                }
-                // One that was given up says nothing by failing.
-                Ok(_) | Err(_) if !is_newest => continue,
-                Ok(_) => self.failed = Some(now),
-                Err(error) => {
-                    log::debug!("backend: {}: {error}", self.host);
-                    self.failed = Some(now);
-                }
+        for half in &mut self.halves {
+            while let Some(result) = half.lookup.take() {
+                half.learn(&self.host, result, now);
+                is_new = true;
             }
-            if is_newest {
-                self.asked = None;
-            }
-            is_new = true;
+        }
+        if self.halves.iter().any(|half| half.fresh_since(now).is_some()) {
+            self.halves.iter_mut().for_each(|half| half.forget_outlived(now));
         }
         is_new
     }
 }
 
-/// Counts a thread for as long as it lasts, however it ends.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn one_of(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
+impl Half {
+    fn new(lookup: FamilyLookup) -> Self {
+        Self {
+            lookup,
+            known: None,
+            miss: None,
+        }
     }
-}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    /// When the addresses were found, if nobody needs to be asked again yet.
+    fn fresh_since(&self, now: Moment) -> Option<Moment> {
+        let (_, at) = self.known.as_ref().filter(|_| self.miss.is_none())?;
+        (at.elapsed(now) < FRESH_LIMIT).then_some(*at)
     }
-}
 
-/// What a thread needs. It ends when nobody asks it any more.
-struct LookupThread {
-    number: u64,
-    host: String,
-    port: u16,
-    look: Look,
-    asked: Receiver<()>,
-    finder: Sender<Found>,
-    wake: Wake,
-    _counted: Counted,
-}
+    /// Whether the last known addresses are used although the look-up failed.
+    fn may_be_used(&self, now: Moment) -> bool {
+        let is_for_want_of_a_thread = matches!(self.miss, Some((Miss::NoThread, _)));
+        let is_young = |(_, at): &(Vec<SocketAddr>, Moment)| at.elapsed(now) < STALE_LIMIT;
+        self.known
+            .as_ref()
+            .is_some_and(|known| is_for_want_of_a_thread || is_young(known))
+    }
 
-impl LookupThread {
-    fn run(self) {
-        while self.asked.recv().is_ok() {
-            let result = (self.look)(&self.host, self.port);
-            if self.finder.send((self.number, result)).is_err() {
+    /// Starts a look-up, unless one is under way or has just failed.
+    fn ask(&mut self, host: &str, now: Moment) {
+        let has_just_failed = self.miss.is_some_and(|(_, at)| at.elapsed(now) < FAILURE_LIMIT);
+        if has_just_failed && self.lookup.asked().is_none() {
+            return;
+        }
+        if let Err(error) = self.lookup.ask(now) {
+            log::debug!("backend: {host}: no thread to look it up: {error}");
+            self.miss = Some((Miss::NoThread, now));
+        }
+    }
+
+    /// Takes the result of a look-up in.
+    fn learn(&mut self, host: &str, result: Result<Vec<SocketAddr>, NameError>, now: Moment) {
+        let miss = match result {
+            Ok(addresses) => {
+                self.known = Some((addresses, now));
+                self.miss = None;
                 return;
             }
-            (self.wake)();
+            Err(NameError::NoName) => Miss::NoName,
+            Err(NameError::NoAddress) => Miss::NoAddress,
+            Err(NameError::Failed(text)) => {
+                log::debug!("backend: {host}: {text}");
+                Miss::Failed
+            }
+        };
+        self.miss = Some((miss, now));
+    }
+
+    /// The other family has an answer: what this one had before is dropped if it is gone by now, or too old.
+    fn forget_outlived(&mut self, now: Moment) {
+        let is_gone = matches!(self.miss, Some((Miss::NoName | Miss::NoAddress, _)));
+        let is_old = self
+            .known
+            .as_ref()
+            .is_some_and(|(_, at)| at.elapsed(now) >= STALE_LIMIT);
+        if is_gone || is_old {
+            self.known = None;
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Name servers that hang, fail, change and lie.
 #![allow(clippy::unwrap_used, reason = "a test without its answer has failed")]
 
-use std::sync::atomic::AtomicU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use super::*;
 
 const LONG: Duration = Duration::from_secs(20);
+
+type Answer = Result<Vec<SocketAddr>, NameError>;
 
 fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(1_000_000 + millis))
@@ -16,14 +20,31 @@ fn address(last: u8) -> SocketAddr {
     ([127, 0, 0, last], 80).into()
 }
 
-fn found(_: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
-    Ok(vec![address(1)])
+/// A name with an IPv4 address alone, as most have.
+fn found(_: &str, _: u16, family: Family) -> Answer {
+    match family {
+        Family::V4 => Ok(vec![address(1)]),
+        Family::V6 => Err(NameError::NoAddress),
+    }
 }
 
 /// A name server that does not answer for longer than any test waits.
-fn silent(_: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+fn silent(_: &str, _: u16, _: Family) -> Answer {
     thread::park_timeout(LONG * 3);
-    Err(io::Error::other("no answer"))
+    Err(NameError::Failed("no answer".to_owned()))
+}
+
+/// The answer of a name server to the two questions that a name such as `address+nodata` spells: A, then AAAA.
+fn as_spelled(host: &str, _: u16, family: Family) -> Answer {
+    let (a, aaaa) = host.split_once('+').unwrap();
+    match (family, if family == Family::V4 { a } else { aaaa }) {
+        (Family::V4, "address") => Ok(vec![address(1)]),
+        (Family::V6, "address") => Ok(vec!["[::1]:80".parse().unwrap()]),
+        (_, "nodata") => Err(NameError::NoAddress),
+        (_, "nxdomain") => Err(NameError::NoName),
+        (_, "fails") => Err(NameError::Failed("SERVFAIL".to_owned())),
+        _ => silent(host, 80, family),
+    }
 }
 
 /// What the loop is told, and the name.
@@ -32,30 +53,30 @@ struct Rig {
     woken: Receiver<()>,
 }
 
-fn rig(look: Look, stack_bytes: usize) -> Rig {
+fn rig(host: &str, look: Look, stack_bytes: usize) -> Rig {
     let (sender, woken) = mpsc::channel();
     let wake: Wake = Arc::new(move || sender.send(()).unwrap_or_default());
     Rig {
-        names: Names::with("b", 80, wake, look, stack_bytes),
+        names: Names::with(host, 80, wake, look, stack_bytes),
         woken,
     }
 }
 
 impl Rig {
     fn of(look: Look) -> Self {
-        rig(look, STACK_BYTES)
+        rig("b", look, STACK_BYTES)
     }
 
-    fn hear(&mut self, now: Moment) {
-        self.woken.recv_timeout(LONG).unwrap();
-        assert!(self.names.take(now));
+    /// Takes so many results.
+    fn hear(&mut self, results: usize, now: Moment) {
+        for _ in 0..results {
+            self.woken.recv_timeout(LONG).unwrap();
+        }
+        assert!(results == 0 || self.names.take(now));
     }
 
     fn known(&mut self, now: Moment) -> Vec<SocketAddr> {
-        match self.names.addresses(now) {
-            Lookup::Known(addresses) => addresses,
-            other @ (Lookup::Wait(_) | Lookup::Failed(_)) => panic!("{other:?}"),
-        }
+        known(&mut self.names, now)
     }
 
     fn until(&mut self, now: Moment) -> Option<Moment> {
@@ -65,132 +86,204 @@ impl Rig {
         }
     }
 
-    fn threads(&self) -> usize {
-        self.names.threads.load(Ordering::Relaxed)
+    /// How many threads there are for IPv6 and for IPv4.
+    fn threads(&self) -> [usize; 2] {
+        self.names.halves.each_ref().map(|half| half.lookup.threads())
+    }
+}
+
+fn known(names: &mut Names, now: Moment) -> Vec<SocketAddr> {
+    match names.addresses(now) {
+        Lookup::Known(addresses) => addresses,
+        other @ (Lookup::Wait(_) | Lookup::Failed(_)) => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn an_address_asks_nobody() {
     for host in ["127.0.0.1", "::1"] {
-        let mut names = Names::with(host, 80, Arc::new(|| ()), silent, STACK_BYTES);
-        let Lookup::Known(addresses) = names.addresses(at(0)) else {
-            panic!("{host}")
-        };
-        assert_eq!(addresses, [SocketAddr::new(host.parse().unwrap(), 80)]);
-        assert_eq!(names.newest, 0, "no thread");
+        let mut rig = rig(host, silent, STACK_BYTES);
+        assert_eq!(rig.known(at(0)), [SocketAddr::new(host.parse().unwrap(), 80)]);
+        assert_eq!(rig.threads(), [0, 0]);
+    }
+}
+
+/// A x AAAA: an address that came is used whatever became of the other half, at once or 50 ms later; and what is said where
+/// none came.
+#[test]
+fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
+    let kinds = ["address", "nodata", "nxdomain", "fails", "silent"];
+    for (a, aaaa) in kinds.iter().flat_map(|a| kinds.map(|aaaa| (*a, aaaa))) {
+        let mut rig = rig(&format!("{a}+{aaaa}"), as_spelled, STACK_BYTES);
+        assert_eq!(rig.until(at(0)), None, "{a} {aaaa}");
+        let answered = [a, aaaa].iter().filter(|kind| **kind != "silent").count();
+        rig.hear(answered, at(10));
+        let addresses = [(aaaa, "[::1]:80"), (a, "127.0.0.1:80")].map(|(kind, address)| {
+            let is_there = kind == "address";
+            is_there.then(|| address.parse::<SocketAddr>().unwrap())
+        });
+        let addresses: Vec<SocketAddr> = addresses.into_iter().flatten().collect();
+        if addresses.is_empty() {
+            let fault = match (a, aaaa) {
+                ("silent", _) | (_, "silent") => {
+                    assert_eq!(rig.until(at(10)), None, "{a} {aaaa}");
+                    continue;
+                }
+                ("nxdomain", _) | ("nodata", "nxdomain") => Fault::NoHost,
+                ("nodata", "nodata") => Fault::NoAddress,
+                _ => Fault::NameServerFailed,
+            };
+            let said = rig.names.addresses(at(10));
+            assert_eq!(format!("{said:?}"), format!("Failed({fault:?})"), "{a} {aaaa}");
+            continue;
+        }
+        if answered == 1 {
+            assert_eq!(rig.until(at(10)), Some(at(60)), "{a} {aaaa}");
+            assert_eq!(rig.known(at(60)), addresses, "{a} {aaaa}");
+        }
+        // Both are there within 3 s of the answer, and nobody is asked again.
+        assert_eq!(rig.known(at(60)), addresses, "{a} {aaaa}");
+        assert_eq!(rig.known(at(3_009)), addresses, "{a} {aaaa}");
+        assert_eq!(rig.threads(), [1, 1], "{a} {aaaa}");
     }
 }
 
 #[test]
 fn a_name_is_looked_up_once_for_all_who_wait_and_again_only_after_a_while() {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let look: Look = |host, port| {
+    let look: Look = |host, port, family| {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        found(host, port)
+        found(host, port, family)
     };
     let mut rig = Rig::of(look);
     assert_eq!([rig.until(at(0)), rig.until(at(1))], [None, None]);
-    rig.hear(at(2));
+    rig.hear(2, at(2));
     assert_eq!(rig.known(at(2)), [address(1)]);
     assert_eq!(rig.known(at(3_001)), [address(1)]);
-    assert_eq!(COUNT.load(Ordering::Relaxed), 1);
-    assert_eq!(rig.until(at(3_002)), Some(at(3_502)));
-    rig.hear(at(3_003));
     assert_eq!(COUNT.load(Ordering::Relaxed), 2);
-    assert_eq!(rig.threads(), 1);
+    assert_eq!(rig.until(at(3_002)), Some(at(3_502)));
+    rig.hear(2, at(3_003));
+    assert_eq!(COUNT.load(Ordering::Relaxed), 4);
+    assert_eq!(rig.threads(), [1, 1]);
 }
 
 #[test]
-fn a_name_that_gets_another_address_is_followed() {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let mut rig = Rig::of(|_, _| {
-        Ok(vec![address(
-            u8::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap(),
-        )])
-    });
-    rig.until(at(0));
-    rig.hear(at(0));
-    assert_eq!(rig.known(at(0)), [address(1)]);
-    rig.until(at(5_000));
-    rig.hear(at(5_000));
-    assert_eq!(rig.known(at(5_000)), [address(2)]);
+fn a_name_that_gets_another_address_is_followed_also_from_one_family_to_the_other() {
+    static ROUND: AtomicU32 = AtomicU32::new(0);
+    let look: Look = |_, _, family| match (ROUND.load(Ordering::Relaxed), family) {
+        (0, Family::V4) => Ok(vec![address(1)]),
+        (1, Family::V4) => Ok(vec![address(2)]),
+        (2, Family::V6) => Ok(vec!["[::1]:80".parse().unwrap()]),
+        _ => Err(NameError::NoAddress),
+    };
+    let mut rig = Rig::of(look);
+    for (round, expected) in [(0, "127.0.0.1:80"), (1, "127.0.0.2:80"), (2, "[::1]:80")] {
+        ROUND.store(round, Ordering::Relaxed);
+        let now = at(u64::from(round) * 5_000);
+        rig.until(now);
+        rig.hear(2, now);
+        assert_eq!(rig.known(now), [expected.parse().unwrap()]);
+    }
 }
 
 #[test]
 fn a_slow_name_server_holds_up_a_known_name_for_half_a_second_only() {
-    static IS_SILENT: AtomicU32 = AtomicU32::new(0);
-    let look: Look = |host, port| match IS_SILENT.fetch_add(1, Ordering::Relaxed) {
-        0 => found(host, port),
-        _ => silent(host, port),
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let look: Look = |host, port, family| match COUNT.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => found(host, port, family),
+        _ => silent(host, port, family),
     };
     let mut rig = Rig::of(look);
     rig.until(at(0));
-    rig.hear(at(0));
+    rig.hear(2, at(0));
     assert_eq!(rig.until(at(5_000)), Some(at(5_500)));
     assert_eq!(rig.known(at(5_500)), [address(1)]);
     // However long it takes, and without waiting again.
     assert_eq!(rig.known(at(14_999)), [address(1)]);
-    assert_eq!(rig.threads(), 1);
+    assert_eq!(rig.threads(), [1, 1]);
     // Another thread tries, and no third one.
     assert_eq!(rig.until(at(15_000)), Some(at(15_500)));
-    assert_eq!(rig.threads(), 2);
+    assert_eq!(rig.threads(), [2, 2]);
     assert_eq!(rig.known(at(60_000)), [address(1)]);
-    assert_eq!(rig.threads(), 2);
+    assert_eq!(rig.threads(), [2, 2]);
+}
+
+#[test]
+fn a_family_that_is_never_answered_holds_up_nothing_but_50_ms_of_each_look_up() {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let look: Look = |host, port, family| match family {
+        Family::V4 => found(host, port, family),
+        Family::V6 => {
+            COUNT.fetch_add(1, Ordering::Relaxed);
+            silent(host, port, family)
+        }
+    };
+    let mut rig = Rig::of(look);
+    assert_eq!(rig.until(at(0)), None);
+    for round in 0_u64..8 {
+        let now = at(round * 4_000);
+        if round > 0 {
+            assert_eq!(rig.until(now), Some(now.after(PATIENCE)));
+        }
+        rig.hear(1, now);
+        assert_eq!(rig.until(now), Some(now.after(RESOLUTION_DELAY)));
+        assert_eq!(rig.known(now.after(RESOLUTION_DELAY)), [address(1)]);
+    }
+    assert_eq!((rig.threads(), COUNT.load(Ordering::Relaxed)), ([2, 1], 2));
 }
 
 #[test]
 fn a_known_name_outlives_a_failing_name_server_for_a_minute() {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let look: Look = |host, port| match COUNT.fetch_add(1, Ordering::Relaxed) {
-        0 => found(host, port),
-        1 => Ok(Vec::new()),
-        _ => Err(io::Error::other("try again")),
+    let look: Look = |host, port, family| match (family, COUNT.fetch_add(1, Ordering::Relaxed)) {
+        (_, 0 | 1) => found(host, port, family),
+        (Family::V4, 2 | 3) => Err(NameError::NoName),
+        (Family::V4, _) => Err(NameError::Failed("try again".to_owned())),
+        (Family::V6, _) => Err(NameError::NoAddress),
     };
     let mut rig = Rig::of(look);
     rig.until(at(0));
-    rig.hear(at(0));
+    rig.hear(2, at(0));
     for millis in [30_000, 59_000] {
         rig.until(at(millis));
-        rig.hear(at(millis));
+        rig.hear(2, at(millis));
         assert_eq!(rig.known(at(millis)), [address(1)], "{millis}");
     }
     rig.until(at(60_000));
-    rig.hear(at(60_000));
-    assert!(matches!(rig.names.addresses(at(60_000)), Lookup::Failed(Fault::NoHost)));
-    assert_eq!(COUNT.load(Ordering::Relaxed), 4);
+    rig.hear(2, at(60_000));
+    assert!(matches!(
+        rig.names.addresses(at(60_000)),
+        Lookup::Failed(Fault::NameServerFailed)
+    ));
+    assert_eq!(COUNT.load(Ordering::Relaxed), 8);
 }
 
 #[test]
 fn without_a_thread_the_addresses_of_last_time_do() {
-    let mut rig = rig(found, 1 << 60);
+    let mut rig = rig("b", found, 1 << 60);
+    let stack_bytes = |rig: &mut Rig, bytes| {
+        rig.names
+            .halves
+            .iter_mut()
+            .for_each(|half| half.lookup.question.stack_bytes = bytes);
+    };
     assert!(matches!(rig.names.addresses(at(0)), Lookup::Failed(Fault::NoResolver)));
-    rig.names.stack_bytes = STACK_BYTES;
-    rig.until(at(0));
-    rig.hear(at(0));
-    rig.names.stack_bytes = 1 << 60;
-    rig.names.questions = None;
-    assert_eq!(rig.known(at(9_000)), [address(1)]);
-}
-
-#[test]
-fn the_system_knows_this_machine() {
-    let found = ask_the_system("localhost", 80).unwrap();
-    assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback()));
+    stack_bytes(&mut rig, STACK_BYTES);
+    rig.until(at(500));
+    rig.hear(2, at(500));
+    stack_bytes(&mut rig, 1 << 60);
+    rig.names.halves.iter_mut().for_each(|half| half.lookup.lose_thread());
+    assert_eq!(rig.known(at(900_000)), [address(1)]);
 }
 
 #[test]
 fn an_address_that_did_not_answer_is_tried_behind_the_others_for_a_minute() {
-    let mut names = Names::with("backend", 1, Arc::new(|| {}), ask_the_system, STACK_BYTES);
+    let mut names = Names::with("backend", 1, Arc::new(|| {}), found, STACK_BYTES);
     let all = ["10.0.0.1:1", "10.0.0.2:1"].map(|address| address.parse().unwrap());
     names.are_late(&all[..1], at(0));
-    names.known = Some((all.to_vec(), at(59_000)));
-    let order = |names: &mut Names, millis| match names.addresses(at(millis)) {
-        Lookup::Known(addresses) => addresses,
-        other @ (Lookup::Wait(_) | Lookup::Failed(_)) => panic!("{other:?}"),
-    };
-    assert_eq!(order(&mut names, 59_999), [all[1], all[0]]);
-    assert_eq!(order(&mut names, 60_000), all);
+    names.halves[1].known = Some((all.to_vec(), at(59_000)));
+    assert_eq!(known(&mut names, at(59_999)), [all[1], all[0]]);
+    assert_eq!(known(&mut names, at(60_000)), all);
     // There are never too many of them.
     for port in 0..1_000 {
         names.are_late(&[SocketAddr::from(([10, 0, 0, 3], port))], at(60_000));

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use crate::config::{Backend, Secret};
-use crate::daemon::backend::names::Wake;
+use crate::daemon::backend::lookup::Wake;
 use crate::daemon::backend::token::{NoToken, TokenSource};
 use crate::lifecycle::api::Moment;
 use crate::os::threads;

@@ -1,0 +1,3 @@
+//! How the backend is reached: by which addresses.
+
+mod names;
