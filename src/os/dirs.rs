@@ -12,6 +12,8 @@ use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmod, fchmodat, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use crate::os::mounts::Mount;
+
 /// What a directory is opened for: to look things up in it, which needs no permission to read it.
 const LOOK_UP: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)
@@ -104,6 +106,15 @@ impl Directory {
         } = fstat(&self.0)?;
         let mode = st_mode & PERMISSIONS;
         Ok(Owner { uid, gid, mode })
+    }
+
+    /// Whether both are on the same mount: nothing is mounted over either of them in the other.
+    ///
+    /// # Errors
+    ///
+    /// As of `fstat`; none is known.
+    pub fn is_on_the_mount_of(&self, other: &Self) -> io::Result<bool> {
+        Ok(Mount::of(&self.0)? == Mount::of(&other.0)?)
     }
 
     /// The names in it that are wanted, at most `most` of them, in no order. Of the others at most [`MOST_PASSED_OVER`]

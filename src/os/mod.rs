@@ -20,6 +20,7 @@ pub mod job_channel;
 pub mod job_child;
 pub mod leftovers;
 pub mod memfd;
+pub mod mounts;
 pub mod names;
 pub mod open_files;
 pub mod own_children;

@@ -15,16 +15,21 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::os::clock;
+use crate::os::mounts::Mount;
 
 /// A directory, and no symbolic link to one.
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Removes this directory with everything in it, giving up after `limit`. Symbolic links are removed and never followed. However deep it is,
-/// it takes a handful of descriptors and no stack: what is in a directory of a directory is moved up, and the empty one removed.
+/// What the error says of a mount.
+const MOUNTED: &str = "something is mounted";
+
+/// Removes this directory with everything in it, giving up after `limit`. Symbolic links are removed and never followed, and nothing is
+/// touched that is mounted over the directory or below it. However deep it is, it takes a handful of descriptors and no stack: what is
+/// in a directory of a directory is moved up, and the empty one removed.
 ///
 /// # Errors
 ///
-/// `TimedOut`; or what is in it cannot be removed (a mount, another user's). What could be removed is gone.
+/// `TimedOut`; or something in it cannot be removed (a mount, another user's), which the error names. Everything else in it is gone.
 pub fn remove_tree(path: &Path, limit: Duration) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -33,8 +38,14 @@ pub fn remove_tree(path: &Path, limit: Duration) -> io::Result<()> {
         OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
         Mode::empty(),
     )?;
+    let top = openat(&above, name, OFlag::O_RDONLY | DIRECTORY, Mode::empty())?;
+    let mount = Mount::of(&above)?;
+    if Mount::of(&top)? != mount {
+        return Err(io::Error::other(format!("{MOUNTED} over it; unmount that first")));
+    }
     let mut removal = Removal {
-        top: openat(&above, name, OFlag::O_RDONLY | DIRECTORY, Mode::empty())?,
+        top,
+        mount,
         give_up: clock::monotonic().saturating_add(limit),
         moved: 0,
         problem: None,
@@ -44,19 +55,21 @@ pub fn remove_tree(path: &Path, limit: Duration) -> io::Result<()> {
         match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
             Ok(()) => return Ok(()),
             Err(Errno::ENOTEMPTY | Errno::EEXIST) if has_changed => {}
-            Err(error) => return Err(removal.problem.unwrap_or(error).into()),
+            Err(error) => return Err(removal.problem.unwrap_or_else(|| error.into())),
         }
     }
 }
 
 struct Removal {
     top: OwnedFd,
+    /// The only mount on which anything is removed.
+    mount: Mount,
     /// By the monotonic clock.
     give_up: Duration,
     /// Directories that were moved up; each has its number as its new name.
     moved: u64,
     /// Why something could not be removed.
-    problem: Option<Errno>,
+    problem: Option<io::Error>,
 }
 
 impl Removal {
@@ -74,7 +87,7 @@ impl Removal {
             match remove(self.top.as_fd(), name) {
                 Ok(()) => has_changed = true,
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => has_changed |= self.flatten(name)?,
-                Err(error) => self.problem = Some(error),
+                Err(error) => self.problem = Some(problem(name, error)),
             }
         }
         Ok(has_changed)
@@ -82,11 +95,10 @@ impl Removal {
 
     /// Removes what is in this directory of the top one, but for directories that are not empty: these are moved up.
     fn flatten(&mut self, name: &CStr) -> io::Result<bool> {
-        make_ours(self.top.as_fd(), name);
-        let directory = match openat(&self.top, name, OFlag::O_RDONLY | DIRECTORY, Mode::empty()) {
+        let directory = match self.open(self.top.as_fd(), name) {
             Ok(directory) => directory,
             Err(error) => {
-                self.problem = Some(error);
+                self.problem = Some(problem(name, error));
                 return Ok(false);
             }
         };
@@ -101,20 +113,32 @@ impl Removal {
             self.check_time()?;
             let result = match remove(directory.as_fd(), inner) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
-                    // Who has no right to write a directory cannot move it either.
-                    make_ours(directory.as_fd(), inner);
                     self.moved += 1;
-                    // Where the job has used that name, the next number is tried in the next pass.
-                    renameat(&directory, inner, &self.top, format!("{}", self.moved).as_str())
+                    // Where the job has used that name, the next number is tried in the next pass. A directory that may not
+                    // be written cannot be moved either, so it is opened first.
+                    self.open(directory.as_fd(), inner)
+                        .and_then(|_| renameat(&directory, inner, &self.top, format!("{}", self.moved).as_str()))
                 }
                 result => result,
             };
             match result {
                 Ok(()) => has_changed = true,
-                Err(error) => self.problem = Some(error),
+                Err(error) => self.problem = Some(problem(inner, error)),
             }
         }
         Ok(has_changed)
+    }
+
+    /// Opens a directory on our mount, after letting us read, write and enter it where its maker has not.
+    fn open(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+        let found = openat(parent, name, OFlag::O_PATH | DIRECTORY, Mode::empty())?;
+        if !Mount::of(&found).is_ok_and(|mount| mount == self.mount) {
+            return Err(Errno::EXDEV);
+        }
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        // What fails here fails again, with a reason, in the call that needs it.
+        let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
+        openat(&found, ".", OFlag::O_RDONLY | DIRECTORY, Mode::empty())
     }
 
     fn check_time(&self) -> io::Result<()> {
@@ -135,13 +159,15 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Lets us read, write and enter a directory of ours that its maker has closed. What fails here fails again, with a reason, in the call that
-/// needs it.
-fn make_ours(directory: BorrowedFd<'_>, name: &CStr) {
-    if let Ok(found) = openat(directory, name, OFlag::O_PATH | DIRECTORY, Mode::empty()) {
-        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
-    }
+/// Why this cannot be removed, with its name.
+fn problem(name: &CStr, error: Errno) -> io::Error {
+    let name = name.to_string_lossy();
+    let words = if matches!(error, Errno::EBUSY | Errno::EXDEV) {
+        format!("{MOUNTED} over {name:?} in it; unmount that first")
+    } else {
+        format!("{name:?} in it: {}", error.desc())
+    };
+    io::Error::new(io::Error::from(error).kind(), words)
 }
 
 fn is_link_to_itself(name: &CStr) -> bool {
@@ -221,6 +247,61 @@ mod tests {
         }
         remove_tree(&path, LONG).unwrap();
         assert!(!path.exists());
+    }
+
+    /// Does this where mounts are its own; false: nobody may mount anything here.
+    fn with_own_mounts(work: impl FnOnce() + Send + 'static) -> bool {
+        use nix::mount::{MsFlags, mount};
+        let own = move || {
+            let nothing = None::<&str>;
+            let is_own = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).is_ok()
+                && mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing).is_ok();
+            if is_own {
+                work();
+            }
+            is_own
+        };
+        std::thread::spawn(own).join().unwrap()
+    }
+
+    fn bind(from: &Path, over: &Path) {
+        let nothing = None::<&str>;
+        nix::mount::mount(Some(from), over, nothing, nix::mount::MsFlags::MS_BIND, nothing).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_touched_that_is_mounted_over_it_or_below_it() {
+        let data = scene("data");
+        fs::create_dir_all(data.join("sub/deep/deeper")).unwrap();
+        let files = ["file", "sub/file", "sub/deep/file", "sub/deep/deeper/file"];
+        for file in files {
+            fs::write(data.join(file), "x").unwrap();
+        }
+        let (kept, over, below) = (data.clone(), scene("over"), scene("below"));
+        let are_mounted = with_own_mounts(move || {
+            bind(&kept, &over);
+            let error = remove_tree(&over, LONG).unwrap_err().to_string();
+            assert!(error.contains("mounted over it"), "{error}");
+            fs::create_dir_all(below.join("a/b/mounted")).unwrap();
+            fs::write(below.join("a/file"), "x").unwrap();
+            bind(&kept, &below.join("a/b/mounted"));
+            let error = remove_tree(&below, LONG).unwrap_err().to_string();
+            assert!(error.contains("mounted over \"mounted\" in it"), "{error}");
+            assert!(!below.join("a/file").exists(), "what is not mounted goes");
+            assert!(files.iter().all(|file| kept.join(file).exists()));
+        });
+        assert!(are_mounted || !nix::unistd::geteuid().is_root());
+        assert!(files.iter().all(|file| data.join(file).exists()));
+        for rest in [
+            data,
+            std::env::temp_dir().join(format!("ojs-remove-tree-{}-over", std::process::id())),
+        ] {
+            remove_tree(&rest, LONG).unwrap();
+        }
+        let _ = remove_tree(
+            &std::env::temp_dir().join(format!("ojs-remove-tree-{}-below", std::process::id())),
+            LONG,
+        );
     }
 
     #[test]

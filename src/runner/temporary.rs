@@ -105,8 +105,10 @@ impl TemporaryDirectories {
 
     /// Removes the place itself, and what is still in it.
     pub fn end(self) {
-        if let Some(base) = self.base {
-            let _ = remove_tree(&base, END_LIMIT);
+        if let Some(base) = self.base
+            && let Err(error) = remove_tree(&base, END_LIMIT)
+        {
+            warn!("a temporary directory is left: {}: {error}", base.display());
         }
     }
 }

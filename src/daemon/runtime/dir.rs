@@ -235,7 +235,8 @@ fn remove_dead(home: &Directory, own: u32) {
 
 fn remove_if_dead(home: &Directory, name: &OsStr, own: u32) -> io::Result<bool> {
     let directory = home.open_in(name)?;
-    if directory.owner()?.uid != own {
+    // What is mounted over one is not the directory that an instance has made.
+    if directory.owner()?.uid != own || !directory.is_on_the_mount_of(home)? {
         return Ok(false);
     }
     match directory.lock(OsStr::new(LOCK)) {
