@@ -166,6 +166,7 @@ impl Lifecycle {
             } => self.holder_came(holder, process, manners, now),
             Event::HolderRuns { holder, process } => self.holders.runs(holder, process),
             Event::Said(holder, said) => self.said(holder, said, now),
+            Event::HeardPart(holder) => self.is_alive(holder, now),
             Event::OutboundFilled(holder) => self.outbound(holder, true, now),
             Event::OutboundEmptied(holder) => self.outbound(holder, false, now),
             Event::ReadingStopped(holder) => self.reading_paused(holder, true, now),

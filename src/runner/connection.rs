@@ -103,7 +103,13 @@ impl Connection {
         self.outbound.extend_from_slice(frame);
     }
 
-    /// Writes what waits, as far as that goes now. What is left is for when the socket takes more.
+    /// Whether something waits until PID 1 reads.
+    pub fn needs_room(&self) -> bool {
+        self.written < self.outbound.len()
+    }
+
+    /// Writes what waits, as far as that goes now. While something is left the caller has to watch for room:
+    /// [`needs_room`](Self::needs_room).
     ///
     /// # Errors
     ///

@@ -61,8 +61,21 @@ impl Runner {
             self.turn(now())?;
         };
         self.end_everything();
+        self.write_rest(&mut events);
         self.starter.temporary.end();
         Ok(exit)
+    }
+
+    /// Writes what PID 1 has not taken yet: the outcome of a finished job may be in it.
+    fn write_rest(&mut self, events: &mut Events) {
+        let give_up = now().after(END_LIMIT);
+        while self.connection.needs_room() && now() < give_up {
+            let wait = Some(give_up.remaining(now()));
+            let is_lost = self.connection.flush().is_err() || self.watch_for_room().is_err();
+            if is_lost || self.connection.needs_room() && self.poll.poll(events, wait).is_err() {
+                return;
+            }
+        }
     }
 
     fn note(&mut self, owner: TokenOwner) {
@@ -100,6 +113,7 @@ impl Runner {
         }
         let is_closed = self.hears && self.listen(now);
         let is_closed = self.connection.flush().is_err() || is_closed;
+        self.watch_for_room()?;
         if signals.is_told_to_end || is_closed {
             let is_clean = signals.is_told_to_end || !self.has_jobs();
             self.exit = Some(if is_clean { Exit::Success } else { Exit::Status(1) });

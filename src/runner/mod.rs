@@ -154,6 +154,7 @@ fn assemble(
         readable: BTreeSet::new(),
         ended: BTreeSet::new(),
         hears: true,
+        is_watched_for_room: false,
         has_signals: true,
         has_unwatched: false,
         stray_looks: 0,

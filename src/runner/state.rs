@@ -1,6 +1,7 @@
 //! The whole state of the runner.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct Runner {
     pub ended: BTreeSet<JobNumber>,
     /// The connection may have something to read: that is told only once.
     pub hears: bool,
+    /// The poll tells when the connection takes more.
+    pub is_watched_for_room: bool,
     pub has_signals: bool,
     /// Some job's end is told by SIGCHLD alone.
     pub has_unwatched: bool,
@@ -157,6 +160,27 @@ impl Runner {
         registry
             .register(&mut SourceFd(&descriptor), owner.token(), Interest::READABLE)
             .is_ok()
+    }
+
+    /// Has the poll tell when the connection to PID 1 takes more, as long as something waits to be written. At other times
+    /// it would tell that each time PID 1 reads.
+    ///
+    /// # Errors
+    ///
+    /// As of `epoll_ctl`; none is known.
+    pub fn watch_for_room(&mut self) -> io::Result<()> {
+        let needs_room = self.connection.needs_room();
+        if std::mem::replace(&mut self.is_watched_for_room, needs_room) == needs_room {
+            return Ok(());
+        }
+        let interest = if needs_room {
+            Interest::READABLE | Interest::WRITABLE
+        } else {
+            Interest::READABLE
+        };
+        let descriptor = self.connection.descriptor();
+        let registry = self.poll.registry();
+        registry.reregister(&mut SourceFd(&descriptor), CONNECTION, interest)
     }
 
     /// Whether a job is here, in whatever state.

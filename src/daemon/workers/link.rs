@@ -198,6 +198,10 @@ impl WorkerLink {
             events.push_back(Event::Said(self.id, said));
             count += 1;
         }
+        let is_known = matches!(events.back(), Some(Event::HeardPart(id)) if *id == self.id);
+        if count == 0 && !is_known {
+            events.push_back(Event::HeardPart(self.id));
+        }
         count
     }
 

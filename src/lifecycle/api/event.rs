@@ -53,6 +53,8 @@ pub enum Event {
     },
     /// A frame came in.
     Said(HolderId, FromWorker),
+    /// Bytes came in that end no frame. They show that the holder is alive, as a frame does.
+    HeardPart(HolderId),
     /// Not everything that we wrote to this holder was taken at once; the rest waits in a buffer.
     OutboundFilled(HolderId),
     /// Everything that we wrote to this holder was taken. Follows each `OutboundFilled` and each job.

@@ -97,6 +97,17 @@ impl Lifecycle {
         self.expect_life(id, now);
     }
 
+    /// A part of a frame shows that a holder is alive. A pong cannot overtake the frame that is being sent.
+    pub(in crate::lifecycle) fn is_alive(&mut self, id: HolderId, now: Moment) {
+        let is_there = self.holders.change(id, |holder| {
+            holder.pings = 0;
+            holder.last_said = holder.is_known_by_words_alone().then_some(now);
+        });
+        if is_there.is_some() {
+            self.expect_life(id, now);
+        }
+    }
+
     fn ready(&mut self, id: HolderId, ready: Ready, now: Moment) {
         let notice = Notice::HolderReady {
             holder: id,

@@ -7,6 +7,7 @@ mod environment;
 mod examples;
 mod held_up;
 mod hostile;
+mod large;
 mod leftovers;
 mod outcomes;
 mod privacy;

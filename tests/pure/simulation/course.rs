@@ -140,6 +140,7 @@ impl Course {
             | Event::Said(..)
             | Event::OutboundFilled(_)
             | Event::OutboundEmptied(_)
+            | Event::HeardPart(_)
             | Event::ReadingStopped(_)
             | Event::ReadingResumed(_)
             | Event::HungUp(_)

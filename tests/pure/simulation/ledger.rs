@@ -151,6 +151,7 @@ impl Ledger {
             | Event::OperatorConnected(_)
             | Event::OperatorAsked(..)
             | Event::OperatorLeft(_)
+            | Event::HeardPart(_)
             | Event::ReadingStopped(_)
             | Event::ReadingResumed(_)
             | Event::WorkerNotStarted(_)

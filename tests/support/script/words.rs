@@ -149,6 +149,7 @@ fn holder(text: &str) -> Result<Event, Wrong> {
     match rest {
         "does not take all" => Ok(Event::OutboundFilled(id)),
         "has taken all" => Ok(Event::OutboundEmptied(id)),
+        "sends a part of a frame" => Ok(Event::HeardPart(id)),
         "is not read from" => Ok(Event::ReadingStopped(id)),
         "is read from again" => Ok(Event::ReadingResumed(id)),
         "hung up" => Ok(Event::HungUp(id)),
