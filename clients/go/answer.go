@@ -80,7 +80,11 @@ func (s *session) answerTo(job *Job, result any, err error) (kind string, line [
 	}
 	failed := s.describe(job, err, verdict)
 	if !isInOwnWords(verdict) {
-		s.log.of(job).log(LevelError, "the job failed", failed)
+		level := LevelError
+		if failed.Retryable && job.hasMoreAttempts() {
+			level = LevelWarn
+		}
+		s.log.of(job).log(level, "the job failed", failed)
 	}
 	line = failFrame(job.rawID, failed)
 	if !s.fits(line) {

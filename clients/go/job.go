@@ -28,6 +28,7 @@ type Job struct {
 	raw         json.RawMessage
 	rawID       json.RawMessage
 	rawArgs     json.RawMessage
+	maxAttempts int64
 	deadline    time.Time
 	hasDeadline bool
 	logLevel    *Level
@@ -96,6 +97,8 @@ func newJob(raw, checkpoint json.RawMessage, received time.Time) (*Job, error) {
 			if attempt, ok := integerIn(value); ok && attempt >= 0 && attempt <= math.MaxInt32 {
 				job.Attempt = int(attempt)
 			}
+		case "max_attempts":
+			job.maxAttempts, _ = integerIn(value)
 		case "args":
 			if value[0] == '[' {
 				job.rawArgs = value
@@ -144,6 +147,11 @@ func newJob(raw, checkpoint json.RawMessage, received time.Time) (*Job, error) {
 }
 
 var errNoType = fmt.Errorf("the job has no type")
+
+// hasMoreAttempts is true if the backend tries the job again, false if it does not or if that is unknown.
+func (j *Job) hasMoreAttempts() bool {
+	return j.Attempt >= 0 && int64(j.Attempt) < j.maxAttempts
+}
 
 // Context is the handler's context.
 func (j *Job) Context() context.Context { return j.ctx }

@@ -23,6 +23,7 @@ const Version = "0.2.0"
 
 const (
 	socketVariable   = "OJS_SOCKET"
+	modeVariable     = "OJS_MODE"
 	defaultStopGrace = 500 * time.Millisecond
 	cutOffStatus     = 128 + int(syscall.SIGTERM)
 	anyType          = "*"
@@ -180,6 +181,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		path = os.Getenv(socketVariable)
 	}
 	if path == "" {
+		switch mode := os.Getenv(modeVariable); mode {
+		case "gateway", "exec", "none":
+			return fmt.Errorf("%w: %s is not set, because ojs-init runs in mode %s: leave %s out, or set it to socket",
+				ErrNotUnderOjsInit, socketVariable, mode, modeVariable)
+		}
 		return fmt.Errorf("%w: %s is not set; start the program with: ojs-init -- PROGRAM", ErrNotUnderOjsInit, socketVariable)
 	}
 	w.prepare()

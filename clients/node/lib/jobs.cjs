@@ -212,7 +212,7 @@ class Jobs {
   #meantLine(job, error) {
     const failure = asFailure(error);
     if (!isInOwnWords(error)) {
-      this.#tell(job, `job ${job.id} (${job.type}) failed: ${failure.type}: ${failure.message}`, error);
+      this.#tell(job, `job ${job.id} (${job.type}) failed: ${failure.type}: ${failure.message}`, error, failure.retryable);
     }
     return failLine(job.id, failure, this.maxFrame);
   }
@@ -236,7 +236,8 @@ class Jobs {
   /** @param {Job} job @param {unknown} thrown */
   #unexpectedLine(job, thrown) {
     const failure = asFailure(thrown);
-    this.#tell(job, `job ${job.id} (${job.type}) failed: ${failure.type ?? "something thrown that is no Error"}`, thrown);
+    const text = `job ${job.id} (${job.type}) failed: ${failure.type ?? "something thrown that is no Error"}`;
+    this.#tell(job, text, thrown, failure.retryable);
     return failLine(job.id, failure, this.maxFrame);
   }
 
@@ -245,14 +246,22 @@ class Jobs {
    * @param {Job} job
    * @param {string} text
    * @param {unknown} thrown
+   * @param {boolean} isRetryable
    */
-  #tell(job, text, thrown) {
+  #tell(job, text, thrown, isRetryable) {
     const { onError } = this.#options;
-    if (!onError) return this.#logWithStack(text, "error", thrown);
-    this.log(text, "error");
+    const severity = isRetryable && hasMoreAttempts(job) ? "warn" : "error";
+    if (!onError) return this.#logWithStack(text, severity, thrown);
+    this.log(text, severity);
     const complain = (/** @type {string} */ name) => this.log(`onError threw an error itself: ${name}`, "error");
     guarded(() => onError(thrown, job), complain);
   }
+}
+
+/** Whether the backend tries the job again; false if that is unknown. @param {Job} job @returns {boolean} */
+function hasMoreAttempts(job) {
+  const most = job.envelope.max_attempts;
+  return job.attempt !== undefined && Number.isSafeInteger(most) && job.attempt < most;
 }
 
 /**

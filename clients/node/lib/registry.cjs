@@ -133,6 +133,10 @@ function checkOptions(options) {
 function checkHandler(type, handler) {
   if (typeof type !== "string") throw new TypeError(`handlers: a job type is a string, not a ${typeof type}`);
   if (typeof handler !== "function") throw new TypeError(`handlers: that of ${JSON.stringify(type)} is not a function`);
+  if (handler.length > 1) {
+    const what = `handlers: that of ${JSON.stringify(type)} has ${handler.length} parameters, and gets the job alone`;
+    throw new TypeError(`${what}: write (job) => ...; the job's arguments are in job.args`);
+  }
   const bytes = Buffer.byteLength(type);
   if (bytes < 1 || bytes > MAX_NAME_BYTES) {
     throw new RangeError(`handlers: a job type has 1 to ${MAX_NAME_BYTES} bytes, one of yours has ${bytes}`);

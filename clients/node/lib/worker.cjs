@@ -17,6 +17,8 @@ const PROTOCOL = 1;
 const STOP_WITHIN_MS = 350;
 /** A job that nobody has: what ojs-init says about it tells how far it has read. */
 const NOBODYS_JOB = "ojs-worker-nobody";
+/** The modes of ojs-init in which it gives no socket to the worker. */
+const MODES_WITHOUT_SOCKET = ["gateway", "exec", "none"];
 /** Milliseconds that ojs-init has to say so. */
 const SETTLE_TIME = 2_000;
 
@@ -170,11 +172,12 @@ class Worker {
       process.on("SIGTERM", this.#onSigterm); // Before connecting: from then on ojs-init may send it.
       const path = this.#options.socketPath ?? process.env.OJS_SOCKET;
       if (path) return this.#connect(path);
-      this.#jobs.log(
-        "OJS_SOCKET is not set: this is a worker for ojs-init, which starts it and gives it jobs. " +
-          `Run it as: ojs-init -- node ${process.argv[1] ?? "worker.mjs"}`,
-        "error",
-      );
+      const mode = process.env.OJS_MODE ?? "";
+      const why = MODES_WITHOUT_SOCKET.includes(mode)
+        ? `, because ojs-init runs in mode ${mode}: leave OJS_MODE out, or set it to socket`
+        : ": this is a worker for ojs-init, which starts it and gives it jobs. " +
+          `Run it as: ojs-init -- node ${process.argv[1] ?? "worker.mjs"}`;
+      this.#jobs.log(`OJS_SOCKET is not set${why}`, "error");
       this.#end(1);
     });
   }

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test as nodeTest } from "node:test";
+import { Worker } from "../ojs-worker.mjs";
 import { HELLO, job, listen } from "./fake-init.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
@@ -33,6 +34,13 @@ test("no socket: the program says what to do and ends with 1", async (t) => {
     assert.equal(status, 1);
     assert.match(said, words);
   }
+});
+
+test("a handler that wants more than the job is refused when it is registered", () => {
+  const refused = { name: "TypeError", message: /"a" has 2 parameters.*\(job\) =>.*job\.args/ };
+  assert.throws(() => new Worker({ handlers: { a: (job, to) => to } }), refused);
+  assert.throws(() => new Worker().job("a", async (job, to) => to), refused);
+  for (const fits of [() => {}, (job) => job, (job, to = 1) => to, (...all) => all]) new Worker().job("a", fits);
 });
 
 async function startProgram(t, hang) {

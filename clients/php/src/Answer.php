@@ -69,7 +69,8 @@ final class Answer
             return new self('release', Frame::about('release', $job->id, ['reason' => $reason]));
         }
         if (!self::isInOwnWords($error)) {
-            $log->error('job {id} ({type}) failed', [
+            $isRetryable = !$error instanceof Failure || $error->isRetryable();
+            $log->log($isRetryable && $job->hasMoreAttempts() ? 'warning' : 'error', 'job {id} ({type}) failed', [
                 'id' => $job->id, 'type' => $job->type, 'exception' => $error, 'ojs_job' => $job,
             ]);
         }

@@ -71,6 +71,17 @@ final class Job
         return $this->resume ??= new Resume($this, $this->checkpoint);
     }
 
+    /**
+     * Whether the backend tries the job again; false if that is unknown.
+     *
+     * @internal
+     */
+    public function hasMoreAttempts(): bool
+    {
+        $most = $this->envelope['max_attempts'] ?? null;
+        return $this->attempt !== null && is_int($most) && $this->attempt < $most;
+    }
+
     /** @param array<string, mixed> $envelope */
     private static function deadlineOf(array $envelope): ?\DateTimeImmutable
     {

@@ -8,6 +8,7 @@ use function array_keys;
 use function function_exists;
 use function getenv;
 use function implode;
+use function in_array;
 use function is_string;
 use function min;
 use function mt_srand;
@@ -250,6 +251,11 @@ final class Worker
         }
         $path = getenv('OJS_SOCKET');
         if ($path === false || $path === '') {
+            $mode = getenv('OJS_MODE');
+            if (in_array($mode, ['gateway', 'exec', 'none'], true)) {
+                throw new NotUnderOjsInit("OJS_SOCKET is not set, because ojs-init runs in mode $mode: leave OJS_MODE out, "
+                    . 'or set it to socket');
+            }
             throw new NotUnderOjsInit('OJS_SOCKET is not set: start this program as `ojs-init -- php worker.php`');
         }
         return $path;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from typing import Any, Callable, Optional, Tuple
 
@@ -91,7 +92,8 @@ class Answers(Base[J]):
             return "release", make_frame("release", job.id, reason=reason)
         described = describe(error)
         if not _is_in_own_words(cause):
-            log.error("job %s (%s) failed: %s", job.id, job.type, clean(described["message"], 200), exc_info=cause)
+            level = _level_of(job, described["retryable"])
+            log.log(level, "job %s (%s) failed: %s", job.id, job.type, clean(described["message"], 200), exc_info=cause)
         data = make_frame("fail", job.id, error=described)
         if not self._fits(data):
             log.error("job %s: details and backtrace are dropped: the report has %d bytes", job.id, len(data))
@@ -99,6 +101,13 @@ class Answers(Base[J]):
             described["message"] = described["message"][:200]
             data = make_frame("fail", job.id, error=described)
         return "fail", data
+
+
+def _level_of(job: AnyJob, is_retryable: bool) -> int:
+    """WARNING if the backend tries the job again, ERROR if it does not or if that is unknown."""
+    attempt, most = job.envelope.get("attempt"), job.envelope.get("max_attempts")
+    has_more = isinstance(attempt, int) and isinstance(most, int) and attempt < most
+    return logging.WARNING if is_retryable and has_more else logging.ERROR
 
 
 def _is_in_own_words(error: Optional[BaseException]) -> bool:

@@ -11,6 +11,7 @@ import time
 from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Set, Tuple, TypeVar
 
 from ._errors import ConnectionLost, ForkedProcess, NotUnderOjsInit, OjsError, ProtocolError
+from ._handlers import check_signature
 from ._jobs import AnyJob
 from ._json import dump, make_frame, typed
 from ._limits import CLIENT, DEFAULT_MAX_FRAME, MAX_CONCURRENCY, MAX_NAME_BYTES, MAX_STOP_GRACE, MAX_TYPES
@@ -98,6 +99,7 @@ class Base(Generic[J]):
 
         def register(handler: Any) -> Any:
             self._check_function(handler, "a handler")
+            check_signature(handler, "a handler", ("job",) if shape is None else ("job", "args"))
             for name in types or ("*",):
                 if name in self._handlers:
                     raise ValueError(f"there are two handlers for {name!r}")
@@ -108,6 +110,7 @@ class Base(Generic[J]):
 
     def _add_middleware(self, function: Any) -> None:
         self._check_function(function, "a middleware")
+        check_signature(function, "a middleware", ("job", "call_next"))
         self._middleware.append(function)
 
     # For the program

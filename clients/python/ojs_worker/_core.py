@@ -16,7 +16,7 @@ from ._base import J
 from ._errors import ConnectionLost, NotUnderOjsInit, OjsError, Stalled
 from ._incoming import Incoming
 from ._json import clean, make_frame
-from ._limits import CUT_OFF_STATUS, ENV_SOCKET
+from ._limits import CUT_OFF_STATUS, ENV_MODE, ENV_SOCKET, MODES_WITHOUT_SOCKET
 from ._link import Link, signals_wait
 from ._log import log
 from ._parent import REPLACED
@@ -33,6 +33,11 @@ class Core(Incoming[J]):
             raise OjsError('no handler: decorate one with @worker.job("some.type")')
         path = self._socket_path or os.environ.get(ENV_SOCKET)
         if not path:
+            mode = os.environ.get(ENV_MODE)
+            if mode in MODES_WITHOUT_SOCKET:
+                raise NotUnderOjsInit(
+                    f"{ENV_SOCKET} is not set, because ojs-init runs in mode {mode}: leave {ENV_MODE} out, or set it to socket"
+                )
             raise NotUnderOjsInit(
                 f"{ENV_SOCKET} is not set: this is a worker for ojs-init, which starts it and gives it jobs. "
                 f"Run it as: ojs-init -- python3 {clean(sys.argv[0] or 'worker.py', 200)}"
@@ -111,7 +116,7 @@ class Core(Incoming[J]):
         if self._stop_asked and not self._is_stopping:
             self._begin_stop(link)
         if self._cut_off_at is not None and time.monotonic() >= self._cut_off_at and self._held:
-            log.critical("%d handlers have not ended within %s s of a signal", len(self._held), self._stop_grace)
+            log.error("%d handlers have not ended within %s s of a signal", len(self._held), self._stop_grace)
             _ending.end_now(CUT_OFF_STATUS)
 
     def _begin_stop(self, link: Link) -> None:
@@ -163,7 +168,7 @@ class Core(Incoming[J]):
             with self._all_over:
                 is_over = self._all_over.wait_for(lambda: not self._held, _limits.EOF_GRACE)
             if not is_over and self._owns_process:
-                log.critical("handlers have not ended within %g s of that: the process ends now", _limits.EOF_GRACE)
+                log.error("handlers have not ended within %g s of that: the process ends now", _limits.EOF_GRACE)
                 _ending.end_now(1)
         elif self._is_ending:
             return

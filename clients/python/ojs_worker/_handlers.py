@@ -54,6 +54,20 @@ def check_async(function: Any, what: str) -> None:
         )
 
 
+def check_signature(function: Any, what: str, given: Sequence[str]) -> None:
+    """Refuse a function that cannot be called with what a worker gives it: each of its jobs would fail."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some builtins have none that can be looked at
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        form = ", ".join(given)
+        rest = "" if "args" in given or what != "a handler" else "; the arguments of the job are in job.args"
+        raise TypeError(f"{what} is called as {what[2:]}({form}), and {function!r} does not fit: {error}{rest}") from None
+
+
 def _is_coroutine(function: Any) -> bool:
     # Before 3.12 asyncio alone knows the mark that a mock has; from 3.14 on it complains about being asked.
     return inspect.iscoroutinefunction(function) or (sys.version_info < (3, 12) and asyncio.iscoroutinefunction(function))

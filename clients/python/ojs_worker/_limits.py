@@ -9,6 +9,9 @@ __version__ = "0.2.0"
 
 PROTOCOL = 1
 ENV_SOCKET = "OJS_SOCKET"
+ENV_MODE = "OJS_MODE"
+# The modes of ojs-init in which it gives no socket to the worker.
+MODES_WITHOUT_SOCKET = ("gateway", "exec", "none")
 
 MAX_BACKTRACE_FRAMES = 50
 MAX_BACKTRACE_CHARS = 10_000

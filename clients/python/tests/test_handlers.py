@@ -80,6 +80,39 @@ class Kinds(unittest.TestCase):
         self.assertEqual((worker.perform("t").result, on_asyncio.perform("t").result), (1, 1))
 
 
+class Signatures(unittest.TestCase):
+    def test_a_function_that_cannot_be_called_with_a_job_is_refused_when_it_is_registered(self) -> None:
+        def two(job: Any, to: Any) -> None: ...
+        def none() -> None: ...
+        def keyword(job: Any, *, to: Any) -> None: ...
+
+        for handler in (two, none, keyword, functools.partial(plain, 1), callable_of(plain).__call__.__func__):
+            with self.subTest(handler=handler), self.assertRaisesRegex(TypeError, r"handler\(job\).*job\.args"):
+                Worker().job("t")(handler)
+        with self.assertRaisesRegex(TypeError, r"middleware\(job, call_next\)"):
+            Worker().middleware(plain)
+
+        async def two_async(job: Any, to: Any) -> None: ...
+
+        with self.assertRaisesRegex(TypeError, r"handler\(job\).*job\.args"):
+            AsyncWorker().job("t")(two_async)
+
+    def test_a_handler_with_types_is_called_with_the_job_and_its_arguments(self) -> None:
+        def two(job: Any, args: Any) -> None: ...
+        def one(job: Any) -> None: ...
+
+        class Shape(NamedTuple):
+            to: str
+
+        Worker().job("t", args=Shape)(two)
+        with self.assertRaisesRegex(TypeError, r"handler\(job, args\)"):
+            Worker().job("t", args=Shape)(one)
+
+    def test_whatever_fits_is_taken(self) -> None:
+        for handler in (lambda job, more=None: None, lambda *given: None, functools.partial(lambda to, job: None, "x")):
+            Worker().job("t")(handler)
+
+
 class Events(unittest.TestCase):
     def test_an_event_of_a_job_is_true_once_it_is_set(self) -> None:
         def look(job: Job) -> List[bool]:

@@ -26,6 +26,9 @@ module OjsWorker
   PROTOCOL = 1
   # The environment variable with the socket's path.
   ENV_SOCKET = "OJS_SOCKET"
+  ENV_MODE = "OJS_MODE"
+  # The modes of ojs-init in which it gives no socket to the worker.
+  MODES_WITHOUT_SOCKET = %w[gateway exec none].freeze
   # Bytes of a frame, where ojs-init does not say.
   DEFAULT_MAX_FRAME = 4 * 1024 * 1024
   # Most jobs at once.

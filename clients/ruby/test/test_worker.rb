@@ -38,6 +38,15 @@ class TestWorker < WorkerTest
     assert_raises(ArgumentError) { worker.job("") { nil } }
     assert_raises(ArgumentError) { worker.job("u") }
     assert_raises(ArgumentError) { worker.job("u", handler: 5) }
+    takes_two = Class.new { def call(job, to); end }.new
+    takes_none = Class.new { def call; end }.new
+    [proc { |_job, _to| nil }, ->(_job, _to) { nil }, -> { nil }, ->(_job, to:) { to }, takes_two, takes_none].each do |handler|
+      error = assert_raises(ArgumentError) { worker.job("u", handler: handler) }
+      assert_match(/\{ \|job\| \.\.\. \}.*job\.args/, error.message)
+    end
+    [proc { nil }, proc { |_job, _more = 1| nil }, ->(_job, *_more) { nil }, :args.to_proc].each_with_index do |handler, number|
+      worker.job("fits#{number}", handler: handler)
+    end
     assert_raises(ArgumentError) { worker.middleware { |_job, _next| nil } }
   end
 

@@ -33,6 +33,7 @@ struct Inner {
     kind: String,
     queue: String,
     attempt: Option<u32>,
+    max_attempts: Option<u32>,
     args: Box<RawValue>,
     meta: Map<String, Value>,
     raw: Box<RawValue>,
@@ -96,6 +97,7 @@ impl Job {
             kind,
             queue: json::string_in(members.get("queue")).unwrap_or_else(|| "default".to_owned()),
             attempt: json::integer_in(members.get("attempt")).and_then(|attempt| u32::try_from(attempt).ok()),
+            max_attempts: json::integer_in(members.get("max_attempts")).and_then(|most| u32::try_from(most).ok()),
             args: of("args", '[').map_or_else(empty_array, ToOwned::to_owned),
             meta,
             raw: raw.to_owned(),
@@ -134,6 +136,11 @@ impl Job {
     #[must_use]
     pub fn attempt(&self) -> Option<u32> {
         self.0.attempt
+    }
+
+    /// Whether the backend tries the job again; false if that is unknown.
+    pub(crate) fn has_more_attempts(&self) -> bool {
+        matches!((self.0.attempt, self.0.max_attempts), (Some(attempt), Some(most)) if attempt < most)
     }
 
     /// The arguments as types of your own, as in [`Worker::handle_typed`](crate::Worker::handle_typed).

@@ -168,7 +168,8 @@ impl Session {
             failure.details = None;
         }
         if !error.is_in_own_words() {
-            logging::say(Level::Error, Some(job), "the job failed", Some(&failure));
+            let level = if failure.retryable && job.has_more_attempts() { Level::Warn } else { Level::Error };
+            logging::say(level, Some(job), "the job failed", Some(&failure));
         }
         let line = fail(job.raw_id(), &failure);
         if line.len() - 1 <= self.max_frame() {

@@ -23,6 +23,7 @@ use crate::session::Session;
 use crate::{logging, panics};
 
 const SOCKET_VARIABLE: &str = "OJS_SOCKET";
+const MODE_VARIABLE: &str = "OJS_MODE";
 const MOST_NAME_BYTES: usize = 1024;
 const CUT_OFF_STATUS: u8 = 128 + 15;
 
@@ -182,7 +183,14 @@ impl Worker {
             .clone()
             .or_else(|| std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from));
         let Some(path) = path else {
-            let what = format!("{SOCKET_VARIABLE} is not set; start the program with: ojs-init -- PROGRAM");
+            let mode = std::env::var(MODE_VARIABLE).unwrap_or_default();
+            let what = if ["gateway", "exec", "none"].contains(&mode.as_str()) {
+                format!(
+                    "{SOCKET_VARIABLE} is not set, because ojs-init runs in mode {mode}: leave {MODE_VARIABLE} out, or set it to socket"
+                )
+            } else {
+                format!("{SOCKET_VARIABLE} is not set; start the program with: ojs-init -- PROGRAM")
+            };
             return Err(RunError::NotUnderOjsInit(what));
         };
         panics::install();

@@ -114,15 +114,23 @@ module OjsWorker
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
         return ["release", Wire.frame("release", job.id, reason: reason)]
       end
+      described = Report.describe(error)
       unless in_own_words?(error)
-        OjsWorker.log(:error) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", thrown) }
+        level = described["retryable"] && more_attempts?(job) ? :warn : :error
+        OjsWorker.log(level) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", thrown) }
       end
-      ["fail", failure_frame(job, Report.describe(error))]
+      ["fail", failure_frame(job, described)]
     end
 
     # The handler itself said what is wrong, or obeyed the cancel for its timeout: there is no mistake to look for, and ojs-init logs its words.
     def in_own_words?(error)
       error.is_a?(Failure) && !error.is_a?(ThreadEnded) && error.cause.nil? && !OWN_TYPES.include?(error.type)
+    end
+
+    # Whether the backend tries the job again; false if that is unknown.
+    def more_attempts?(job)
+      attempt, most = job.envelope.values_at("attempt", "max_attempts")
+      attempt.is_a?(Integer) && most.is_a?(Integer) && attempt < most
     end
 
     def timed_out

@@ -154,7 +154,7 @@ module OjsWorker
       end
       begin_stop if @stop_asked && !@stopping
       return unless @cut_off_at && OjsWorker.now >= @cut_off_at && @held.any?
-      OjsWorker.log(:fatal) { "#{@held.size} handlers have not ended within #{@stop_grace} s of a signal" }
+      OjsWorker.log(:error) { "#{@held.size} handlers have not ended within #{@stop_grace} s of a signal" }
       OjsWorker.end_now(CUT_OFF_STATUS)
     end
 

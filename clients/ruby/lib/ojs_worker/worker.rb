@@ -45,6 +45,7 @@ module OjsWorker
       raise ArgumentError, "a handler is a block or an object with `call`, and not both" if handler && block
       handler ||= block
       raise ArgumentError, "a handler is a block or an object with `call`, not #{handler.inspect}" unless handler.respond_to?(:call)
+      check_parameters(handler)
       types = ["*"] if types.empty?
       types.each { |type| check_type(type) }
       raise ArgumentError, "more than #{MAX_TYPES} job types" if @handlers.size + types.size > MAX_TYPES
@@ -210,9 +211,25 @@ module OjsWorker
       socket_path
     end
 
+    # A handler that needs more than the job would fail with each one, and a block would get nil without a word.
+    def check_parameters(handler)
+      is_block = handler.is_a?(Proc) && !handler.lambda?
+      callable = handler.is_a?(Proc) || handler.is_a?(Method) ? handler : handler.method(:call)
+      least = callable.arity.negative? ? -callable.arity - 1 : callable.arity
+      takes_none = !is_block && callable.arity.zero?
+      return unless least > 1 || takes_none || callable.parameters.any? { |kind, _| kind == :keyreq }
+      raise ArgumentError, "a handler is called with the job alone, and this one has the parameters " \
+                           "#{callable.parameters.map(&:last).inspect}: write { |job| ... }; the job's arguments are in job.args"
+    end
+
     def socket_path
       path = @socket_path || ENV.fetch(ENV_SOCKET, "")
       return path unless path.empty?
+      mode = ENV.fetch(ENV_MODE, "")
+      if MODES_WITHOUT_SOCKET.include?(mode)
+        raise NotUnderOjsInit, "#{ENV_SOCKET} is not set, because ojs-init runs in mode #{mode}: " \
+                               "leave #{ENV_MODE} out, or set it to socket"
+      end
       raise NotUnderOjsInit, "#{ENV_SOCKET} is not set: this is a worker for ojs-init, which starts it and gives it jobs. " \
                              "Run it as: ojs-init -- ruby #{Wire.clean($PROGRAM_NAME, 200)}"
     end

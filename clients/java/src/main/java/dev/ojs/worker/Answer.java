@@ -38,7 +38,8 @@ record Answer(String kind, byte[] frame) {
             return new Answer("release", Frames.frame("release", job.id(), "reason", reason));
         }
         if (!isInOwnWords(end)) {
-            Session.LOG.log(Level.SEVERE,
+            boolean isRetryable = !(end instanceof JobFailure failure) || failure.isRetryable();
+            Session.LOG.log(isRetryable && job.hasMoreAttempts() ? Level.WARNING : Level.SEVERE,
                     "job " + Failures.oneLine(job.id()) + " (" + Failures.oneLine(job.type()) + ") failed", end);
         }
         return fail(job, end, maxFrame);

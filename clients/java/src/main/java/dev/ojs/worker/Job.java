@@ -52,6 +52,12 @@ public final class Job {
         this.resume = new Resume(this, saved);
     }
 
+    /** Whether the backend tries the job again; false if that is unknown. */
+    boolean hasMoreAttempts() {
+        return envelope.get("attempt") instanceof Long attempt && envelope.get("max_attempts") instanceof Long most
+                && attempt < most;
+    }
+
     private static Instant deadlineOf(Map<String, Object> envelope) {
         double millis = 0;
         if (envelope.get("timeout_ms") instanceof Number timeout) {

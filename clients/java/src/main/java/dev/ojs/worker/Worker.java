@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Executor;
 
@@ -26,6 +27,9 @@ import java.util.concurrent.Executor;
  */
 public final class Worker {
     static final String ENV_SOCKET = "OJS_SOCKET";
+    private static final String ENV_MODE = "OJS_MODE";
+    /** The modes of ojs-init in which it gives no socket to the worker. */
+    private static final Set<String> MODES_WITHOUT_SOCKET = Set.of("gateway", "exec", "none");
     private static final int MAX_TYPES = 10_000;
     private static final int MAX_NAME_BYTES = 1024;
     private static final String EVERY_OTHER = "*";
@@ -124,6 +128,11 @@ public final class Worker {
                 throw new OjsException("no handler: add one with worker.job(\"some.type\", job -> ...)");
             }
             if (path == null || path.isEmpty()) {
+                String mode = System.getenv(ENV_MODE);
+                if (mode != null && MODES_WITHOUT_SOCKET.contains(mode)) {
+                    throw new OjsException.NotUnderOjsInit(ENV_SOCKET + " is not set, because ojs-init runs in mode " + mode
+                            + ": leave " + ENV_MODE + " out, or set it to socket", null);
+                }
                 throw new OjsException.NotUnderOjsInit(ENV_SOCKET + " is not set: this is a worker for ojs-init, which "
                         + "starts it and gives it jobs. Run it as: ojs-init -- java -jar worker.jar", null);
             }
