@@ -206,14 +206,21 @@ impl Lifecycle {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let count = |is: fn(&Place) -> bool| self.jobs.iter().filter(|(_, job)| is(&job.place)).count();
+        // Their handlers may run, so that an end waits for them.
+        let dropped = if self.phase.is_terminating() {
+            self.jobs.dropped()
+        } else {
+            0
+        };
         Snapshot {
             phase: self.phase,
             state: self.state(),
             concurrency: self.shown_concurrency(),
-            active: self.jobs.active(),
+            active: self.jobs.active() + dropped,
             waiting: self.jobs.waiting().len(),
-            held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost(),
+            held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost() - self.jobs.dropped() + dropped,
             unanswered: self.jobs.unanswered(),
+            dropped: self.jobs.dropped(),
             past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
             reporting: count(|place| matches!(place, Place::Reporting(_))),
             ready_holders: self.holders.ready(),

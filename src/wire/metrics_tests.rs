@@ -20,6 +20,7 @@ fn running() -> Snapshot {
         waiting: 0,
         held: 2,
         unanswered: 1,
+        dropped: 0,
         past_their_time: 0,
         reporting: 1,
         ready_holders: 4,

@@ -158,10 +158,10 @@ impl JobNarrator {
     pub fn dropped(job: &Subject, why: DropCause) -> LogRecord {
         let message = match why {
             DropCause::NotNamed => {
-                "Job is not named any more in the worker's heartbeats: no heartbeat of ours names it, and its place is free"
+                "Job is not named any more in the worker's heartbeats: its reservation is left to run out; a shutdown still waits for it"
             }
             DropCause::Silent => {
-                "Job is with a worker that has said nothing for as long as it may take: no heartbeat of ours names it, and its place is free"
+                "Job is with a worker that has said nothing for as long as it may take: its reservation is left to run out; a shutdown still waits for it"
             }
         };
         note(Level::Warn, job, None, message)

@@ -16,7 +16,7 @@ pub struct Snapshot {
     /// Most jobs that may be active; where holders get whatever they ask for, the most that was until now.
     pub concurrency: u32,
     /// Jobs that count against the concurrency: claimed, not yet settled; not those that go straight back,
-    /// and not those that were cancelled or lost.
+    /// and not those that were cancelled or lost. Dropped ones count in terminate alone.
     pub active: usize,
     /// Of these, in our buffer.
     pub waiting: usize,
@@ -24,6 +24,8 @@ pub struct Snapshot {
     pub held: usize,
     /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered in time.
     pub unanswered: usize,
+    /// Jobs that the worker may still run although nothing tells so: no heartbeat names them.
+    pub dropped: usize,
     /// Jobs with a worker whose timeouts are over, and of which nothing is made.
     pub past_their_time: usize,
     /// Active ones on their way to the backend.

@@ -21,7 +21,7 @@ enum Standing {
     Lost(Claim),
     Decided,
     Refused(ErrorCode),
-    /// It was dropped; the claim on the same job that waits in our buffer, if there is one.
+    /// It was dropped and struck out; the claim on the same job that waits in our buffer, if there is one.
     Dropped(Option<Claim>),
     /// It was never given out, as far as is remembered.
     Unknown,
@@ -55,7 +55,11 @@ impl Lifecycle {
                     if let Some(job) = self.jobs.get_mut(late) {
                         job.any_may_answer = true;
                     }
+                    let may_be_elsewhere = claim.is_none() && !what.is_ack();
                     self.decide(late, what, Some(id), claim.is_none(), now);
+                    if may_be_elsewhere {
+                        self.look_first(late, now);
+                    }
                 }
             }
             Standing::Unknown => {

@@ -9,7 +9,7 @@ use crate::lifecycle::api::{
     CancelReason, Delivery, Effect, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES,
     Moment, Notice, Outcome, Phase, Timer, ToWorker,
 };
-use crate::lifecycle::jobs::job::{Handover, Held, Place};
+use crate::lifecycle::jobs::job::{Handover, Held, Place, Words};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::offers::Offer;
 
@@ -82,6 +82,11 @@ impl Lifecycle {
                 self.notify(Notice::Replaced(Arc::clone(&delivery.subject)));
             }
             return true;
+        }
+        if self.is_dropped_once_more(claim) {
+            // Two such times without a word: the worker does not have it.
+            self.let_dropped_go(claim);
+            return false;
         }
         if self.is_regained_beyond_credit(claim) {
             let why = "more than was asked for, and its handler has not stopped since it was lost";
@@ -202,7 +207,7 @@ impl Lifecycle {
             cancelled: None,
             is_told_of_shutdown: false,
             is_past_its_time: false,
-            unnamed: 0,
+            words: Words::named_at(now),
         };
         self.place(claim, Place::Held(held));
         self.is_given_out(claim, holder, now);

@@ -88,7 +88,7 @@ impl Lifecycle {
     }
 
     /// Until when a job is reserved, as far as we were told.
-    fn reserved_until(&self, job: &Job) -> Moment {
+    pub(super) fn reserved_until(&self, job: &Job) -> Moment {
         let granted = match self.agent.fetch_forms.sent() {
             FetchForm::Full => self.options.visibility_timeout,
             FetchForm::WithoutVisibility | FetchForm::Bare => job.delivery.visibility.unwrap_or(UNSAID_VISIBILITY),

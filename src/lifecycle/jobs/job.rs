@@ -26,6 +26,9 @@ pub struct Job {
     pub is_lost: bool,
     /// The same, and its handler has had its time to answer.
     pub is_overdue: bool,
+    /// Nothing tells that its holder still has it, so no heartbeat names it; its handler may run all the same. Only a holder can
+    /// have such a job; see `Ledger::drop_job`.
+    pub is_dropped: bool,
     /// What heartbeats that did not extend it have led to.
     pub suspicion: Suspicion,
     /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
@@ -111,8 +114,31 @@ pub struct Held {
     pub is_told_of_shutdown: bool,
     /// The job's timeout is over, and nothing is made of that.
     pub is_past_its_time: bool,
-    /// Heartbeats of the holder in a row that named jobs, and not this one.
-    pub unnamed: u8,
+    /// What is known of it where the words of the worker are all that tells that it has the job.
+    pub words: Words,
+}
+
+/// What heartbeats of the worker have said of a job that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Words {
+    /// When a heartbeat last named it; at first, when it was given out or adopted.
+    pub named_at: Moment,
+    /// Heartbeats of its holder since then that named no job at all.
+    pub beats_without: u8,
+    /// It was dropped, came again and was adopted, and no heartbeat has named it since.
+    pub was_adopted: bool,
+}
+
+impl Words {
+    /// Named at this moment.
+    #[must_use]
+    pub fn named_at(now: Moment) -> Self {
+        Self {
+            named_at: now,
+            beats_without: 0,
+            was_adopted: false,
+        }
+    }
 }
 
 /// An outcome on its way to the backend.
@@ -265,7 +291,7 @@ impl Job {
                 },
             },
         };
-        !self.is_lost && !is_doubtful
+        !self.is_lost && !self.is_dropped && !is_doubtful
     }
 
     /// Why it must not be requeued, if so: that would discard it, or could with a backend that does such a thing.

@@ -31,6 +31,7 @@ pub struct Ledger {
     awaiting_checkpoint: BTreeSet<Claim>,
     to_look: BTreeSet<Claim>,
     lost: BTreeSet<Claim>,
+    dropped: BTreeSet<Claim>,
     surplus: usize,
     next: u64,
 }
@@ -52,6 +53,7 @@ impl Ledger {
             place: Place::Waiting,
             is_lost: false,
             is_overdue: false,
+            is_dropped: false,
             suspicion: Suspicion::default(),
             again: is_again.then(Box::default),
             news: News::default(),
@@ -65,7 +67,10 @@ impl Ledger {
 
     /// Moves a job.
     pub(super) fn place(&mut self, claim: Claim, place: Place) {
-        self.change(claim, |job| job.place = place);
+        self.change(claim, |job| {
+            job.place = place;
+            job.is_dropped &= job.holder().is_some();
+        });
     }
 
     /// Strikes a job out. What waited behind it is to be looked at.
@@ -130,11 +135,17 @@ impl Ledger {
         self.change(claim, |job| job.is_lost = true);
     }
 
+    /// Nothing tells any more that the holder of this job still has it: it does not count against the concurrency from here on.
+    pub fn drop_job(&mut self, claim: Claim) {
+        self.change(claim, |job| job.is_dropped = !job.is_lost && job.holder().is_some());
+    }
+
     /// It is ours again: it was delivered once more.
     pub(super) fn regain(&mut self, claim: Claim) {
         self.change(claim, |job| {
             job.is_lost = false;
             job.is_overdue = false;
+            job.is_dropped = false;
         });
     }
 
@@ -231,6 +242,7 @@ impl Ledger {
             (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
             (&mut self.to_look, marks.is_to_look),
             (&mut self.lost, marks.is_lost),
+            (&mut self.dropped, marks.is_dropped),
         ];
         all.into_iter()
             .filter_map(|(list, is_member)| is_member.then_some(list))
@@ -316,7 +328,7 @@ impl Ledger {
     /// How many jobs somebody holds whose reservations are ours.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.with_holders - self.lost.len()
+        self.with_holders - self.lost.len() - self.dropped.len()
     }
 
     /// Whoever holds jobs.
@@ -362,13 +374,25 @@ impl Ledger {
         self.lost.iter().find(is_overdue).copied()
     }
 
-    /// Jobs that count against the concurrency: all but those that go straight back, and those that are lost.
+    /// How many are dropped, and may be worked on all the same.
     #[must_use]
-    pub fn active(&self) -> usize {
-        self.unfinished() - self.lost.len()
+    pub fn dropped(&self) -> usize {
+        self.dropped.len()
     }
 
-    /// The same and those that are lost: a worker may still be working on them.
+    /// The oldest of these.
+    #[must_use]
+    pub fn oldest_dropped(&self) -> Option<Claim> {
+        self.dropped.first().copied()
+    }
+
+    /// Jobs that count against the concurrency: all but those that go straight back, are lost or dropped.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.unfinished() - self.lost.len() - self.dropped.len()
+    }
+
+    /// The same and those that are lost or dropped: a worker may still be working on them.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.jobs.len() - self.surplus
@@ -377,7 +401,7 @@ impl Ledger {
     /// Jobs whose reservations are ours, those that go straight back among them.
     #[must_use]
     pub fn reserved(&self) -> usize {
-        self.jobs.len() - self.lost.len()
+        self.jobs.len() - self.lost.len() - self.dropped.len()
     }
 }
 
@@ -396,6 +420,9 @@ impl Ledger {
             if job.is_lost && job.holder().is_none() {
                 return Err(format!("nobody has {claim}, which is lost"));
             }
+            if job.is_dropped && (job.is_lost || job.holder().is_none()) {
+                return Err(format!("{claim} is dropped, and nobody has it or it is lost as well"));
+            }
         }
         let lists = [
             ("by id", self.by_id == right.by_id),
@@ -413,6 +440,7 @@ impl Ledger {
             ),
             ("to look at", self.to_look == right.to_look),
             ("lost", self.lost == right.lost),
+            ("dropped", self.dropped == right.dropped),
             ("going straight back", self.surplus == right.surplus),
             ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
         ];

@@ -12,7 +12,7 @@ use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId};
 use crate::lifecycle::api::{Call, CancelReason, JobState, Moment, Notice, Phase, Reply, Timer};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Held, Job, Place};
+use crate::lifecycle::jobs::job::{Held, Job, Place, Words};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::holder::Holder;
@@ -99,6 +99,9 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn looked_for_lost(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.suspicion.look = None;
+        if job.is_dropped {
+            return;
+        }
         let Reply::JobSeen(view) = reply else { return };
         if view.state == JobState::Missing && !is_missed_for_good(job, now) {
             return;
@@ -139,24 +142,38 @@ impl Lifecycle {
     /// that yet.
     pub(super) fn regain(&mut self, claim: Claim, now: Moment) {
         self.timers.cancel(Timer::LostGrace(claim));
+        let was_dropped = self.jobs.get(claim).is_some_and(|job| job.is_dropped);
         self.is_ours_again(claim);
         if let Some(Place::Held(held)) = self.jobs.get(claim).map(|job| job.place.clone()) {
             // What it is told from here on is about the new reservation.
             let cancelled = None;
-            self.place(claim, Place::Held(Held { cancelled, ..held }));
+            let mut words = Words::named_at(now);
+            words.was_adopted = was_dropped;
+            let held = Held {
+                cancelled,
+                words,
+                ..held
+            };
+            self.place(claim, Place::Held(held));
+            if was_dropped {
+                self.listen_for_words(claim, held.holder, now);
+            }
         }
         let is_due = |timer| self.timers.deadline_of(timer).is_some();
         let is_timed = is_due(Timer::JobTimeout(claim)) || is_due(Timer::JobGrace(claim));
-        let has_a_timeout = self.jobs.get(claim).is_some_and(|job| job.delivery.timeout.is_some());
-        if has_a_timeout && !is_timed {
-            self.timers.arm(Timer::JobTimeout(claim), now);
+        let times_out_at = self.jobs.get(claim).and_then(|job| {
+            let (timeout, handover) = job.delivery.timeout.zip(job.handover)?;
+            Some(handover.at.after(timeout).max(now))
+        });
+        if let Some(at) = times_out_at.filter(|_| !is_timed) {
+            self.timers.arm(Timer::JobTimeout(claim), at);
         }
     }
 
-    /// Whether a delivery of a job that was lost is more than was asked for, since its credit was used for another one.
+    /// Whether a delivery of a job that was lost or dropped is more than was asked for, since its credit was used for another one.
     pub(super) fn is_regained_beyond_credit(&self, claim: Claim) -> bool {
-        let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
-        is_lost && self.jobs.active() >= self.most_active()
+        let is_free = self.jobs.get(claim).is_some_and(|job| job.is_lost || job.is_dropped);
+        is_free && self.jobs.active() >= self.most_active()
     }
 
     /// The handler of a lost job has had its time. It holds a slot of its holder, and nobody but its process can be ended
@@ -232,6 +249,7 @@ fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bo
     // What was delivered since then is another reservation.
     is_here
         && !job.is_lost
+        && !job.is_dropped
         && suspicion.look.is_none()
         && job.claimed_at <= beaten_at
         && suspicion.missing_since.is_none_or(can_be_proved)

@@ -26,6 +26,8 @@ pub(super) struct Marks {
     pub(super) is_lost: bool,
     /// The same, and its handler has had its time to answer.
     pub(super) is_overdue: bool,
+    /// Nothing tells that its holder still has it.
+    pub(super) is_dropped: bool,
     /// It goes straight back.
     pub(super) is_surplus: bool,
 }
@@ -48,6 +50,7 @@ impl Marks {
             is_to_look: job.again.as_ref().is_some_and(|again| again.step == LookStep::Due),
             is_lost: job.is_lost,
             is_overdue: job.is_overdue,
+            is_dropped: job.is_dropped,
             is_surplus: report.is_some_and(|report| report.is_surplus),
         }
     }

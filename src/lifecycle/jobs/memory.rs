@@ -25,7 +25,7 @@ pub enum Remembered {
     Decided,
     /// No outcome of it is taken, for this reason.
     Refused(ErrorCode),
-    /// Whoever had it says that it has it no more, or says nothing any more: an outcome that comes late goes to the backend.
+    /// It was dropped, and is not kept any more: an outcome that comes late goes to the backend.
     Dropped(Box<Delivery>, WorkerId),
 }
 

@@ -44,13 +44,25 @@ impl Lifecycle {
             self.let_reservation_expire(claim, why);
             return self.confirm(listener, id, About::Release);
         }
-        self.put_report(claim, what, listener, is_surplus, now);
+        // A dropped job is on nobody's credit. Once its reservation is over somebody else may have it, whom a FAIL would hit.
+        let was_dropped = job.is_dropped;
+        let may_be_elsewhere = was_dropped && !is_ack && self.reserved_until(job) <= now;
+        self.put_report(claim, what, listener, is_surplus || was_dropped, now);
+        if may_be_elsewhere {
+            self.look_first(claim, now);
+        }
         self.limit_the_wait(claim, now);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
         self.timers.cancel(Timer::Checkpoint(claim));
         if !is_ack {
             self.send_checkpoint(claim, now);
         }
+    }
+
+    /// Looks at the job before its outcome goes out, as if that had been sent before.
+    pub(super) fn look_first(&mut self, claim: Claim, now: Moment) {
+        self.jobs.step(claim, ReportStage::Doubtful);
+        self.report_event(claim, ReportEvent::TimerDue, now);
     }
 
     fn put_report(&mut self, claim: Claim, what: Outcome, listener: Option<HolderId>, is_surplus: bool, now: Moment) {
@@ -70,7 +82,7 @@ impl Lifecycle {
     }
 
     /// Clears what only matters while a job waits or is held.
-    pub(super) fn forget_timers(&mut self, claim: Claim) {
+    pub(in crate::lifecycle) fn forget_timers(&mut self, claim: Claim) {
         let timers = [
             Timer::JobTimeout(claim),
             Timer::JobGrace(claim),

@@ -1,27 +1,35 @@
-//! Heartbeats of holders that tell what they have; and what becomes of a job when nothing but the words of its holder tells that it is
-//! still worked on, and these say otherwise, or nothing any more: it is dropped.
+//! Heartbeats of holders that name the jobs they have. Where the process of a holder is not known, its words are all that tells that it
+//! still works on a job. A job that they do not speak of any more is dropped: no heartbeat of ours names it.
+//!
+//! That a job is not spoken of counts in time, never in a number of heartbeats alone: a handler may send heartbeats of its own, as many
+//! as it likes, and each of them names its own job and no other.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId};
 use crate::lifecycle::api::{DropCause, Effect, Moment, Notice, Timer, WorkerState};
-use crate::lifecycle::jobs::job::{Held, Job, Place};
+use crate::lifecycle::jobs::job::{Held, Job, Place, Words};
 use crate::lifecycle::jobs::memory::Remembered;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::holder::Holder;
 
-/// Heartbeats in a row that do not name a job after which its holder does not have it.
-const UNNAMED_LIMIT: u8 = 3;
+/// Heartbeats that name no job at all, without which no job of their holder is dropped for want of a name.
+const LEAST_BEATS_WITHOUT: u8 = 3;
+
+/// Shortest time without a word of a job, or of its holder, after which the job is dropped.
+const LEAST_ABSENCE: Duration = Duration::from_secs(60);
 
 /// How long the holder of a job without a timeout may say nothing.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
+/// Most dropped jobs that are kept because their handlers may still run. The oldest is forgotten first.
+const MOST_DROPPED: usize = 1_000;
+
 impl Lifecycle {
     /// A holder tells that it is there, and what it has: it is told which of that is.
-    pub(super) fn beats(&mut self, holder: HolderId, named: Option<Vec<JobId>>) {
+    pub(super) fn beats(&mut self, holder: HolderId, named: Option<Vec<JobId>>, now: Moment) {
         if let Some(named) = &named {
-            self.drop_what_is_not_named(holder, named);
+            self.weigh_names(holder, named, now);
         }
         let jobs = match named {
             Some(named) => named.into_iter().filter(|id| self.is_kept_by_somebody(id)).collect(),
@@ -37,41 +45,89 @@ impl Lifecycle {
 
     /// A job was given out: any holder of this kind may tell its outcome, and what became of it before counts no more.
     pub(in crate::lifecycle) fn is_given_out(&mut self, claim: Claim, id: HolderId, now: Moment) {
-        let Some(holder) = self.holders.get(id) else { return };
-        let (is_shared, is_by_words) = (holder.manners.answer_within.is_some(), holder.is_known_by_words_alone());
+        let is_shared = self.answer_limit(id).is_some();
         let Some(job) = self.jobs.get_mut(claim).filter(|_| is_shared) else {
             return;
         };
         job.any_may_answer = true;
-        let (id, limit) = (job.id().clone(), silence_limit(job));
-        self.memory.forget(&id);
-        if is_by_words {
-            self.timers.arm(Timer::Silence(claim), now.after(limit));
+        let id_of_job = job.id().clone();
+        self.memory.forget(&id_of_job);
+        self.listen_for_words(claim, id, now);
+    }
+
+    /// From here on the holder of this job has to speak, where nothing else tells that it has the job.
+    pub(in crate::lifecycle) fn listen_for_words(&mut self, claim: Claim, holder: HolderId, now: Moment) {
+        if self.is_known_by_words_alone(holder)
+            && let Some(job) = self.jobs.get(claim)
+        {
+            let until = now.after(self.silence_limit(job));
+            self.timers.arm(Timer::Silence(claim), until);
         }
     }
 
-    /// Jobs that a holder does not name although it tells what it has, which nothing else tells.
-    fn drop_what_is_not_named(&mut self, id: HolderId, named: &[JobId]) {
-        if !self.holders.get(id).is_some_and(Holder::is_known_by_words_alone) {
+    fn is_known_by_words_alone(&self, holder: HolderId) -> bool {
+        self.holders.get(holder).is_some_and(Holder::is_known_by_words_alone)
+    }
+
+    /// What a heartbeat says of jobs of which nothing but heartbeats tells. It speaks for those that it names, whoever has them. One that
+    /// names no job at all speaks against those that its holder has; one that names some says nothing of the others.
+    fn weigh_names(&mut self, id: HolderId, named: &[JobId], now: Moment) {
+        if !self.is_known_by_words_alone(id) {
             return;
         }
-        let named: BTreeSet<&JobId> = named.iter().collect();
+        for job in named {
+            let claims: Vec<Claim> = self.jobs.claims_of(job).collect();
+            for claim in claims {
+                if let Some(words) = self.words_of(claim) {
+                    *words = Words::named_at(now);
+                }
+            }
+        }
+        if !named.is_empty() {
+            return;
+        }
         let held: Vec<Claim> = self.jobs.held_by(id).iter().copied().collect();
         for claim in held {
-            let Some(job) = self.jobs.get_mut(claim) else { continue };
-            let is_named = named.contains(job.id());
-            let Place::Held(held) = &mut job.place else { continue };
-            held.unnamed = if is_named { 0 } else { held.unnamed.saturating_add(1) };
-            if held.unnamed >= UNNAMED_LIMIT {
+            let Some(words) = self.words_of(claim) else { continue };
+            words.beats_without = words.beats_without.saturating_add(1);
+            let Words {
+                named_at,
+                beats_without,
+                ..
+            } = *words;
+            let Some(job) = self.jobs.get(claim).filter(|job| !job.is_dropped) else {
+                continue;
+            };
+            if beats_without >= LEAST_BEATS_WITHOUT && named_at.elapsed(now) >= self.longest_absence(job) {
                 self.drop_job(claim, DropCause::NotNamed);
             }
         }
     }
 
+    fn words_of(&mut self, claim: Claim) -> Option<&mut Words> {
+        match &mut self.jobs.get_mut(claim)?.place {
+            Place::Held(held) => Some(&mut held.words),
+            Place::Waiting | Place::Reporting(_) => None,
+        }
+    }
+
+    /// How long no heartbeat has to name a job before it may be dropped: as long as its reservation lasts without one.
+    fn longest_absence(&self, job: &Job) -> Duration {
+        let visibility = job.delivery.visibility.unwrap_or_default();
+        visibility.max(self.options.visibility_timeout).max(LEAST_ABSENCE)
+    }
+
+    /// How long the holder of this job may say nothing. The pause between two heartbeats of a worker may be longer than the timeout of
+    /// a job.
+    fn silence_limit(&self, job: &Job) -> Duration {
+        let limit = job.delivery.timeout.unwrap_or(SILENCE_LIMIT);
+        limit.max(self.longest_absence(job))
+    }
+
     /// A job has been with a holder for as long as that may say nothing: whether it has said anything since.
     pub(in crate::lifecycle) fn silence_is_over(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let limit = silence_limit(job);
+        let limit = self.silence_limit(job);
         let holder = job.holder().and_then(|holder| self.holders.get(holder));
         let Some(holder) = holder.filter(|holder| holder.is_known_by_words_alone()) else {
             return;
@@ -86,12 +142,34 @@ impl Lifecycle {
         }
     }
 
-    /// Nobody takes care of this job any more: its reservation runs out, and its place is free. What is told of it later goes to the
-    /// backend all the same.
+    /// Nothing tells that the worker still has this job. Its reservation runs out, and its place is free. Its handler may run all the
+    /// same: an end waits for it, and its outcome goes to the backend.
     fn drop_job(&mut self, claim: Claim, why: DropCause) {
-        let Some(job) = self.finish(claim) else { return };
-        self.notify(Notice::Dropped(job.subject(), why));
-        if !job.is_lost {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let (subject, is_lost) = (job.subject(), job.is_lost);
+        if is_lost {
+            self.finish(claim);
+        } else {
+            self.forget_timers(claim);
+            self.jobs.drop_job(claim);
+        }
+        self.notify(Notice::Dropped(subject, why));
+        if self.jobs.dropped() > MOST_DROPPED
+            && let Some(oldest) = self.jobs.oldest_dropped()
+        {
+            self.let_dropped_go(oldest);
+        }
+    }
+
+    /// Whether a job was dropped, came again and was adopted, and was dropped once more without a word of it in between.
+    pub(in crate::lifecycle) fn is_dropped_once_more(&self, claim: Claim) -> bool {
+        let job = self.jobs.get(claim).filter(|job| job.is_dropped);
+        job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.words.was_adopted))
+    }
+
+    /// A dropped job is kept no more. What is told of it later goes to the backend all the same.
+    pub(in crate::lifecycle) fn let_dropped_go(&mut self, claim: Claim) {
+        if let Some(job) = self.finish(claim) {
             let (id, worker) = (job.id().clone(), job.worker);
             let dropped = Remembered::Dropped(Box::new(job.delivery), worker);
             self.memory.remember(id, dropped);
@@ -111,17 +189,15 @@ impl Lifecycle {
     /// Whether somebody has this job, and its reservation is ours.
     fn is_kept_by_somebody(&self, id: &JobId) -> bool {
         let mut jobs = self.jobs.claims_of(id).filter_map(|claim| self.jobs.get(claim));
-        jobs.any(|job| job.holder().is_some() && !job.is_lost)
+        jobs.any(|job| job.holder().is_some() && job.is_kept_reserved())
     }
 
     fn kept_by(&self, holder: HolderId) -> Vec<JobId> {
         let held = self.jobs.held_by(holder).iter();
         let held = held.filter_map(|claim| self.jobs.get(*claim));
-        held.filter(|job| !job.is_lost).map(Job::id).cloned().collect()
+        held.filter(|job| job.is_kept_reserved())
+            .map(Job::id)
+            .cloned()
+            .collect()
     }
-}
-
-/// How long the holder of this job may say nothing.
-fn silence_limit(job: &Job) -> Duration {
-    job.delivery.timeout.unwrap_or(SILENCE_LIMIT)
 }

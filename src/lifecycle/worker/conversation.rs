@@ -91,7 +91,7 @@ impl Lifecycle {
             FromWorker::Pong { .. } => {}
             FromWorker::Wants(wants) => self.wants(id, wants, now),
             FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
-            FromWorker::Beats { jobs } => self.beats(id, jobs),
+            FromWorker::Beats { jobs } => self.beats(id, jobs, now),
             FromWorker::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
         }
         self.expect_life(id, now);

@@ -42,6 +42,7 @@ fn everything() -> Status {
             waiting: 1,
             held: 1,
             unanswered: 0,
+            dropped: 0,
             past_their_time: 0,
             reporting: 1,
             ready_holders: 1,

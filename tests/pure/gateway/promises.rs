@@ -7,7 +7,7 @@ use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId};
 use ojs_init::lifecycle::api::{Call, Event, Failure, Notice, Outcome, Phase, Reply};
 
 use super::backend::Stored;
-use super::world::{ANSWER_WITHIN, Item, Kind, MAIN, World};
+use super::world::{ANSWER_WITHIN, Client, Item, Kind, MAIN, World};
 
 impl World {
     pub fn breaks(&mut self, promise: &str, how: &str) {
@@ -23,8 +23,14 @@ impl World {
         if self.phase() != Phase::Running {
             self.breaks("no job outside running", &job.to_string());
         }
+        if self.is_worked_on(&job) {
+            self.breaks("no job runs twice in one worker", &job.to_string());
+        }
         self.released.remove(&job);
         self.let_go.remove(&job);
+        if !self.clients[&holder].is_known && self.chance.one_in(3) {
+            self.later(100, Item::OwnBeat(holder, job.clone()));
+        }
         let longest = *self.chance.pick(&[300, 3_000, 30_000]);
         let after = 50 + self.chance.below(longest);
         let by = if self.chance.one_in(3) {
@@ -51,6 +57,11 @@ impl World {
         self.clients.get_mut(&holder).unwrap().has.insert(job.clone());
         let kind = if self.chance.one_in(5) { Kind::Fail } else { Kind::Ack };
         self.later(after, Item::Answer(by, job, kind));
+    }
+
+    fn is_worked_on(&self, job: &JobId) -> bool {
+        let has = |(holder, client): (&HolderId, &Client)| client.has.contains(job) && self.is_there(*holder);
+        self.clients.iter().any(has)
     }
 
     pub fn is_answered(&mut self, holder: HolderId, job: &JobId) {
@@ -93,6 +104,11 @@ impl World {
         } else if let Notice::Dropped(job, _) = notice {
             self.let_go.insert(job.id.clone());
             self.seen[3] = true;
+            if self.is_worked_on(&job.id) {
+                self.breaks("no job is dropped whose worker names it", &job.id.to_string());
+            }
+        } else if let Notice::Adopted(job) = notice {
+            self.seen[11] |= self.let_go.contains(&job.id);
         }
     }
 

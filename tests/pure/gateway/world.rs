@@ -17,7 +17,7 @@ use crate::script::{render, settings};
 use crate::simulation::chance::Chance;
 
 /// What has to happen in some life.
-pub const THINGS: [&str; 10] = [
+pub const THINGS: [&str; 12] = [
     "an outcome is ours after 25 s",
     "an outcome is ours in terminate",
     "an outcome is told twice",
@@ -28,6 +28,8 @@ pub const THINGS: [&str; 10] = [
     "a job is cut off",
     "a pull lapses",
     "an answer is read by nobody",
+    "a handler beats for its own job alone, and its worker has others",
+    "a dropped job comes again",
 ];
 
 /// The worker's own process.
@@ -41,6 +43,15 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// After that time no job is offered; the life goes on until it is ended.
 const HORIZON: u64 = 60_000;
 
+/// The same in a life that is long enough for a dropped job to come again.
+const FAR_HORIZON: u64 = 200_000;
+
+/// One in so many lives is as long as that.
+const FAR_LIVES: u64 = 50;
+
+/// How often a handler sends a heartbeat that names its own job alone.
+const OWN_BEAT_EVERY: u64 = 800;
+
 /// What happens at some time.
 #[derive(Debug, Clone)]
 pub enum Item {
@@ -48,6 +59,8 @@ pub enum Item {
     /// Whoever asked is gone, and has not read the answer.
     TakeBack(HolderId, PullId, Vec<JobId>),
     Beat(HolderId),
+    /// The handler of a job sends a heartbeat, which names that job and no other.
+    OwnBeat(HolderId, JobId),
     Answer(HolderId, JobId, Kind),
     Offer(u64),
     Cancel(u64),
@@ -112,7 +125,8 @@ impl World {
         options.times.grace_period = Duration::from_secs(*chance.pick(&[0, 5, 30]));
         options.visibility_timeout = Duration::from_secs(*chance.pick(&[20, 120]));
         options.seed = seed;
-        let from = chance.below(HORIZON);
+        let horizon = if chance.one_in(FAR_LIVES) { FAR_HORIZON } else { HORIZON };
+        let from = chance.below(horizon);
         let outage = (from, from + *chance.pick(&[0, 500, 10_000, 40_000]), chance.one_in(2));
         let mut world = Self {
             machine: Lifecycle::new(options, moment(Duration::ZERO)),
@@ -137,11 +151,11 @@ impl World {
             broken: None,
             seen: [false; THINGS.len()],
         };
-        world.plan();
+        world.plan(horizon);
         world
     }
 
-    fn plan(&mut self) {
+    fn plan(&mut self, horizon: u64) {
         self.happen(Event::WorkerStarted {
             process: ProcessId(MAIN),
             worker: WorkerId("w1".into()),
@@ -166,22 +180,22 @@ impl World {
             self.later(beat, Item::Beat(holder));
         }
         for number in 1..=self.chance.below(40) {
-            let at = self.chance.below(HORIZON);
+            let at = self.chance.below(horizon);
             self.later(at, Item::Offer(number));
             if self.chance.one_in(12) {
                 self.later(at + 2_000, Item::Cancel(number));
             }
         }
         if self.chance.one_in(3) {
-            let at = self.chance.below(HORIZON);
+            let at = self.chance.below(horizon);
             self.later(at, Item::Die(101, Ended::Signalled(Signal::KILL)));
         }
         if self.chance.one_in(3) {
-            let at = self.chance.below(HORIZON);
+            let at = self.chance.below(horizon);
             self.later(at, Item::Signal(Signal::TSTP));
             self.later(at + 3_000, Item::Signal(Signal::CONT));
         }
-        let end = 2_000 + self.chance.below(HORIZON);
+        let end = 2_000 + self.chance.below(horizon);
         self.later(end, Item::Signal(Signal::TERM));
         if self.chance.one_in(8) {
             self.later(end + 700, Item::Die(MAIN, Ended::Exited(0)));
@@ -232,6 +246,7 @@ impl World {
             Item::Ask(holder) => self.ask(holder),
             Item::TakeBack(holder, pull, jobs) => self.take_back(holder, pull, jobs),
             Item::Beat(holder) => self.beat(holder),
+            Item::OwnBeat(holder, job) => self.own_beat(holder, job),
             Item::Answer(holder, job, kind) => self.tell_outcome(holder, job, kind),
             Item::Offer(number) => self.backend.offer(number),
             Item::Cancel(number) => {
@@ -265,7 +280,7 @@ impl World {
         }
     }
 
-    fn is_there(&self, holder: HolderId) -> bool {
+    pub fn is_there(&self, holder: HolderId) -> bool {
         self.clients
             .get(&holder)
             .is_some_and(|client| !client.is_over && self.alive.contains(&client.process))
@@ -316,6 +331,15 @@ impl World {
             let jobs = (!self.chance.one_in(4)).then_some(has);
             self.say(holder, FromWorker::Beats { jobs });
             self.later(3_000, Item::Beat(holder));
+        }
+    }
+
+    fn own_beat(&mut self, holder: HolderId, job: JobId) {
+        if self.is_there(holder) && self.clients[&holder].has.contains(&job) {
+            self.seen[10] |= self.clients[&holder].has.len() > 1;
+            let jobs = Some(vec![job.clone()]);
+            self.say(holder, FromWorker::Beats { jobs });
+            self.later(OWN_BEAT_EVERY, Item::OwnBeat(holder, job));
         }
     }
 
