@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::lifecycle::api::{ErrorCode, GivenJob, JobId, WorkerState};
 use crate::wire::backend::request::OJS_VERSION;
+use crate::wire::http::header_lines::push_line;
 use crate::wire::http::message::{BadMessage, MOST_HEAD_BYTES, MOST_HEADER_LINES};
 use crate::wire::http::tunnel::{TunnelBody, TunnelHead, USUAL_HEAD_BYTES};
 use crate::wire::names;
@@ -11,8 +12,14 @@ use crate::wire::names;
 /// What goes out when somebody waits for it before sending a body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Some SDKs look for the one type in it, some for the other.
-const CONTENT_TYPE: &str = "application/openjobspec+json; alias=\"application/json\"";
+/// The type of an OJS body.
+const OJS_TYPE: &str = "application/openjobspec+json";
+
+/// A parameter of [`OJS_TYPE`]. Some SDKs look for the one type in the header, some for the other.
+const JSON_ALIAS: &str = "; alias=\"application/json\"";
+
+/// The type that an SDK takes for JSON without the parameter.
+const JSON_TYPE: &str = "application/json";
 
 /// The status of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +30,7 @@ pub enum Status {
     RequestTimeout,
     Conflict,
     ContentTooLarge,
+    UnsupportedMediaType,
     ExpectationFailed,
     Unprocessable,
     HeadTooLarge,
@@ -43,6 +51,7 @@ impl Status {
             Self::RequestTimeout => "408 Request Timeout",
             Self::Conflict => "409 Conflict",
             Self::ContentTooLarge => "413 Content Too Large",
+            Self::UnsupportedMediaType => "415 Unsupported Media Type",
             Self::ExpectationFailed => "417 Expectation Failed",
             Self::Unprocessable => "422 Unprocessable Content",
             Self::HeadTooLarge => "431 Request Header Fields Too Large",
@@ -86,7 +95,7 @@ impl AnswerForm {
 
     fn write(self, status: Status, body: &[u8]) -> Vec<u8> {
         let mut bytes = format!(
-            "HTTP/1.1 {}\r\nServer: ojs-init/{}\r\nContent-Type: {CONTENT_TYPE}\r\nOJS-Version: {OJS_VERSION}\r\n\
+            "HTTP/1.1 {}\r\nServer: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n\
              Content-Length: {}\r\n{}\r\n",
             status.line(),
             env!("CARGO_PKG_VERSION"),
@@ -183,12 +192,19 @@ pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
     form.json(Status::Ok, &body)
 }
 
-/// The head of an answer that passes through, with how its body and the connection end on this side.
+/// The head of an answer that passes through, with how its body and the connection end on this side. The type of an OJS body gets the
+/// parameter that every SDK reads as JSON.
 #[must_use]
 pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
     bytes.extend_from_slice(format!("HTTP/1.1 {} {}\r\n", head.status, head.reason).as_bytes());
-    bytes.extend_from_slice(head.headers.as_bytes());
+    for (name, value) in head.headers.iter() {
+        if lacks_json_alias(name, value) {
+            push_line(&mut bytes, name, &[value, JSON_ALIAS.as_bytes()].concat());
+        } else {
+            push_line(&mut bytes, name, value);
+        }
+    }
     match head.body {
         TunnelBody::Length(length) => bytes.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes()),
         TunnelBody::Chunked if takes_chunks => bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
@@ -197,6 +213,18 @@ pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> V
     bytes.extend_from_slice(form.connection().as_bytes());
     bytes.extend_from_slice(b"\r\n");
     bytes
+}
+
+/// Whether this line names the type of an OJS body without a word that an SDK takes for JSON.
+fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
+    if !name.eq_ignore_ascii_case(b"content-type") {
+        return false;
+    }
+    let Ok(value) = std::str::from_utf8(value) else {
+        return false;
+    };
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    media_type.eq_ignore_ascii_case(OJS_TYPE) && !value.contains(JSON_TYPE)
 }
 
 /// Why a request does not get what it asks for.

@@ -55,6 +55,38 @@ fn every_answer_says_that_it_is_ours_in_a_type_that_every_sdk_takes() {
 }
 
 #[test]
+fn the_type_of_an_ojs_body_that_passes_through_is_one_that_every_sdk_takes() {
+    let passed = |line: &str| {
+        let head = format!("HTTP/1.1 404 Not Found\r\nX-A: application/openjobspec+json\r\n{line}\r\nX-B:  b\r\n\r\n");
+        let head = TunnelHead::read(head.as_bytes(), TunnelBody::Length(2)).unwrap();
+        String::from_utf8(passed_head(&head, true, KEPT)).unwrap()
+    };
+    let untouched = |line: &str| {
+        format!(
+            "HTTP/1.1 404 Not Found\r\nX-A: application/openjobspec+json\r\n{line}\r\nX-B: b\r\nContent-Length: 2\r\n\r\n"
+        )
+    };
+    for line in [
+        "Content-Type: application/openjobspec+json",
+        "content-type: Application/OpenJobSpec+JSON",
+        "CONTENT-TYPE: application/openjobspec+json ; charset=utf-8",
+    ] {
+        assert_eq!(passed(line), untouched(&format!("{line}; alias=\"application/json\"")));
+    }
+    for line in [
+        "Content-Type: application/json",
+        "Content-Type: application/problem+json",
+        "Content-Type: application/openjobspec+json; alias=\"application/json\"",
+        "Content-Type: application/openjobspec+jsonl",
+        "Content-Type: text/event-stream",
+        "Content-Type: \u{e4}",
+        "Accept: application/openjobspec+json",
+    ] {
+        assert_eq!(passed(line), untouched(line));
+    }
+}
+
+#[test]
 fn what_becomes_of_the_connection_is_said_where_it_has_to_be() {
     let of = |is_kept, is_kept_by_itself| {
         AnswerForm {
