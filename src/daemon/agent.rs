@@ -21,7 +21,7 @@ use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::exec;
 use crate::daemon::gateway::caller::Callers;
-use crate::daemon::gateway::{self, Gateway, environment};
+use crate::daemon::gateway::{self, FetchRules, Gateway, environment};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
@@ -262,8 +262,11 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
     let known = |name: &str| environ.value(name);
     let variables = environment::variables(listening.1, callers.bearer(), known);
     info!("gateway: listening on {}", listening.1);
-    let pull_within = config.backend.request_timeout;
-    let gateway = Gateway::new(listening, callers, most_bytes(config), pull_within, poll.registry())
+    let fetches = FetchRules {
+        within: config.backend.request_timeout,
+        has_to_name_queues: options::set_queues(config).is_none(),
+    };
+    let gateway = Gateway::new(listening, callers, most_bytes(config), fetches, poll.registry())
         .map_err(|error| internal(format!("cannot watch the gateway's socket: {error}")))?;
     Ok(Way {
         workers: Workers::without_socket(),

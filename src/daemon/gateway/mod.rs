@@ -63,6 +63,15 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest time that a request for jobs waits for some: SDKs wait for 30 s.
 const LONGEST_PULL: Duration = Duration::from_secs(20);
 
+/// How requests for jobs are taken.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchRules {
+    /// Longest time that one waits for jobs.
+    pub within: Duration,
+    /// One that names no queue is refused, as backends refuse it, because no queues are configured (`worker.queues`).
+    pub has_to_name_queues: bool,
+}
+
 /// What has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum GatewayTimer {
@@ -105,8 +114,7 @@ pub struct Gateway {
     bounds: BodyBounds,
     /// Connections whose outcome the lifecycle has not heard yet.
     just_told: Vec<LinkId>,
-    /// Longest time that a request for jobs waits for some.
-    pull_within: Duration,
+    fetches: FetchRules,
     room: Room,
     /// Boxed: a connection is large, and a map moves what is in it.
     links: BTreeMap<LinkId, Box<GatewayLink>>,
@@ -130,8 +138,7 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Serves those whom `callers` lets in. No body that is for us is longer than `most_body` bytes; a request for jobs is answered
-    /// within `pull_within`.
+    /// Serves those whom `callers` lets in. No body that is for us is longer than `most_body` bytes.
     ///
     /// # Errors
     ///
@@ -140,7 +147,7 @@ impl Gateway {
         (listener, address): (TcpListener, SocketAddr),
         callers: Callers,
         most_body: usize,
-        pull_within: Duration,
+        fetches: FetchRules,
         registry: &Registry,
     ) -> io::Result<Self> {
         let complaint = "cannot take a connection of the worker: ";
@@ -153,7 +160,10 @@ impl Gateway {
             address,
             bounds: BodyBounds::new(most_body),
             just_told: Vec::new(),
-            pull_within: pull_within.min(LONGEST_PULL),
+            fetches: FetchRules {
+                within: fetches.within.min(LONGEST_PULL),
+                ..fetches
+            },
             room: Room::of(open_files_limit()),
             links: BTreeMap::new(),
             newest_link: 0,

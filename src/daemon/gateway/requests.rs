@@ -20,6 +20,12 @@ const TOO_LARGE: GatewayError<'static> = GatewayError {
     message: "the body is longer than worker.max_frame",
 };
 
+const COMPRESSED: GatewayError<'static> = GatewayError {
+    status: Status::UnsupportedMediaType,
+    code: "gateway_unsupported_coding",
+    message: "the body must be plain JSON: ojs-init takes no Content-Encoding for FETCH, ACK, FAIL and heartbeats",
+};
+
 impl Gateway {
     /// Looks for the next request.
     pub(super) fn next_request(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
@@ -102,15 +108,16 @@ impl Gateway {
             let count = payload.len();
             link.reader.took(count);
         }
-        if let LinkStage::Gathering(request) = std::mem::replace(&mut link.stage, LinkStage::Head)
-            && let Err(BadBody(message)) = self.ask(id, request, turn)
-        {
-            let error = GatewayError {
-                status: Status::BadRequest,
-                code: "gateway_invalid_request",
-                message,
-            };
-            self.fail(id, &error);
+        if let LinkStage::Gathering(request) = std::mem::replace(&mut link.stage, LinkStage::Head) {
+            let is_compressed = is_compressed(&request);
+            if let Err(BadBody(message)) = self.ask(id, request, turn) {
+                let invalid = GatewayError {
+                    status: Status::BadRequest,
+                    code: "gateway_invalid_request",
+                    message,
+                };
+                self.fail(id, if is_compressed { &COMPRESSED } else { &invalid });
+            }
         }
         Step::Again
     }
@@ -140,7 +147,7 @@ impl Gateway {
     }
 
     fn ask_for_jobs(&mut self, id: LinkId, request: &Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
-        let fetch = read_fetch(&request.body)?;
+        let fetch = read_fetch(&request.body, self.fetches.has_to_name_queues)?;
         let Some(link) = self.links.get_mut(&id).filter(|link| !link.is_deaf) else {
             return Ok(());
         };
@@ -153,7 +160,7 @@ impl Gateway {
             pull,
             count: fetch.count,
             queues: fetch.queues,
-            within: self.pull_within,
+            within: self.fetches.within,
         };
         turn.events.push_back(Event::Said(holder, FromWorker::Wants(wants)));
         Ok(())
@@ -292,4 +299,10 @@ impl Gateway {
             | LinkStage::Closing => None,
         }
     }
+}
+
+/// Whether the head says that its body is not what it looks like.
+fn is_compressed(request: &Request) -> bool {
+    let coding = request.head.headers.value("content-encoding");
+    coding.is_some_and(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity"))
 }

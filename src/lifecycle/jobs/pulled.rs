@@ -67,10 +67,15 @@ impl Lifecycle {
         }
     }
 
-    /// Of the queues that a pull names those that jobs are taken from; they are known from then on. Of too many it is other ones with each
-    /// pull of a holder.
+    /// Of the queues that a pull names those that jobs are taken from; they are known from then on. One that names none means those that are
+    /// configured. Of too many it is other ones with each pull of a holder.
     fn queues_to_take(&mut self, id: HolderId, named: Option<Vec<Text>>, now: Moment) -> Option<Vec<Text>> {
-        let mut named = named?;
+        let Some(mut named) = named else {
+            return match &self.options.queues {
+                Queues::Only(taken) => Some(taken.clone()),
+                Queues::Configured | Queues::AsAsked => None,
+            };
+        };
         match &self.options.queues {
             Queues::Configured => {}
             Queues::Only(taken) => named.retain(|queue| taken.contains(queue)),

@@ -30,7 +30,7 @@ pub struct FetchBody {
     pub worker: Option<String>,
     /// Most jobs; `count`, or `batch_size` as the Ruby SDK has it.
     pub count: u32,
-    /// From these queues; none: it names none.
+    /// From these queues; none: it names none, and gets jobs of the configured ones.
     pub queues: Option<Vec<Text>>,
 }
 
@@ -58,8 +58,8 @@ pub struct OutcomeBody {
 ///
 /// # Errors
 ///
-/// It is no JSON object, or names too many queues.
-pub fn read_fetch(body: &[u8]) -> Result<FetchBody, BadBody> {
+/// It is no JSON object, names too many queues, or none although it has to.
+pub fn read_fetch(body: &[u8], has_to_name_queues: bool) -> Result<FetchBody, BadBody> {
     let body = Object::read_bytes(body).ok_or(NO_OBJECT)?;
     let count = body
         .whole("count")
@@ -67,6 +67,9 @@ pub fn read_fetch(body: &[u8]) -> Result<FetchBody, BadBody> {
         .unwrap_or(1)
         .max(1);
     let queues = body.texts("queues").filter(|queues| !queues.is_empty());
+    if queues.is_none() && has_to_name_queues {
+        return Err(BadBody("queues must be an array of at least one queue name"));
+    }
     if queues.as_ref().is_some_and(|queues| !are_names(queues)) {
         return Err(BadBody("queues must be at most 256 names of 1 to 1024 bytes"));
     }

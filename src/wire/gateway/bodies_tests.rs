@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn fetch(body: &str) -> FetchBody {
-    read_fetch(body.as_bytes()).unwrap()
+    read_fetch(body.as_bytes(), false).unwrap()
 }
 
 fn ids(names: &[&str]) -> Option<Vec<JobId>> {
@@ -43,8 +43,31 @@ fn queues_and_the_name_of_a_worker_are_taken_where_they_are_there() {
     let many = serde_json::json!({ "queues": vec!["q"; 257] }).to_string();
     let empty = r#"{"queues":[""]}"#.to_owned();
     for body in [many, empty, "[]".to_owned(), "{".to_owned(), String::new()] {
-        assert!(read_fetch(body.as_bytes()).is_err(), "{body}");
+        assert!(read_fetch(body.as_bytes(), false).is_err(), "{body}");
     }
+}
+
+#[test]
+fn a_fetch_that_names_no_queue_is_refused_where_no_queues_are_configured() {
+    for body in [
+        "{}",
+        r#"{"queue":"a"}"#,
+        r#"{"queues":null}"#,
+        r#"{"queues":"a"}"#,
+        r#"{"queues":[]}"#,
+        r#"{"queues":[1]}"#,
+        r#"{"queues":["a",1]}"#,
+        r#"{"queues":{"a":1}}"#,
+    ] {
+        let refused = read_fetch(body.as_bytes(), true);
+        assert_eq!(
+            refused,
+            Err(BadBody("queues must be an array of at least one queue name")),
+            "{body}"
+        );
+        assert_eq!(fetch(body).queues, None, "{body}");
+    }
+    assert!(read_fetch(br#"{"queues":["a"]}"#, true).is_ok());
 }
 
 #[test]
@@ -144,7 +167,7 @@ proptest! {
     #[test]
     fn any_body_is_read_without_harm(body in prop::collection::vec(any::<u8>(), 0..300), json in ".{0,200}") {
         for body in [body.as_slice(), json.as_bytes(), format!("{{\"job_id\":\"j\",\"error\":{json}}}").as_bytes()] {
-            let _ = (read_fetch(body), read_beat(body), read_outcome(body, false), read_outcome(body, true), read_worker(body));
+            let _ = (read_fetch(body, true), read_beat(body), read_outcome(body, false), read_outcome(body, true), read_worker(body));
         }
     }
 }
@@ -159,7 +182,7 @@ fn no_depth_of_nesting_does_harm() {
         );
         let body = body.as_bytes();
         let _ = (
-            read_fetch(body),
+            read_fetch(body, true),
             read_beat(body),
             read_outcome(body, false),
             read_outcome(body, true),
