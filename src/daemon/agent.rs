@@ -403,6 +403,7 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
         queues: config.worker.queues.clone(),
         labels: config.worker.labels.clone(),
         caller_proof: None,
+        backend_error: None,
     }
 }
 

@@ -55,7 +55,11 @@ impl EventLoop {
                 Effect::Show(client, shown) => self.show(client, &shown),
                 Effect::DropClient(client) => self.control.drop_client(client),
                 Effect::Notify(notice) => self.narrator.narrate(&notice),
-                Effect::WriteTerminationLog(account) => self.termination_log.write(termination_log::text(&account)),
+                Effect::WriteTerminationLog(account) => {
+                    let words = self.narrator.backend_error();
+                    self.termination_log
+                        .write(termination_log::text(&account, words.as_deref()));
+                }
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }
         }
@@ -126,6 +130,7 @@ impl EventLoop {
 
     fn show(&mut self, client: ClientId, shown: &ShownToOperator) {
         let up = self.started_at.elapsed(now());
+        self.facts.backend_error = self.narrator.backend_error();
         let line = status_line::encode(shown, &self.facts, up, self.log.dropped());
         self.control.write(client, &line, &mut self.inbox);
     }

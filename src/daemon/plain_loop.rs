@@ -11,9 +11,10 @@ use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::log::report::report;
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, StartFailure};
-use crate::exit::Exit;
-use crate::lifecycle::api::{Budget, Moment};
+use crate::exit::{Ended, Exit};
+use crate::lifecycle::api::{Budget, Moment, WorkerEnd};
 use crate::lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainOptions, Remark, SignalTarget};
+use crate::os::cgroup::OomKills;
 use crate::os::child::ChildPlan;
 use crate::os::entry::Environ;
 use crate::os::process::{self, Pid};
@@ -136,6 +137,8 @@ struct Supervisor {
     child_is_reaped: bool,
     warn_on_reap: bool,
     descendants: Descendants,
+    /// None where the kernel does not show how often memory ran out.
+    oom_kills: Option<OomKills>,
 }
 
 impl Supervisor {
@@ -147,6 +150,7 @@ impl Supervisor {
             child_is_reaped: false,
             warn_on_reap,
             descendants: Descendants::default(),
+            oom_kills: OomKills::find(),
         }
     }
 
@@ -199,6 +203,7 @@ impl Supervisor {
                 Ok(Reaped::Process(pid, ended)) if pid == self.child.pid && !self.child_is_reaped => {
                     self.child_is_reaped = true;
                     debug!("child {pid} ended: {ended}");
+                    self.tell_of_oom_kills(ended);
                     self.machine.handle(PlainEvent::ChildEnded(ended), now());
                 }
                 Ok(Reaped::Process(pid, ended)) => self.descendants.reaped(pid, ended, self.warn_on_reap),
@@ -217,6 +222,14 @@ impl Supervisor {
             }
         }
         true
+    }
+
+    /// Logs an end of the child that the kernel's OOM killer may have caused: the child itself can no longer log why.
+    fn tell_of_oom_kills(&self, ended: Ended) {
+        let kills = self.oom_kills.as_ref().map_or(0, OomKills::since);
+        if let Some(line) = out_of_memory(ended, kills) {
+            error!("{line}");
+        }
     }
 
     /// Does what the machine ordered. Returns the exit status when that was the last order.
@@ -265,6 +278,13 @@ impl Supervisor {
     }
 }
 
+/// What is said of a child that ended like this while the kernel ended so many processes because memory ran out.
+fn out_of_memory(ended: Ended, oom_kills: u64) -> Option<String> {
+    let end = WorkerEnd { ended, oom_kills };
+    let is_telling = oom_kills > 0 && ended != Ended::Exited(0);
+    is_telling.then(|| format!("the command ended: {end}; give the container more memory, or let the command use less"))
+}
+
 fn say(remark: Remark) {
     match remark {
         Remark::StopAsked(signal, drain) => info!("{signal}: the child has {} to end", seconds(drain)),
@@ -284,4 +304,27 @@ fn say(remark: Remark) {
 
 fn now() -> Moment {
     Moment::new(clock::monotonic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_ended_while_memory_ran_out_is_told_with_the_kernels_counter() {
+        let killed = Ended::Signalled(Signal::KILL);
+        let line = out_of_memory(killed, 1).unwrap_or_default();
+        assert!(
+            line.starts_with("the command ended: killed by SIGKILL (out of memory: oom_kill of the cgroup rose by 1)"),
+            "{line}"
+        );
+        assert!(
+            out_of_memory(Ended::Exited(137), 2).is_some(),
+            "a shell hides the signal"
+        );
+        assert_eq!(
+            (out_of_memory(killed, 0), out_of_memory(Ended::Exited(0), 3)),
+            (None, None)
+        );
+    }
 }

@@ -35,6 +35,7 @@ impl Lifecycle {
         self.calls.check()?;
         self.check_holders()?;
         self.check_pulls()?;
+        self.check_isolation()?;
         self.check_reports()?;
         self.check_deadlines()?;
         self.check_credit()
@@ -44,6 +45,28 @@ impl Lifecycle {
     fn check_holders(&self) -> Result<(), String> {
         let stranger = self.jobs.holders().find(|id| self.holders.get(*id).is_none());
         stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
+    }
+
+    /// A suspect is alone with its process, and no suspect waits for nothing.
+    fn check_isolation(&self) -> Result<(), String> {
+        let Some(turn) = self.suspects.turn else {
+            let waits = self.is_taking_jobs() && !self.jobs.suspects().is_empty();
+            return if waits {
+                Err("a suspect waits for no turn".to_owned())
+            } else {
+                Ok(())
+            };
+        };
+        let is_due = self.timers.deadline_of(Timer::Suspect).is_some();
+        let mut holders = self.holders.of(turn.process);
+        let (held, pulls) = (
+            self.holders.jobs_of(turn.process),
+            holders.any(|(_, holder)| holder.has_pulled),
+        );
+        if !is_due || turn.is_running && held > 1 && !pulls {
+            return Err(format!("a suspect is not alone: {turn:?}, {held} jobs, {is_due}"));
+        }
+        Ok(())
     }
 
     /// Whoever wants jobs is there and is answered in time; and nothing waits that somebody wants.
@@ -125,6 +148,7 @@ impl Lifecycle {
             Timer::Client(client) => self.operators.knows(client),
             Timer::Listen(index) => self.streams.is_closed(index),
             Timer::Pull(pull) => self.pulls.get(pull).is_some(),
+            Timer::Suspect => self.suspects.turn.is_some(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
             Timer::Call(_)
             | Timer::Hanging

@@ -8,6 +8,7 @@
 //! | `jobs` | `dispatch` | which job goes to which holder |
 //! | | `moves` | a job changes hands, and the credit of its holders with it |
 //! | | `pulled` | jobs for those who ask for them, and what becomes of jobs that nobody has asked for |
+//! | | `isolation` | which job runs alone because its process crashed the last time |
 //! | | `unhandled` | what becomes of jobs whose type nobody takes |
 //! | | `stages` | how far an outcome is, and what leads on; the only file that knows |
 //! | | `answers` | outcomes of holders that wait for the answer: which of them counts, and when it is answered |
@@ -58,10 +59,11 @@ use crate::lifecycle::backend::memory_gate_state::MemoryGate;
 use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::streams::Streams;
-use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::job::{Job, Place};
 use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::jobs::memory::Memory;
 use crate::lifecycle::jobs::stages::ReportEvent;
+use crate::lifecycle::jobs::suspects::Suspects;
 use crate::lifecycle::shutdown::state::Shutdown;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::health_state::HealthState;
@@ -85,6 +87,7 @@ pub struct Lifecycle {
     pub(super) holders: Holders,
     pub(super) pulls: Pulls,
     pub(super) memory: Memory,
+    pub(super) suspects: Suspects,
     pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
@@ -113,6 +116,7 @@ impl Lifecycle {
             holders: Holders::default(),
             pulls: Pulls::default(),
             memory: Memory::default(),
+            suspects: Suspects::default(),
             capacity: Capacity::default(),
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
@@ -223,6 +227,7 @@ impl Lifecycle {
             dropped: self.jobs.dropped(),
             past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
             reporting: count(|place| matches!(place, Place::Reporting(_))),
+            oldest_since: self.oldest_active_since(),
             ready_holders: self.holders.ready(),
             capacity: self.holders.concurrency(),
             free_credit: self.credit(),
@@ -237,6 +242,12 @@ impl Lifecycle {
             exit_by: self.shutdown.exit_by(),
             deadlines: self.timers.iter().count(),
         }
+    }
+
+    fn oldest_active_since(&self) -> Option<Moment> {
+        let is_surplus = |job: &Job| job.report().is_some_and(|report| report.is_surplus);
+        let active = self.jobs.iter().filter(|(_, job)| !job.is_lost && !is_surplus(job));
+        active.map(|(_, job)| job.claimed_at).min()
     }
 
     /// What nobody has set is what the worker asks for.
@@ -277,6 +288,7 @@ impl Lifecycle {
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
             Timer::Silence(claim) => self.silence_is_over(claim, now),
             Timer::NoHandler(claim) => self.no_handler(claim, now),
+            Timer::Suspect => self.isolation_is_over(),
             Timer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, now),
             Timer::AnswerBy(claim) => self.outcome_is_ours(claim),
             Timer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, now),
@@ -304,7 +316,9 @@ impl Lifecycle {
             self.end_pulls();
             self.return_surplus(now);
             self.look_at_redelivered(now);
+            self.end_isolation();
             self.hand_over(now);
+            self.isolate(now);
             self.answer_asked_pulls();
             self.send_reports(now);
             self.retire_workers(now);
@@ -337,6 +351,7 @@ impl Lifecycle {
         };
         if !self.hedges.was_reset(call) {
             self.note_backend_health(&purpose, &reply, now);
+            self.note_greeting(&purpose, &reply, now);
         }
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lifecycle::api::Unhealthy;
+use crate::lifecycle::api::{Health, Unhealthy};
+use crate::wire::trouble::sentence;
 
 /// Why the answer is no.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,8 +17,23 @@ pub struct UnhealthyReason {
     pub message: String,
 }
 
-/// What this trouble is told as.
-pub(in crate::wire) fn reason(trouble: &Unhealthy) -> UnhealthyReason {
+/// What the troubles are told as.
+/// `words` is what the log says of the backend's last failure; nothing where whoever asks may not know an address.
+pub(in crate::wire) fn reasons(health: &Health, words: Option<&str>) -> Vec<UnhealthyReason> {
+    let reasons = health.troubles.iter().map(|trouble| {
+        let mut reason = reason(trouble);
+        if let Unhealthy::NoHeartbeat | Unhealthy::HeartbeatsLost { .. } = trouble
+            && let Some(backend) = &health.backend
+        {
+            reason.message.push_str(": ");
+            reason.message.push_str(&sentence(backend, words));
+        }
+        reason
+    });
+    reasons.collect()
+}
+
+fn reason(trouble: &Unhealthy) -> UnhealthyReason {
     let (code, message) = match trouble {
         Unhealthy::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
         Unhealthy::Terminate => ("terminate", "it is shutting down".to_owned()),

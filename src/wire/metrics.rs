@@ -33,6 +33,7 @@ pub struct Observed<'a> {
 pub fn text(observed: &Observed<'_>) -> String {
     let mut page = Page::default();
     page.jobs(observed.metrics);
+    page.errors(observed.metrics);
     page.presence(observed);
     page.shutdown(observed);
     page.backend(observed);
@@ -90,6 +91,19 @@ impl Page {
         }
     }
 
+    /// Adds the FAILs by the type of their error.
+    fn errors(&mut self, metrics: &Metrics) {
+        let name = "ojs_init_job_errors_total";
+        self.family(
+            name,
+            Type::Counter,
+            "FAILs that the backend has, by the type of their error.",
+        );
+        for (error, count) in metrics.errors() {
+            self.sample(name, &[("error", error)], count);
+        }
+    }
+
     fn ends(&mut self, name: &str, kind: &JobKind, of_kind: &PerKind) {
         let [queue, kind] = labels(kind);
         for end in JobEnd::ALL {
@@ -120,6 +134,11 @@ impl Page {
             "ojs_worker_active_jobs",
             "Jobs that are claimed and not yet settled.",
             snapshot.active,
+        );
+        self.gauge_if(
+            "ojs_init_oldest_job_age_seconds",
+            "Since the oldest active job was claimed.",
+            snapshot.oldest_since.map(|since| since.elapsed(observed.now)),
         );
         self.gauge(
             "ojs_init_jobs_unanswered",

@@ -23,6 +23,7 @@ fn running() -> Snapshot {
         dropped: 0,
         past_their_time: 0,
         reporting: 1,
+        oldest_since: Some(at(0)),
         ready_holders: 4,
         capacity: 8,
         free_credit: 7,

@@ -18,6 +18,7 @@ pub mod operator;
 pub mod runner;
 pub mod termination_log;
 pub mod text;
+pub mod trouble;
 pub mod worker;
 
 #[cfg(test)]

@@ -8,12 +8,16 @@ use crate::exit::Ended;
 use crate::lifecycle::api::{EndCause, EndReport, EndedBy, JobId, MOST_LEFT_NAMES, Reason, Text};
 use crate::signal::Signal;
 use crate::wire::text::{asked_by, beginning, several};
+use crate::wire::trouble::sentence;
 
 /// Most bytes of it: what Kubernetes reads of the file of one container.
 pub const MOST_BYTES: usize = 4096;
 
 /// Most bytes of one job's name; nothing but the backend bounds it.
 const MOST_NAME_BYTES: usize = 100;
+
+/// Most bytes of what is said of the backend.
+const MOST_TROUBLE_BYTES: usize = 600;
 
 /// Stands for the rest of what was cut.
 const CUT: &str = "...";
@@ -22,9 +26,9 @@ const CUT: &str = "...";
 const TRUNCATED: &str = "truncated\n";
 
 /// The text: at most [`MOST_BYTES`] in lines, none of them empty. How it ended comes first, then what was counted, then
-/// the names of the jobs that were cut off, one a line.
+/// the names of the jobs that were cut off, one a line. `backend_error` is what the log says of the last request that the backend failed.
 #[must_use]
-pub fn text(account: &EndReport) -> String {
+pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
     let mut text = format!("{}\n", first_line(account));
     if let Some(ended) = account.worker.filter(|_| !is_all_about_the_worker(account)) {
         let ran = account
@@ -36,6 +40,15 @@ pub fn text(account: &EndReport) -> String {
         && let Some(cause) = &account.tally.ended_for
     {
         text.push_str(&format!("a process was ended: {}\n", why_ended(cause)));
+    }
+    if let Some(trouble) = &account.backend {
+        let never = if trouble.is_from_the_start {
+            "never registered: "
+        } else {
+            ""
+        };
+        let why = printable(&sentence(trouble, backend_error), MOST_TROUBLE_BYTES);
+        text.push_str(&format!("{never}{why}\n"));
     }
     text.push_str(&counts(account));
     names(account, &mut text);
@@ -222,6 +235,11 @@ fn names(account: &EndReport, text: &mut String) {
     let all = |with_types| {
         let mut lines = below(cut_off, &tally.names, with_types);
         lines.extend(below(
+            "held by the worker when it ended:\n",
+            &tally.died_names,
+            with_types,
+        ));
+        lines.extend(below(
             "left to the visibility timeout:\n",
             &tally.left_names,
             with_types,
@@ -232,7 +250,10 @@ fn names(account: &EndReport, text: &mut String) {
     if text.len() + lines.iter().map(String::len).sum::<usize>() + TRUNCATED.len() > MOST_BYTES {
         lines = all(false);
     }
-    let mut left = lines.len() + usize::from(tally.left_names.len() >= MOST_LEFT_NAMES);
+    let are_more = [&tally.left_names, &tally.died_names]
+        .into_iter()
+        .any(|names| names.len() >= MOST_LEFT_NAMES);
+    let mut left = lines.len() + usize::from(are_more);
     for line in lines {
         left -= 1;
         let reserve = if left == 0 { 0 } else { TRUNCATED.len() };

@@ -6,10 +6,11 @@ use std::fmt;
 use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
-use crate::daemon::log::words::{info, jobs, warn};
+use crate::daemon::log::words::{info, jobs, named, warn};
 use crate::exit::Ended;
-use crate::lifecycle::api::{EndCause, EndReport, EndedBy, Manner, WorkerEnd};
+use crate::lifecycle::api::{EndCause, EndReport, EndedBy, Manner, Trouble, WorkerEnd};
 use crate::signal::Signal;
+use crate::wire::trouble::sentence;
 
 /// What is known of the end before it comes.
 #[derive(Debug, Default)]
@@ -50,12 +51,18 @@ impl LastWords {
     }
 
     /// The last record of all.
-    pub fn summary(&self, account: &EndReport, status: u8) -> LogRecord {
+    pub fn summary(&self, account: &EndReport, backend_error: Option<&str>, status: u8) -> LogRecord {
         let left = left_undone(account);
         if account.is_abandoned {
             return warn(format_args!("Worker stopped at once{left}; exit status {status}"));
         }
         match (account.cause, account.worker) {
+            (EndedBy::Asked(_), _) if left.is_empty() && never_registered(account).is_some() => {
+                let why = never_registered(account).map_or(String::new(), |trouble| sentence(trouble, backend_error));
+                warn(format_args!(
+                    "Worker stopped, and never registered: {why}; exit status {status}"
+                ))
+            }
             (EndedBy::Asked(_), _) if left.is_empty() && account.is_forced() => {
                 info(format_args!("Worker stopped by force; exit status {status}"))
             }
@@ -82,6 +89,11 @@ impl LastWords {
     }
 }
 
+/// Why the backend has never accepted a heartbeat, where that is known.
+fn never_registered(account: &EndReport) -> Option<&Trouble> {
+    account.backend.as_ref().filter(|trouble| trouble.is_from_the_start)
+}
+
 /// Jobs that the backend did not hear of as it should have; empty when there are none.
 fn left_undone(account: &EndReport) -> String {
     let mut left = String::new();
@@ -92,6 +104,16 @@ fn left_undone(account: &EndReport) -> String {
         left.push_str(&format!(", {} finished and not reported", jobs(account.unreported)));
     }
     left
+}
+
+/// `, it held 2 jobs: 01a2 (mail), 01a3 (mail)`; empty where it held none.
+fn held(account: &EndReport) -> String {
+    let tally = &account.tally;
+    if tally.died == 0 {
+        return String::new();
+    }
+    let names = tally.died_names.iter().map(|(id, kind)| (&*id.0, &**kind));
+    format!(", it held {}: {}", jobs(tally.died), named(names, tally.died))
 }
 
 fn given_up(account: &EndReport) -> &'static str {
@@ -107,8 +129,9 @@ fn was_ended(account: &EndReport, left: &str, status: u8) -> LogRecord {
     let why = account.tally.ended_for.as_ref();
     let why = why.map_or_else(String::new, |cause| format!(": {cause}"));
     error(format_args!(
-        "{}the worker was ended{why}{left}; exit status {status}",
-        given_up(account)
+        "{}the worker was ended{why}{}{left}; exit status {status}",
+        given_up(account),
+        held(account)
     ))
 }
 
@@ -119,12 +142,13 @@ fn unasked(account: &EndReport, end: Option<WorkerEnd>, left: &str, status: u8) 
         Some(end) => fate(end, status),
         None => "not even SIGKILL ends the worker".to_owned(),
     };
+    let held = held(account);
     if status == 0 {
         warn(format_args!(
-            "{given_up}{how}, with success{left}; exit status {status}"
+            "{given_up}{how}, with success{held}{left}; exit status {status}"
         ))
     } else {
-        error(format_args!("{given_up}{how}{left}; exit status {status}"))
+        error(format_args!("{given_up}{how}{held}{left}; exit status {status}"))
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Narrator {
     ended_by: Option<Reason>,
     last_words: LastWords,
     outages: OutageNarrator,
+    /// What the last request said that failed as the backend fails.
+    backend_error: Option<String>,
     /// What the backend's answers say.
     pub answers: Answers,
 }
@@ -52,12 +54,26 @@ impl Narrator {
             ended_by: None,
             last_words: LastWords::default(),
             outages: OutageNarrator::new(url),
+            backend_error: None,
             answers: Answers::default(),
         }
     }
 
+    /// What the log says of the last registration, heartbeat or outage that failed. It counts while the backend does not work.
+    pub fn backend_error(&self) -> Option<String> {
+        self.backend_error.clone()
+    }
+
     /// Writes it to the log.
     pub fn narrate(&mut self, notice: &Notice) {
+        let is_greeting = if let Notice::CallFailed { what, .. } = notice {
+            matches!(*what, "heartbeat" | "registration" | "final heartbeat")
+        } else {
+            matches!(notice, Notice::BackendIsAway(_) | Notice::HeartbeatsRefused)
+        };
+        if is_greeting {
+            self.backend_error = self.answers.failure().map(str::to_owned);
+        }
         // Each job brings two of them, and putting one together costs more than the machine's part in the job.
         if matches!(notice, Notice::Claimed(_) | Notice::HandedOver(..)) && !log::log_enabled!(Level::Debug) {
             return;
@@ -146,6 +162,8 @@ impl Narrator {
             } => ready(*connection, *concurrency, client.as_deref()),
             Notice::Capacity(news) => capacity(*news),
             Notice::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
+            Notice::RunsAlone(job) => JobNarrator::runs_alone(job),
+            Notice::JobsDied { death, jobs } => JobNarrator::died(death, jobs),
             Notice::Claimed(job) => JobNarrator::claimed(job),
             Notice::HandedOver(job, connection) => JobNarrator::handed_over(job, *connection),
             Notice::OutcomeSent { .. } => return None,
@@ -207,7 +225,7 @@ impl Narrator {
 
     fn summary(&self, account: &EndReport, now: Duration) -> LogRecord {
         let status = account.status.unwrap_or_default();
-        let last_words = self.last_words.summary(account, status);
+        let last_words = self.last_words.summary(account, self.backend_error.as_deref(), status);
         last_words.and(|fields| self.with_totals(fields, status, now))
     }
 

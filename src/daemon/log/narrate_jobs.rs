@@ -2,13 +2,15 @@
 //! results never.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::Level;
 
 use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::{CancelReason, DropCause, Failure, HolderId, JobError, Outcome, Subject};
+use crate::daemon::log::words::{named, warn};
+use crate::lifecycle::api::{CancelReason, Death, DropCause, Failure, HolderId, JobError, Outcome, Subject};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 
@@ -33,6 +35,22 @@ impl JobNarrator {
     /// Jobs that were completed since the start.
     pub fn completed(&self) -> u64 {
         self.completed
+    }
+
+    /// A process went away while it held these.
+    pub fn died(death: &Death, jobs: &[Arc<Subject>]) -> LogRecord {
+        let names = named(jobs.iter().map(|job| (&*job.id.0, &*job.kind)), jobs.len());
+        warn(format_args!("{death}: {names}")).about(RecordFields::default().with("active_jobs", jobs.len()))
+    }
+
+    /// Its process crashed the last time.
+    pub fn runs_alone(job: &Subject) -> LogRecord {
+        note(
+            Level::Info,
+            job,
+            Some("active"),
+            "Job runs alone in its process, which crashed the last time",
+        )
     }
 
     /// It was taken from the backend.

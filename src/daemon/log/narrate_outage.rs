@@ -11,6 +11,7 @@ use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, kind_and_reason, warn};
 use crate::lifecycle::api::{Failure, FailureClass, Outage, Subject};
 use crate::wire::text::{milliseconds, seconds, several};
+use crate::wire::trouble::roughly;
 
 /// Between two lines about requests that fail alike.
 const EVERY: Duration = Duration::from_secs(60);
@@ -167,16 +168,6 @@ fn state(failure: Failure) -> &'static str {
         "hidden behind somebody else"
     } else {
         "silent"
-    }
-}
-
-/// For a person, in the two largest units that matter: `48 s`, `12 min`, `3 h 5 min`.
-fn roughly(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match (seconds / 3600, seconds / 60 % 60) {
-        (0, 0) => format!("{seconds} s"),
-        (0, minutes) => format!("{minutes} min"),
-        (hours, minutes) => format!("{hours} h {minutes} min"),
     }
 }
 

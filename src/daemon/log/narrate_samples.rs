@@ -1,7 +1,7 @@
 //! Ends and a heartbeat, for the tests of what is said of them.
 
 use super::*;
-use crate::lifecycle::api::{Force, StillThere, Takes};
+use crate::lifecycle::api::{Death, Departure, Force, StillThere, Takes, Trouble};
 
 /// Why a worker was ended.
 pub fn hung() -> EndCause {
@@ -45,6 +45,7 @@ fn account(cause: EndedBy, worker: Option<WorkerEnd>, status: u8) -> EndReport {
         unreported: 0,
         cut_off: 0,
         tally: ShutdownCounts::default(),
+        backend: None,
     }
 }
 
@@ -69,12 +70,30 @@ pub fn last_words() -> Vec<EndReport> {
             },
             ..asked.clone()
         },
+        EndReport {
+            backend: Some(Trouble {
+                failure: Failure::Unauthorized,
+                lasted: Duration::from_secs(60),
+                waiting: 0,
+                lapses_in: None,
+                is_from_the_start: true,
+            }),
+            ..asked.clone()
+        },
         asked,
         account(EndedBy::WorkerEnded, Some(Ended::Exited(0).into()), 0),
         account(EndedBy::WorkerEnded, Some(Ended::Exited(1).into()), 1),
         account(EndedBy::WorkerEnded, Some(out_of_memory()), 137),
         account(EndedBy::WorkerEnded, Some(Ended::Signalled(Signal::KILL).into()), 137),
         account(EndedBy::WorkerEnded, None, 137),
+        EndReport {
+            tally: ShutdownCounts {
+                died: 1,
+                died_names: [(job(3).id.clone(), job(3).kind.clone())].into(),
+                ..ShutdownCounts::default()
+            },
+            ..account(EndedBy::WorkerEnded, Some(Ended::Signalled(Signal::KILL).into()), 137)
+        },
         account(EndedBy::NotStarted(127), None, 127),
         account(EndedBy::AtOnce, None, 130),
         EndReport {
@@ -87,6 +106,17 @@ pub fn last_words() -> Vec<EndReport> {
     ]
 }
 
+/// A process that went away while it held a job.
+fn died() -> Notice {
+    Notice::JobsDied {
+        death: Death {
+            departure: Departure::Worker(Ended::Signalled(Signal::KILL).into()),
+            held: 1,
+        },
+        jobs: vec![job(3)],
+    }
+}
+
 /// Connections that take fewer jobs than before.
 pub fn lost(lost: Option<(HolderId, ProcessId)>, more: usize) -> CapacityNews {
     CapacityNews::Lost {
@@ -97,7 +127,7 @@ pub fn lost(lost: Option<(HolderId, ProcessId)>, more: usize) -> CapacityNews {
     }
 }
 
-/// Each notice about a stop signal, as often as it has texts.
+/// Each notice about a stop signal, as often as it has texts, and the one about the jobs of a process that is gone.
 pub fn stops() -> Vec<Notice> {
     let soon = Duration::from_secs(2);
     let force = |by, nth, after| Force { by, nth, after };
@@ -119,6 +149,7 @@ pub fn stops() -> Vec<Notice> {
         Notice::KillGaveUp(StillThere::Held),
         Notice::KillGaveUp(StillThere::NoTime(soon)),
         Notice::KillGaveUp(StillThere::Overdue(soon)),
+        died(),
     ]
 }
 

@@ -107,6 +107,7 @@ fn narrator() -> Narrator {
         ended_by: None,
         last_words: LastWords::default(),
         outages: OutageNarrator::new("http://backend"),
+        backend_error: None,
         answers: Answers::default(),
     }
 }
@@ -184,6 +185,7 @@ fn about_jobs() -> Vec<Notice> {
             }),
             waits: None,
         },
+        Notice::RunsAlone(Arc::clone(&job)),
         Notice::ResultDropped(Arc::clone(&job)),
         Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Refused),
         Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unanswered),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::lifecycle::api::{Failure, Reason, WorkerState};
 use crate::wire::text::{asked_by, several};
 
@@ -21,6 +21,20 @@ pub fn warn(message: impl fmt::Display) -> LogRecord {
 /// `1 job`, `2 jobs`.
 pub fn jobs(count: impl fmt::Display) -> String {
     several(count, "job")
+}
+
+/// Most jobs that one record names.
+const MOST_NAMED: usize = 10;
+
+/// `01a2 (mail), 01a3 (mail) and 4 more`: ids and types of the first of so many jobs.
+pub fn named<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>, count: usize) -> String {
+    let name = |(id, kind)| format!("{} ({})", clipped(id, NAME_BYTES), clipped(kind, NAME_BYTES));
+    let names: Vec<String> = jobs.take(MOST_NAMED).map(name).collect();
+    let rest = match count.saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.join(", ") + &rest
 }
 
 /// Who asked for it, and with which signal.
@@ -77,5 +91,35 @@ pub fn what_follows(state: WorkerState) -> &'static str {
         WorkerState::Quiet => "quiet, taking no new jobs",
         WorkerState::Terminate => "terminating, taking no new jobs",
         WorkerState::Terminated => "gone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::trouble;
+
+    #[test]
+    fn instruments_and_log_have_the_same_word_for_each_failure() {
+        for failure in [
+            Failure::NotSent,
+            Failure::Overloaded,
+            Failure::NoCredentials,
+            Failure::Unanswered,
+            Failure::ServerError,
+            Failure::RetryLater { retry_after: None },
+            Failure::Redirected,
+            Failure::Unauthorized,
+            Failure::Unsupported,
+            Failure::NotFromBackend,
+            Failure::Unregistered,
+            Failure::NotFound,
+            Failure::Lost,
+            Failure::Conflict { was_sent_twice: false },
+            Failure::AlreadyCompleted,
+            Failure::Refused,
+        ] {
+            assert_eq!(kind_and_reason(failure).0, trouble::kind(failure));
+        }
     }
 }

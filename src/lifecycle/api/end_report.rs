@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::tally::ShutdownCounts;
+use crate::lifecycle::api::trouble::Trouble;
 use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::api::worker_end::WorkerEnd;
 
@@ -25,6 +26,8 @@ pub struct EndReport {
     pub unreported: usize,
     /// How many jobs are cut off; as the stop phase begins, how many are about to be.
     pub cut_off: usize,
+    /// Why the backend does not work, if so.
+    pub backend: Option<Trouble>,
     /// The rest, with the names of the jobs that are cut off.
     pub tally: ShutdownCounts,
 }

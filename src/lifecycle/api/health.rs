@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::lifecycle::api::trouble::Trouble;
 use crate::lifecycle::api::words::WorkerState;
 
 /// What a probe wants to know.
@@ -51,6 +52,8 @@ pub struct Health {
     pub state: WorkerState,
     /// Everything that speaks for a no. None: yes.
     pub troubles: Vec<Unhealthy>,
+    /// Why the backend does not work, where that is a part of it.
+    pub backend: Option<Trouble>,
 }
 
 impl Health {

@@ -34,6 +34,8 @@ pub struct Delivery {
     pub timeout: Option<Duration>,
     /// What tells this reservation from another one of the same job.
     pub reservation: Reservation,
+    /// The backend tells that a process which held it went away at its last attempt.
+    pub has_crashed: bool,
     /// How long the job wants to be reserved (worker protocol 5.3).
     pub visibility: Option<Duration>,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::capacity::CapacityNews;
+use crate::lifecycle::api::death::Death;
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::end_report::EndReport;
 use crate::lifecycle::api::endpoint::Endpoint;
@@ -95,8 +96,15 @@ pub enum Notice {
         /// Jobs that it holds.
         jobs: usize,
     },
+    /// A process went away while it held these jobs: each of them fails.
+    JobsDied {
+        death: Death,
+        jobs: Vec<Arc<Subject>>,
+    },
     /// A job was taken from the backend.
     Claimed(Arc<Subject>),
+    /// Its process crashed the last time: it is given to a worker, and nothing else to that process.
+    RunsAlone(Arc<Subject>),
     /// It was given to a worker.
     HandedOver(Arc<Subject>, HolderId),
     /// Its outcome goes to the backend for the first time.

@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub past_their_time: usize,
     /// Active ones on their way to the backend.
     pub reporting: usize,
+    /// When the oldest active job was claimed.
+    pub oldest_since: Option<Moment>,
     /// Open holders that take jobs.
     pub ready_holders: usize,
     /// Jobs that they take at a time, together.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
+use crate::lifecycle::api::frames::Progress;
 use crate::lifecycle::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::snapshot::Snapshot;
+use crate::lifecycle::api::trouble::Trouble;
 use crate::lifecycle::api::words::Reason;
 
 /// Everything at one moment. Times are relative to it.
@@ -65,6 +67,10 @@ pub struct JobStatus {
     pub place: JobPlace,
     /// It was told to stop, or its reservation is lost.
     pub is_cancelled: bool,
+    /// Its timeout is over, and its process is ended in this time unless it answers.
+    pub ends_in: Option<Duration>,
+    /// The last progress that its handler told.
+    pub progress: Option<Progress>,
 }
 
 /// Where a job is.
@@ -104,6 +110,8 @@ pub struct BackendStatus {
     pub heartbeat_age: Option<Duration>,
     /// The last answer was none.
     pub is_unreachable: bool,
+    /// Why it does not work, if so.
+    pub trouble: Option<Trouble>,
     /// Requests that are on their way.
     pub requests: usize,
 }

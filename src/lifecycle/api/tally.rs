@@ -31,6 +31,10 @@ pub struct ShutdownCounts {
     pub names: BTreeMap<JobId, Text>,
     /// The same of the jobs in `left`, of at most [`MOST_LEFT_NAMES`](crate::lifecycle::api::MOST_LEFT_NAMES) of them.
     pub left_names: BTreeMap<JobId, Text>,
+    /// Jobs that failed because their process went away while it held them.
+    pub died: usize,
+    /// Names and types of at most [`MOST_LEFT_NAMES`](crate::lifecycle::api::MOST_LEFT_NAMES) of them.
+    pub died_names: BTreeMap<JobId, Text>,
     /// The worker is not started again because it ended too often.
     pub has_ended_too_often: bool,
     /// Why we ended a process of the worker, the last one that we ended.

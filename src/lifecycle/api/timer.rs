@@ -59,6 +59,8 @@ pub enum Timer {
     Silence(Claim),
     /// When do we stop waiting for somebody who takes this job?
     NoHandler(Claim),
+    /// When has the job that its process is kept for had its time?
+    Suspect,
     /// When is the ACK sent without its result?
     WithoutResult(Claim),
     /// When is whoever waits for the answer to this outcome told that it is ours?

@@ -87,7 +87,10 @@ impl Lifecycle {
 
     /// Jobs that holders are ready for which did not ask for each.
     fn pushed_credit(&self) -> usize {
-        self.holders.free().saturating_sub(self.jobs.waiting().len())
+        // A process that is kept for a suspect takes nothing else, and a suspect takes no room of the other processes.
+        let kept = self.suspects.turn.map_or(0, |turn| self.holders.room_of(turn.process));
+        let waiting = self.jobs.waiting().len() - self.jobs.suspects().len();
+        self.holders.free().saturating_sub(kept).saturating_sub(waiting)
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Failure, Moment, Notice, Outage, Timer};
-use crate::lifecycle::backend::outages::Present;
+use crate::lifecycle::api::{Failure, Moment, Notice, Outage, Reply, Timer, Trouble};
+use crate::lifecycle::backend::outages::{Failing, Present};
+use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::machine::Lifecycle;
 
 /// Between two lines about an outage that goes on, and between two that say that one begins.
@@ -87,6 +88,47 @@ impl Lifecycle {
     /// Whether requests to the backend get no answer at the moment.
     pub(in crate::lifecycle) fn is_in_outage(&self) -> bool {
         self.outages.now.is_some()
+    }
+
+    /// Notes whether the backend takes registrations and heartbeats: a refusal is no outage, and stops the worker all the same.
+    pub(in crate::lifecycle) fn note_greeting(&mut self, purpose: &Purpose, reply: &Reply, now: Moment) {
+        let is_greeting = matches!(
+            purpose,
+            Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
+        );
+        if !is_greeting {
+            return;
+        }
+        self.outages.was_ever_accepted |= matches!(reply, Reply::HeartbeatOk { .. });
+        self.outages.greetings = match reply {
+            Reply::Failed(failure) => Some(Failing {
+                since: self.outages.greetings.map_or(now, |failing| failing.since),
+                failure: *failure,
+            }),
+            Reply::Registered { .. }
+            | Reply::HeartbeatOk { .. }
+            | Reply::Accepted
+            | Reply::Fetched(_)
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => None,
+        };
+    }
+
+    /// Why the backend does not work for us, if so.
+    pub(in crate::lifecycle) fn trouble(&self, now: Moment) -> Option<Trouble> {
+        let greetings = self.outages.greetings.map(|failing| (failing.since, failing.failure));
+        let outage = self.outages.now.map(|present| (present.since, present.failure));
+        let (since, failure) = match (greetings, outage) {
+            (Some((since, failure)), Some((earlier, _))) => (since.min(earlier), failure),
+            (one, other) => one.or(other)?,
+        };
+        Some(Trouble {
+            failure,
+            lasted: since.elapsed(now),
+            waiting: self.jobs.iter().filter(|(_, job)| job.is_reporting()).count(),
+            lapses_in: self.first_lapse().map(|lapse| lapse.remaining(now)),
+            is_from_the_start: !self.outages.was_ever_accepted,
+        })
     }
 
     fn outage(&self, now: Moment) -> Option<Outage> {

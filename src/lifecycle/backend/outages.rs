@@ -6,6 +6,10 @@ use crate::lifecycle::api::{Failure, Moment};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct Outages {
     pub(super) now: Option<Present>,
+    /// Registrations and heartbeats that fail, in whatever way.
+    pub(super) greetings: Option<Failing>,
+    /// A heartbeat was accepted since the start.
+    pub(super) was_ever_accepted: bool,
     /// Before this moment no other beginning is told: a network that comes and goes is told once a minute.
     pub(super) tells_again_at: Option<Moment>,
     /// Requests that failed in outages that nobody was told of.
@@ -20,4 +24,13 @@ pub(super) struct Present {
     pub(super) failure: Failure,
     pub(super) failed: u32,
     pub(super) is_told: bool,
+}
+
+/// Requests that fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Failing {
+    /// Since when.
+    pub(super) since: Moment,
+    /// How the last one failed.
+    pub(super) failure: Failure,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, PullId, WorkerId};
 use crate::lifecycle::api::{
-    CancelReason, Delivery, Effect, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES,
+    CancelReason, Death, Delivery, Effect, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES,
     Moment, Notice, Outcome, Phase, Timer, ToWorker,
 };
 use crate::lifecycle::jobs::job::{Handover, Held, Place, Words};
@@ -27,7 +27,9 @@ impl Lifecycle {
                 continue;
             }
             let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
+            let is_suspect = delivery.has_crashed || self.suspects.knows(id, now);
             let claim = self.jobs.add(delivery, worker.clone(), now);
+            self.jobs.is_suspect(claim, is_suspect);
             is_news = true;
             if is_surplus {
                 let reason = "not started: more than was asked for, or no longer taking jobs";
@@ -175,7 +177,7 @@ impl Lifecycle {
         Some((claim, holder))
     }
 
-    fn give(&mut self, claim: Claim, holder: HolderId, now: Moment) {
+    pub(super) fn give(&mut self, claim: Claim, holder: HolderId, now: Moment) {
         let Some(GivenJob { envelope, checkpoint }) = self.hand_to(claim, holder, None, now) else {
             return;
         };
@@ -275,10 +277,10 @@ impl Lifecycle {
         self.signal_cancel(held.holder, now);
     }
 
-    /// Nobody works on this job any more and nobody answered it.
-    pub(in crate::lifecycle) fn cut_off(&mut self, claim: Claim, now: Moment) {
-        let Some(job) = self.jobs.get(claim) else { return };
-        let Place::Held(held) = job.place else { return };
+    /// Decides a job of a process that is gone and did not answer it. Whether the job fails because of the process's end.
+    pub(in crate::lifecycle) fn cut_off(&mut self, claim: Claim, death: &Death, now: Moment) -> bool {
+        let Some(job) = self.jobs.get(claim) else { return false };
+        let Place::Held(held) = job.place else { return false };
         let is_lost = job.is_lost;
         // In a drain the earlier of the two ends decides.
         let has_time_left = self.phase == Phase::Stop && self.timers.deadline_of(Timer::JobGrace(claim)).is_some();
@@ -292,9 +294,12 @@ impl Lifecycle {
         } else if self.ended_for_another_job(held.holder) {
             self.requeue(claim, "its process was ended because another job of it hung", now);
         } else {
-            let message = "the worker process ended while it held the job";
-            self.fail(claim, error("worker_death", message, true), now);
+            let mut error = error("worker_death", &death.to_string(), true);
+            error.details = Some(death.details().into());
+            self.fail(claim, error, now);
+            return true;
         }
+        false
     }
 
     /// Whether the process at the other end was ended because a handler hung. It is no fault of its other jobs.

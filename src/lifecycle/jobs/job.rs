@@ -29,6 +29,8 @@ pub struct Job {
     /// Nothing tells that its holder still has it, so no heartbeat names it; its handler may run all the same. Only a holder can
     /// have such a job; see `Ledger::drop_job`.
     pub is_dropped: bool,
+    /// Its process crashed the last time: it waits until it can run alone.
+    pub is_suspect: bool,
     /// What heartbeats that did not extend it have led to.
     pub suspicion: Suspicion,
     /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
@@ -191,6 +193,8 @@ pub struct Missing {
 pub struct News {
     /// To be sent.
     pub progress: Option<Progress>,
+    /// The newest, sent or not, for operators; without its data, and with a bounded message.
+    pub last_progress: Option<Box<Progress>>,
     /// Sent.
     pub progress_call: Option<CallId>,
     /// To be sent.

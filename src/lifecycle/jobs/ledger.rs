@@ -30,6 +30,7 @@ pub struct Ledger {
     due: BTreeSet<Claim>,
     awaiting_checkpoint: BTreeSet<Claim>,
     to_look: BTreeSet<Claim>,
+    suspects: BTreeSet<Claim>,
     lost: BTreeSet<Claim>,
     dropped: BTreeSet<Claim>,
     surplus: usize,
@@ -54,6 +55,7 @@ impl Ledger {
             is_lost: false,
             is_overdue: false,
             is_dropped: false,
+            is_suspect: false,
             suspicion: Suspicion::default(),
             again: is_again.then(Box::default),
             news: News::default(),
@@ -149,6 +151,17 @@ impl Ledger {
         });
     }
 
+    /// Whether a job waits until it can run alone.
+    pub(super) fn is_suspect(&mut self, claim: Claim, is_suspect: bool) {
+        self.change(claim, |job| job.is_suspect = is_suspect);
+    }
+
+    /// The jobs that wait until they can run alone.
+    #[must_use]
+    pub fn suspects(&self) -> &BTreeSet<Claim> {
+        &self.suspects
+    }
+
     /// The handler of a lost job has had its time to answer.
     pub(super) fn is_overdue(&mut self, claim: Claim) {
         self.change(claim, |job| job.is_overdue = job.is_lost);
@@ -241,6 +254,7 @@ impl Ledger {
             (&mut self.due, marks.is_due),
             (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
             (&mut self.to_look, marks.is_to_look),
+            (&mut self.suspects, marks.is_suspect),
             (&mut self.lost, marks.is_lost),
             (&mut self.dropped, marks.is_dropped),
         ];
@@ -439,6 +453,7 @@ impl Ledger {
                 self.awaiting_checkpoint == right.awaiting_checkpoint,
             ),
             ("to look at", self.to_look == right.to_look),
+            ("suspects", self.suspects == right.suspects),
             ("lost", self.lost == right.lost),
             ("dropped", self.dropped == right.dropped),
             ("going straight back", self.surplus == right.surplus),

@@ -14,7 +14,7 @@ pub(super) struct Marks {
     pub(super) holder: Option<HolderId>,
     /// It waits in our buffer.
     pub(super) is_waiting: bool,
-    /// What says in which lines it waits; none while it is to be looked at first.
+    /// What says in which lines it waits; none while it is to be looked at first, or waits until it can run alone.
     pub(super) line: Option<Arc<Subject>>,
     /// Its outcome can be sent.
     pub(super) is_due: bool,
@@ -22,6 +22,8 @@ pub(super) struct Marks {
     pub(super) awaits_checkpoint: bool,
     /// It can be looked at before anything is done with it.
     pub(super) is_to_look: bool,
+    /// It waits until it can run alone.
+    pub(super) is_suspect: bool,
     /// Its reservation is not ours any more.
     pub(super) is_lost: bool,
     /// The same, and its handler has had its time to answer.
@@ -35,6 +37,7 @@ pub(super) struct Marks {
 impl Marks {
     pub(super) fn of(job: &Job) -> Self {
         let is_waiting = job.place == Place::Waiting;
+        let is_startable = is_waiting && job.again.is_none();
         let report = job.report();
         // As long as an earlier outcome of the same job is on its way, a second one could only undo it.
         let is_sendable = report.is_some_and(|report| report.step == ReportStage::Due) && job.again.is_none();
@@ -44,10 +47,11 @@ impl Marks {
         Self {
             holder: job.holder(),
             is_waiting,
-            line: (is_waiting && job.again.is_none()).then(|| job.subject()),
+            line: (is_startable && !job.is_suspect).then(|| job.subject()),
             is_due: is_sendable && !awaits_checkpoint,
             awaits_checkpoint: is_sendable && awaits_checkpoint,
             is_to_look: job.again.as_ref().is_some_and(|again| again.step == LookStep::Due),
+            is_suspect: is_startable && job.is_suspect,
             is_lost: job.is_lost,
             is_overdue: job.is_overdue,
             is_dropped: job.is_dropped,

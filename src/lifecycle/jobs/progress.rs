@@ -14,10 +14,16 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Attempts to save a checkpoint before the worker is told that it is not saved.
 const CHECKPOINT_ATTEMPTS: u32 = 4;
 
+/// Most characters of a progress message that operators are shown.
+const MOST_MESSAGE_CHARS: usize = 80;
+
 impl Lifecycle {
     /// The newest wins; at most one a second goes out.
     pub(in crate::lifecycle) fn progress(&mut self, claim: Claim, progress: Progress, now: Moment) {
         let holder = self.jobs.get(claim).and_then(|job| job.holder());
+        if let Some(job) = self.jobs.get_mut(claim) {
+            job.news.last_progress = Some(Box::new(for_operators(&progress)));
+        }
         if self.agent.has_no_progress() {
             if let (Some(holder), Some(job)) = (holder, self.jobs.get(claim)) {
                 let id = job.id().clone();
@@ -169,5 +175,15 @@ impl Lifecycle {
         if is_late && is_pending && job.needs_its_checkpoint() {
             self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
         }
+    }
+}
+
+/// What is kept of progress for whoever asks for the status.
+fn for_operators(progress: &Progress) -> Progress {
+    let clipped = |message: &Text| message.chars().take(MOST_MESSAGE_CHARS).collect::<String>().into();
+    Progress {
+        fraction: progress.fraction.clone(),
+        message: progress.message.as_ref().map(clipped),
+        data: None,
     }
 }

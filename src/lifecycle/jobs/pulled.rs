@@ -60,11 +60,28 @@ impl Lifecycle {
             self.answer_pull(pull, Vec::new());
         } else {
             self.timers.arm(Timer::Pull(pull), now.after(within.min(LONGEST_PULL)));
+            if self.is_kept(id) {
+                return self.wants_of_a_kept_process(id, pull, now);
+            }
             self.give_what_waits(pull, now);
             if self.is_fetch_held_up() {
                 self.answer_pull(pull, Vec::new());
             }
         }
+    }
+
+    /// The process of this holder is kept for a suspect: it gets that one, or nothing for now.
+    fn wants_of_a_kept_process(&mut self, id: HolderId, pull: PullId, now: Moment) {
+        self.isolate(now);
+        if self.pulls.get(pull).is_some() {
+            self.end_pulls_of(id);
+        }
+    }
+
+    /// Gives one job to a pull, and answers it with that.
+    pub(super) fn give_to_one_pull(&mut self, claim: Claim, pull: PullId, now: Moment) {
+        let given = self.give_to_pull(claim, pull, now);
+        self.answer_pull(pull, given.into_iter().collect());
     }
 
     /// Of the queues that a pull names those that jobs are taken from; they are known from then on. One that names none means those that are

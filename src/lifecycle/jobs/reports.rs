@@ -39,6 +39,9 @@ impl Lifecycle {
             self.streams.hold_until(now.after(self.options.poll_interval));
         }
         let Some(job) = self.jobs.get(claim) else { return };
+        if job.holder().is_some() {
+            self.suspects.forget(job.id());
+        }
         if let Some(why) = job.why_not_requeue(self.agent.traits()).filter(|_| is_requeue) {
             let id = job.id().clone();
             self.let_reservation_expire(claim, why);

@@ -32,6 +32,14 @@ impl Lifecycle {
                 self.tally.left_names.insert(job.id.clone(), job.kind.clone());
             }
         }
+        if let Notice::JobsDied { jobs, .. } = notice {
+            self.tally.died += jobs.len();
+            for job in jobs {
+                if self.tally.died_names.len() < MOST_LEFT_NAMES {
+                    self.tally.died_names.insert(job.id.clone(), job.kind.clone());
+                }
+            }
+        }
         self.tally.is_fetch_abandoned |= *notice == Notice::FetchAbandoned;
     }
 
@@ -159,6 +167,7 @@ impl Lifecycle {
             is_abandoned,
             unreported: self.shutdown.unreported(),
             cut_off: self.shutdown.cut_off(),
+            backend: self.trouble(now),
             tally: self.tally.clone(),
         }
     }

@@ -30,6 +30,7 @@ impl Lifecycle {
         Health {
             state: self.state(),
             troubles,
+            backend: self.trouble(now),
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, Moment, Notice, Reply, Subject, Text,
+    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, Moment, Notice, Outcome, Reply, Subject, Text,
 };
 
 /// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
@@ -18,6 +18,9 @@ pub const MOST_NAME_BYTES: usize = 64;
 
 /// Ends a name that was cut.
 const CUT: &str = "...";
+
+/// Most types of errors that are told apart; FAILs with further ones count as [`OTHER`].
+pub const MOST_ERRORS: usize = 32;
 
 /// Most statuses of one endpoint that are told apart; further ones count as [`StatusLabel::Other`].
 pub const MOST_STATUSES: usize = 16;
@@ -120,6 +123,8 @@ impl PerKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
     kinds: BTreeMap<JobKind, PerKind>,
+    /// FAILs that the backend has, by the type of their error.
+    errors: BTreeMap<Text, u64>,
     /// Requests on their way; each is answered.
     calls: BTreeMap<CallId, Endpoint>,
     requests: BTreeMap<(Endpoint, StatusLabel), u64>,
@@ -145,6 +150,7 @@ impl Metrics {
     pub fn new(now: Moment, since_1970: Duration) -> Self {
         Self {
             kinds: BTreeMap::new(),
+            errors: BTreeMap::new(),
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
             heartbeat_at: now,
@@ -180,9 +186,29 @@ impl Metrics {
         } else if let Notice::ResultDropped(_) = notice {
             self.results_dropped += 1;
         } else if let Some((job, end)) = end(notice) {
+            self.count_error(notice);
             self.jobs_dropped += u64::from(matches!(notice, Notice::Dropped(..)));
             *self.of(job).ends.entry(end).or_default() += 1;
         }
+    }
+
+    fn count_error(&mut self, notice: &Notice) {
+        let Notice::Settled {
+            outcome: Outcome::Failed { error },
+            ..
+        } = notice
+        else {
+            return;
+        };
+        let name = error.kind.as_ref().or(error.code.as_ref()).map_or("".into(), cut);
+        let is_told_apart = self.errors.contains_key(&name) || self.errors.len() < MOST_ERRORS;
+        let name = if is_told_apart { name } else { OTHER.into() };
+        *self.errors.entry(name).or_default() += 1;
+    }
+
+    /// FAILs by the type of their error.
+    pub fn errors(&self) -> impl Iterator<Item = (&Text, u64)> {
+        self.errors.iter().map(|(error, count)| (error, *count))
     }
 
     /// A request was answered, with this HTTP status if anybody answered.

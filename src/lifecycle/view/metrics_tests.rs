@@ -281,3 +281,39 @@ fn the_first_worker_is_no_restart() {
         .collect();
     assert_eq!(restarts, [0, 1, 2]);
 }
+
+#[test]
+fn fails_are_counted_by_the_type_of_their_error_and_those_beyond_the_bound_together() {
+    let mut metrics = metrics();
+    let one = job("1", "q", "t");
+    let fail = |kind: Option<&str>, code: Option<&str>| {
+        let error = JobError {
+            code: code.map(Text::from),
+            kind: kind.map(Text::from),
+            message: "no".into(),
+            retryable: true,
+            details: None,
+            backtrace: None,
+        };
+        settled(&one, Outcome::Failed { error })
+    };
+    say(&mut metrics, fail(Some("ValueError"), Some("handler_error")));
+    say(&mut metrics, fail(Some("ValueError"), None));
+    say(&mut metrics, fail(None, Some("timeout")));
+    let of = |metrics: &Metrics, name: &str| {
+        metrics
+            .errors()
+            .find(|(error, _)| &***error == name)
+            .map(|(_, count)| count)
+    };
+    assert_eq!(
+        (of(&metrics, "ValueError"), of(&metrics, "timeout")),
+        (Some(2), Some(1))
+    );
+    for number in 0..2 * MOST_ERRORS {
+        say(&mut metrics, fail(Some(&format!("{number}{}", "x".repeat(200))), None));
+    }
+    assert_eq!(metrics.errors().count(), MOST_ERRORS + 1);
+    assert_eq!(of(&metrics, OTHER), Some(u64::try_from(MOST_ERRORS + 2).unwrap()));
+    assert!(metrics.errors().all(|(error, _)| error.len() <= MOST_NAME_BYTES));
+}

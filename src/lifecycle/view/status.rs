@@ -36,6 +36,7 @@ impl Lifecycle {
                 worker: self.agent.worker().cloned(),
                 heartbeat_age: self.health_state.accepted_at.map(|at| at.elapsed(now)),
                 is_unreachable: self.is_in_outage(),
+                trouble: self.trouble(now),
                 requests: self.calls.len(),
             },
         }
@@ -89,7 +90,7 @@ impl Lifecycle {
         let mut jobs: Vec<JobStatus> = self
             .jobs
             .iter()
-            .map(|(_, job)| {
+            .map(|(claim, job)| {
                 let (place, is_cancelled) = match &job.place {
                     Place::Waiting => (JobPlace::Waiting, false),
                     Place::Held(held) => (JobPlace::Held(held.holder), held.cancelled.is_some()),
@@ -100,6 +101,11 @@ impl Lifecycle {
                     age: job.claimed_at.elapsed(now),
                     place,
                     is_cancelled: is_cancelled || job.is_lost,
+                    ends_in: self
+                        .timers
+                        .deadline_of(Timer::JobGrace(claim))
+                        .map(|at| at.remaining(now)),
+                    progress: job.news.last_progress.as_deref().cloned(),
                 }
             })
             .collect();

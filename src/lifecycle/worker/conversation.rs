@@ -45,6 +45,8 @@ impl Lifecycle {
         self.holders.add(holder, process, manners);
         self.holders
             .change(holder, |holder| holder.is_of_unknown_process = is_of_unknown_process);
+        let is_kept = self.suspects.turn.is_some_and(|turn| turn.process == process);
+        self.holders.change(holder, |holder| holder.is_kept = is_kept);
         match self.agent.worker().cloned() {
             Some(worker) => {
                 let state = self.state();
@@ -372,29 +374,8 @@ impl Lifecycle {
         self.holders.forget_process(id);
     }
 
-    /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
-    /// being ended nothing is decided: one of them may be doing the work.
-    pub(in crate::lifecycle) fn resolve_gone_processes(&mut self, now: Moment) {
-        if self.worker.is_clearing() {
-            return;
-        }
-        let over = self.holders.over();
-        let over = over.filter(|(process, _)| !self.is_the_running_worker(*process));
-        let mut over: Vec<(HolderId, Vec<Claim>)> = over
-            .flat_map(|(_, closed)| closed)
-            .map(|id| (*id, self.jobs.held_by(*id).iter().copied().collect()))
-            .collect();
-        over.sort();
-        for (holder, held) in over {
-            for claim in held {
-                self.cut_off(claim, now);
-            }
-            self.holders.forget(holder);
-        }
-    }
-
     /// Whether this is the worker's own process, which has not been reaped yet: its descendants are not ended yet.
-    fn is_the_running_worker(&self, process: ProcessId) -> bool {
+    pub(super) fn is_the_running_worker(&self, process: ProcessId) -> bool {
         self.worker.process() == Some(process)
     }
 

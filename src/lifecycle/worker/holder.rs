@@ -33,6 +33,8 @@ pub struct Holder {
     pub is_reading_paused: bool,
     /// Nothing more will come from it.
     pub is_closed: bool,
+    /// Its process is kept for one job: it gets no other.
+    pub is_kept: bool,
     /// It gets no more jobs: closing, silent, or not reading.
     pub is_given_up: bool,
     /// Malformed frames in a row.
@@ -67,6 +69,7 @@ impl Holder {
             has_unread_job: false,
             is_reading_paused: false,
             is_closed: false,
+            is_kept: false,
             is_given_up: false,
             malformed: 0,
             pings: 0,
@@ -130,7 +133,7 @@ impl Holder {
             free,
             limit: self.is_there().then_some(self.manners.frame_limit),
             offer: self.offer.filter(|_| takes_jobs),
-            idle_since: (free > 0 && !self.is_busy).then_some(self.served),
+            idle_since: (free > 0 && !self.is_busy && !self.is_kept).then_some(self.served),
             is_closed: self.is_closed,
             held: self.held,
             works: if self.is_closed { 0 } else { self.held - self.overdue },
@@ -176,6 +179,8 @@ pub struct Process {
     pub ending: Option<EndCause>,
     /// It can do nothing any more.
     pub(super) is_gone: bool,
+    /// How many jobs were unanswered when the first of them was decided after its end.
+    pub(super) left_unanswered: Option<usize>,
     /// Its holders.
     pub(super) holders: BTreeSet<HolderId>,
     /// Those that are closed.

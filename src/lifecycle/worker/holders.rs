@@ -304,6 +304,27 @@ impl Holders {
         self.processes.get(&id).map_or(0, |process| process.held)
     }
 
+    /// How many more jobs its holders may get, as far as these are given jobs unasked.
+    #[must_use]
+    pub fn room_of(&self, id: ProcessId) -> usize {
+        let free = self.of(id).map(|(_, holder)| holder.free());
+        free.sum()
+    }
+
+    /// Keeps a process for one job: its holders are given no other, or are again.
+    pub fn keep(&mut self, process: ProcessId, is_kept: bool) {
+        let theirs: Vec<HolderId> = self.of(process).map(|(id, _)| id).collect();
+        for holder in theirs {
+            self.change(holder, |holder| holder.is_kept = is_kept);
+        }
+    }
+
+    /// How many jobs a process that is gone left unanswered: counted when this is first asked.
+    pub fn left_unanswered(&mut self, id: ProcessId) -> usize {
+        let process = self.processes.get_mut(&id);
+        process.map_or(0, |process| *process.left_unanswered.get_or_insert(process.held))
+    }
+
     /// Whether each slot of this process is held by a job that nobody waits for; or each of its jobs is one, and it cannot be told.
     #[must_use]
     pub fn is_stuck(&self, id: ProcessId) -> bool {
@@ -415,6 +436,7 @@ impl Holders {
             let process = Process {
                 ending: process.ending.clone(),
                 is_gone: process.is_gone,
+                left_unanswered: process.left_unanswered,
                 ..Process::default()
             };
             right.processes.insert(*id, process);

@@ -6,6 +6,7 @@ pub(super) mod cancel_signals;
 pub mod capacity;
 pub(super) mod capacity_news;
 pub(super) mod conversation;
+mod deaths;
 pub(super) mod holder;
 pub(super) mod holders;
 pub(super) mod offers;

@@ -109,6 +109,14 @@ impl Pulls {
         named.into_iter().chain(self.of_any_queue.first()).min().copied()
     }
 
+    /// The oldest of this holder that takes a job of this queue.
+    #[must_use]
+    pub fn of_holder_for(&self, holder: HolderId, queue: &Text) -> Option<PullId> {
+        let takes = |pull: &Pull| pull.queues.as_ref().is_none_or(|queues| queues.contains(queue));
+        let mut theirs = self.by_holder.of(&holder).iter();
+        theirs.find(|id| self.all.get(id).is_some_and(takes)).copied()
+    }
+
     /// What the next FETCH asks for: from which queues, and how many jobs. Where one takes whatever comes, that is for all of them, from
     /// the configured queues; else it is for the oldest and for those that name the same queues, in the order that they name them.
     #[must_use]

@@ -92,6 +92,7 @@ impl Lifecycle {
         let oom_kills = std::mem::take(&mut self.worker.oom_kills);
         let end = WorkerEnd { ended, oom_kills };
         let manner = self.manner(ended);
+        self.worker.ended_process = Some(process);
         self.worker.ended = Some(end);
         self.worker.ran = self.worker.up(now);
         self.worker.state = WorkerProcessState::Clearing {

@@ -30,6 +30,8 @@ pub(in crate::lifecycle) struct Supervision {
     pub(super) shortages: u32,
     /// When it was started again, within the window.
     pub(super) restarts: VecDeque<Moment>,
+    /// Which process the last one was that ended.
+    pub(super) ended_process: Option<ProcessId>,
     /// How the last one ended.
     pub(super) ended: Option<WorkerEnd>,
     /// How long it had run by then.
@@ -74,6 +76,7 @@ impl Supervision {
             failures: 0,
             shortages: 0,
             restarts: VecDeque::new(),
+            ended_process: None,
             ended: None,
             ran: Duration::ZERO,
             oom_kills: 0,
@@ -130,6 +133,11 @@ impl Supervision {
     /// How the last one ended.
     pub(in crate::lifecycle) fn ended(&self) -> Option<WorkerEnd> {
         self.ended
+    }
+
+    /// Which process the last one was that ended.
+    pub(in crate::lifecycle) fn ended_process(&self) -> Option<ProcessId> {
+        self.ended_process
     }
 
     pub(in crate::lifecycle) fn memory_ran_out(&mut self, kills: u64) {

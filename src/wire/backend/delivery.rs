@@ -79,11 +79,26 @@ fn delivery(envelope: &str) -> Option<Delivery> {
         envelope: text(envelope),
         checkpoint: checkpoint(&fields),
         timeout,
+        has_crashed: has_crashed(&fields),
         reservation,
         visibility: fields
             .duration("visibility_timeout_ms", Duration::from_millis(1))
             .or_else(|| fields.duration("visibility_timeout", Duration::from_secs(1))),
     })
+}
+
+/// Whether its last error is a FAIL of ojs-init about a process that went away while it held the job: `worker_death`, with the
+/// number of jobs in `details`. Backends have a `worker_death` of their own, for workers that they no longer hear of; that says
+/// nothing about the job.
+fn has_crashed(fields: &Object<'_>) -> bool {
+    let Some(error) = fields.object("error") else {
+        return false;
+    };
+    let is_death = |name| error.text(name).is_some_and(|word| word == "worker_death");
+    let is_ours = error
+        .object("details")
+        .is_some_and(|details| details.raw("held").is_some());
+    (is_death("code") || is_death("type")) && is_ours
 }
 
 /// The trace that it was enqueued in (distributed tracing 4).

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::lifecycle::api::{Health, Probe, Status};
-use crate::wire::health::{UnhealthyReason, reason};
+use crate::wire::health::{UnhealthyReason, reasons};
 use crate::wire::http::head::{self, Head, MAX_HEAD, MAX_HEADERS, NoHead};
 use crate::wire::http::response::{json, response};
 use crate::wire::operator::status_line;
@@ -93,7 +93,7 @@ pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
     let body = HealthBody {
         status: word,
         state: names::worker_state(health.state),
-        reasons: health.troubles.iter().map(reason).collect(),
+        reasons: reasons(health, None),
     };
     json(status, "", &body, wants_body)
 }

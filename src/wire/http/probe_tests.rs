@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::lifecycle::api::{Unhealthy, WorkerState};
+use crate::lifecycle::api::{Failure, Trouble, Unhealthy, WorkerState};
 
 const KUBELET: &str = "GET /readyz HTTP/1.1\r\nHost: 10.0.0.7:8081\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\n\
                        Connection: close\r\n\r\n";
@@ -125,6 +125,13 @@ fn a_yes_is_short_and_a_no_says_why() {
     let running = |troubles| Health {
         state: WorkerState::Running,
         troubles,
+        backend: Some(Trouble {
+            failure: Failure::NotSent,
+            lasted: Duration::from_secs(14),
+            waiting: 0,
+            lapses_in: Some(Duration::from_secs(59)),
+            is_from_the_start: false,
+        }),
     };
     let yes = text(answer(&running(vec![]), true));
     assert!(yes.starts_with("HTTP/1.1 200 OK\r\n"), "{yes}");
@@ -148,7 +155,8 @@ fn a_yes_is_short_and_a_no_says_why() {
         body,
         "{\"status\":\"unavailable\",\"state\":\"running\",\"reasons\":[{\"code\":\"worker_not_ready\",\"message\":\"no \
          connection of the worker has said ready\"},{\"code\":\"heartbeats_lost\",\"message\":\"the backend accepted the \
-         last heartbeat 16 s ago, more than three intervals of 5000 ms\"}]}\n"
+         last heartbeat 16 s ago, more than three intervals of 5000 ms: the backend is unreachable for 14 s; \
+         reservations lapse in 59 s\"}]}\n"
     );
 }
 

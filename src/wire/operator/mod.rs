@@ -1,6 +1,7 @@
 //! What operators see: the control socket's lines, the status and its picture.
 
 pub mod control;
+mod line;
 pub mod screen;
 pub mod status_line;
 pub mod status_reply;

@@ -1,17 +1,13 @@
 //! A report as a person reads it: one screen of text, no line longer than it is wide.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use unicode_width::UnicodeWidthChar;
-
-use crate::wire::operator::status_reply::{JobReport, StatusReply};
-use crate::wire::text::{active_jobs, count, several, without_middle};
-
-/// Columns that lines take at most, however wide the screen is.
-const WIDEST: usize = 120;
-
-/// Columns of the words on the left.
-const MARGIN: usize = 10;
+pub use crate::wire::operator::line::Screen;
+use crate::wire::operator::line::{Line, MARGIN, Style, WIDEST, field, fit, printable, wrapped};
+use crate::wire::operator::status_reply::{Fraction, JobReport, StatusReply};
+use crate::wire::text::{active_jobs, count, several};
+use crate::wire::trouble::consequences;
 
 /// Columns of the bar.
 const BAR: usize = 24;
@@ -32,35 +28,6 @@ const SHORTEST_TYPE: usize = 8;
 /// Lines above the first job: the heading.
 const HEADING: usize = 1;
 
-/// Shown in place of a character that takes no column, or that a terminal would act on.
-const UNPRINTABLE: char = '\u{fffd}';
-
-/// The screen that is drawn on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Screen {
-    pub width: usize,
-    pub height: usize,
-    pub has_colour: bool,
-}
-
-/// The look of a piece of text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
-    Plain,
-    Dim,
-    Good,
-    Warning,
-    Bad,
-}
-
-/// A line that never gets longer than it may be.
-struct Line {
-    text: String,
-    /// Columns that are left.
-    left: usize,
-    has_colour: bool,
-}
-
 /// The lines of a report, at most as many as the screen has: first the instance, then as many jobs as fit, the oldest
 /// first. Nothing in them moves the cursor.
 #[must_use]
@@ -73,9 +40,20 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     if total > 0 && room > 0 {
         lines.push(String::new());
         lines.push(heading(screen));
-        let fit = if total > count(room) { room - 1 } else { room };
-        lines.extend(report.jobs.iter().take(fit).map(|job| row(job, screen)));
-        let more = total.saturating_sub(count(fit.min(report.jobs.len())));
+        let mut shown = 0;
+        let mut left = room;
+        for job in &report.jobs {
+            let rows = rows(job, screen);
+            // The last line says how many more there are.
+            let reserve = usize::from(total > count(shown + 1));
+            if rows.len() + reserve > left {
+                break;
+            }
+            left -= rows.len();
+            shown += 1;
+            lines.extend(rows);
+        }
+        let more = total.saturating_sub(count(shown));
         if more > 0 {
             let mut line = Line::new(screen);
             line.put(Style::Dim, &format!("... and {more} more"));
@@ -132,7 +110,7 @@ fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
     lines.push(state(report, screen));
     lines.extend(left(report, screen));
     lines.push(field("jobs", &tally(report), screen));
-    lines.push(worker(report, screen));
+    lines.extend(worker(report, screen));
     if let Some(end) = &report.worker.last_end {
         let which = if report.worker.pid.is_some() {
             "the one before"
@@ -141,7 +119,7 @@ fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
         };
         lines.push(field("", &format!("{which} ended: {end}"), screen));
     }
-    lines.push(backend(report, screen));
+    lines.extend(backend(report, screen));
     let url = &report.backend.url;
     match &report.backend.worker_id {
         Some(id) if MARGIN + url.len() + " as ".len() + id.len() <= screen.width => {
@@ -258,30 +236,30 @@ fn tally(report: &StatusReply) -> String {
     text
 }
 
-fn worker(report: &StatusReply, screen: &Screen) -> String {
+fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let worker = &report.worker;
-    let mut line = Line::begin("worker", screen);
-    let program = fit(&worker.program, 24);
-    line.put(Style::Plain, program.trim_end());
-    if report.mode == "exec" {
-        line.put(Style::Plain, " for each job");
+    let name = worker.program.rsplit('/').next().unwrap_or_default();
+    let for_each = if report.mode == "exec" { " for each job" } else { "" };
+    let mut program = format!("{}{for_each}", fit(name, 24).trim_end());
+    let runs = worker.pid.zip(worker.up_ms);
+    let mut parts = Vec::new();
+    match runs {
+        Some((pid, up)) => parts.extend([
+            (Style::Plain, format!("pid {pid}")),
+            (Style::Plain, format!("up {}", time(up))),
+        ]),
+        None => program.push_str(" does not run"),
     }
-    match (worker.pid, worker.up_ms) {
-        (Some(pid), Some(up)) => line.put(Style::Plain, &format!(", pid {pid}, up {}", time(up))),
-        (Some(_) | None, _) => {
-            line.put(Style::Plain, " ");
-            line.put(Style::Bad, "does not run");
-        }
-    }
+    parts.insert(0, (if runs.is_some() { Style::Plain } else { Style::Bad }, program));
     if let Some(next) = worker.starts_in_ms {
-        line.put(Style::Plain, &format!(", next start in {}", time(next)));
+        parts.push((Style::Plain, format!("next start in {}", time(next))));
     }
-    line.put(Style::Plain, &format!(", {}", several(worker.restarts, "restart")));
+    parts.push((Style::Plain, several(worker.restarts, "restart")));
     if worker.pid.is_some() || worker.connections > 0 {
-        let connections = several(worker.connections, "connection");
-        line.put(Style::Plain, &format!(", {connections}, {} ready", worker.ready));
+        parts.push((Style::Plain, several(worker.connections, "connection")));
+        parts.push((Style::Plain, format!("{} ready", worker.ready)));
     }
-    line.text
+    wrapped("worker", &parts, screen)
 }
 
 /// Where there is a memory gate.
@@ -296,26 +274,48 @@ fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
     Some(line.text)
 }
 
-fn backend(report: &StatusReply, screen: &Screen) -> String {
+fn backend(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let backend = &report.backend;
-    let mut line = Line::begin("backend", screen);
+    let mut parts = Vec::new();
+    let mut lines = trouble(report, screen);
+    let word = if lines.is_empty() { "backend" } else { "" };
     match (backend.reachable, backend.heartbeat_age_ms) {
-        (false, _) => line.put(Style::Bad, "unreachable"),
-        (true, Some(_)) => line.put(Style::Good, "reachable"),
+        _ if !lines.is_empty() => {}
+        (false, _) => parts.push((Style::Bad, "unreachable".to_owned())),
+        (true, Some(_)) => parts.push((Style::Good, "reachable".to_owned())),
         // Nobody has asked it anything yet.
-        (true, None) => line.put(Style::Plain, "not heard of yet"),
+        (true, None) => parts.push((Style::Plain, "not heard of yet".to_owned())),
     }
-    match backend.heartbeat_age_ms {
-        Some(age) => line.put(Style::Plain, &format!(", heartbeat {} ago", time(age))),
-        None => line.put(Style::Plain, ", no heartbeat accepted"),
-    }
-    let interval = period(backend.heartbeat_interval_ms);
-    line.put(Style::Plain, &format!(", one every {interval}"));
-    line.put(
+    parts.push((
         Style::Plain,
-        &format!(", {} open", several(backend.requests, "request")),
-    );
-    line.text
+        match backend.heartbeat_age_ms {
+            Some(age) => format!("heartbeat {} ago", time(age)),
+            None => "no heartbeat accepted".to_owned(),
+        },
+    ));
+    let interval = period(backend.heartbeat_interval_ms);
+    parts.push((Style::Plain, format!("one every {interval}")));
+    parts.push((Style::Plain, format!("{} open", several(backend.requests, "request"))));
+    lines.extend(wrapped(word, &parts, screen));
+    lines
+}
+
+/// Why the backend does not work, since when, and what follows from that.
+fn trouble(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let Some(trouble) = &report.backend.trouble else {
+        return Vec::new();
+    };
+    let mut line = Line::begin("backend", screen);
+    line.put(Style::Bad, &trouble.state);
+    line.put(Style::Plain, &format!(" for {}", time(trouble.lasted_ms)));
+    let mut lines = vec![line.text];
+    lines.extend(trouble.error.as_ref().map(|error| field("", error, screen)));
+    let waiting = usize::try_from(trouble.waiting_outcomes).unwrap_or(usize::MAX);
+    let consequences = consequences(waiting, trouble.lapses_ms.map(Duration::from_millis));
+    if !consequences.is_empty() {
+        lines.push(field("", &consequences, screen));
+    }
+    lines
 }
 
 fn heading(screen: &Screen) -> String {
@@ -328,7 +328,8 @@ fn heading(screen: &Screen) -> String {
     line.text
 }
 
-fn row(job: &JobReport, screen: &Screen) -> String {
+/// What a job is, and below it what its handler told last, and that it is past its timeout.
+fn rows(job: &JobReport, screen: &Screen) -> Vec<String> {
     let (id, kind) = widths(screen);
     let mut line = Line::new(screen);
     let age = time(job.age_ms);
@@ -336,12 +337,22 @@ fn row(job: &JobReport, screen: &Screen) -> String {
         Style::Plain,
         &format!("{}  {}  {age:>AGE$}  ", fit(&job.id, id), fit(&job.kind, kind)),
     );
-    match (job.cancelled, job.connection) {
-        (true, _) => line.put(Style::Warning, "cancelled"),
-        (false, Some(connection)) => line.put(Style::Plain, &format!("conn {connection}")),
-        (false, None) => line.put(Style::Plain, &job.place),
+    match (job.ends_in_ms, job.cancelled, job.connection) {
+        (Some(_), _, _) => line.put(Style::Bad, "timed out"),
+        (None, true, _) => line.put(Style::Warning, "cancelled"),
+        (None, false, Some(connection)) => line.put(Style::Plain, &format!("conn {connection}")),
+        (None, false, None) => line.put(Style::Plain, &job.place),
     }
-    line.text
+    let mut below = Line::new(screen);
+    if let Some(left) = job.ends_in_ms {
+        below.put(Style::Bad, &format!("  timed out, process ends in {}", time(left)));
+    }
+    if let Some(Fraction(fraction)) = job.progress {
+        let message = job.progress_message.as_deref().unwrap_or_default();
+        below.put(Style::Dim, format!("  {:.0}% {message}", fraction * 100.0).trim_end());
+    }
+    let below = Some(below.text).filter(|text| !text.is_empty());
+    [line.text].into_iter().chain(below).collect()
 }
 
 /// Columns of id and type.
@@ -349,75 +360,6 @@ fn widths(screen: &Screen) -> (usize, usize) {
     let rest = screen.width.min(WIDEST).saturating_sub(AGE + PLACE + 3 * GAP);
     let id = UUID.max(rest * 3 / 5).min(rest.saturating_sub(SHORTEST_TYPE));
     (id, rest.saturating_sub(id))
-}
-
-fn field(word: &str, text: &str, screen: &Screen) -> String {
-    let mut line = Line::begin(word, screen);
-    line.put(Style::Plain, text);
-    line.text
-}
-
-impl Line {
-    fn new(screen: &Screen) -> Self {
-        Self {
-            text: String::new(),
-            left: screen.width.min(WIDEST),
-            has_colour: screen.has_colour,
-        }
-    }
-
-    fn begin(word: &str, screen: &Screen) -> Self {
-        let mut line = Self::new(screen);
-        line.put(Style::Dim, &format!("{word:MARGIN$}"));
-        line
-    }
-
-    /// Adds as much of a text as there is room for; nothing after that.
-    fn put(&mut self, look: Style, text: &str) {
-        let mut part = String::new();
-        for character in printable(text).chars() {
-            let columns = columns_of(character);
-            if columns > self.left {
-                self.left = 0;
-                break;
-            }
-            self.left -= columns;
-            part.push(character);
-        }
-        let colour = match look {
-            Style::Plain => "",
-            Style::Dim => "2",
-            Style::Good => "32",
-            Style::Warning => "33",
-            Style::Bad => "31",
-        };
-        if self.has_colour && !colour.is_empty() && !part.is_empty() {
-            // A text never fails to be written to.
-            let _ = write!(self.text, "\x1b[{colour}m{part}\x1b[0m");
-        } else {
-            self.text.push_str(&part);
-        }
-    }
-}
-
-/// Exactly so many columns: filled up, or with the middle left out.
-fn fit(name: &str, columns: usize) -> String {
-    let text = without_middle(&printable(name), columns, columns_of);
-    let used: usize = text.chars().map(columns_of).sum();
-    format!("{text}{}", " ".repeat(columns.saturating_sub(used)))
-}
-
-fn columns_of(character: char) -> usize {
-    character.width().unwrap_or(1)
-}
-
-/// With no character that a terminal acts on, or that takes no column: another user's program may have written it.
-fn printable(text: &str) -> String {
-    let shown = |character: char| match character.width() {
-        Some(1..) => character,
-        Some(0) | None => UNPRINTABLE,
-    };
-    text.chars().map(shown).collect()
 }
 
 /// Milliseconds as short as they can be read: `3.2s`, `42s`, `3m20s`, `2h3m`, `3d4h`.

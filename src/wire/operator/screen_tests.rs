@@ -2,9 +2,10 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
+use unicode_width::UnicodeWidthChar;
 
 use super::*;
-use crate::wire::operator::status_reply::{BackendReport, WorkerReport};
+use crate::wire::operator::status_reply::{BackendReport, TroubleReport, WorkerReport};
 
 const NORMAL: Screen = Screen {
     width: 80,
@@ -56,6 +57,7 @@ fn running() -> StatusReply {
             heartbeat_interval_ms: 5_000,
             requests: 1,
             streams: 1,
+            trouble: None,
         },
         ..StatusReply::default()
     }
@@ -129,7 +131,36 @@ fn unreachable() -> StatusReply {
     let mut report = running();
     report.backend.reachable = false;
     report.backend.heartbeat_age_ms = Some(96_000);
+    report.backend.trouble = Some(TroubleReport {
+        kind: "not_sent".to_owned(),
+        state: "is unreachable".to_owned(),
+        error: Some("connection refused: nothing listens there".to_owned()),
+        lasted_ms: 94_000,
+        waiting_outcomes: 1,
+        lapses_ms: Some(24_000),
+    });
     report.log_records_dropped = 12;
+    report
+}
+
+/// Never registered, in mode exec with a long path.
+fn refused() -> StatusReply {
+    let mut report = running();
+    report.mode = "exec".to_owned();
+    report.worker.program = "/opt/company/jobs/bin/render-all-the-reports, 12 routes".to_owned();
+    report.worker.connections = 12;
+    report.backend.heartbeat_age_ms = None;
+    report.backend.trouble = Some(TroubleReport {
+        kind: "unauthorized".to_owned(),
+        state: "refuses our credentials".to_owned(),
+        error: Some("status 403 forbidden: token expired".to_owned()),
+        lasted_ms: 190_000,
+        ..TroubleReport::default()
+    });
+    report.jobs[0].progress = Some(Fraction(0.42));
+    report.jobs[0].progress_message = Some("page 42 of 100".to_owned());
+    report.jobs[1].cancelled = true;
+    report.jobs[1].ends_in_ms = Some(3_200);
     report
 }
 
@@ -175,6 +206,7 @@ fn each_situation_looks_as_its_golden_file() {
         ("stop_phase", stopping()),
         ("no_worker", without_worker()),
         ("backend_unreachable", unreachable()),
+        ("backend_refuses_us", refused()),
         ("two_hundred_jobs", crowded()),
         ("nothing_known", StatusReply::default()),
     ];

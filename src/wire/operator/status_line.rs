@@ -6,12 +6,15 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::lifecycle::api::{
-    Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Snapshot, Status,
+    Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Snapshot, Status, Trouble,
 };
-use crate::wire::health::reason;
+use crate::wire::health::reasons as why_unhealthy;
 use crate::wire::names;
-use crate::wire::operator::status_reply::{BackendReport, HealthReport, JobReport, StatusReply, WorkerReport};
+use crate::wire::operator::status_reply::{
+    BackendReport, HealthReport, JobReport, StatusReply, TroubleReport, WorkerReport,
+};
 use crate::wire::text::{count, milliseconds, shortened};
+use crate::wire::trouble;
 
 /// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
 pub const MAX_ANSWER: usize = 256 << 10;
@@ -19,8 +22,14 @@ pub const MAX_ANSWER: usize = 256 << 10;
 /// Most characters of a name; of a longer one the middle is left out.
 const LONGEST_NAME: usize = 80;
 
+/// Most characters of what a handler says with its progress.
+const LONGEST_MESSAGE: usize = 60;
+
 /// Most characters of the backend's URL.
 const LONGEST_URL: usize = 300;
+
+/// Most characters of what the log says of a failure.
+const LONGEST_ERROR: usize = 300;
 
 /// Most queues, and most labels.
 const MOST_NAMES: usize = 40;
@@ -42,6 +51,8 @@ pub struct InstanceInfo {
     pub mode: String,
     /// In mode gateway, by what callers are known.
     pub caller_proof: Option<&'static str>,
+    /// What the log says of the last request to the backend that failed.
+    pub backend_error: Option<String>,
 }
 
 /// `/status`: what may be shown to whoever reaches the port, and nothing else.
@@ -93,6 +104,8 @@ struct PublicBackend {
     heartbeat_interval_ms: u64,
     requests: u64,
     streams: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<TroubleReport>,
 }
 
 /// What is shown on the control socket, as a line with its `\n`. `up` is since our start.
@@ -105,7 +118,7 @@ pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_r
             report.log_records_dropped = log_records_dropped;
             line(&report)
         }
-        ShownToOperator::Health(probe, health) => line(&health_line(*probe, health)),
+        ShownToOperator::Health(probe, health) => line(&health_line(*probe, health, facts.backend_error.as_deref())),
     }
 }
 
@@ -144,6 +157,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
             requests: count(backend.requests),
             streams: count(snapshot.streams),
+            trouble: backend.trouble.as_ref().map(|trouble| trouble_report(trouble, None)),
         },
     }
 }
@@ -200,8 +214,24 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
             heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
             requests: count(backend.requests),
             streams: count(snapshot.streams),
+            trouble: backend
+                .trouble
+                .as_ref()
+                .map(|trouble| trouble_report(trouble, facts.backend_error.as_deref())),
         },
         ..StatusReply::default()
+    }
+}
+
+/// Why the backend does not work. `words` is what the log says of the last failure.
+fn trouble_report(trouble: &Trouble, words: Option<&str>) -> TroubleReport {
+    TroubleReport {
+        kind: trouble::kind(trouble.failure).to_owned(),
+        state: trouble::state(trouble.failure).to_owned(),
+        error: words.map(|words| shortened(words, LONGEST_ERROR)),
+        lasted_ms: milliseconds(trouble.lasted),
+        waiting_outcomes: count(trouble.waiting),
+        lapses_ms: trouble.lapses_in.map(milliseconds),
     }
 }
 
@@ -230,6 +260,16 @@ fn job(job: &JobStatus) -> JobReport {
         place: place.to_owned(),
         connection,
         cancelled: job.is_cancelled,
+        ends_in_ms: job.ends_in.map(milliseconds),
+        progress: job
+            .progress
+            .as_ref()
+            .and_then(|progress| progress.fraction.parse().ok()),
+        progress_message: job
+            .progress
+            .as_ref()
+            .and_then(|progress| progress.message.as_ref())
+            .map(|message| shortened(message, LONGEST_MESSAGE)),
     }
 }
 
@@ -243,13 +283,13 @@ fn reasons(status: &Status) -> Vec<String> {
     status.causes.iter().map(|cause| word(cause).to_owned()).collect()
 }
 
-fn health_line(probe: Probe, health: &Health) -> HealthReport {
+fn health_line(probe: Probe, health: &Health, words: Option<&str>) -> HealthReport {
     HealthReport {
         ok: true,
         probe: names::probe(probe).to_owned(),
         healthy: health.is_good(),
         state: names::worker_state(health.state).to_owned(),
-        reasons: health.troubles.iter().map(reason).collect(),
+        reasons: why_unhealthy(health, words),
     }
 }
 

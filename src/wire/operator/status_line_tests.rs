@@ -3,8 +3,8 @@ use std::sync::Arc;
 use super::*;
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    BackendStatus, HolderId, JobId, Phase, ProcessId, Reason as Why, Snapshot, Subject, Unhealthy, WorkerId,
-    WorkerState, WorkerStatus,
+    BackendStatus, Failure, HolderId, JobId, Phase, ProcessId, Progress, Reason as Why, Snapshot, Subject, Trouble,
+    Unhealthy, WorkerId, WorkerState, WorkerStatus,
 };
 use crate::lifecycle::view::status::MOST_JOBS_SHOWN;
 use crate::signal::Signal;
@@ -28,6 +28,12 @@ fn shown_job(id: &str, kind: &str, queue: &str) -> JobStatus {
         age: ms(1_500),
         place: JobPlace::Held(HolderId(3)),
         is_cancelled: true,
+        ends_in: Some(ms(3_200)),
+        progress: Some(Progress {
+            fraction: "0.5".into(),
+            message: Some("secret-message".into()),
+            data: None,
+        }),
     }
 }
 
@@ -45,6 +51,7 @@ fn everything() -> Status {
             dropped: 0,
             past_their_time: 0,
             reporting: 1,
+            oldest_since: None,
             ready_holders: 1,
             capacity: 7,
             free_credit: 0,
@@ -79,6 +86,13 @@ fn everything() -> Status {
             worker: Some(WorkerId("secret-worker".into())),
             heartbeat_age: Some(ms(700)),
             is_unreachable: true,
+            trouble: Some(Trouble {
+                failure: Failure::Unauthorized,
+                lasted: ms(180_000),
+                waiting: 1,
+                lapses_in: Some(ms(59_000)),
+                is_from_the_start: false,
+            }),
             requests: 3,
         },
     }
@@ -93,6 +107,7 @@ fn facts() -> InstanceInfo {
         queues: vec!["secret-queue".to_owned()],
         labels: vec!["secret-label".to_owned()],
         caller_proof: Some("secret-proof"),
+        backend_error: Some("secret-words".to_owned()),
     }
 }
 
@@ -109,11 +124,13 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""reasons":["sigterm"],"terminating_for_ms":26000,"left_ms":4000,"left_of_ms":5000,"ending":"exit","#,
         r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
-        r#""place":"held","connection":3,"cancelled":true}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
+        r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
         r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
         r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
-        r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2},"log_records_dropped":12}"#,
+        r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2,"trouble":{"kind":"unauthorized","#,
+        r#""state":"refuses our credentials","error":"secret-words","lasted_ms":180000,"waiting_outcomes":1,"#,
+        r#""lapses_ms":59000}},"log_records_dropped":12}"#,
         "\n"
     );
     assert_eq!(text, expected.replace("VERSION", env!("CARGO_PKG_VERSION")));
@@ -145,6 +162,7 @@ fn a_health_answer_says_why_not() {
     let health = Health {
         state: WorkerState::Running,
         troubles: vec![Unhealthy::WorkerNotRunning, Unhealthy::NoHeartbeat],
+        backend: everything().backend.trouble,
     };
     let line = encode(&ShownToOperator::Health(Probe::Ready, health), &facts(), ms(1), 0);
     let text = String::from_utf8(line.clone()).unwrap();
@@ -157,9 +175,14 @@ fn a_health_answer_says_why_not() {
     let read = decode_health(&line).unwrap();
     assert!(!read.healthy);
     assert_eq!(read.reasons.len(), 2);
+    assert!(
+        read.reasons[1].message.ends_with("yet: the backend refuses our credentials for 3 min (secret-words); 1 outcome waits; reservations lapse in 59 s"),
+        "{read:?}"
+    );
     let good = Health {
         state: WorkerState::Quiet,
         troubles: Vec::new(),
+        backend: None,
     };
     let line = encode(&ShownToOperator::Health(Probe::Live, good), &facts(), ms(1), 0);
     assert!(decode_health(&line).unwrap().healthy);
@@ -177,6 +200,11 @@ fn the_longest_answer_keeps_its_bound() {
         let mut subject = (*job.subject).clone();
         subject.attempt = Some(u64::MAX);
         job.subject = Arc::new(subject);
+        job.progress = Some(Progress {
+            fraction: "0.5".into(),
+            message: Some(worst.as_str().into()),
+            data: None,
+        });
     }
     status.backend.worker = Some(WorkerId(worst.as_str().into()));
     let facts = InstanceInfo {
@@ -187,6 +215,7 @@ fn the_longest_answer_keeps_its_bound() {
         labels: names(),
         mode: "gateway".to_owned(),
         caller_proof: Some("uid and bearer"),
+        backend_error: Some(worst.clone()),
     };
     let text = text(status, &facts);
     assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());
@@ -210,6 +239,10 @@ fn whoever_reaches_the_port_is_told_no_name() {
         "backend": {
             "reachable": false, "heartbeat_age_ms": 700, "heartbeat_interval_ms": 5_000, "requests": 3,
             "streams": 2,
+            "trouble": {
+                "kind": "unauthorized", "state": "refuses our credentials", "lasted_ms": 180_000, "waiting_outcomes": 1,
+                "lapses_ms": 59_000,
+            },
         },
     });
     assert_eq!(body, expected);

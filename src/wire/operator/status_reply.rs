@@ -97,6 +97,50 @@ pub struct JobReport {
     pub connection: Option<u64>,
     /// The worker was told to stop working on it, or its reservation is lost.
     pub cancelled: bool,
+    /// Its timeout is over: its process is ended in this time unless it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends_in_ms: Option<u64>,
+    /// The last progress that its handler told, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Fraction>,
+    /// What the handler said with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_message: Option<String>,
+}
+
+/// A number from 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fraction(pub f64);
+
+impl Eq for Fraction {}
+
+impl std::str::FromStr for Fraction {
+    type Err = std::num::ParseFloatError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse()
+            .map(|number: f64| Self(if number.is_nan() { 0.0 } else { number.clamp(0.0, 1.0) }))
+    }
+}
+
+/// Why the backend does not work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TroubleReport {
+    /// How the last request failed: `error.type` of the log.
+    pub kind: String,
+    /// What the backend does, for a person.
+    pub state: String,
+    /// What the log says of the last failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Since the first request that failed.
+    pub lasted_ms: u64,
+    /// Outcomes that wait for the backend.
+    pub waiting_outcomes: u64,
+    /// The time until the first reservation lapses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lapses_ms: Option<u64>,
 }
 
 /// The worker's process.
@@ -143,6 +187,9 @@ pub struct BackendReport {
     pub requests: u64,
     /// Streams by which the backend tells of new jobs; 0: it is polled only.
     pub streams: u64,
+    /// Why it does not work, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<TroubleReport>,
 }
 
 /// What `health` is answered.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{Init, Stage, job, moment, never};
 use crate::support::proc;
@@ -13,11 +15,15 @@ fn is_worker_death(error: &serde_json::Value) -> bool {
 
 #[test]
 fn a_worker_that_ends_with_a_job_ends_the_init_with_its_status_after_one_fail() {
-    for (end, status) in [
-        ("os._exit(9)", 9),
-        ("die()", 137),
-        ("die(signal.SIGSEGV)", 139),
-        ("os._exit(0)", 0),
+    for (end, status, how) in [
+        ("os._exit(9)", 9, json!({"exit_status": 9, "held": 1, "oom_kills": 0})),
+        ("die()", 137, json!({"signal": "SIGKILL", "held": 1, "oom_kills": 0})),
+        (
+            "die(signal.SIGSEGV)",
+            139,
+            json!({"signal": "SIGSEGV", "held": 1, "oom_kills": 0}),
+        ),
+        ("os._exit(0)", 0, json!({"exit_status": 0, "held": 1, "oom_kills": 0})),
     ] {
         let stage = Stage::new();
         stage.enqueue([1]);
@@ -27,6 +33,7 @@ fn a_worker_that_ends_with_a_job_ends_the_init_with_its_status_after_one_fail() 
         init.ends_with(status);
         let error = stage.failure("j1");
         assert!(is_worker_death(&error), "{error}");
+        assert_eq!(error["details"], how, "{error}");
         let last = stage.backend.records().pop().unwrap();
         assert_eq!(last.endpoint, Endpoint::Deregister);
     }

@@ -240,6 +240,7 @@ impl Crowd {
         // As long as the names that backends give, and as alike.
         let id: std::sync::Arc<str> = format!("019aab00-0000-7000-8000-{:012}", self.next_job).into();
         Delivery {
+            has_crashed: false,
             envelope: id.clone(),
             subject: Subject {
                 id: JobId(id),

@@ -15,7 +15,7 @@ const RANKED: [&str; 3] = ["CallId(", "Claim(", "PullId("];
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];
 
 /// What is only counted and told, between these and the end of its braces.
-const TALLIES: [&str; 3] = [" ShutdownCounts ", " Outages ", "(Handover "];
+const TALLIES: [&str; 4] = [" ShutdownCounts ", " Outages ", " Crashed ", "(Handover "];
 
 /// 128 bits that stand for `state` at `now`.
 pub fn of(state: &impl Debug, now: Moment) -> u128 {

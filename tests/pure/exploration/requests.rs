@@ -33,6 +33,7 @@ impl World {
         };
         self.jobs.insert(id.clone(), fate);
         Delivery {
+            has_crashed: false,
             envelope: id.0.clone(),
             subject: Subject {
                 id,

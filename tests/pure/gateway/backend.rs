@@ -165,6 +165,7 @@ fn reservation(job: &Kept) -> Reservation {
 
 fn delivery(id: &JobId, job: &Kept) -> Delivery {
     Delivery {
+        has_crashed: false,
         subject: Subject {
             id: id.clone(),
             kind: "mail".into(),

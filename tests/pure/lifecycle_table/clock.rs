@@ -290,6 +290,7 @@ fn step(effect: &Effect) -> Option<Step> {
 
 fn job() -> Delivery {
     Delivery {
+        has_crashed: false,
         subject: Subject {
             id: JobId("job".into()),
             kind: "t".into(),

@@ -337,6 +337,7 @@ pub fn serial_of(reservation: &Reservation) -> u64 {
 fn delivery(id: &JobId, job: &Truth, serial: u64) -> Delivery {
     let padding = if job.plan.is_large { PADDING } else { 0 };
     Delivery {
+        has_crashed: false,
         subject: Subject {
             id: id.clone(),
             kind: if job.plan.is_rare { RARE_KIND } else { "usual" }.into(),

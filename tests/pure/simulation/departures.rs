@@ -7,6 +7,27 @@ use super::plan::Answer;
 use super::promise::{Kept, promise};
 
 impl Ledger {
+    pub fn result_dropped(&mut self, id: &JobId) {
+        self.find(id).into_iter().for_each(|it| it.may_answer_again = false);
+    }
+
+    /// A job whose process crashed the last time was given to a worker just now.
+    pub fn runs_alone(&mut self, id: &JobId) -> Kept {
+        let process = |claim: &Claim| Some(self.links.get(&claim.holder?)?.process);
+        let Some(own) = self
+            .open()
+            .filter(|claim| claim.id == *id && claim.is_held())
+            .find_map(process)
+        else {
+            return Ok(());
+        };
+        let beside = self
+            .open()
+            .find(|claim| claim.id != *id && claim.is_held() && process(claim) == Some(own));
+        promise!("a suspect begins alone", beside.is_none(), "{id}: {beside:?}");
+        Ok(())
+    }
+
     pub fn abandoned(&mut self, id: &JobId, why: &str) -> Kept {
         let is_stopping = self.is_stopping;
         // The one that was released, or else came last, is given back; everything else is about the one that came first.

@@ -376,10 +376,8 @@ impl Ledger {
             Notice::Adopted(job) | Notice::Replaced(job) => self.adopted(&job.id)?,
             Notice::ReservationLost(job, _) | Notice::DoneTwice(job) => self.lost(&job.id)?,
             Notice::TimedOut(job, _) => self.find(&job.id).into_iter().for_each(|it| it.may_be_decided = true),
-            Notice::ResultDropped(job) => self
-                .find(&job.id)
-                .into_iter()
-                .for_each(|it| it.may_answer_again = false),
+            Notice::ResultDropped(job) => self.result_dropped(&job.id),
+            Notice::RunsAlone(job) => self.runs_alone(&job.id)?,
             Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
             Notice::StopBegan { .. } => self.stop_began(),
             Notice::StateChanged { state, .. } => {
@@ -412,6 +410,7 @@ impl Ledger {
             | Notice::Capacity(_)
             | Notice::EndingProcess { .. }
             | Notice::Claimed(_)
+            | Notice::JobsDied { .. }
             | Notice::HandedOver(..)
             | Notice::NoHandler { .. }
             | Notice::CallFailed { .. }

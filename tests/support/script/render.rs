@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::{
-    About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, EndedBy, ErrorCode, Failure, Farewell,
-    FetchForm, Force, HeartbeatForm, JobError, JobId, JobPlace, Manner, Notice, OperatorAnswer, Outage, Outcome,
-    ShownToOperator, Status, StillThere, StreamTopic, Takes, ToWorker, WorkerState,
+    About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, ErrorCode, Failure, Farewell, FetchForm,
+    Force, HeartbeatForm, JobError, JobId, JobPlace, Manner, Notice, OperatorAnswer, Outage, Outcome, ShownToOperator,
+    Status, StillThere, StreamTopic, Takes, ToWorker, WorkerState,
 };
 use ojs_init::wire::termination_log;
 
+use super::ends;
 use super::words::OPERATOR;
 
 /// One effect.
@@ -50,7 +51,7 @@ pub fn effect(effect: &Effect) -> String {
 
 /// Line by line, as it is written.
 fn termination_log(account: &EndReport) -> String {
-    let text = termination_log::text(account);
+    let text = termination_log::text(account, None);
     let lines = text.lines().map(|line| format!("\n         >   {line}"));
     format!("termination log:{}", lines.collect::<String>())
 }
@@ -479,14 +480,9 @@ fn said(remark: &Notice) -> String {
         Notice::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
         Notice::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
         Notice::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
-        Notice::Summary(account) => {
-            let left = format!("{} cut off, {} unreported", account.cut_off, account.unreported);
-            match (account.cause, account.worker) {
-                (EndedBy::Asked(_), _) => left,
-                (cause, None) => format!("{cause:?}, {left}"),
-                (cause, Some(end)) => format!("{cause:?} ({end}), {left}"),
-            }
-        }
+        Notice::Summary(account) => ends::summary(account),
+        Notice::RunsAlone(job) => format!("{job} runs alone"),
+        Notice::JobsDied { death, jobs } => ends::died(death, jobs),
     }
 }
 

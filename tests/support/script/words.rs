@@ -431,6 +431,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
         trace: None,
     };
     let mut delivery = Delivery {
+        has_crashed: false,
         subject: subject.clone().into(),
         envelope: format!(r#"{{"id":"{name}"}}"#).into(),
         checkpoint: None,
@@ -459,6 +460,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
                 let filler = number::<usize>(value)?.saturating_sub(name.len());
                 subject.id = job(&format!("{name}{}", "x".repeat(filler)));
             }
+            "crashed" => delivery.has_crashed = true,
             "size" => delivery.envelope = "x".repeat(number(value)?).into(),
             "checkpoint" => delivery.checkpoint = Some(value.into()),
             other => return Err(wrong("not a condition of a job", other)),

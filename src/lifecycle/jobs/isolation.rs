@@ -1,0 +1,148 @@
+//! Suspects run alone: while one has a process for itself, that process gets no other job, and so the next crash has one holder.
+//! One suspect at a time has that. Its process first finishes what it holds; other processes go on as ever.
+
+use crate::lifecycle::api::ids::{Claim, HolderId, ProcessId};
+use crate::lifecycle::api::{Moment, Notice, Subject, Timer};
+use crate::lifecycle::jobs::dispatch::frame_bytes;
+use crate::lifecycle::jobs::job::Job;
+use crate::lifecycle::jobs::suspects::{ALONE_FOR, EMPTIED_WITHIN, Turn};
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::worker::holder::Holder;
+
+impl Lifecycle {
+    /// Ends the turn of a suspect that is decided, or whose process is going away.
+    pub(in crate::lifecycle) fn end_isolation(&mut self) {
+        let Some(turn) = self.suspects.turn else { return };
+        let is_there = if turn.is_running {
+            let holder = self.jobs.get(turn.claim).and_then(Job::holder);
+            holder
+                .and_then(|holder| self.holders.get(holder))
+                .map(|holder| holder.process)
+                == Some(turn.process)
+        } else {
+            self.jobs.suspects().contains(&turn.claim) && self.takers_in(turn.process, turn.claim).next().is_some()
+        };
+        if !is_there {
+            self.end_turn();
+        }
+    }
+
+    fn end_turn(&mut self) {
+        if let Some(turn) = self.suspects.turn.take() {
+            self.holders.keep(turn.process, false);
+            self.timers.cancel(Timer::Suspect);
+        }
+    }
+
+    /// Gives the oldest suspect a process for itself.
+    pub(in crate::lifecycle) fn isolate(&mut self, now: Moment) {
+        if !self.is_taking_jobs() {
+            return;
+        }
+        let mut are_released = false;
+        while self.suspects.turn.is_none()
+            && let Some(claim) = self.jobs.suspects().first().copied()
+        {
+            match self.emptiest_taker(claim) {
+                Some(process) => self.begin_turn(claim, process, now),
+                // As of any other job it is told that nobody takes it.
+                None => {
+                    self.jobs.is_suspect(claim, false);
+                    are_released = true;
+                }
+            }
+        }
+        if are_released {
+            self.hand_over(now);
+        }
+        let Some(turn) = self.suspects.turn.filter(|turn| !turn.is_running) else {
+            return;
+        };
+        let is_empty = self.holders.jobs_of(turn.process) == 0;
+        if is_empty && self.give_alone(turn, now) {
+            self.suspects.turn = Some(Turn {
+                is_running: true,
+                ..turn
+            });
+            self.timers.arm(Timer::Suspect, now.after(ALONE_FOR));
+        }
+        // Who asks for jobs itself is told that there are none for now: the process shall become empty, or stay alone.
+        let holders: Vec<HolderId> = self.holders.of(turn.process).map(|(id, _)| id).collect();
+        for holder in holders {
+            self.end_pulls_of(holder);
+        }
+    }
+
+    fn begin_turn(&mut self, claim: Claim, process: ProcessId, now: Moment) {
+        self.suspects.turn = Some(Turn {
+            claim,
+            process,
+            is_running: false,
+        });
+        self.holders.keep(process, true);
+        self.timers.arm(Timer::Suspect, now.after(EMPTIED_WITHIN));
+    }
+
+    /// The process was not empty in time, or the suspect had its time alone: others run beside it.
+    pub(in crate::lifecycle) fn isolation_is_over(&mut self) {
+        if let Some(turn) = self.suspects.turn {
+            self.jobs.is_suspect(turn.claim, false);
+        }
+        self.end_turn();
+    }
+
+    /// Gives it to a holder of its process that can be given a job now.
+    fn give_alone(&mut self, turn: Turn, now: Moment) -> bool {
+        let Some(subject) = self.jobs.get(turn.claim).map(Job::subject) else {
+            return false;
+        };
+        let holders: Vec<HolderId> = self.holders.of(turn.process).map(|(id, _)| id).collect();
+        let pull = holders
+            .iter()
+            .find_map(|id| self.pulls.of_holder_for(*id, &subject.queue));
+        let is_idle = |(_, holder): &(HolderId, &Holder)| holder.free() > 0 && !holder.is_busy;
+        let idle = self.takers_in(turn.process, turn.claim).find(is_idle).map(|(id, _)| id);
+        if pull.is_none() && idle.is_none() {
+            return false;
+        }
+        if let Some(pull) = pull {
+            self.give_to_one_pull(turn.claim, pull, now);
+        } else if let Some(holder) = idle {
+            self.give(turn.claim, holder, now);
+        }
+        self.notify(Notice::RunsAlone(subject));
+        true
+    }
+
+    /// The process with the fewest jobs that takes this job.
+    fn emptiest_taker(&self, claim: Claim) -> Option<ProcessId> {
+        let processes = self.holders.iter().map(|(_, holder)| holder.process);
+        let takers = processes.filter(|process| self.takers_in(*process, claim).next().is_some());
+        takers.min_by_key(|process| self.holders.jobs_of(*process))
+    }
+
+    /// The holders of a process that take this job, now or later.
+    fn takers_in(&self, process: ProcessId, claim: Claim) -> impl Iterator<Item = (HolderId, &Holder)> {
+        let job = self
+            .jobs
+            .get(claim)
+            .map(|job| (job.subject(), frame_bytes(&job.delivery)));
+        let takes = move |holder: &Holder, (subject, bytes): &(std::sync::Arc<Subject>, usize)| {
+            let is_offered = holder.ready.as_ref().is_some_and(|ready| {
+                let types = ready.types.as_ref();
+                let fits = holder.manners.frame_limit.is_none_or(|most| *bytes <= most);
+                ready.concurrency > 0 && fits && types.is_none_or(|types| types.contains(&subject.kind))
+            });
+            holder.is_there() && (is_offered || holder.has_pulled)
+        };
+        let is_ending = self.holders.ending(process).is_some() || self.holders.is_gone(process);
+        let theirs = self.holders.of(process).filter(move |_| !is_ending);
+        theirs.filter(move |(_, holder)| job.as_ref().is_some_and(|job| takes(holder, job)))
+    }
+
+    /// Whether this holder gets no jobs because its process is kept for a suspect.
+    pub(super) fn is_kept(&self, holder: HolderId) -> bool {
+        let process = self.holders.get(holder).map(|holder| holder.process);
+        self.suspects.turn.is_some_and(|turn| Some(turn.process) == process)
+    }
+}
