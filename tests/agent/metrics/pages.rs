@@ -72,3 +72,46 @@ fn the_dashboard_is_json_and_each_of_its_panels_asks_for_something() {
         assert!(!targets.is_empty() && targets.iter().all(asks), "{panel}");
     }
 }
+
+/// The anchor that a renderer of Markdown gives to a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn each_alert_has_a_severity_and_a_runbook_whose_heading_is_there() {
+    let rules = read("docs/alert-rules.yaml");
+    let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() > 20, "{}", alerts.len());
+    for alert in alerts {
+        let is_graded = ["severity: critical", "severity: warning"]
+            .iter()
+            .any(|word| alert.contains(word));
+        assert!(is_graded, "{alert}");
+        let (_, runbook) = alert
+            .split_once("runbook_url: \"")
+            .unwrap_or_else(|| panic!("no runbook: {alert}"));
+        let (page, wanted) = runbook.split('"').next().unwrap().split_once('#').unwrap();
+        let text = read(page);
+        let headings = text.lines().filter(|line| line.starts_with('#'));
+        let is_there = headings
+            .map(|line| anchor(line.trim_start_matches('#').trim()))
+            .any(|found| found == wanted);
+        assert!(is_there, "{page} has no heading {wanted}");
+    }
+}
+
+#[test]
+fn an_outage_is_one_page_and_not_one_for_each_instance() {
+    let rules = read("docs/alert-rules.yaml");
+    for alert in rules.split("- alert: ").skip(1) {
+        // A stuck drain is one container's own trouble.
+        let is_own = alert.starts_with("OjsInitDrainStuck");
+        if alert.contains("severity: critical") && !is_own {
+            assert!(alert.contains("by (job"), "{alert}");
+        }
+    }
+}
