@@ -36,6 +36,9 @@ const LINGER: Duration = Duration::from_millis(5);
 /// When so much of the queue is taken, one part in this many, the writer does not wait for more.
 const HURRY_PART: usize = 4;
 
+/// The least time between two records about records that were dropped; each has the sum since the one before.
+const LOSS_PAUSE: Duration = Duration::from_secs(1);
+
 /// Most bytes in one write: what a pipe takes in one piece, so that the worker's lines stay whole beside ours.
 const WRITE_BYTES: usize = 4096;
 
@@ -129,11 +132,11 @@ impl LogHandle {
     pub fn flush(&self) {
         let mut queue = self.0.lock();
         queue.hurry = true;
+        queue.is_ending = true;
         self.0.added.notify_one();
-        let result = self
-            .0
-            .written
-            .wait_timeout_while(queue, FLUSH_LIMIT, |queue| queue.writing || !queue.records.is_empty());
+        let result = self.0.written.wait_timeout_while(queue, FLUSH_LIMIT, |queue| {
+            queue.writing || queue.writer_started && queue.has_something_to_say()
+        });
         drop(result);
     }
 }
@@ -159,6 +162,8 @@ struct Queue {
     dropped: u64,
     /// Those of them that nobody was told of.
     unsaid: u64,
+    /// When that was last said, by the monotonic clock.
+    last_loss: Option<Duration>,
     is_shared: bool,
     writer_started: bool,
     writing: bool,
@@ -166,12 +171,40 @@ struct Queue {
     is_idle: bool,
     /// The writer waits for nothing more than what is there.
     hurry: bool,
+    /// Nothing is left for later.
+    is_ending: bool,
 }
 
 impl Queue {
     fn drop_one(&mut self) {
         self.dropped = self.dropped.saturating_add(1);
         self.unsaid = self.unsaid.saturating_add(1);
+    }
+
+    fn has_something_to_say(&self) -> bool {
+        !self.records.is_empty() || self.unsaid > 0
+    }
+
+    /// How long it is until the records that were dropped may be told of; none: there are none.
+    fn until_loss(&self, now: Duration) -> Option<Duration> {
+        let due = self
+            .last_loss
+            .map_or(Duration::ZERO, |last| last.saturating_add(LOSS_PAUSE));
+        let wait = if self.is_ending {
+            Duration::ZERO
+        } else {
+            due.saturating_sub(now)
+        };
+        (self.unsaid > 0).then_some(wait)
+    }
+
+    /// How many dropped records are to be told of now.
+    fn take_loss(&mut self, now: Duration) -> u64 {
+        if self.until_loss(now) != Some(Duration::ZERO) {
+            return 0;
+        }
+        self.last_loss = Some(now);
+        std::mem::take(&mut self.unsaid)
     }
 
     /// Whether the writer had better not wait for more.
@@ -285,11 +318,11 @@ impl Sink {
         }
     }
 
-    /// The next batch for the writer, waiting for one; and how many were dropped before it.
+    /// The next batch for the writer, waiting for one; and how many dropped records are to be told of behind it.
     fn take(&self) -> (VecDeque<String>, u64) {
         let mut queue = self.lock();
         queue.writing = false;
-        if queue.records.is_empty() {
+        if !queue.has_something_to_say() {
             self.written.notify_all();
         }
         let linger = |queue: &mut Queue| !queue.hurry;
@@ -298,14 +331,25 @@ impl Sink {
             Err(poisoned) => poisoned.into_inner().0,
         };
         while queue.records.is_empty() {
+            let wait = queue.until_loss(clock::monotonic());
+            if wait == Some(Duration::ZERO) {
+                break;
+            }
             queue.is_idle = true;
-            queue = self.added.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = match wait {
+                Some(wait) => match self.added.wait_timeout(queue, wait) {
+                    Ok((queue, _)) => queue,
+                    Err(poisoned) => poisoned.into_inner().0,
+                },
+                None => self.added.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
         }
         queue.is_idle = false;
         queue.hurry = false;
         queue.writing = true;
         queue.bytes = 0;
-        (std::mem::take(&mut queue.records), std::mem::take(&mut queue.unsaid))
+        let dropped = queue.take_loss(clock::monotonic());
+        (std::mem::take(&mut queue.records), dropped)
     }
 
     fn start_writer(&'static self) -> bool {
@@ -379,6 +423,24 @@ mod tests {
             .collect();
         assert_eq!(lengths, [(4096, 2), (1, 1), (5000, 1), (2, 2)]);
         assert_eq!(batches(VecDeque::new()), []);
+    }
+
+    #[test]
+    fn a_flood_is_told_of_once_a_second_and_with_its_sum() {
+        let mut queue = Queue::default();
+        let at = Duration::from_millis;
+        assert_eq!(queue.until_loss(at(5000)), None);
+        queue.drop_one();
+        assert_eq!(queue.take_loss(at(5000)), 1);
+        (0..3).for_each(|_| queue.drop_one());
+        assert_eq!(queue.take_loss(at(5100)), 0);
+        queue.drop_one();
+        assert_eq!(queue.until_loss(at(5100)), Some(at(900)));
+        assert_eq!(queue.take_loss(at(6000)), 4);
+        queue.drop_one();
+        assert_eq!(queue.take_loss(at(6100)), 0);
+        queue.is_ending = true;
+        assert_eq!(queue.take_loss(at(6100)), 1);
     }
 
     #[test]
