@@ -10,7 +10,9 @@ use crate::exit::Exit;
 use crate::lifecycle::api::{SHORTAGE_WINDOW, shortage_pause};
 use crate::os::child::{ChildPlan, SpawnError};
 use crate::os::clock;
+use crate::os::errno::is_shortage;
 use crate::os::process::Pid;
+use crate::os::program_file::Trouble;
 use crate::os::reaper::{self, Reaped};
 use crate::os::signals::{self, SignalSet};
 use crate::os::user::Credentials;
@@ -51,22 +53,23 @@ pub enum NotStartedNow {
 
 /// Starts the child in one attempt, without waiting.
 pub fn try_spawn(plan: &ChildPlan, program: &str) -> Result<Pid, NotStartedNow> {
-    plan.spawn().map_err(|error| not_started_now(program, error))
+    plan.spawn().map_err(|error| not_started_now(plan, program, error))
 }
 
-fn not_started_now(program: &str, error: SpawnError) -> NotStartedNow {
+fn not_started_now(plan: &ChildPlan, program: &str, error: SpawnError) -> NotStartedNow {
     match error {
         SpawnError::NoProcess(error) if is_shortage(&error) => NotStartedNow::Shortage(error),
         SpawnError::NoProcess(error) => NotStartedNow::Refused(no_process_allowed(program, &error)),
         SpawnError::User { step, error } => NotStartedNow::Refused(not_this_user(step, &error)),
         SpawnError::Exec(error) | SpawnError::Traits(error) => {
-            NotStartedNow::Refused(not_this_program(program, &error))
+            NotStartedNow::Refused(not_this_program(program, &error, plan.trouble(None)))
         }
     }
 }
 
-/// What a start would say against the child, without running the program; without a program only its user is tried. A
-/// shortage of processes may be over by the time of the start, so it is a warning.
+/// What a start would say against the child, without running the program; without a program only its user is tried. What the
+/// program's file says of its machine, interpreter or loader counts as well. A shortage of processes may be over by the time of the
+/// start, so it is a warning.
 pub fn rehearse(
     plan: &ChildPlan,
     program: Option<&str>,
@@ -76,8 +79,11 @@ pub fn rehearse(
     // The child has ended, or there is none.
     let _ = reaper::reap_one();
     match (result, program) {
-        (Ok(()), _) | (Err(SpawnError::Exec(_)), None) => Ok(()),
-        (Err(error), program) => match not_started_now(program.unwrap_or_default(), error) {
+        (Ok(()), None) | (Err(SpawnError::Exec(_)), None) => Ok(()),
+        (Ok(()), Some(program)) => plan
+            .trouble(None)
+            .map_or(Ok(()), |trouble| Err(will_not_run(program, trouble))),
+        (Err(error), program) => match not_started_now(plan, program.unwrap_or_default(), error) {
             NotStartedNow::Refused(refused) => Err(refused),
             NotStartedNow::Shortage(error) => {
                 warn(format_args!("cannot create a process now: {}", reason(&error)));
@@ -130,14 +136,6 @@ fn reap_inherited() {
     }
 }
 
-/// Whether trying again may help.
-fn is_shortage(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error().map(Errno::from_raw),
-        Some(Errno::EAGAIN | Errno::ENOMEM)
-    )
-}
-
 fn no_process_allowed(program: &str, error: &io::Error) -> StartFailure {
     let message = format!(
         "cannot start {program:?}: the system refuses to create processes: {}; look for a seccomp profile that forbids \
@@ -176,7 +174,27 @@ fn not_this_user(step: &str, error: &io::Error) -> StartFailure {
     }
 }
 
-fn not_this_program(program: &str, error: &io::Error) -> StartFailure {
+/// The file is there and cannot run.
+fn will_not_run(program: &str, trouble: Trouble) -> StartFailure {
+    let exit = if trouble.is_missing {
+        Exit::NotFound
+    } else {
+        Exit::NotExecutable
+    };
+    StartFailure {
+        message: format!("cannot execute {program:?}: {}", trouble.words),
+        exit,
+    }
+}
+
+fn not_this_program(program: &str, error: &io::Error, trouble: Option<Trouble>) -> StartFailure {
+    let is_about_the_file = matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::ENOENT | Errno::ENOEXEC)
+    );
+    if let Some(trouble) = trouble.filter(|_| is_about_the_file) {
+        return will_not_run(program, trouble);
+    }
     let (exit, hint) = match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ENOTDIR) => {
             let hint = if program.contains('/') {

@@ -9,21 +9,23 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 
+use crate::os::child_words::{candidates, changed};
 use crate::os::entry::{Environ, value_of};
 use crate::os::errno::errno;
 use crate::os::job_child::{JobTraits, Refused};
+use crate::os::listen_pid::{self, ListenPid};
 use crate::os::open_files::OpenFiles;
 use crate::os::process::Pid;
+use crate::os::program_file::{self, Trouble};
 use crate::os::signals;
+use crate::os::stdio;
 use crate::os::user::Credentials;
 
 /// Stack of the child between clone and exec, in bytes. What runs on it is a dozen system calls.
 const STACK_BYTES: usize = 16 * 1024;
-
-/// Where a command without a slash is looked for when the environment has no PATH.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Runs a script that lacks its `#!` line, as `execvp` and every shell do.
 const SHELL: &CStr = c"/bin/sh";
@@ -163,30 +165,70 @@ impl ChildPlan {
     }
 
     /// Starts the child in a process group of its own, with the signal mask and dispositions that we were started
-    /// with. Returns once it has exec'ed.
+    /// with; a job's are the defaults. Returns once it has exec'ed.
     ///
     /// # Errors
     ///
     /// See [`SpawnError`]; a child that failed before exec is left to the reaper.
     pub fn spawn(&self) -> Result<Pid, SpawnError> {
+        if let Some(credentials) = self.credentials.as_ref().filter(|_| self.job.is_none()) {
+            stdio::give_pipes_to(credentials.uid);
+        }
         self.fork(false)
+    }
+
+    /// Whether sockets were handed to us by number, which are the child's from now on: it finds its own pid where we find ours. A job
+    /// gets none of them.
+    fn has_listen_pid(&self) -> bool {
+        let is_ours = |entry: &[u8]| {
+            let pid = value_of(entry, listen_pid::NAME);
+            pid.is_some_and(|pid| pid == Pid::own().to_string().as_bytes())
+        };
+        self.job.is_none()
+            && match &self.environment {
+                ChildEnvironment::Inherited(environ) => environ.entries().any(is_ours),
+                ChildEnvironment::Changed(entries) => entries.iter().any(|entry| is_ours(entry.as_bytes())),
+            }
+    }
+
+    /// What about the program's file keeps the kernel from running it, as far as that can be seen by reading it. `directory` is
+    /// where the child starts, if not where we are.
+    #[must_use]
+    pub fn trouble(&self, directory: Option<&Path>) -> Option<Trouble> {
+        let paths = self
+            .candidates
+            .iter()
+            .map(|path| Path::new(OsStr::from_bytes(path.as_bytes())));
+        let mut paths = paths.map(|path| directory.map_or_else(|| path.to_owned(), |directory| directory.join(path)));
+        let file = paths.find(|path| path.is_file())?;
+        program_file::trouble(&file)
     }
 
     fn fork(&self, is_rehearsal: bool) -> Result<Pid, SpawnError> {
         let args = null_terminated(&self.args);
         let mut shell_args = vec![SHELL.as_ptr(), ptr::null()];
         shell_args.extend(args.get(1..).unwrap_or_default());
-        let environment = match &self.environment {
+        if self.job.is_some() {
+            signals::learn_ignored();
+        }
+        let mut environment = match &self.environment {
+            ChildEnvironment::Inherited(environ) if self.has_listen_pid() => environ.pointers().collect(),
             ChildEnvironment::Inherited(_) => Vec::new(),
-            ChildEnvironment::Changed(entries) => null_terminated(entries),
+            ChildEnvironment::Changed(entries) => entries.iter().map(|entry| entry.as_ptr()).collect(),
         };
+        let mut listen_pid = ListenPid::default();
+        if self.has_listen_pid() {
+            listen_pid.take_place(&mut environment);
+        }
+        environment.push(ptr::null());
         let mut job = SpawnOrder {
             plan: self,
             args: args.as_ptr(),
             environ: match &self.environment {
-                ChildEnvironment::Inherited(environ) => environ.as_ptr(),
-                ChildEnvironment::Changed(_) => environment.as_ptr(),
+                ChildEnvironment::Inherited(environ) if !self.has_listen_pid() => environ.as_ptr(),
+                ChildEnvironment::Inherited(_) | ChildEnvironment::Changed(_) => environment.as_ptr(),
             },
+            listen_pid: &raw mut listen_pid,
             candidates: null_terminated(&self.candidates),
             shell_args,
             is_rehearsal,
@@ -220,6 +262,8 @@ struct SpawnOrder<'a> {
     plan: &'a ChildPlan,
     args: *const *const c_char,
     environ: *const *const c_char,
+    /// An entry of `environ`, or of no use.
+    listen_pid: *mut ListenPid,
     candidates: Vec<*const c_char>,
     /// `/bin/sh`, a place for the script's path, the script's arguments.
     shell_args: Vec<*const c_char>,
@@ -308,7 +352,13 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
         // Never fatal: it is no higher than ours.
         let _ = limit.take_effect();
     }
-    signals::restore_inherited();
+    if plan.job.is_some() {
+        signals::restore_defaults();
+    } else {
+        signals::restore_inherited();
+    }
+    // SAFETY: `fork` keeps it until we have exec'ed or ended, and touches it no more.
+    unsafe { (*job.listen_pid).set(libc::getpid()) };
     let errno = exec(job);
     job.fail(Step::Exec, errno)
 }
@@ -366,6 +416,7 @@ fn exec(job: &mut SpawnOrder<'_>) -> c_int {
         // SAFETY: the path is a C string, and both arrays are null-terminated arrays of C strings.
         unsafe { libc::execve(candidate, job.args, environ) };
         match errno() {
+            libc::ENOEXEC if program_file::is_binary(candidate) => return libc::ENOEXEC,
             libc::ENOEXEC => {
                 if let Some(script) = job.shell_args.get_mut(1) {
                     *script = candidate;
@@ -381,51 +432,6 @@ fn exec(job: &mut SpawnOrder<'_>) -> c_int {
         }
     }
     result
-}
-
-/// The paths to try for `program`: itself when it contains a slash, else one for each directory of PATH.
-fn candidates(program: &OsStr, path: Option<&OsStr>) -> Result<Vec<CString>, NulError> {
-    let program = program.as_bytes();
-    if program.is_empty() {
-        return Ok(Vec::new());
-    }
-    if program.contains(&b'/') {
-        return Ok(vec![CString::new(program)?]);
-    }
-    let path = path.map_or(DEFAULT_PATH.as_bytes(), OsStr::as_bytes);
-    path.split(|byte| *byte == b':')
-        .map(|directory| {
-            // An empty entry means the working directory.
-            let separator: &[u8] = if directory.is_empty() { b"" } else { b"/" };
-            CString::new([directory, separator, program].concat())
-        })
-        .collect()
-}
-
-/// These entries with the changes of [`ChildPlan::with_environment`].
-fn changed<'a>(
-    entries: impl Iterator<Item = &'a [u8]>,
-    set: &[(&str, &OsStr)],
-    remove: &[&str],
-) -> Result<Vec<CString>, NulError> {
-    let new = |(name, value): &(&str, &OsStr)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
-    let mut result = Vec::new();
-    let mut placed = vec![false; set.len()];
-    for entry in entries {
-        let mut names = set.iter().zip(&mut placed);
-        if let Some((change, placed)) = names.find(|((name, _), _)| value_of(entry, name).is_some()) {
-            if !std::mem::replace(placed, true) {
-                result.push(new(change)?);
-            }
-        } else if !remove.iter().any(|name| value_of(entry, name).is_some()) {
-            result.push(CString::new(entry)?);
-        }
-    }
-    let missing = set.iter().zip(placed).filter(|(_, placed)| !placed);
-    for (change, _) in missing {
-        result.push(new(change)?);
-    }
-    Ok(result)
 }
 
 /// The array form of C: pointers, then null. Valid as long as the strings live.

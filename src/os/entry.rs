@@ -31,7 +31,7 @@ impl Environ {
         })
     }
 
-    fn pointers(&self) -> impl Iterator<Item = *const c_char> + use<> {
+    pub(in crate::os) fn pointers(&self) -> impl Iterator<Item = *const c_char> + use<> {
         let mut next = self.0;
         std::iter::from_fn(move || {
             // SAFETY: `next` walks the environment block of this process, which is terminated by a null pointer and

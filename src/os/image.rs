@@ -1,6 +1,42 @@
 //! The program's own file in memory.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, absolute};
+use std::sync::OnceLock;
+
+/// Our own file, wherever it is by now, and whatever its directory lets another user see.
+const OWN_FILE: &CStr = c"/proc/self/exe";
+
+/// Our own file, to be executed once more. Without `/proc` it is the path that we were executed by; none: it is not there any more. The
+/// first call has to come before the working directory changes.
+pub fn own_file() -> Option<&'static CStr> {
+    static FOUND: OnceLock<Option<CString>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let exists = |path: &CStr| Path::new(OsStr::from_bytes(path.to_bytes())).exists();
+        if exists(OWN_FILE) {
+            return Some(OWN_FILE.to_owned());
+        }
+        let path = absolute(executed_as()?).ok()?;
+        CString::new(path.as_os_str().as_bytes())
+            .ok()
+            .filter(|path| exists(path))
+    });
+    found.as_deref()
+}
+
+/// The path that `execve` was called with; a script's or a loader's caller may have called it by another one.
+fn executed_as() -> Option<&'static Path> {
+    // SAFETY: a number in, a number out.
+    let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
+    let path = std::ptr::with_exposed_provenance::<std::ffi::c_char>(usize::try_from(address).ok()?);
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: the kernel put a C string there, which stays as it is.
+    let path = unsafe { CStr::from_ptr(path) };
+    Some(Path::new(OsStr::from_bytes(path.to_bytes())))
+}
 
 /// Lets go of the pages of the program's file that were read so far: most of them were for the start. Those that are
 /// needed are read again, out of the kernel's cache, as after any page that it has taken back by itself. Where a filter

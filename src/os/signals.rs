@@ -36,6 +36,12 @@ type KernelAction = [usize; 4];
 /// The dispositions of [`LIBRARY_SIGNALS`] before we changed them; empty as long as we have not.
 static LIBRARY_ACTIONS: OnceLock<[KernelAction; LIBRARY_SIGNALS.len()]> = OnceLock::new();
 
+/// The signals that are ignored, one bit each.
+static IGNORED: OnceLock<u64> = OnceLock::new();
+
+/// The signal with the highest number.
+const LAST_SIGNAL: i32 = 64;
+
 /// A set of signals, one bit each, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalSet(pub(in crate::os) u64);
@@ -117,6 +123,28 @@ pub fn restore_inherited() {
         }
     }
     SignalSet::inherited().set_as_mask();
+}
+
+/// Gives a job's process what every program expects: no signal is ignored or blocked, whatever started us. For the child, between
+/// fork and exec; [`learn_ignored`] comes first.
+pub(in crate::os) fn restore_defaults() {
+    let ignored = IGNORED.get().copied().unwrap_or_default();
+    for number in (1..=LAST_SIGNAL).filter(|number| ignored & 1 << (number - 1) != 0) {
+        kernel_action(number, Some(&[libc::SIG_DFL, 0, 0, 0]));
+    }
+    SignalSet(0).set_as_mask();
+}
+
+/// Looks once which signals are ignored. All others have their default disposition: exec resets handlers, and we install none.
+pub(in crate::os) fn learn_ignored() {
+    IGNORED.get_or_init(|| {
+        let is_ignored = |number: &i32| {
+            // Some of the time these are ignored by ourselves.
+            LIBRARY_SIGNALS.contains(number) || kernel_action(*number, None).first() == Some(&libc::SIG_IGN)
+        };
+        let ignored = (1..=LAST_SIGNAL).filter(is_ignored);
+        ignored.fold(0, |set, number| set | 1 << (number - 1))
+    });
 }
 
 /// Sets a disposition that is no function (default or ignore) and returns the one before.

@@ -6,10 +6,12 @@
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::geteuid;
 
 use crate::os::clock;
 
@@ -40,6 +42,35 @@ pub fn write_output_counted(bytes: &[u8], limit: Duration) -> (usize, io::Result
 /// As [`write_output`].
 pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
     write_bounded(io::stderr().as_fd(), bytes, limit).1
+}
+
+/// Reads a file that is our standard input, at most so much of it, from its beginning and without moving the place that others read
+/// on from.
+///
+/// # Errors
+///
+/// It is no file (ESPIPE), or is not open.
+pub fn read_input_from_its_beginning(most: u64) -> io::Result<Vec<u8>> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let length = stdin.metadata()?.len().min(most);
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    stdin.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// Gives this user the pipes among our standard input, output and error that are ours, so that a program which runs as that user can
+/// open `/dev/stderr` by its name. Best effort: without that right they stay ours, and what is open works all the same.
+pub fn give_pipes_to(uid: u32) {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    for descriptor in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] {
+        let is_own_pipe = fstat(descriptor).is_ok_and(|found| {
+            SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO
+                && found.st_uid == geteuid().as_raw()
+        });
+        if is_own_pipe {
+            let _ = std::os::unix::fs::fchown(descriptor, Some(uid), None);
+        }
+    }
 }
 
 /// The terminal behind this descriptor as an open file of our own that never blocks; none for anything else.

@@ -85,6 +85,72 @@ os.execv(os.environ['INIT'], ['ojs-init', '--no-agent', '--', '/bin/sh', '-c', '
     assert_eq!(output.status.code(), Some(7), "{}", said(&output));
 }
 
+#[test]
+fn sockets_that_were_handed_to_us_by_number_are_the_childs() {
+    let passes = |pid: &str| {
+        let script = format!(
+            "LISTEN_PID={pid} LISTEN_FDS=1 exec $INIT --no-agent -- sh -c 'echo \"$LISTEN_FDS $LISTEN_PID $$\"' 3</dev/null"
+        );
+        let output = run("sh", &script);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let words: Vec<String> = said
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .split(' ')
+            .map(str::to_owned)
+            .collect();
+        assert_eq!((words.len(), words[0].as_str()), (3, "1"), "{said}");
+        (words[1].clone(), words[2].clone())
+    };
+    let (named, own) = passes("$$");
+    assert_eq!(named, own);
+    // Those of another process stay that one's.
+    assert_eq!(passes("1234567").0, "1234567");
+}
+
+#[test]
+fn another_user_opens_the_pipe_on_our_standard_error_by_its_name() {
+    let script = "exec $INIT --no-agent --user 54321:54321 -- sh -c 'echo err > /dev/stderr && echo out > /dev/stdout'";
+    let output = run("sh", script);
+    assert!(
+        said(&output).contains("err") && said(&output).contains("out"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_program_that_cannot_run_here_is_named_and_no_shell_reads_it() {
+    let file = tempfile("program");
+    let refused = |content: &[u8], status: i32, part: &str| {
+        std::fs::write(&file, content).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        for checks in [false, true] {
+            let (before, status) = if checks { ("config check ", 2) } else { ("", status) };
+            let output = run("sh", &format!("exec $INIT {before}--no-agent --format=text -- {file}"));
+            assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+            assert!(said(&output).contains(part), "{}", said(&output));
+        }
+    };
+    // An ELF file of 64 bits for s390x, big-endian, version 1, executable.
+    let mut elf = b"\x7fELF\x02\x02\x01\0\0\0\0\0\0\0\0\0\0\x02\0\x16\0\0\0\x01".to_vec();
+    elf.resize(64, 0);
+    refused(&elf, 126, "it is a program for s390x, and this machine is");
+    refused(b"\0\0binary", 126, "it is a binary file, and none that Linux runs");
+    refused(b"#!/bin/sh\r\nexit 3\r\n", 127, "its lines end as on Windows");
+    refused(
+        b"#!/no/such/thing -x\n",
+        127,
+        "the interpreter \"/no/such/thing\", which does not exist",
+    );
+    std::fs::write(&file, "exit 3\n").unwrap();
+    let output = run("sh", &format!("exec $INIT --no-agent -- {file}"));
+    assert_eq!(output.status.code(), Some(3), "a script without #!: {}", said(&output));
+    std::fs::remove_file(&file).unwrap();
+}
+
 /// A path for one test of this run.
 fn tempfile(name: &str) -> String {
     let path = std::env::temp_dir().join(format!("ojs-init-{}-{name}", std::process::id()));
