@@ -72,6 +72,11 @@ pub enum JobWord {
     Heartbeat,
     /// Is it to end?
     Cancelled,
+    /// One of its arguments.
+    Argument {
+        /// Where it is, as `0` or `1.path`; not checked yet.
+        path: String,
+    },
 }
 
 /// What is meant by well.

@@ -94,8 +94,9 @@ Answers within 1 s. The instance is looked for in the runtime directory, else in
 pub(super) const JOB_NOTES: &str = "\
 In a script: \"$OJS_INIT\" job progress 0.5 \"half of it\". Whatever can write to
 descriptor 3 (OJS_JOB_FD) can do without it: one line for each word, written as
-here. Exit status 0: said, or the answer is yes; 1: nobody took it, or the
-answer is no; 2: wrong usage, or not in a job.";
+here. \"$OJS_INIT\" job arg 0 prints the first argument. Exit status 0: done, or
+the answer is yes; 1: nobody took it, the answer is no, or there is no such
+argument; 2: wrong usage, or not in a job.";
 
 /// Longest line of a help text, in characters: with clap's indentation of ten, 80 columns.
 const TEXT_WIDTH: usize = 70;

@@ -33,8 +33,7 @@ const PROBE: &str = "PROBE";
 pub(super) const JOB: &str = "job";
 
 /// Its usage.
-const JOB_USAGE: &str =
-    "ojs-init job progress FRACTION [MESSAGE] | checkpoint JSON |\n                    heartbeat | cancelled";
+const JOB_USAGE: &str = "ojs-init job progress FRACTION [MESSAGE] | checkpoint JSON |\n                    heartbeat | cancelled | arg PATH";
 
 /// The argument that says how far a job is.
 const FRACTION: &str = "FRACTION";
@@ -44,6 +43,9 @@ const MESSAGE: &str = "MESSAGE";
 
 /// The argument that has a job's state.
 const STATE: &str = "STATE";
+
+/// The argument that says which of a job's arguments is wanted.
+const PATH: &str = "PATH";
 
 /// Each subcommand for an instance that runs, with its usage and what its help says first.
 const ORDERS: [(&str, &str, &str); 7] = [
@@ -148,6 +150,14 @@ pub(super) fn job() -> Command {
         .subcommand(progress.arg(argument(FRACTION).help("0 to 1, as 0.25")).arg(message))
         .subcommand(checkpoint.arg(state))
         .subcommand(word("heartbeat", "ojs-init job heartbeat", "Say that the job is alive"))
+        .subcommand(
+            word(
+                "arg",
+                "ojs-init job arg PATH",
+                "Print one of the job's arguments: strings as they are, else JSON",
+            )
+            .arg(argument(PATH).help("Its number, from 0, then names and numbers within it: 0, 1.path, 1.files.0")),
+        )
         .subcommand(word(
             "cancelled",
             "ojs-init job cancelled",
@@ -171,6 +181,9 @@ pub(super) fn job_word(mut matches: ArgMatches) -> Option<JobWord> {
         }),
         "heartbeat" => Some(JobWord::Heartbeat),
         "cancelled" => Some(JobWord::Cancelled),
+        "arg" => Some(JobWord::Argument {
+            path: inner.remove_one(PATH)?,
+        }),
         _ => None,
     }
 }

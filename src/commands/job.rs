@@ -11,10 +11,24 @@ use crate::exit::Exit;
 use crate::os::entry::Environ;
 use crate::os::job_channel::JobChannel;
 use crate::os::signals::SignalSet;
+use crate::os::stdio::{read_input_from_its_beginning, write_output};
+use crate::wire::runner::arguments::{self, Path};
 use crate::wire::runner::job_lines;
 
 /// The variable that has the number of the channel's descriptor.
 const CHANNEL_VARIABLE: &str = "OJS_JOB_FD";
+
+/// The variable that has the arguments, unless they are too long for one.
+const ARGS_VARIABLE: &str = "OJS_JOB_ARGS";
+
+/// A variable that every job has.
+const ID_VARIABLE: &str = "OJS_JOB_ID";
+
+/// Most bytes of standard input that are looked through for an argument; no envelope is longer.
+const MOST_INPUT_BYTES: u64 = 1 << 30;
+
+/// When the job has no such argument.
+const NO_ARGUMENT: Exit = Exit::Status(1);
 
 /// Longest that a line may wait for room.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
@@ -27,8 +41,15 @@ const NOT_CANCELLED: Exit = Exit::Status(1);
 pub fn tell(word: &JobWord, environ: &Environ) -> Exit {
     // Who waits here has to end when the job is asked to.
     SignalSet::inherited().set_as_mask();
-    let line = match line(word) {
-        Ok(line) => line,
+    let line = match word {
+        JobWord::Argument { path } => return argument(path, environ),
+        JobWord::Cancelled => Ok(None),
+        JobWord::Progress { fraction, message } => progress(fraction, message).map(Some),
+        JobWord::Checkpoint { state } => checkpoint(state).map(Some),
+        JobWord::Heartbeat => Ok(Some("heartbeat".to_owned())),
+    };
+    let line = match line {
+        Ok(line) => line.map(|line| format!("{}\n", line.trim_end())),
         Err(message) => return failed(&message, Exit::Usage),
     };
     let channel = match open(environ.value(CHANNEL_VARIABLE)) {
@@ -54,9 +75,7 @@ pub fn tell(word: &JobWord, environ: &Environ) -> Exit {
 
 fn open(channel: Option<&OsStr>) -> Result<JobChannel, String> {
     let Some(channel) = channel.filter(|channel| !channel.is_empty()) else {
-        return Err(format!(
-            "not in a job: {CHANNEL_VARIABLE} is not set; `ojs-init job` is for the programs that mode exec starts"
-        ));
+        return Err(not_in_a_job(CHANNEL_VARIABLE));
     };
     let number = channel.to_str().and_then(|number| number.parse().ok());
     let Some(number) = number.filter(|number| *number >= 0) else {
@@ -73,29 +92,65 @@ fn open(channel: Option<&OsStr>) -> Result<JobChannel, String> {
     })
 }
 
-/// The line for this word; none for one that says nothing.
-fn line(word: &JobWord) -> Result<Option<String>, String> {
-    let line = match word {
-        JobWord::Progress { fraction, message } => {
-            let line = format!("progress {fraction} {}", on_one_line(message));
-            // What is no number must not be taken for one with a part of the message.
-            let is_one_word = !fraction.is_empty() && !fraction.contains(char::is_whitespace);
-            checked(&line)
-                .filter(|()| is_one_word)
-                .ok_or_else(|| format!("progress {fraction:?}: not a number from 0 to 1, as 0.25"))?;
-            line
+fn progress(fraction: &str, message: &str) -> Result<String, String> {
+    let line = format!("progress {fraction} {}", on_one_line(message));
+    // What is no number must not be taken for one with a part of the message.
+    let is_one_word = !fraction.is_empty() && !fraction.contains(char::is_whitespace);
+    checked(&line)
+        .filter(|()| is_one_word)
+        .map(|()| line)
+        .ok_or_else(|| format!("progress {fraction:?}: not a number from 0 to 1, as 0.25"))
+}
+
+fn checkpoint(state: &str) -> Result<String, String> {
+    // In JSON a line break stands only between its parts.
+    let line = format!("checkpoint {}", on_one_line(state));
+    let is_json = checked(&line).is_some();
+    let json = is_json.then_some(line);
+    json.ok_or_else(|| "checkpoint: not one JSON document; in a shell write '{\"page\":7}'".to_owned())
+}
+
+/// Prints one of the job's arguments.
+fn argument(path: &str, environ: &Environ) -> Exit {
+    let place: Path = match path.parse() {
+        Ok(place) => place,
+        Err(why) => {
+            let message = format!("arg {path:?}: {why}; name its number and parts of it, as 0 or 1.path");
+            return failed(&message, Exit::Usage);
         }
-        JobWord::Checkpoint { state } => {
-            // In JSON a line break stands only between its parts.
-            let line = format!("checkpoint {}", on_one_line(state));
-            let is_json = checked(&line).is_some();
-            let json = is_json.then_some(line);
-            json.ok_or_else(|| "checkpoint: not one JSON document; in a shell write '{\"page\":7}'".to_owned())?
-        }
-        JobWord::Heartbeat => "heartbeat".to_owned(),
-        JobWord::Cancelled => return Ok(None),
     };
-    Ok(Some(format!("{}\n", line.trim_end())))
+    if environ.value(ID_VARIABLE).is_none() {
+        return failed(&not_in_a_job(ID_VARIABLE), Exit::Usage);
+    }
+    let Some(args) = arguments_of_the_job(environ) else {
+        let message = format!(
+            "the job's arguments are too long for {ARGS_VARIABLE}, and standard input does not have them: leave it as it is, with \
+             exec.input = \"envelope\" or \"args\""
+        );
+        return failed(&message, NO_ARGUMENT);
+    };
+    let Some(value) = place.find(&args) else {
+        return failed(&format!("the job has no argument {path}"), NO_ARGUMENT);
+    };
+    match write_output(format!("{value}\n").as_bytes(), SEND_WITHIN) {
+        Ok(()) => Exit::Success,
+        Err(error) => failed(&format!("cannot write the argument: {error}"), NO_ARGUMENT),
+    }
+}
+
+/// The arguments as JSON: from the environment, or where they are too long for it from the job's standard input, however much of
+/// that was read.
+fn arguments_of_the_job(environ: &Environ) -> Option<String> {
+    if let Some(args) = environ.value(ARGS_VARIABLE) {
+        return args.to_str().map(str::to_owned);
+    }
+    let input = read_input_from_its_beginning(MOST_INPUT_BYTES).ok()?;
+    let input = String::from_utf8(input).ok()?;
+    arguments::args_of(&input).map(str::to_owned)
+}
+
+fn not_in_a_job(variable: &str) -> String {
+    format!("not in a job: {variable} is not set; `ojs-init job` is for the programs that mode exec starts")
 }
 
 /// Whether whoever runs the job will understand this line.
@@ -112,27 +167,15 @@ fn on_one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn progress(fraction: &str, message: &str) -> Result<Option<String>, String> {
-        let (fraction, message) = (fraction.to_owned(), message.to_owned());
-        line(&JobWord::Progress { fraction, message })
-    }
-
-    fn checkpoint(state: &str) -> Result<Option<String>, String> {
-        let state = state.to_owned();
-        line(&JobWord::Checkpoint { state })
-    }
-
     #[test]
     fn each_word_is_one_line_that_is_understood() {
-        let some = |line: &str| Ok(Some(line.to_owned()));
-        assert_eq!(progress("0.5", "half\nof it"), some("progress 0.5 half of it\n"));
-        assert_eq!(progress(".5", ""), some("progress .5\n"));
+        let some = |line: &str| Ok(line.to_owned());
+        assert_eq!(progress("0.5", "half\nof it"), some("progress 0.5 half of it"));
+        assert_eq!(progress(".5", ""), some("progress .5 "));
         assert_eq!(
             checkpoint("{\n  \"page\": 7.10\n}\n"),
-            some("checkpoint {   \"page\": 7.10 }\n")
+            some("checkpoint {   \"page\": 7.10 } ")
         );
-        assert_eq!(line(&JobWord::Heartbeat), some("heartbeat\n"));
-        assert_eq!(line(&JobWord::Cancelled), Ok(None));
     }
 
     #[test]

@@ -38,8 +38,13 @@ impl<'a> Object<'a> {
 
     /// A field as it is spelled; null is absent.
     pub(in crate::wire) fn raw(&self, key: &str) -> Option<&'a str> {
+        self.any(key).filter(|text| *text != "null")
+    }
+
+    /// A field as it is spelled, null included.
+    pub(in crate::wire) fn any(&self, key: &str) -> Option<&'a str> {
         let newest = self.0.iter().rev().find(|(name, _)| name.0 == key);
-        newest.map(|(_, value)| value.get()).filter(|text| *text != "null")
+        newest.map(|(_, value)| value.get())
     }
 
     /// Whether this is the name of each field, and there is one.

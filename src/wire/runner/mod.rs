@@ -3,6 +3,8 @@
 //!
 //! The runner is the worker that mode exec brings along. It speaks the worker socket protocol as any other worker does.
 
+pub mod arguments;
 pub mod frames;
 pub mod job_lines;
 pub mod settings;
+pub mod template;

@@ -175,6 +175,7 @@ fn its_help_says_how_a_script_calls_it() {
             "cancelled",
             "OJS_INIT",
             "Exit status 0",
+            "arg",
         ] {
             assert!(text.contains(word), "{word}: {text}");
         }
