@@ -263,7 +263,7 @@ keys! {
             "Programs by the types of their jobs; COMMAND is run for all others, and may be left out";
         EXEC_INPUT: ExecInput = ExecInput::Envelope;
             "exec.input", "exec-input", ["OJS_EXEC_INPUT"];
-            "What a job's process reads: envelope (the whole job), args (its arguments), or none";
+            "What a job's process reads: envelope (the whole job), args (its arguments), or none; argv: the arguments are further words of the command";
         EXEC_OUTPUT: ExecOutput = ExecOutput::Result;
             "exec.output", "exec-output", ["OJS_EXEC_OUTPUT"];
             "What its standard output is: the job's result, or lines for the log";

@@ -46,6 +46,7 @@ use crate::os::child::ChildPlan;
 use crate::os::clock;
 use crate::os::entry::Environ;
 use crate::os::file_watch::FileWatch;
+use crate::os::image;
 use crate::os::init::{self, Inherited};
 use crate::os::open_files::{OpenFiles, raise_open_files_limit};
 use crate::os::signal_fd::SignalFd;
@@ -336,7 +337,13 @@ pub(super) fn plan(
         .map(|(name, value)| (*name, value.as_os_str()))
         .collect();
     let plan = match config.mode {
-        Mode::Exec => ChildPlan::new(&exec::arguments(command), environ).map(|plan| plan.executing(exec::OWN_FILE)),
+        Mode::Exec => {
+            let own_file = image::own_file().ok_or_else(|| StartFailure {
+                message: "mode exec runs ojs-init once more, and its own file is not found: mount /proc".to_owned(),
+                exit: Exit::Internal,
+            })?;
+            ChildPlan::new(&exec::arguments(command), environ).map(|plan| plan.executing(own_file))
+        }
         Mode::Socket | Mode::Gateway | Mode::None => ChildPlan::new(command, environ),
     };
     let plan = plan.and_then(|plan| plan.with_environment(&set, secrets));

@@ -1,8 +1,8 @@
 //! Mode exec: the supervised child is a second process of our own binary, the runner, which starts a process for each job.
 //! What it is told, and what has to hold before it is started.
 
-use std::collections::BTreeSet;
-use std::ffi::{CStr, OsStr, OsString};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,7 @@ use crate::wire::runner::settings::{
     ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat, RunnerLogLevel,
     RunnerSettings, UserRange, VARIABLE,
 };
-
-/// Our own file, wherever it is by now, and whatever its directory lets the worker's user see.
-pub const OWN_FILE: &CStr = c"/proc/self/exe";
+use crate::wire::runner::template::{Template, command_name};
 
 /// What the runner is called.
 pub const OWN_NAME: &str = "ojs-init";
@@ -77,6 +75,7 @@ fn settings(config: &Config, max_memory: Option<u64>) -> RunnerSettings {
         input: match exec.input {
             ExecInput::Envelope => JobInput::Envelope,
             ExecInput::Args => JobInput::Args,
+            ExecInput::Argv => JobInput::Argv,
             ExecInput::Nothing => JobInput::None,
         },
         output: match exec.output {
@@ -183,18 +182,25 @@ pub fn check(
     }
     directory(config)?;
     let user = job_user(config, environ, credentials)?;
-    for words in programs(config, command) {
-        program(config, &words, environ, user.as_ref())?;
+    for (words, of) in programs(config, command) {
+        Template::read(&words).map_err(|problem| usage(format!("{of}: {problem}")))?;
+        program(config, &words, environ, user.as_ref()).map_err(|mut failure| {
+            failure.message = format!("{of}: {}", failure.message);
+            failure
+        })?;
     }
     Ok(())
 }
 
-/// The programs of the routes and COMMAND, each with its arguments.
-fn programs(config: &Config, command: &[OsString]) -> BTreeSet<Vec<OsString>> {
+/// The programs of the routes and COMMAND, each with its arguments, and where it stands.
+fn programs(config: &Config, command: &[OsString]) -> BTreeMap<Vec<OsString>, String> {
     let routes = config.exec.routes.0.iter();
-    let routes = routes.map(|route| route.command.iter().map(OsString::from).collect());
-    let all = routes.chain([command.to_vec()]);
-    all.filter(|words: &Vec<OsString>| !words.is_empty()).collect()
+    let routes = routes.map(|route| {
+        let words: Vec<OsString> = route.command.iter().map(OsString::from).collect();
+        (words, command_name(Some(&route.pattern)))
+    });
+    let all = [(command.to_vec(), command_name(None))].into_iter().chain(routes);
+    all.filter(|(words, _)| !words.is_empty()).collect()
 }
 
 fn directory(config: &Config) -> Result<(), StartFailure> {

@@ -7,7 +7,7 @@ use log::{Level, warn};
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
-use crate::exit::Ended;
+use crate::exit::{Ended, Exit};
 use crate::lifecycle::api::{JobId, Moment, Subject};
 use crate::os::process::Pid;
 use crate::os::reaper;
@@ -124,18 +124,18 @@ impl Runner {
         self.disarm(number);
         let reaped = job.process.reap();
         self.leaders.remove(&job.process.pid());
-        let (outcome, usage) = match reaped {
+        let (outcome, ended, usage) = match reaped {
             Ok(Some((ended, usage))) => {
                 let usage = JobUsage {
                     cpu: usage.cpu,
                     max_rss: usage.max_rss_bytes,
                 };
-                (self.judge(&mut job, ended, usage), usage)
+                (self.judge(&mut job, ended, usage), Some(ended), usage)
             }
             // Neither can be: it has ended, and nobody but us reaps.
             Ok(None) | Err(_) => {
                 let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);
-                (outcome, JobUsage::default())
+                (outcome, None, JobUsage::default())
             }
         };
         match outcome {
@@ -144,8 +144,12 @@ impl Runner {
             }
             JobOutcome::Ack { .. } => {}
         }
-        log_end(&job, &outcome, usage, now);
+        log_end(&job, &outcome, ended, usage, now);
         self.by_id.remove(&job.names.id);
+        // PID 1 is about to end us, and waits for our end if it has nothing else to wait for.
+        if matches!(outcome, JobOutcome::CutOff) && !self.has_jobs() {
+            self.exit = Some(Exit::Success);
+        }
         self.tell(&job.names.id, outcome);
         self.starter.give_back(job.belongings);
         self.end_strays(now);
@@ -220,7 +224,7 @@ impl Runner {
     }
 }
 
-fn log_end(job: &Job, outcome: &JobOutcome, usage: JobUsage, now: Moment) {
+fn log_end(job: &Job, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsage, now: Moment) {
     let names = &job.names;
     let subject = Subject {
         id: JobId(names.id.as_str().into()),
@@ -231,13 +235,19 @@ fn log_end(job: &Job, outcome: &JobOutcome, usage: JobUsage, now: Moment) {
         trace: None,
     };
     let outcome = outcome.name();
-    let fields = RecordFields::of_job(&subject, None)
-        .with("outcome", outcome)
+    let fields = RecordFields::of_job(&subject, None).with("outcome", outcome);
+    let fields = match ended {
+        Some(Ended::Exited(status)) => fields.with("exit_status", u64::from(status)),
+        Some(Ended::Signalled(signal)) => fields.with("signal", signal.to_string().as_str()),
+        None => fields,
+    };
+    let fields = fields
         .with("duration_ms", millis(job.started.elapsed(now)))
         .with("cpu_ms", millis(usage.cpu))
         .with("max_rss_bytes", usage.max_rss);
+    let how = ended.map_or_else(|| "it is not known how".to_owned(), |ended| ended.to_string());
     let message = format!(
-        "process ended: {outcome}, {} ms of processor time, {} KiB of memory",
+        "process ended: {how} ({outcome}), {} ms of processor time, {} KiB of memory",
         millis(usage.cpu),
         usage.max_rss / 1024
     );

@@ -28,8 +28,14 @@ const OF_A_JOB: [&str; 12] = [
     "TMPDIR",
 ];
 
-/// What is the runner's alone.
-const OF_THE_RUNNER: [&str; 2] = [settings::VARIABLE, "OJS_SOCKET"];
+/// What is the runner's alone. Sockets that were handed to the container (`LISTEN_FDS`) are not handed on to jobs.
+const OF_THE_RUNNER: [&str; 5] = [
+    settings::VARIABLE,
+    "OJS_SOCKET",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+];
 
 /// What a job is told of besides the facts in its envelope.
 #[derive(Debug, Clone, Copy)]

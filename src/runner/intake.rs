@@ -131,7 +131,7 @@ impl Runner {
             }
             NotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
                 warn!(
-                    "job {id} is given back: no process could be created for {} s: {}",
+                    "job {id} is given back: it could not be started for {} s: {}",
                     SHORTAGE_WINDOW.as_secs(),
                     reason(&error)
                 );
@@ -141,7 +141,7 @@ impl Runner {
             }
             NotStarted::Shortage(error) => {
                 if waiting.pauses == 0 {
-                    warn!("job {id} waits for a process: {}", reason(&error));
+                    warn!("job {id} waits, since it cannot be started now: {}", reason(&error));
                 }
                 let due = now.after(shortage_pause(waiting.pauses));
                 self.timers.arm(RunnerTimer::Start(number), due);

@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use log::LevelFilter;
@@ -40,6 +41,7 @@ use crate::exit::Exit;
 use crate::lifecycle::timers::Timers;
 use crate::os::cgroup::OomKills;
 use crate::os::entry::Environ;
+use crate::os::image;
 use crate::os::init;
 use crate::os::own_children::OwnChildren;
 use crate::os::signal_fd::SignalFd;
@@ -56,6 +58,9 @@ use crate::runner::users::Users;
 use crate::signal::Signal;
 use crate::wire::runner::frames;
 use crate::wire::runner::settings::{RunnerLogFormat, RunnerLogLevel, RunnerSettings, VARIABLE};
+
+/// Where jobs get their directories if the usual place cannot be written, as under a read-only root.
+const IN_MEMORY: &str = "/dev/shm";
 
 /// What the runner says that it is.
 const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
@@ -97,7 +102,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     init::become_subreaper().map_err(failed("cannot adopt orphans"))?;
     init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves"))?;
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
-    let routes = Routes::new(&settings.routes, command);
+    let routes = Routes::new(&settings.routes, command).map_err(|problem| (Exit::Usage, problem))?;
     start::check_commands(&routes, &environ)?;
     let mut connection = Connection::open(Path::new(socket), settings.max_frame)
         .map_err(failed("cannot connect to the worker socket"))?;
@@ -105,7 +110,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
     let wanted = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT, Signal::CHLD]);
     let signals = SignalFd::new(wanted).map_err(failed("cannot create a descriptor of signals"))?;
-    let runner = assemble(settings, routes, environ, connection, poll, signals);
+    let runner = assemble(settings, routes, environ, connection, poll, signals)?;
     let descriptors = [
         (std::os::fd::AsRawFd::as_raw_fd(&runner.signals), TokenOwner::Signals),
         (runner.connection.descriptor(), TokenOwner::Connection),
@@ -125,12 +130,22 @@ fn assemble(
     connection: Connection,
     poll: Poll,
     signals: SignalFd,
-) -> Runner {
+) -> Result<Runner, (Exit, String)> {
     let redaction = Redaction::new(&settings.redact, environ.entries());
     let users = Users::new(settings.users, settings.concurrency);
     let parent = environ.value("TMPDIR").filter(|path| !path.is_empty());
-    let parent = PathBuf::from(parent.unwrap_or(OsStr::new("/tmp")));
-    Runner {
+    let parents = [Path::new(parent.unwrap_or(OsStr::new("/tmp"))), Path::new(IN_MEMORY)];
+    let temporary = TemporaryDirectories::below(&parents, users.are_used());
+    let memory_files = start::check_memory_files();
+    if let Err(error) = &memory_files
+        && !temporary.has_place()
+    {
+        return Err(internal(
+            "cannot give jobs anything to read: neither memfd_create works nor is there a directory that can be written",
+            error,
+        ));
+    }
+    Ok(Runner {
         poll,
         signals,
         connection,
@@ -139,10 +154,11 @@ fn assemble(
         starter: Starter {
             routes,
             limits: start::limits(&settings),
-            temporary: TemporaryDirectories::below(&parent, users.are_used()),
+            temporary,
             users,
             environ,
-            program: std::env::current_exe().ok().map(PathBuf::into_os_string),
+            program: own_path(),
+            has_memory_files: memory_files.is_ok(),
             settings,
         },
         jobs: BTreeMap::new(),
@@ -164,7 +180,13 @@ fn assemble(
         has_looked: false,
         oom_kills: OomKills::find(),
         exit: None,
-    }
+    })
+}
+
+/// Our own path, for a job's `"$OJS_INIT"`. Without `/proc` it is that by which we were executed.
+fn own_path() -> Option<OsString> {
+    let by_proc = std::env::current_exe().ok().map(PathBuf::into_os_string);
+    by_proc.or_else(|| Some(OsStr::from_bytes(image::own_file()?.to_bytes()).to_owned()))
 }
 
 fn log_format(format: RunnerLogFormat) -> LogFormat {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use crate::wire::runner::settings::RouteSetting;
+use crate::wire::runner::template::{Template, command_name};
 
 /// The commands, and which types each of them takes.
 #[derive(Debug)]
@@ -13,12 +14,31 @@ pub struct Routes {
     beginnings: Vec<(String, usize)>,
     /// The one that takes the rest.
     rest: Option<usize>,
-    commands: Vec<Vec<OsString>>,
+    commands: Vec<RouteCommand>,
+}
+
+/// A command, and where it stands in the configuration.
+#[derive(Debug)]
+pub struct RouteCommand {
+    pub name: String,
+    pub template: Template,
+}
+
+impl RouteCommand {
+    fn new(pattern: Option<&str>, words: &[OsString]) -> Result<Self, String> {
+        let name = command_name(pattern);
+        let template = Template::read(words).map_err(|problem| format!("{name}: {problem}"))?;
+        Ok(Self { name, template })
+    }
 }
 
 impl Routes {
     /// The routes, and the command for what none of them takes; an empty one is none.
-    pub fn new(routes: &[RouteSetting], rest: &[OsString]) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// A command has a placeholder that is none; for a person.
+    pub fn new(routes: &[RouteSetting], rest: &[OsString]) -> Result<Self, String> {
         let (mut exact, mut beginnings, mut commands) = (BTreeMap::new(), Vec::new(), Vec::new());
         for route in routes {
             match route.pattern.strip_suffix('*') {
@@ -27,24 +47,25 @@ impl Routes {
                     exact.insert(route.pattern.clone(), commands.len());
                 }
             }
-            commands.push(route.command.iter().map(OsString::from).collect());
+            let words: Vec<OsString> = route.command.iter().map(OsString::from).collect();
+            commands.push(RouteCommand::new(Some(&route.pattern), &words)?);
         }
         beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
         let has_rest = !rest.is_empty();
         let rest_index = commands.len();
         if has_rest {
-            commands.push(rest.to_vec());
+            commands.push(RouteCommand::new(None, rest)?);
         }
-        Self {
+        Ok(Self {
             exact,
             beginnings,
             rest: has_rest.then_some(rest_index),
             commands,
-        }
+        })
     }
 
     /// The command for a job of this type; none: nobody takes it.
-    pub fn find(&self, kind: &str) -> Option<&[OsString]> {
+    pub fn find(&self, kind: &str) -> Option<&RouteCommand> {
         let by_beginning = || {
             let mut fitting = self.beginnings.iter();
             fitting.find(|(beginning, _)| kind.starts_with(beginning.as_str()))
@@ -53,12 +74,12 @@ impl Routes {
         let index = index
             .or_else(|| by_beginning().map(|(_, index)| *index))
             .or(self.rest)?;
-        self.commands.get(index).map(Vec::as_slice)
+        self.commands.get(index)
     }
 
     /// Every command.
-    pub fn commands(&self) -> impl Iterator<Item = &[OsString]> {
-        self.commands.iter().map(Vec::as_slice)
+    pub fn commands(&self) -> impl Iterator<Item = &RouteCommand> {
+        self.commands.iter()
     }
 }
 
@@ -73,12 +94,11 @@ mod tests {
         };
         let routes: Vec<_> = patterns.iter().map(route).collect();
         let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
-        Routes::new(&routes, &rest)
+        Routes::new(&routes, &rest).unwrap()
     }
 
     fn taken(routes: &Routes, kind: &str) -> Option<String> {
-        let command = routes.find(kind)?;
-        command.first().map(|program| program.to_string_lossy().into_owned())
+        Some(routes.find(kind)?.template.program().into_string().unwrap())
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! From a job's envelope to its process.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::fchown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -15,22 +16,30 @@ use crate::lifecycle::api::Moment;
 use crate::os::child::{ChildPlan, SpawnError};
 use crate::os::clock;
 use crate::os::entry::Environ;
+use crate::os::errno::is_shortage;
 use crate::os::job_child::{JobTraits, Limit};
 use crate::os::memfd;
+use crate::os::program_file::Trouble;
 use crate::os::user::Credentials;
 use crate::runner::environment::{self, Surroundings};
 use crate::runner::job::{Belongings, Job, JobNames, JobNumber, Stage};
 use crate::runner::news::News;
 use crate::runner::process::JobProcess;
-use crate::runner::routes::Routes;
+use crate::runner::routes::{RouteCommand, Routes};
 use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
+use crate::wire::runner::arguments;
 use crate::wire::runner::frames::JobFacts;
 use crate::wire::runner::settings::{JobInput, RunnerSettings};
+use crate::wire::runner::template;
 
 /// What the kernel adds to the score of a job that it looks at when memory runs out.
 const OOM_SCORE: &str = "500";
+
+/// What the kernel says with E2BIG.
+const TOO_LONG: &str = "its arguments and its environment together are too long for the kernel, which takes a quarter of the limit \
+                        of the stack (ulimit -s); give a job its arguments on standard input (exec.input)";
 
 /// What jobs are started with.
 #[derive(Debug)]
@@ -43,6 +52,8 @@ pub struct Starter {
     pub program: Option<OsString>,
     pub temporary: TemporaryDirectories,
     pub users: Users,
+    /// There are files in memory for what jobs read.
+    pub has_memory_files: bool,
 }
 
 /// A job as it came.
@@ -58,7 +69,7 @@ pub struct JobOrder {
 pub enum NotStarted {
     /// Nobody takes its type.
     NoHandler,
-    /// There is no process or no descriptor to be had at the moment: trying again may help.
+    /// There is no process, no descriptor or no memory to be had at the moment: trying again may help.
     Shortage(io::Error),
     /// It will not get better; for a person.
     Refused(String),
@@ -130,15 +141,35 @@ impl Starter {
         belongings: &Belongings,
     ) -> Result<(JobProcess, JobStreams), NotStarted> {
         let command = self.routes.find(&facts.kind).ok_or(NotStarted::NoHandler)?;
-        let ends = self.ends(order, facts).map_err(NotStarted::Shortage)?;
-        let plan = self.plan(command, order, facts, belongings)?;
+        let words = self.words(command, facts).map_err(NotStarted::Refused)?;
+        let ends = self.ends(order, facts, belongings.user).map_err(|error| match error {
+            error if is_shortage(&error) => NotStarted::Shortage(error),
+            error => NotStarted::Refused(format!("its input and output cannot be made: {}", reason(&error))),
+        })?;
+        let plan = self.plan(&words, order, facts, belongings)?;
         let plan = plan.as_job(self.traits(ends.theirs)?);
-        let pid = plan.spawn().map_err(|error| not_started(command, error))?;
+        let directory = self.settings.directory.as_deref();
+        let pid = plan
+            .spawn()
+            .map_err(|error| not_started(&words, error, &|| plan.trouble(directory)))?;
         let settings = &self.settings;
         let streams = JobStreams::new(ends.ours, settings.output, settings.output_limit, settings.max_frame);
         // The first to go when memory runs out. Where we may not say so it is one among others.
         let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE);
         Ok((JobProcess::new(pid), streams))
+    }
+
+    /// The program and its arguments.
+    fn words(&self, command: &RouteCommand, facts: &JobFacts<'_>) -> Result<Vec<OsString>, String> {
+        let named = |why: String| format!("{why} ({}, job {})", command.name, facts.id);
+        let mut words = command.template.fill(facts).map_err(named)?;
+        if self.settings.input == JobInput::Argv {
+            for (number, word) in arguments::words(facts.args.unwrap_or_default()).into_iter().enumerate() {
+                template::check_word(&word).map_err(|why| named(format!("argument {number} {why}")))?;
+                words.push(word.into());
+            }
+        }
+        Ok(words)
     }
 
     fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, NotStarted> {
@@ -185,14 +216,27 @@ impl Starter {
         Ok(plan.run_as(credentials))
     }
 
-    fn ends(&self, order: &JobOrder, facts: &JobFacts<'_>) -> io::Result<Ends> {
+    fn input(&self, name: &CStr, text: &str) -> io::Result<OwnedFd> {
+        if self.has_memory_files {
+            memfd::sealed(name, text.as_bytes())
+        } else {
+            self.temporary.file(text.as_bytes())
+        }
+    }
+
+    fn ends(&self, order: &JobOrder, facts: &JobFacts<'_>, user: Option<u32>) -> io::Result<Ends> {
         let stdin = match self.settings.input {
-            JobInput::Envelope => memfd::sealed(c"job", order.envelope.as_bytes())?,
-            JobInput::Args => memfd::sealed(c"args", facts.args.unwrap_or("null").as_bytes())?,
-            JobInput::None => File::open("/dev/null")?.into(),
+            JobInput::Envelope => self.input(c"job", &order.envelope)?,
+            JobInput::Args => self.input(c"args", facts.args.unwrap_or("null"))?,
+            JobInput::Argv | JobInput::None => File::open("/dev/null")?.into(),
         };
         let (stdout, their_stdout) = io::pipe()?;
         let (stderr, their_stderr) = io::pipe()?;
+        if let Some(user) = user {
+            // To open /dev/stdout by its name takes permission once more. Without it what is open works all the same.
+            let _ = fchown(&their_stdout, Some(user), Some(user));
+            let _ = fchown(&their_stderr, Some(user), Some(user));
+        }
         let (channel, their_channel) = UnixStream::pair()?;
         never_wait(&stdout)?;
         never_wait(&stderr)?;
@@ -205,6 +249,18 @@ impl Starter {
             },
             theirs: [stdin, their_stdout.into(), their_stderr.into(), their_channel.into()],
         })
+    }
+}
+
+/// Looks once whether there are files in memory for what jobs read. One that cannot be had at the moment is not missing.
+///
+/// # Errors
+///
+/// There never are: a seccomp profile forbids them, or the kernel does not have them.
+pub fn check_memory_files() -> io::Result<()> {
+    match memfd::sealed(c"probe", b"") {
+        Err(error) if !is_shortage(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -223,7 +279,8 @@ pub fn limits(settings: &RunnerSettings) -> Vec<Limit> {
 /// One is not; what that is for a shell, and for a person.
 pub fn check_commands(routes: &Routes, environ: &Environ) -> Result<(), (Exit, String)> {
     for command in routes.commands() {
-        let rehearsed = ChildPlan::new(command, environ).map(|plan| plan.rehearse());
+        let program = command.template.program();
+        let rehearsed = ChildPlan::new(std::slice::from_ref(&program), environ).map(|plan| plan.rehearse());
         let Ok(Err(SpawnError::Exec(error))) = rehearsed else {
             continue;
         };
@@ -233,11 +290,8 @@ pub fn check_commands(routes: &Routes, environ: &Environ) -> Result<(), (Exit, S
         } else {
             Exit::NotExecutable
         };
-        let program = command
-            .first()
-            .map(|program| program.to_string_lossy())
-            .unwrap_or_default();
-        return Err((exit, format!("cannot execute {program:?}: {}", reason(&error))));
+        let (name, program) = (&command.name, program.to_string_lossy());
+        return Err((exit, format!("{name}: cannot execute {program:?}: {}", reason(&error))));
     }
     Ok(())
 }
@@ -251,7 +305,7 @@ fn names(facts: &JobFacts<'_>) -> JobNames {
     }
 }
 
-fn not_started(command: &[OsString], error: SpawnError) -> NotStarted {
+fn not_started(command: &[OsString], error: SpawnError, trouble: &dyn Fn() -> Option<Trouble>) -> NotStarted {
     let program = command
         .first()
         .map(|program| program.to_string_lossy())
@@ -263,15 +317,16 @@ fn not_started(command: &[OsString], error: SpawnError) -> NotStarted {
         SpawnError::Traits(error) => {
             NotStarted::Refused(format!("exec.directory, exec.nice or exec.rlimits: {}", reason(&error)))
         }
-        SpawnError::Exec(error) => NotStarted::Refused(format!("cannot execute {program:?}: {}", reason(&error))),
+        SpawnError::Exec(error) => {
+            let why = match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOENT | Errno::ENOEXEC) => trouble().map(|trouble| trouble.words),
+                Some(Errno::E2BIG) => Some(TOO_LONG.to_owned()),
+                Some(_) | None => None,
+            };
+            let why = why.unwrap_or_else(|| reason(&error));
+            NotStarted::Refused(format!("cannot execute {program:?}: {why}"))
+        }
     }
-}
-
-fn is_shortage(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error().map(Errno::from_raw),
-        Some(Errno::EAGAIN | Errno::ENOMEM)
-    )
 }
 
 /// What the error number means, without the number.

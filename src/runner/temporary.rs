@@ -4,13 +4,14 @@
 //! thread removes what is not empty.
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use log::{info, warn};
+use log::warn;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 
@@ -34,6 +35,9 @@ const STACK_BYTES: usize = 256 << 10;
 /// The beginning of the name of a runner's place for its jobs' directories.
 const PREFIX: &str = "ojs-jobs-";
 
+/// The name of a file for a moment.
+const INPUT: &str = "input";
+
 /// Most places of earlier runners that are removed at a start.
 const MOST_STALE: usize = 64;
 
@@ -48,28 +52,33 @@ pub struct TemporaryDirectories {
 }
 
 impl TemporaryDirectories {
-    /// Directories below this one, which is usually that for everybody. What an earlier runner has left there is removed.
-    pub fn below(parent: &Path, are_for_others: bool) -> Self {
+    /// Directories below the first of these that can be written. What an earlier runner has left there is removed.
+    pub fn below(parents: &[&Path], are_for_others: bool) -> Self {
         let mut directories = Self {
             base: None,
             lock: None,
             remover: None,
         };
-        let stale: Vec<PathBuf> = stale(parent).take(MOST_STALE).collect();
-        for path in stale {
-            directories.remove(path);
-        }
-        let base = parent.join(format!("{PREFIX}{}-{:x}", Pid::own(), clock::since_1970().as_micros()));
-        match make_base(&base, if are_for_others { 0o711 } else { 0o700 }) {
-            Ok(lock) => {
-                directories.base = Some(base);
-                directories.lock = lock;
+        let name = format!("{PREFIX}{}-{:x}", Pid::own(), clock::since_1970().as_micros());
+        for parent in parents {
+            let stale: Vec<PathBuf> = stale(parent).take(MOST_STALE).collect();
+            for path in stale {
+                directories.remove(path);
             }
-            Err(error) => info!(
-                "jobs get no temporary directories of their own: {}: {error}",
-                base.display()
-            ),
+            let base = parent.join(&name);
+            match make_base(&base, if are_for_others { 0o711 } else { 0o700 }) {
+                Ok(lock) => {
+                    directories.base = Some(base);
+                    directories.lock = lock;
+                    return directories;
+                }
+                Err(error) => warn!("no directories for jobs can be made in {}: {error}", parent.display()),
+            }
         }
+        warn!(
+            "jobs get no temporary directories of their own and share the container's: mount something writable at /tmp, or name a \
+             directory that is in TMPDIR"
+        );
         directories
     }
 
@@ -77,6 +86,8 @@ impl TemporaryDirectories {
     pub fn make(&self, number: u64, user: Option<u32>) -> Option<PathBuf> {
         let path = self.base.as_ref()?.join(number.to_string());
         DirBuilder::new().mode(0o700).create(&path).ok()?;
+        // The mask of new files may have taken something away.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).ok()?;
         match user {
             Some(user) if chown(&path, Some(user), Some(user)).is_err() => {
                 let _ = fs::remove_dir(&path);
@@ -84,6 +95,31 @@ impl TemporaryDirectories {
             }
             Some(_) | None => Some(path),
         }
+    }
+
+    /// A file that has no name any more, with these bytes, to be read from its beginning.
+    ///
+    /// # Errors
+    ///
+    /// There is no place for it, or no space.
+    pub fn file(&self, bytes: &[u8]) -> io::Result<OwnedFd> {
+        let base = self.base.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let path = base.join(INPUT);
+        let make = || {
+            let mut written = File::create_new(&path)?;
+            // Whoever has it open may open it by a name like /dev/stdin as well; nobody else can.
+            written.set_permissions(fs::Permissions::from_mode(0o444))?;
+            written.write_all(bytes)?;
+            File::open(&path)
+        };
+        let made = make();
+        let _ = fs::remove_file(&path);
+        made.map(OwnedFd::from)
+    }
+
+    /// Whether there is a place for anything.
+    pub fn has_place(&self) -> bool {
+        self.base.is_some()
     }
 
     /// Removes a job's directory: at once if it is empty, else soon.
@@ -171,7 +207,7 @@ mod tests {
     #[test]
     fn each_job_has_a_directory_of_its_own_that_goes_with_it() {
         let parent = parent("own");
-        let mut directories = TemporaryDirectories::below(&parent, false);
+        let mut directories = TemporaryDirectories::below(&[&parent], false);
         let (one, other) = (directories.make(1, None).unwrap(), directories.make(2, None).unwrap());
         assert_ne!(one, other);
         fs::create_dir(other.join("full")).unwrap();
@@ -188,12 +224,37 @@ mod tests {
     }
 
     #[test]
+    fn the_first_place_that_can_be_written_is_taken() {
+        let parent = parent("second");
+        let nowhere = parent.join("missing");
+        let directories = TemporaryDirectories::below(&[&nowhere, &parent], false);
+        assert!(directories.make(1, None).is_some_and(|path| path.starts_with(&parent)));
+        directories.end();
+        let none = TemporaryDirectories::below(&[&nowhere], false);
+        assert!(!none.has_place() && none.make(1, None).is_none() && none.file(b"x").is_err());
+        fs::remove_dir(parent).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_read_from_its_beginning_and_has_no_name() {
+        let parent = parent("file");
+        let directories = TemporaryDirectories::below(&[&parent], false);
+        for text in ["first", "second"] {
+            let file = File::from(directories.file(text.as_bytes()).unwrap());
+            assert_eq!(io::read_to_string(&file).unwrap(), text);
+            assert_eq!(file.metadata().unwrap().nlink(), 0);
+        }
+        directories.end();
+        fs::remove_dir(parent).unwrap();
+    }
+
+    #[test]
     fn what_an_earlier_runner_has_left_is_removed_and_what_another_one_uses_is_not() {
         let parent = parent("stale");
         fs::create_dir_all(parent.join("ojs-jobs-1-1/3/x")).unwrap();
-        let living = TemporaryDirectories::below(&parent, false);
+        let living = TemporaryDirectories::below(&[&parent], false);
         let used = living.make(1, None).unwrap();
-        let next = TemporaryDirectories::below(&parent, false);
+        let next = TemporaryDirectories::below(&[&parent], false);
         while parent.join("ojs-jobs-1-1").exists() {
             std::thread::yield_now();
         }

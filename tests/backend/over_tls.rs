@@ -103,6 +103,15 @@ fn what_passes_through_goes_over_tls_as_well() {
 }
 
 #[test]
+fn a_large_outcome_goes_over_tls_although_nothing_else_happens() {
+    let (files, root) = (Files::new(), Authority::root("ours"));
+    let server = server_of(&root);
+    let mut rig = Rig::new(files.settings(&server, &root));
+    assert!(!matches!(rig.ask(large_ack(4 << 20)), Reply::Failed(_)));
+    assert_eq!(server.seen().len(), 1, "at the first attempt");
+}
+
+#[test]
 fn a_certificate_of_another_ca_is_refused_before_anything_is_sent() {
     let (files, root) = (Files::new(), Authority::root("ours"));
     let server = server_of(&Authority::root("theirs"));

@@ -36,6 +36,8 @@ pub enum ExecInput {
     Envelope,
     /// Its arguments alone.
     Args,
+    /// Nothing: its arguments are further words of its command.
+    Argv,
     Nothing,
 }
 
@@ -89,7 +91,7 @@ macro_rules! words {
 words! {
     Mode { Socket = "socket", Gateway = "gateway", Exec = "exec", None = "none" }
     GatewayAllow { Worker = "worker", Uid = "uid", Any = "any" }
-    ExecInput { Envelope = "envelope", Args = "args", Nothing = "none" }
+    ExecInput { Envelope = "envelope", Args = "args", Argv = "argv", Nothing = "none" }
     ExecOutput { Result = "result", Log = "log" }
     ExecLeftovers { End = "end", Keep = "keep" }
     LogFormat { Text = "text", Json = "json" }

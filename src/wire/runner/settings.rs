@@ -62,6 +62,8 @@ pub enum JobInput {
     Envelope,
     /// Its `args` alone.
     Args,
+    /// Nothing: the arguments are further words of its command.
+    Argv,
     /// Nothing.
     None,
 }

@@ -1,6 +1,7 @@
 //! Mode exec: any program is a worker. What a job's process finds, what its end means, what becomes of what it leaves, and
 //! what programs that do everything wrong can do to others: nothing.
 
+mod arguments;
 mod conversation;
 mod ends;
 mod environment;
@@ -13,6 +14,7 @@ mod outcomes;
 mod privacy;
 mod shutdown;
 mod starts;
+mod surroundings;
 mod turns;
 
 use serde_json::Value;

@@ -86,7 +86,7 @@ while :; do echo busy >&2; sleep 0.001; done"#;
         let mut init = begun(&stage, handler(&stage, script).with("OJS_GRACE_PERIOD", "50ms"), "j1");
         init.signal(libc::SIGTERM);
         init.ends_with(0);
-        for last in ["[job j1] last words", "process ended: ack"] {
+        for last in ["[job j1] last words", "process ended: exit status 0 (acked)"] {
             assert!(init.log().contains(last), "{last}: {}", init.story());
         }
     }
@@ -117,6 +117,22 @@ fn what_no_signal_ends_is_killed_failed_and_gone_before_the_limit() {
     for job in ["j1", "j2"] {
         assert_eq!(stage.failure(job)["type"], "ShutdownError");
     }
+}
+
+#[test]
+fn a_runner_that_holds_nothing_any_more_ends_by_itself() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let start = handler(&stage, "echo \"began $OJS_JOB_ID\" >> \"$NOTES\"; exec sleep 300");
+    let start = start.with_all(&[("OJS_GRACE_PERIOD", "100ms"), ("OJS_CANCEL_GRACE", "2s")]);
+    let mut init = begun(&stage, start, "j1");
+    init.notes_line("began j2");
+    init.signal(libc::SIGTERM);
+    init.ends_with(0);
+    for job in ["j1", "j2"] {
+        assert_eq!(stage.failure(job)["type"], "ShutdownError");
+    }
+    assert!(!init.log().contains("SIGKILL"), "{}", init.story());
 }
 
 #[test]

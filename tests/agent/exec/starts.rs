@@ -126,3 +126,32 @@ fn a_type_that_nothing_serves_fails_at_once_and_may_be_tried_again() {
     stage.becomes("j2", &[Outcome::Acked(None)]);
     init.stops();
 }
+
+#[test]
+fn a_program_that_cannot_run_here_is_refused_with_the_reason() {
+    let stage = Stage::new();
+    let path = script(&stage, "#!/bin/sh\nexit 0\n");
+    let mut init = program(&stage, &[&path]).start();
+    stage.wait_for_more(Endpoint::Fetch, 1);
+    script(&stage, "#!/bin/sh\r\nexit 0\r\n");
+    stage.enqueue([1]);
+    was_not_started(
+        &stage,
+        &init,
+        "\"/bin/sh\\r\", which does not exist; its lines end as on Windows",
+    );
+    std::fs::write(&path, b"MZ\x90\0\0").unwrap();
+    stage.enqueue([2]);
+    let message = stage.failure("j2")["message"].to_string();
+    assert!(message.contains("it is a program for Windows"), "{message}");
+    // A script without a first line of its kind is for the shell.
+    script(&stage, "echo by the shell\n");
+    stage.enqueue([3]);
+    stage.becomes("j3", &[Outcome::Acked(Some(json!("by the shell")))]);
+    init.stops();
+    let routes = format!("[exec.routes]\n\"video.*\" = [\"{path}\"]\n");
+    script(&stage, "#!/no/such/interpreter\n");
+    let mut init = configured(&stage, program(&stage, &["true"]), &routes).start();
+    init.ends_with(127);
+    init.logs("exec.routes \"video.*\": cannot execute");
+}

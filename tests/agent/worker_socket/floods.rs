@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage};
 use crate::support::proc;
-use crate::support::wait::wait_until;
+use crate::support::wait::{Stopwatch, wait_until};
 
 /// Most memory that the init may have touched, in KiB, with two hundred connections that flood it.
 const MOST_MEMORY_KIB: u64 = 48 << 10;
@@ -87,6 +87,31 @@ link.note_all()";
     stage.wait_for_outcomes();
     assert_eq!(stage.outcomes("j1"), [Outcome::Acked(Some("x".repeat(1 << 20).into()))]);
     assert_eq!(stage.outcomes("large"), [Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
+fn a_job_and_a_result_of_the_largest_size_pass_although_nothing_else_happens() {
+    // `worker.max_frame` by default, less what a frame has besides its payload.
+    const PAYLOAD: usize = (4 << 20) - 1024;
+    let stage = Stage::new();
+    let script = format!(
+        "
+link = Link()
+link.ready(1)
+job = link.until('job')['job']
+link.ack(job['id'], result='x' * {PAYLOAD} if len(job['args'][0]) == {PAYLOAD} else 'cut')
+link.note_all()"
+    );
+    let mut init = stage.worker(&script).start();
+    let envelope = format!(r#"{{"id":"large","type":"t","args":["{}"]}}"#, "x".repeat(PAYLOAD));
+    stage.backend.enqueue(&envelope);
+    let began = Stopwatch::start();
+    stage.wait_for_outcomes();
+    // A frame that waits for something else to happen waits for the next ping, which comes after 10 s.
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    let acked = Outcome::Acked(Some("x".repeat(PAYLOAD).into()));
+    assert!(stage.outcomes("large") == [acked], "{}", init.story());
     init.stops();
 }
 

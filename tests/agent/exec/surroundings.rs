@@ -1,0 +1,153 @@
+//! What a job finds however strange the surroundings of ojs-init are: signals, umask, mounts, filters, users.
+
+use serde_json::json;
+
+use super::{as_user, enqueue, handler, program};
+use crate::backend::Outcome;
+use crate::stage::{Init, Stage};
+use crate::support::under_test;
+
+fn acks(stage: &Stage, init: &Init, result: &serde_json::Value) {
+    stage.wait_for_outcomes();
+    let acked = Outcome::Acked(Some(result.clone()));
+    assert_eq!(stage.outcomes("j1"), [acked], "{}", init.story());
+}
+
+#[test]
+fn no_signal_is_ignored_or_blocked_in_a_job_whatever_started_us() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    // 32 and 33 are the C library's; the interpreter cannot be made to ignore them.
+    let script = "import os, signal, sys
+for number in range(1, 65):
+    if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
+        signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+os.execvp(sys.argv[1], sys.argv[1:])";
+    let words = ["awk", "/^Sig(Ign|Blk|Cgt)/ { print $2 }", "/proc/self/status"];
+    let mut init = program(&stage, &words).through(&["python3", "-c", script]).start();
+    let none = "0".repeat(16);
+    acks(&stage, &init, &json!(format!("{none}\n{none}\n{none}")));
+    init.stops();
+}
+
+#[test]
+fn a_job_opens_its_own_output_by_name_also_as_a_user_of_its_own() {
+    for output in ["result", "log"] {
+        let stage = Stage::new();
+        stage.enqueue([1]);
+        let script = "set -e
+echo to-stderr > /dev/stderr
+echo by-tee | tee /dev/stderr > /proc/self/fd/1
+python3 -c 'open(\"/dev/stdout\", \"w\").write(\"by python\")'
+cat /dev/stdin | wc -c >&2";
+        let mut init = handler(&stage, script)
+            .with_all(&[("OJS_EXEC_USERS", "81260-81269"), ("OJS_EXEC_OUTPUT", output)])
+            .start();
+        stage.wait_for_outcomes();
+        let expected = (output == "result").then(|| json!("by-tee\nby python"));
+        assert_eq!(stage.outcomes("j1"), [Outcome::Acked(expected)], "{}", init.story());
+        init.logs("[job j1] to-stderr");
+        init.stops();
+    }
+}
+
+#[test]
+fn a_job_uses_its_temporary_directory_whatever_the_umask_is() {
+    for mask in ["0777", "0300", "0077"] {
+        let stage = Stage::new();
+        stage.enqueue([1]);
+        let script = r#"umask 077; echo x > "$TMPDIR/file" && cat "$TMPDIR/file"; stat -c %a "$TMPDIR" >&2"#;
+        let through = format!("umask {mask}; exec \"$@\"");
+        let start = handler(&stage, script).through(&["sh", "-c", &through, "sh"]);
+        let mut init = as_user(start, "54377").start();
+        acks(&stage, &init, &json!("x"));
+        init.logs("[job j1] 700");
+        init.stops();
+    }
+}
+
+#[test]
+fn what_a_job_mounts_over_its_temporary_directory_is_not_removed_with_it() {
+    let stage = Stage::new();
+    let data = stage.at("data");
+    std::fs::create_dir_all(data.join("sub/deep/deeper")).unwrap();
+    let files = ["keep", "sub/file", "sub/deep/file", "sub/deep/deeper/file"].map(|file| data.join(file));
+    for file in &files {
+        std::fs::write(file, "x").unwrap();
+    }
+    enqueue(&stage, "over", "over", &json!([]), "");
+    enqueue(&stage, "below", "below", &json!([]), "");
+    let script = r#"echo x > "$TMPDIR/own"
+[ "$OJS_JOB_TYPE" = over ] || { mkdir -p "$TMPDIR/a/mounted"; exec mount --bind "$NOTES.data" "$TMPDIR/a/mounted"; }
+mount --bind "$NOTES.data" "$TMPDIR""#;
+    std::os::unix::fs::symlink(&data, stage.at("init.notes.data")).unwrap();
+    let mut init = handler(&stage, script)
+        .with("TMPDIR", stage.at(""))
+        .through(&["unshare", "-m", "--"])
+        .start();
+    stage.wait_for_outcomes();
+    assert_eq!(stage.outcomes("over"), [Outcome::Acked(None)], "{}", init.story());
+    assert_eq!(stage.outcomes("below"), [Outcome::Acked(None)], "{}", init.story());
+    init.logs("something is mounted over it");
+    init.logs("something is mounted over \"mounted\" in it");
+    init.stops();
+    assert!(files.iter().all(|file| file.exists()), "{}", init.story());
+}
+
+/// Starts what follows under a filter that answers this system call with this error.
+fn refusing(call: i64, error: i32) -> Vec<String> {
+    // The filter: load the number; if it is this one, return the error, else allow.
+    let script = format!(
+        "import ctypes, os, struct, sys
+rules = [(0x20, 0, 0, 0), (0x15, 0, 1, {call}), (0x06, 0, 0, 0x50000 | {error}), (0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('=HBBI', *rule) for rule in rules))
+filter = struct.pack('=Hxxxxxx', len(rules)) + struct.pack('=Q', ctypes.addressof(code))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, filter, 0, 0) == 0, ctypes.get_errno()
+os.execvp(sys.argv[1], sys.argv[1:])"
+    );
+    ["python3".to_owned(), "-c".to_owned(), script].into()
+}
+
+#[test]
+fn a_job_has_its_input_where_there_are_no_files_in_memory() {
+    for error in [libc::EPERM, libc::ENOSYS] {
+        let stage = Stage::new();
+        enqueue(&stage, "j1", "t", &json!(["x".repeat(300 << 10)]), "");
+        let filter = refusing(libc::SYS_memfd_create, error);
+        let filter: Vec<&str> = filter.iter().map(String::as_str).collect();
+        let mut init = handler(
+            &stage,
+            "cat /dev/stdin > /dev/null; cat | wc -c; \"$OJS_INIT\" job arg 0 | wc -c",
+        )
+        .with("OJS_EXEC_INPUT", "args")
+        .through(&filter)
+        .start();
+        acks(
+            &stage,
+            &init,
+            &json!(format!("{}\n{}", (300 << 10) + 4, (300 << 10) + 1)),
+        );
+        init.stops();
+    }
+}
+
+#[test]
+fn jobs_run_where_proc_is_not_mounted() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let through = [
+        "unshare",
+        "-m",
+        "--",
+        "sh",
+        "-c",
+        "while umount -l /proc 2> /dev/null; do :; done; [ ! -e /proc/self ] && exec \"$@\"",
+        "sh",
+    ];
+    let mut init = handler(&stage, "echo \"$OJS_INIT\"").through(&through).start();
+    acks(&stage, &init, &json!(under_test::init()));
+    init.stops();
+}
