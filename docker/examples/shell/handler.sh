@@ -1,6 +1,6 @@
 #!/bin/sh
-# email.send [address]: the job's arguments are on standard input, what is printed is the result, and the end is the outcome.
+# email.send [address]: standard output is the result, and the exit status is the outcome.
 set -eu
-address=$(tr -d '[]"')
+address=$("$OJS_INIT" job arg 0) || exit 100
 case $address in *@*) ;; *) echo "$address is no address" >&2; exit 100 ;; esac
 echo "{\"sent_to\": \"$address\"}"
