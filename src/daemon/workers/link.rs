@@ -257,3 +257,42 @@ impl WorkerLink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::os::socket::BoundSocket;
+
+    #[test]
+    fn a_part_of_a_frame_is_a_sign_of_life_once_a_turn() {
+        let path = std::env::temp_dir().join(format!("ojs-link-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let mut worker = Stream::connect(&path).unwrap();
+        let stream = listener.accept().unwrap().unwrap().stream;
+        std::fs::remove_file(&path).unwrap();
+        let mut link = WorkerLink::new(HolderId(1), ProcessId(1), stream, 1 << 20);
+        let mut heard = |bytes: &[u8]| {
+            worker.write_all(bytes).unwrap();
+            link.is_readable(false);
+            let mut events = VecDeque::new();
+            let mut buffer = [0; 1024];
+            let open = link.read(&mut ReadBudget::of_a_turn(1), &mut buffer, &mut events);
+            assert_eq!(open, Link::Open);
+            let is_part = |event: &Event| matches!(event, Event::HeardPart(HolderId(1)));
+            let is_frame = |event: &Event| matches!(event, Event::Said(HolderId(1), _));
+            assert!(
+                events.iter().all(|event| is_part(event) || is_frame(event)),
+                "{events:?}"
+            );
+            let names = events.iter().map(|event| if is_part(event) { "part" } else { "frame" });
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(heard(br#"{"type":"pong","id":"#), ["part"]);
+        assert_eq!(heard(&[b' '; 10_000]), ["part"]);
+        assert_eq!(heard(b"1}\n"), ["frame"]);
+        assert_eq!(heard(b"{\"type\":\"pong\",\"id\":2}\n{"), ["frame"]);
+    }
+}
