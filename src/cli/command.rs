@@ -28,7 +28,17 @@ const SHELL: &str = "SHELL";
 /// The message for standard error; exit status 2.
 pub fn parse(args: &[OsString]) -> Result<CommandLine, UsageError> {
     let args = args.get(1..).unwrap_or_default();
-    parse_lean(args).map_or_else(|| parse_full(args), Ok)
+    if let Some(parsed) = parse_lean(args) {
+        return Ok(parsed);
+    }
+    // Many write the options first: `ojs-init --config FILE config check`.
+    match read_full(args) {
+        Err(Some(error)) => match usage::with_subcommand_first(&error, args) {
+            Some(args) => parse_full(&args),
+            None => Err(in_our_words(Some(error), args)),
+        },
+        result => result.map_err(|error| in_our_words(error, args)),
+    }
 }
 
 /// Reads a command line that supervises a command, by the options that occur in it alone. `None` when that fails for
@@ -55,19 +65,29 @@ fn parse_lean(args: &[OsString]) -> Option<CommandLine> {
     Some(supervise(matches, &keys))
 }
 
-/// Reads any command line.
+/// Reads any command line whose subcommand, if there is one, goes before its options.
 ///
 /// # Errors
 /// The message for standard error.
 fn parse_full(args: &[OsString]) -> Result<CommandLine, UsageError> {
-    let matches = match full().try_get_matches_from(args) {
-        Ok(matches) => matches,
+    read_full(args).map_err(|error| in_our_words(error, args))
+}
+
+/// The same, with the error of clap. `None`: there is nothing to supervise.
+fn read_full(args: &[OsString]) -> Result<CommandLine, Option<clap::Error>> {
+    match full().try_get_matches_from(args) {
+        Ok(matches) => command_line(matches).ok_or(None),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            return Ok(CommandLine::Print(error.render().to_string()));
+            Ok(CommandLine::Print(error.render().to_string()))
         }
-        Err(error) => return Err(usage::error(&error, args, |args| parse_lean(args).is_some())),
-    };
-    command_line(matches).ok_or_else(no_command)
+        Err(error) => Err(Some(error)),
+    }
+}
+
+fn in_our_words(error: Option<clap::Error>, args: &[OsString]) -> UsageError {
+    error.map_or_else(no_command, |error| {
+        usage::error(&error, args, |args| parse_lean(args).is_some())
+    })
 }
 
 fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {

@@ -150,7 +150,7 @@ fn a_slip_in_an_option_or_subcommand_is_told_what_was_meant() {
     assert!(message(&["--grace-perod", "5s", "--", "x"]).contains("--grace-period"));
     assert!(message(&["run", "--grace-perod=5s", "x"]).contains("--grace-period"));
     assert!(message(&["confg", "show"]).contains("did you mean config?"));
-    assert!(message(&["-v", "config"]).contains("before the options"));
+    assert!(message(&["-v", "confg"]).contains("did you mean config?"));
 }
 
 #[test]
@@ -227,6 +227,31 @@ fn a_prestop_waits_for_some_time_or_until_no_job_is_active() {
     assert!(message(&["prestop", "--for", "soon"]).contains("soon"));
     assert!(message(&["prestop", "--for", "5s", "--until-idle"]).contains("--until-idle"));
     assert!(message(&["quiet", "--until-idle"]).contains("--until-idle"));
+}
+
+#[test]
+fn a_subcommand_may_stand_behind_the_options() {
+    for (behind, before) in [
+        (
+            &["--config", "/c", "config", "check"][..],
+            &["config", "--config", "/c", "check"][..],
+        ),
+        (
+            &["--config", "config", "config", "show"],
+            &["config", "--config", "config", "show"],
+        ),
+        (&["-v", "config"], &["config", "-v"]),
+        (&["--no-agent", "run", "a", "-v"], &["run", "--no-agent", "a", "-v"]),
+        (
+            &["--runtime-dir=/r", "status", "--json"],
+            &["status", "--runtime-dir=/r", "--json"],
+        ),
+    ] {
+        assert_eq!(parsed(behind).unwrap(), parsed(before).unwrap());
+    }
+    assert!(message(&["--mode", "exec", "quiet"]).contains("unknown option --mode"));
+    // A word of COMMAND is none of ours.
+    assert_eq!(run(&["-v", "--", "config", "check"]).0, ["config", "check"]);
 }
 
 #[test]

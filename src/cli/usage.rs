@@ -55,6 +55,22 @@ pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[Os
     }
 }
 
+/// The command line with its subcommand before its options, if clap stumbled over one behind them.
+pub(super) fn with_subcommand_first(error: &clap::Error, args: &[OsString]) -> Option<Vec<OsString>> {
+    let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand))?;
+    let is_name = |arg: &OsString| {
+        arg.to_str()
+            .is_some_and(|arg| subcommands::names().any(|name| name == arg))
+    };
+    if args.first().is_none_or(is_name) {
+        return None;
+    }
+    let position = args.iter().position(|arg| arg == word && is_name(arg))?;
+    let (before, behind) = args.split_at(position);
+    let (name, behind) = behind.split_first()?;
+    Some([std::slice::from_ref(name), before, behind].concat())
+}
+
 fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
     let (_, value) = error.context().find(|(kind, _)| *kind == wanted)?;
     if let ContextValue::String(text) = value {
@@ -85,9 +101,6 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
 fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if let Some(usage) = order_usage(args) {
         return with_usage(&format!("unexpected word {word}"), &[usage]);
-    }
-    if subcommands::names().any(|name| name == word) {
-        return with_usage(&format!("the subcommand {word} goes before the options"), RUN);
     }
     if let Some(meant) = most_alike(word, subcommands::names()) {
         return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"), RUN);
