@@ -36,6 +36,7 @@ use crate::daemon::runtime::candidate::candidates;
 use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::start::{self, StartFailure};
 use crate::daemon::tokens::TokenOwner;
+use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::workers::Workers;
 use crate::exit::Exit;
 use crate::lifecycle::api::Restart;
@@ -118,7 +119,7 @@ fn set_up(
     config: &Config,
     command: &[OsString],
     environ: &mut Environ,
-    log: &LogHandle,
+    &log: &LogHandle,
 ) -> Result<(EventLoop, RuntimeDir), StartFailure> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
@@ -156,7 +157,6 @@ fn set_up(
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
     init::detach_stdin_tty();
-    let log = *log;
     let facts = facts(config, command);
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
@@ -182,6 +182,7 @@ fn set_up(
         inbox: Default::default(),
         termination_log: TerminationLog::open(config),
         warn_on_reap: config.init.warn_on_reap,
+        window: WindowSignal::look(),
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {
             log.stderr_is_shared();

@@ -115,8 +115,9 @@ impl EventLoop {
         self.inbox.push_back(event);
     }
 
-    fn signal_worker(&self, signal: Signal) {
+    fn signal_worker(&mut self, signal: Signal) {
         let Some(worker) = self.worker else { return };
+        self.window.passed_on(signal);
         let result = if self.process_group {
             process::signal_group(worker.pid, signal)
         } else {

@@ -21,6 +21,7 @@ use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
+use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::workers::Workers;
 use crate::exit::{Ended, Exit};
 use crate::lifecycle::api::ids::ProcessId;
@@ -94,6 +95,7 @@ pub struct EventLoop {
     pub(super) started_at: Moment,
     pub(super) termination_log: TerminationLog,
     pub(super) warn_on_reap: bool,
+    pub(super) window: WindowSignal,
     pub(super) process_group: bool,
     /// Called once, when the first worker runs: from then on what we inherited is only its.
     pub(super) on_first_start: Option<Box<dyn FnOnce()>>,

@@ -20,4 +20,5 @@ pub mod rehearsal;
 pub mod runtime;
 mod start;
 pub mod tokens;
+mod window_signal;
 pub mod workers;

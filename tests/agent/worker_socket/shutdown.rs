@@ -201,10 +201,21 @@ rest()";
         init.signal(signal);
         init.notes_line(&format!("signal {signal}"));
     }
+    init.signal(libc::SIGWINCH);
+    init.notes_times(&format!("signal {}", libc::SIGWINCH), 2);
     init.stops();
     assert_eq!(
         init.notes().iter().filter(|line| line.starts_with("signal")).count(),
-        signals.len()
+        signals.len() + 1
+    );
+    // It may be the STOPSIGNAL of the image, which is said once.
+    let complaints = init.complaints();
+    let [warning] = complaints.as_slice() else {
+        panic!("{complaints:?}")
+    };
+    assert!(
+        warning.contains("if it is this image's STOPSIGNAL: -r WINCH:TERM"),
+        "{warning}"
     );
 }
 

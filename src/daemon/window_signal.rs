@@ -1,0 +1,31 @@
+//! SIGWINCH without a terminal: some images (httpd, php:apache) have it as their STOPSIGNAL, and a worker that gets it goes on until
+//! its SIGKILL.
+
+use std::io::{self, IsTerminal};
+
+use log::warn;
+
+use crate::signal::Signal;
+
+/// Warns of the first SIGWINCH, unless there is a terminal whose size may have changed.
+#[derive(Debug)]
+pub(super) struct WindowSignal {
+    may_warn: bool,
+}
+
+impl WindowSignal {
+    /// Looks for a terminal among the standard descriptors.
+    pub(super) fn look() -> Self {
+        let has_terminal = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
+        Self {
+            may_warn: !has_terminal,
+        }
+    }
+
+    /// This signal goes to the worker.
+    pub(super) fn passed_on(&mut self, signal: Signal) {
+        if signal == Signal::WINCH && std::mem::take(&mut self.may_warn) {
+            warn!("SIGWINCH is passed on to the worker; if it is this image's STOPSIGNAL: -r WINCH:TERM");
+        }
+    }
+}
