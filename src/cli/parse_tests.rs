@@ -151,6 +151,14 @@ fn a_slip_in_an_option_or_subcommand_is_told_what_was_meant() {
     assert!(message(&["run", "--grace-perod=5s", "x"]).contains("--grace-period"));
     assert!(message(&["confg", "show"]).contains("did you mean config?"));
     assert!(message(&["-v", "confg"]).contains("did you mean config?"));
+    for args in [
+        &["https://u:hunter2@h"][..],
+        &["-v", "https://u:hunter2@h"],
+        &["health", "https://u:hunter2@h"],
+    ] {
+        let said = message(args);
+        assert!(said.contains("https://...@h") && !said.contains("hunter2"), "{said}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{help, subcommands};
-use crate::config::most_alike;
+use crate::config::{masked, most_alike};
 
 /// Why the command line cannot be carried out. `Display` is the whole message, without the name of the program and
 /// without a line break at its end.
@@ -50,9 +50,7 @@ pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[Os
         let problem = text.split("\n\n").next().unwrap_or(text);
         return with_usage(problem.strip_prefix("error: ").unwrap_or(problem), &[usage]);
     }
-    UsageError {
-        message: text.strip_prefix("error: ").unwrap_or(text).to_owned(),
-    }
+    of_message(text.strip_prefix("error: ").unwrap_or(text))
 }
 
 /// The command line with its subcommand before its options, if clap stumbled over one behind them.
@@ -131,7 +129,13 @@ fn with_dashes(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bo
 
 fn with_usage(problem: &str, usage: &[&str]) -> UsageError {
     let usage = usage.join("\n       ");
+    of_message(&format!("{problem}\n\nUsage: {usage}\n\nMore: ojs-init --help"))
+}
+
+/// A word of the command line may be a URL with a secret.
+fn of_message(text: &str) -> UsageError {
+    let words = text.split_inclusive(char::is_whitespace);
     UsageError {
-        message: format!("{problem}\n\nUsage: {usage}\n\nMore: ojs-init --help"),
+        message: words.map(masked).collect(),
     }
 }

@@ -11,12 +11,28 @@ use super::source::Source;
 /// What the variables of the ecosystem begin with.
 const OURS: &[u8] = b"OJS_";
 
+/// Variables that do not begin so and are looked at: proxies for everybody, what tini reads, and HOME.
+const OF_OTHERS: [&str; 10] = [
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "TINI_KILL_PROCESS_GROUP",
+    "TINI_SUBREAPER",
+    "TINI_VERBOSITY",
+    "HOME",
+];
+
 /// The variables that matter, as raw bytes. An empty one counts as unset.
 #[derive(Clone, Default)]
 pub struct Environment<'a> {
     known: Vec<Variable<'a>>,
     unknown: Vec<&'a [u8]>,
     user_runtime_dir: Option<&'a [u8]>,
+    /// Variables that belong to everybody, or to other programs, and that matter here.
+    of_others: Vec<(&'static str, &'a [u8])>,
 }
 
 #[derive(Clone)]
@@ -37,6 +53,8 @@ impl<'a> Environment<'a> {
                 environment.add(entry);
             } else if let Some(directory) = entry.strip_prefix(b"XDG_RUNTIME_DIR=") {
                 environment.user_runtime_dir = environment.user_runtime_dir.or(Some(directory));
+            } else {
+                environment.add_of_others(entry);
             }
         }
         environment
@@ -54,6 +72,26 @@ impl<'a> Environment<'a> {
     /// The names of variables that begin as ours do and are none of them, in the order of the environment.
     pub(super) fn unknown(&self) -> &[&'a [u8]] {
         &self.unknown
+    }
+
+    /// The value of a variable of [`OF_OTHERS`], unless it is empty.
+    pub(super) fn of_others(&self, name: &str) -> Option<&'a [u8]> {
+        self.of_others_or_empty(name).filter(|value| !value.is_empty())
+    }
+
+    /// The same, also if it is empty.
+    pub(super) fn of_others_or_empty(&self, name: &str) -> Option<&'a [u8]> {
+        let found = self.of_others.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| *value)
+    }
+
+    fn add_of_others(&mut self, entry: &'a [u8]) {
+        let named = |name: &&'static str| Some((*name, entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?));
+        if let Some((name, value)) = OF_OTHERS.iter().find_map(named)
+            && self.of_others_or_empty(name).is_none()
+        {
+            self.of_others.push((name, value));
+        }
     }
 
     fn add(&mut self, entry: &'a [u8]) {

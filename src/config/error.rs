@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::key::Row;
 use super::source::Source;
+use super::values::masked::masked;
 
 /// Longest part of a wrong value that an error repeats, in characters.
 const MAX_SHOWN: usize = 100;
@@ -30,7 +31,7 @@ impl ConfigError {
     #[must_use]
     pub fn value(key: &Row, value: &str, source: &Source, problem: &str) -> Self {
         let (label, accepted) = (key.label(), key.accepted());
-        let value = (key.quotable)(value).map_or(String::new(), |value| format!(" = {}", cut(&value)));
+        let value = (key.quotable)(value).map_or(String::new(), |value| format!(" = {}", cut(&masked(&value))));
         Self::new(&format!("{label}{value} ({source}) {problem}; accepted: {accepted}"))
     }
 
@@ -61,7 +62,7 @@ fn cut(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::{AUTH_TOKEN, CONCURRENCY, HEADERS, MODE, URL};
+    use crate::config::keys::{AUTH_TOKEN, CONCURRENCY, HEADERS, KEYS, MODE};
 
     #[test]
     fn an_error_names_key_value_source_and_what_is_accepted() {
@@ -77,7 +78,18 @@ mod tests {
         for key in [&AUTH_TOKEN.row, &HEADERS.row] {
             assert!(!message(key, "hunter2").contains("hunter2"));
         }
-        assert!(!message(&URL, "http://u:hunter2@b").contains("hunter2"));
+        // A URL may have got into the variable of anything.
+        for key in KEYS {
+            for url in [
+                "http://u:hunter2@b",
+                "u:hunter2@b",
+                "a,postgres://u:hunter2@b?c",
+                "http://b/?token=hunter2",
+            ] {
+                assert!(!message(key, url).contains("hunter2"), "{key:?} {url}");
+            }
+        }
+        assert!(message(&CONCURRENCY, "a@b").contains("a@b"));
         assert_eq!(message(&MODE, "a\nb\u{1b}").lines().count(), 1);
         assert!(message(&MODE, &"ü".repeat(5000)).len() < 500);
     }

@@ -28,6 +28,7 @@ use super::values::limits::{JobMemory, MemoryShare, Nice, Percent, Rlimits, Uids
 use super::values::lists::Rewrites;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
+use super::values::proxy::ProxySetting;
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
@@ -318,6 +319,10 @@ keys! {
         HEADERS: Vec<Header> = Vec::new();
             "backend.headers", "headers", ["OJS_INIT_HEADERS"];
             "Extra header 'Name: value' for each request, its value a secret: rather in the environment, one a line";
+        PROXY: Option<ProxySetting> = None, "as HTTPS_PROXY says";
+            "backend.proxy", "proxy", ["OJS_PROXY"];
+            "HTTP proxy in front of the backend, its credentials a secret; without it HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY \
+             exempts the backend; off: none";
         CA_FILE: Option<PathBuf> = None, "public roots";
             "backend.ca_file", "ca-file", ["OJS_TLS_CA_FILE"];
             "Certificates that the backend's must go back to, in PEM";

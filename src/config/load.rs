@@ -10,7 +10,7 @@ use super::keys::{CONFIG_FILE, LOG_FORMAT, LOG_LEVEL, MODE, NO_AGENT, RUNTIME_DI
 use super::sections::{Config, Paths};
 use super::settings::Settings;
 use super::values::enums::{LogFormat, Mode};
-use super::{file, misspelt, validate};
+use super::{file, misspelt, of_others, proxy_choice, validate};
 
 /// The configuration that the flags, the environment and the TOML file make together.
 ///
@@ -26,11 +26,15 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     file::apply(&mut settings, &mut refuse)?;
     apply_no_agent(&mut settings, &mut warnings)?;
     raise_level(&mut settings);
+    let mode = settings.value(&MODE);
+    proxy_choice::apply(&mut settings, mode, environment, &mut warnings)?;
     let mut config = Config::of(settings, warnings, environment);
     let misspelt = misspelt::warnings(environment.unknown(), &config);
     // What is missing may be there under a wrong name.
     validate::check(&mut config).map_err(|error| error.with_hints(&misspelt))?;
     config.warnings.extend(misspelt);
+    let of_others = of_others::warnings(environment, &config);
+    config.warnings.extend(of_others);
     Ok(config)
 }
 

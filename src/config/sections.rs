@@ -18,6 +18,7 @@ use super::values::limits::{JobMemory, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
+use super::values::proxy::{Proxy, ProxySetting};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
 use crate::lifecycle::api::{FinalState, Leftovers, Limits, Restart, StopSignal, TransitionSignals, Wake};
@@ -107,6 +108,8 @@ sections! {
         pass_token: bool = settings.value(&keys::PASS_TOKEN),
         final_state: FinalState = settings.value(&keys::FINAL_STATE),
         headers: Vec<Header> = settings.value(&keys::HEADERS),
+        /// `None`: connections go straight to the backend.
+        proxy: Option<Proxy> = proxy(settings),
         /// `None`: the public roots.
         ca_file: Option<PathBuf> = settings.value(&keys::CA_FILE),
         /// It is set exactly when `key_file` is.
@@ -200,6 +203,13 @@ impl Config {
     #[must_use]
     pub fn needs_command(&self) -> bool {
         self.mode != Mode::Exec || self.exec.routes.0.is_empty()
+    }
+}
+
+fn proxy(settings: &Settings) -> Option<Proxy> {
+    match settings.value(&keys::PROXY)? {
+        ProxySetting::Off => None,
+        ProxySetting::Through(proxy) => Some(proxy),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::error::ConfigError;
 use super::key::{Key, Row};
 use super::source::Source;
+use super::values::masked::masked;
 use super::values::{AnyValue, Value};
 
 /// A key that somebody set.
@@ -105,8 +106,10 @@ impl Settings {
     /// The effective value as text; never a secret.
     #[must_use]
     pub fn text(&self, key: &Row) -> String {
-        self.get(key)
-            .map_or_else(|| key.default_text(), |setting| setting.value.shown())
+        self.get(key).map_or_else(
+            || key.default_text(),
+            |setting| masked(&setting.value.shown()).into_owned(),
+        )
     }
 
     /// Who set a key.

@@ -1,5 +1,6 @@
 //! `config show` and `config check`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::key::{Row, Scope};
@@ -9,6 +10,7 @@ use super::values::Value;
 use super::values::duration::{Bytes, Human};
 use super::values::enums::Mode;
 use super::values::exec::{Route, Routes};
+use super::values::masked::masked;
 
 /// Width of the value column, in characters; a longer value moves its source to the right.
 const VALUE_WIDTH: usize = 24;
@@ -42,6 +44,7 @@ fn routes(routes: &Routes, table: &mut String) {
     let width = routes.0.iter().map(|route| route.pattern.chars().count()).max();
     let width = width.unwrap_or_default().max(ANY_OTHER.len());
     for Route { pattern, command } in &routes.0 {
+        let command: Vec<Cow<'_, str>> = command.iter().map(|word| masked(word)).collect();
         let _ = writeln!(table, "{pattern:width$}  {command:?}");
     }
     if !routes.0.iter().any(|route| route.pattern == "*") {

@@ -14,6 +14,7 @@ use super::source::Source;
 use super::values::Value;
 use super::values::duration::Human;
 use super::values::enums::Mode;
+use super::values::network::BackendUrl;
 use crate::lifecycle::api::{LEAST_LIMIT, stop_margin};
 
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
@@ -31,6 +32,7 @@ pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
     cut_grace(config, &mut warnings);
     without_effect(config, &mut warnings);
     if config.mode != Mode::None {
+        api_path_twice(config, &mut warnings);
         short_grace(config, &mut warnings);
         doubtful_backend(config, &mut warnings);
     }
@@ -178,6 +180,18 @@ fn without_effect(config: &Config, warnings: &mut Vec<String>) {
     }
 }
 
+/// A URL that already ends with what ojs-init adds to it.
+fn api_path_twice(config: &mut Config, warnings: &mut Vec<String>) {
+    if let Some(shorter) = config.backend.url.as_ref().and_then(BackendUrl::without_api_path) {
+        warnings.push(format!(
+            "{} ends with /ojs/v1, which ojs-init adds itself: {} is used.",
+            config.settings.describe(&URL),
+            shorter.as_str()
+        ));
+        config.backend.url = Some(shorter);
+    }
+}
+
 fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
     let settings = &config.settings;
     let backend = &config.backend;
@@ -206,10 +220,12 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
         );
     }
     let Some(url) = &backend.url else { return };
-    if url.as_str().ends_with("/ojs/v1") {
+    if let (Some(proxy), false) = (&backend.proxy, url.is_https())
+        && (has_token || !backend.headers.is_empty())
+    {
         warnings.push(format!(
-            "{} ends with /ojs/v1, which ojs-init adds once more.",
-            settings.describe(&URL)
+            "The proxy {} can read the token and the headers of each request: the backend's URL is not https.",
+            proxy.place()
         ));
     }
     for key in [&CA_FILE, &CERT_FILE].into_iter().filter(|_| !url.is_https()) {
@@ -412,7 +428,13 @@ mod tests {
     #[test]
     fn a_doubtful_backend_is_a_warning() {
         let url = |url: &str| Given::default().flag(&URL, url);
-        assert_says(&url("http://b/ojs/v1").config().warnings[0], &["adds once more"]);
+        let twice = url("http://b/x/ojs/v1/").config();
+        assert_says(
+            &twice.warnings[0],
+            &["http://b/x/ojs/v1 (", "adds itself: http://b/x is used"],
+        );
+        assert_eq!(twice.backend.url.unwrap().as_str(), "http://b/x");
+        assert_eq!(url("http://b/ojs/v1/x").config().warnings, [""; 0]);
         assert_says(
             &url("http://b").variable("OJS_TLS_CA_FILE=/ca").config().warnings[0],
             &["is not https"],

@@ -60,8 +60,8 @@ use crate::wire::worker::HelloContext;
 /// Where the worker finds our socket.
 const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 
-/// Hold the token and headers, which are as secret; the worker does not get them unless backend.pass_token says so.
-const SECRET_VARIABLES: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS"];
+/// Hold the token, and headers and a proxy's credentials, which are as secret; the worker does not get them unless backend.pass_token says so.
+const SECRET_VARIABLES: [&str; 3] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS", "OJS_PROXY"];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
@@ -368,8 +368,12 @@ fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> 
         message: error.to_string(),
         exit: Exit::Usage,
     })?;
+    let proxy = config.backend.proxy.as_ref().map_or(String::new(), |proxy| {
+        let source = config.settings.source(&keys::PROXY);
+        format!(", through the proxy {} ({source})", proxy.place())
+    });
     info!(
-        "backend: {}",
+        "backend: {}{proxy}",
         config.backend.url.as_ref().map_or("", |url| url.as_str())
     );
     Ok(backend)

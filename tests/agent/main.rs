@@ -29,6 +29,9 @@ mod operator;
 #[path = "../support/probe_client.rs"]
 mod probe_client;
 #[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../support/proxy.rs"]
+mod proxy;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/runtime.rs"]
 mod runtime;
 #[path = "../support/stage.rs"]

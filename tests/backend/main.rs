@@ -9,6 +9,8 @@
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/backend/mod.rs"]
 mod backend;
+#[path = "../support/proxy.rs"]
+mod proxy;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
@@ -17,6 +19,7 @@ mod answers;
 mod connections;
 mod hostile;
 mod over_tls;
+mod proxies;
 mod raw_server;
 mod rig;
 mod streams;
@@ -401,7 +404,7 @@ fn the_only_threads_are_those_for_names_and_the_token_and_they_take_no_signal() 
         let masks = signal_masks(name);
         !masks.is_empty() && masks.iter().all(|mask| mask == NO_SIGNAL)
     };
-    for name in ["resolve", "token"] {
+    for name in ["resolve4", "resolve6", "token"] {
         assert!(
             wait::wait_until(PATIENCE, || take_none(name)),
             "{name}: {:?}",

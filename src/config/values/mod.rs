@@ -7,7 +7,9 @@ pub mod exec;
 pub mod limits;
 pub mod lists;
 pub mod loopback;
+pub(in crate::config) mod masked;
 pub mod network;
+pub mod proxy;
 pub mod scalars;
 pub mod user;
 

@@ -6,7 +6,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::duration::whole;
+use super::masked::without_secrets;
 use super::{Form, Notation, Problem, Value, joined, only};
+
+/// What ojs-init puts between the backend's URL and the path of a request.
+const API_PATH: &str = "/ojs/v1";
 
 /// Base URL of a backend, without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +52,21 @@ impl BackendUrl {
         &self.0
     }
 
+    /// The same without `/ojs/v1` at its end, which is added to each path; `None`: it does not end so.
+    #[must_use]
+    pub fn without_api_path(&self) -> Option<Self> {
+        let shorter = self.0.strip_suffix(API_PATH)?.trim_end_matches('/').to_owned();
+        Some(Self(shorter))
+    }
+
+    /// Host without brackets, and port.
+    #[must_use]
+    pub fn host_and_port(&self) -> (&str, u16) {
+        let default_port = if self.is_https() { 443 } else { 80 };
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        split_authority(rest.split('/').next().unwrap_or_default(), default_port)
+    }
+
     /// Whether the connection is encrypted.
     #[must_use]
     pub fn is_https(&self) -> bool {
@@ -77,8 +96,18 @@ impl Value for BackendUrl {
     }
 }
 
+/// Host without brackets, and port, of what [`is_authority`] has accepted.
+pub(super) fn split_authority(authority: &str, default_port: u16) -> (&str, u16) {
+    // The last colon, unless it is one of an IPv6 address.
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(default_port)),
+        Some(_) | None => (authority, default_port),
+    };
+    (host.trim_start_matches('[').trim_end_matches(']'), port)
+}
+
 /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
-fn is_authority(text: &str) -> bool {
+pub(super) fn is_authority(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let Some((address, port)) = rest.split_once(']') else {
@@ -101,30 +130,6 @@ fn is_authority(text: &str) -> bool {
 
 fn port_number(text: &str) -> Option<u16> {
     whole(text).and_then(|number| u16::try_from(number).ok())
-}
-
-/// A URL as an error may show it: without user, password, query and fragment, even when it is no URL at all.
-#[must_use]
-fn without_secrets(url: &str) -> String {
-    // Whatever stands before the last @ may be a password, question marks included.
-    let (hidden, rest) = match url.rsplit_once('@') {
-        Some((before, rest)) => {
-            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-            (
-                if scheme.is_empty() {
-                    "...@".to_owned()
-                } else {
-                    format!("{scheme}://...@")
-                },
-                rest,
-            )
-        }
-        None => (String::new(), url),
-    };
-    match rest.find(['?', '#']) {
-        Some(end) => format!("{hidden}{}?...", &rest[..end]),
-        None => format!("{hidden}{rest}"),
-    }
 }
 
 /// Where the health endpoints listen.
@@ -184,7 +189,7 @@ impl Value for Listen {
 }
 
 /// Headers that a request cannot take from a user: its frame, or whether we can read the answer, depends on them.
-const RESERVED: [&str; 12] = [
+const RESERVED: [&str; 14] = [
     "host",
     "content-length",
     "content-type",
@@ -194,6 +199,8 @@ const RESERVED: [&str; 12] = [
     "accept-encoding",
     "expect",
     "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
     "te",
     "trailer",
     "upgrade",
@@ -383,23 +390,6 @@ mod tests {
                 .unwrap_err()
                 .contains("backend.auth_token_file")
         );
-    }
-
-    #[test]
-    fn no_secret_of_a_url_is_shown_even_when_it_is_no_url() {
-        let cases = [
-            ("https://user:hunter2@b/x", "https://...@b/x"),
-            ("user:hunter2@b", "...@b"),
-            ("http://b/?token=hunter2", "http://b/?..."),
-            ("http://u:hunter@2@b", "http://...@b"),
-            ("http://b#hunter2", "http://b?..."),
-            ("hunter2@://b", "...@://b"),
-            ("http://u:a?hunter2@b", "http://...@b"),
-            ("http://b", "http://b"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(without_secrets(text), expected);
-        }
     }
 
     #[test]

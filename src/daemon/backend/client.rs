@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use mio::event::Event;
 use mio::{Registry, Waker};
-use rustls::ClientConfig;
 
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::connection::Buffers;
@@ -24,6 +23,7 @@ pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
 use crate::daemon::backend::pending::{Pending, RequestStage};
 use crate::daemon::backend::rooms::{LaneRooms, Room};
+use crate::daemon::backend::route::Route;
 use crate::daemon::backend::settings::{BackendError, BackendSettings};
 use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::tls;
@@ -80,8 +80,7 @@ pub(in crate::daemon::backend) struct BackendTurn<'a> {
 pub struct Backend {
     pub(in crate::daemon::backend) outcomes: Outcomes,
     pub(in crate::daemon::backend) writer: RequestWriter,
-    pub(in crate::daemon::backend) tls: Option<Arc<ClientConfig>>,
-    pub(in crate::daemon::backend) host: String,
+    pub(in crate::daemon::backend) route: Route,
     pub(in crate::daemon::backend) names: Names,
     pub(in crate::daemon::backend) token: TokenReader,
     pub(in crate::daemon::backend) rooms: LaneRooms,
@@ -123,13 +122,17 @@ impl Backend {
             let _ = waker.wake();
         });
         let place = UrlParts::of(url.as_str());
+        // With a proxy nobody here has to know the backend's address.
+        let (host, port) = match &settings.backend.proxy {
+            Some(proxy) => (proxy.host(), proxy.port()),
+            None => (place.host.as_str(), place.port),
+        };
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         Ok(Self {
             writer: RequestWriter::new(&settings, &place),
             tunnels: Tunnels::new(own_lines(&settings, &place)),
-            tls,
-            names: Names::new(&place.host, place.port, Arc::clone(&wake)),
-            host: place.host,
+            route: Route::new(&settings.backend, tls),
+            names: Names::new(host, port, Arc::clone(&wake)),
             token: TokenReader::new(&settings.backend, wake, Moment::new(clock::monotonic())),
             outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),
             rooms: LaneRooms::new(concurrency),
@@ -304,7 +307,8 @@ impl Backend {
             }
             BackendTimer::Connect(id) => {
                 self.note_late_addresses(id, now);
-                return self.fail(id, &Fault::NoConnectionInTime);
+                let fault = self.slow_connect(id).unwrap_or(Fault::NoConnectionInTime);
+                return self.fail(id, &fault);
             }
             BackendTimer::Step(id) => return self.ready.push_back(id),
             BackendTimer::Room => return self.look_for_slow_reports(now),
@@ -314,9 +318,19 @@ impl Backend {
             RequestStage::NeedsToken => return self.fail_without_token(id),
             RequestStage::Waiting | RequestStage::Ready => Fault::TooLate,
             RequestStage::NeedsAddress => Fault::NameTooSlow,
-            RequestStage::Dialing(_) | RequestStage::Exchanging(_) => Fault::NoAnswerInTime,
+            RequestStage::Dialing(_) => self.slow_connect(id).unwrap_or(Fault::NoAnswerInTime),
+            RequestStage::Exchanging(_) => Fault::NoAnswerInTime,
         };
         self.fail(id, &fault);
+    }
+
+    /// What keeps this request from getting a connection, if that is more than that nobody answers.
+    fn slow_connect(&mut self, id: CallId) -> Option<Fault> {
+        let RequestStage::Dialing(dial) = &self.pending.get(&id)?.stage else {
+            return None;
+        };
+        let mut attempts = dial.attempts();
+        attempts.find_map(|slot| self.slots.get(slot)?.slow_fault())
     }
 
     /// Nobody answers where this request connects to, and it has no more time.

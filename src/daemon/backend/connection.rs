@@ -3,6 +3,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Event;
@@ -11,9 +12,11 @@ use nix::errno::Errno;
 use socket2::SockRef;
 
 use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::route::Opening;
 use crate::daemon::backend::tls_session::TlsSession;
 use crate::lifecycle::api::Moment;
 use crate::lifecycle::api::ids::CallId;
+use crate::wire::http::connect::{self, ConnectReply};
 
 /// Most bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
@@ -51,7 +54,7 @@ impl Default for Buffers {
 pub(in crate::daemon) enum ConnectionPhase {
     /// The other side has not answered yet.
     Connecting,
-    /// TLS begins.
+    /// The proxy is asked, or TLS begins.
     Handshake,
     /// It can be used.
     Open,
@@ -79,12 +82,37 @@ pub(in crate::daemon) enum Got<'a> {
     End { is_clean: bool },
 }
 
+/// What a proxy is asked, and what it has answered so far.
+#[derive(Debug)]
+struct ProxyRequest {
+    request: Arc<[u8]>,
+    sent: usize,
+    /// At most one buffer more than is read of it.
+    reply: Vec<u8>,
+    /// What begins when the proxy has connected.
+    tls: Option<TlsSession>,
+}
+
+impl ProxyRequest {
+    fn new(request: Arc<[u8]>, tls: Option<TlsSession>) -> Self {
+        Self {
+            request,
+            sent: 0,
+            reply: Vec::new(),
+            tls,
+        }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(in crate::daemon) struct Connection<O = CallId> {
     /// The socket.
     pub(in crate::daemon) stream: TcpStream,
     tls: Option<Box<TlsSession>>,
+    /// The proxy that has not connected yet.
+    proxy: Option<Box<ProxyRequest>>,
+    is_through_proxy: bool,
     /// How far it is.
     pub(in crate::daemon) phase: ConnectionPhase,
     /// The request that it belongs to; none when it is kept for another one.
@@ -114,6 +142,8 @@ impl<O> Connection<O> {
         Ok(Self {
             stream: TcpStream::connect(address)?,
             tls: None,
+            proxy: None,
+            is_through_proxy: false,
             phase: ConnectionPhase::Connecting,
             owner: Some(owner),
             since: now,
@@ -169,14 +199,60 @@ impl<O> Connection<O> {
         }
     }
 
-    /// It can be used, once TLS is there where that is wanted.
-    pub(in crate::daemon) fn begin(&mut self, tls: Option<TlsSession>) {
-        self.phase = if tls.is_some() {
+    /// It can be used, once the proxy has connected and TLS is there, where these are wanted.
+    pub(in crate::daemon) fn begin(&mut self, opening: Opening) {
+        let Opening { connect, tls } = opening;
+        self.phase = if connect.is_some() || tls.is_some() {
             ConnectionPhase::Handshake
         } else {
             ConnectionPhase::Open
         };
-        self.tls = tls.map(Box::new);
+        self.is_through_proxy = connect.is_some();
+        match connect {
+            // Nothing is encrypted for the proxy.
+            Some(request) => self.proxy = Some(Box::new(ProxyRequest::new(request, tls))),
+            None => self.tls = tls.map(Box::new),
+        }
+    }
+
+    /// What keeps it from being used, if that is more than that nobody answers at its address.
+    pub(in crate::daemon) fn slow_fault(&self) -> Option<Fault> {
+        match self.phase {
+            ConnectionPhase::Handshake if self.proxy.is_some() => Some(Fault::ProxySilent),
+            ConnectionPhase::Handshake if self.is_through_proxy => Some(Fault::NothingThroughProxy),
+            ConnectionPhase::Connecting | ConnectionPhase::Handshake | ConnectionPhase::Open => None,
+        }
+    }
+
+    /// Asks the proxy for a connection, if there is one; true: it is there.
+    fn pass_proxy(&mut self, buffers: &mut Buffers) -> Result<bool, Fault> {
+        let Some(mut proxy) = self.proxy.take() else {
+            return Ok(true);
+        };
+        if !self.ask_proxy(&mut proxy, buffers).map_err(Fault::at_proxy)? {
+            self.proxy = Some(proxy);
+            return Ok(false);
+        }
+        self.tls = proxy.tls.take().map(Box::new);
+        Ok(true)
+    }
+
+    fn ask_proxy(&mut self, proxy: &mut ProxyRequest, buffers: &mut Buffers) -> Result<bool, Fault> {
+        self.send(&proxy.request, &mut proxy.sent)?;
+        for _ in 0..STEPS_OF_HANDSHAKE {
+            match self.receive(buffers)? {
+                Got::Bytes(bytes) => proxy.reply.extend_from_slice(bytes),
+                Got::Nothing => return Ok(false),
+                Got::End { .. } => return Err(Fault::Closed),
+            }
+            match connect::read(&proxy.reply) {
+                ConnectReply::Incomplete => {}
+                ConnectReply::Connected => return Ok(true),
+                ConnectReply::Refused(status) => return Err(Fault::ProxyRefused(status)),
+                ConnectReply::NotOfProxy => return Err(Fault::NoProxy),
+            }
+        }
+        Ok(false)
     }
 
     /// One step of the handshake; true: both sides trust each other.
@@ -184,6 +260,9 @@ impl<O> Connection<O> {
     /// # Errors
     /// One does not, or the connection broke.
     pub(in crate::daemon) fn shake_hands(&mut self, buffers: &mut Buffers) -> Result<bool, Fault> {
+        if !self.pass_proxy(buffers)? {
+            return Ok(false);
+        }
         for _ in 0..STEPS_OF_HANDSHAKE {
             self.flush().map_err(|error| Fault::from(error).in_handshake())?;
             if self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()) {

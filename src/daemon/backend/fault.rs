@@ -4,7 +4,7 @@ use std::io;
 
 use nix::errno::Errno;
 
-use crate::config::Backend;
+use crate::config::{Backend, BackendUrl};
 use crate::daemon::backend::tls_words;
 
 /// What to look at where the two sides do not speak the same.
@@ -28,6 +28,16 @@ pub(in crate::daemon) enum Fault {
     NameTooSlow,
     /// There was no connection within its time.
     NoConnectionInTime,
+    /// The proxy answered the request for a connection with this status.
+    ProxyRefused(u16),
+    /// The proxy closed the connection before it answered.
+    ProxyClosed,
+    /// The proxy did not answer the request for a connection in time.
+    ProxySilent,
+    /// The proxy connected, and then nothing came in time.
+    NothingThroughProxy,
+    /// What is taken for a proxy is none.
+    NoProxy,
     /// No socket is left of those that we may have.
     NoSocket,
     /// The time of the request was over before it could be sent.
@@ -66,6 +76,11 @@ impl Fault {
             | Self::NoResolver
             | Self::NameTooSlow
             | Self::NoConnectionInTime
+            | Self::ProxyRefused(_)
+            | Self::ProxyClosed
+            | Self::ProxySilent
+            | Self::NothingThroughProxy
+            | Self::NoProxy
             | Self::NoSocket
             | Self::TooLate
             | Self::Abandoned
@@ -88,13 +103,48 @@ impl Fault {
         }
     }
 
+    /// The same, of a proxy that has not connected yet.
+    pub(in crate::daemon) fn at_proxy(self) -> Self {
+        if self.is_hang_up() { Self::ProxyClosed } else { self }
+    }
+
     /// Whether one of the two sides has refused the other before the request was taken.
     pub(in crate::daemon) fn is_refusal(&self, backend: &Backend) -> bool {
         matches!(self, Self::Tls(error) if tls_words::refusal(error, backend).is_certain)
     }
 
-    /// Why there is no answer, for a person; `is_new`: on a connection that had served no other request.
+    /// Why there is no answer, for a person; `is_new`: on a connection that had served no other request. Names the proxy, if there
+    /// is one.
     pub(in crate::daemon) fn reason(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
+        let text = self.words(backend, is_https, is_new);
+        let Some(proxy) = &backend.proxy else { return text };
+        let place = proxy.place();
+        match self {
+            // Only the proxy is looked up and connected to.
+            Self::NoHost
+            | Self::NoAddress
+            | Self::NameServerFailed
+            | Self::NameTooSlow
+            | Self::NoConnectionInTime
+            | Self::ProxyRefused(_)
+            | Self::ProxyClosed
+            | Self::ProxySilent
+            | Self::NothingThroughProxy
+            | Self::NoProxy => format!("the proxy {place}: {text}"),
+            Self::Io(error) if !hung_up(error) => format!("the proxy {place}: {text}"),
+            Self::NoResolver | Self::NoSocket | Self::TooLate | Self::Abandoned | Self::Internal => text,
+            Self::NoAnswerInTime
+            | Self::Closed
+            | Self::ClosedInHandshake
+            | Self::Tls(_)
+            | Self::Io(_)
+            | Self::NotHttp
+            | Self::LongHead
+            | Self::EndlessHead => format!("{text} (through the proxy {place})"),
+        }
+    }
+
+    fn words(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
         let text = match self {
             Self::NoHost => "there is no host of this name",
             Self::NoAddress => "its name has no address: the name server has neither an A nor an AAAA record for it",
@@ -106,6 +156,11 @@ impl Fault {
             }
             Self::NameTooSlow => "its name could not be resolved in time",
             Self::NoConnectionInTime => "no connection within backend.connect_timeout",
+            Self::ProxyRefused(status) => return refused_by_proxy(*status, backend),
+            Self::ProxyClosed => "it closed the connection before it answered; check whether it is an HTTP proxy",
+            Self::ProxySilent => "it did not answer the request for a connection (CONNECT) in time",
+            Self::NothingThroughProxy => "it connected to the backend, and nothing came through it in time",
+            Self::NoProxy => "what answers there is no HTTP proxy; check its address in backend.proxy",
             Self::NoSocket => "there are too many connections to it already",
             Self::TooLate => "its time was over before it could be sent",
             Self::Abandoned => "its answer is no longer waited for",
@@ -132,6 +187,29 @@ impl Fault {
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+/// What a proxy means by the status with which it answers, and what to do.
+pub(in crate::daemon) fn refused_by_proxy(status: u16, backend: &Backend) -> String {
+    let url = backend.url.as_ref().map_or("", BackendUrl::as_str);
+    match status {
+        407 if backend
+            .proxy
+            .as_ref()
+            .is_some_and(|proxy| proxy.reveal_credentials().is_some()) =>
+        {
+            "it does not accept the user and the password in backend.proxy (status 407)".to_owned()
+        }
+        407 => {
+            "it wants a user and a password (status 407): http://USER:PASSWORD@HOST:PORT in backend.proxy".to_owned()
+        }
+        403 | 405 => format!(
+            "it does not let us through to {url} (status {status}): its rules have to allow this host and port, or NO_PROXY has to \
+             exempt the host"
+        ),
+        502..=504 => format!("it cannot reach {url} (status {status})"),
+        _ => format!("it refuses the connection to {url} (status {status})"),
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::Write;
 
 use uuid::{Builder, Uuid};
 
-use crate::config::{Header, Secret};
+use crate::config::{Backend, BackendUrl, Header, Proxy, Secret};
+use crate::daemon::backend::route;
 use crate::daemon::backend::settings::BackendSettings;
 use crate::os::clock;
 use crate::wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
@@ -33,13 +34,24 @@ pub(in crate::daemon) fn own_lines(settings: &BackendSettings, place: &UrlParts)
     let has_token = has_token(settings);
     let is_ours = |header: &&Header| !(has_token && header.name.eq_ignore_ascii_case("Authorization"));
     let headers = backend.headers.iter().filter(is_ours);
+    let headers = headers.map(|header| (header.name.clone(), header.value.clone()));
     OwnLines {
-        prefix: place.prefix.clone(),
+        prefix: place.prefix(backend),
         host: place.authority.clone(),
-        headers: headers
-            .map(|header| (header.name.clone(), header.value.clone()))
-            .collect(),
+        headers: headers.chain(proxy_line(backend)).collect(),
     }
+}
+
+/// The proxy that gets each request as a whole, because the backend's URL is http.
+fn plain_proxy(backend: &Backend) -> Option<&Proxy> {
+    let is_https = backend.url.as_ref().is_some_and(BackendUrl::is_https);
+    backend.proxy.as_ref().filter(|_| !is_https)
+}
+
+/// The credentials for such a proxy, which passes them to nobody.
+fn proxy_line(backend: &Backend) -> Option<(String, String)> {
+    let credentials = route::credentials(plain_proxy(backend)?)?;
+    Some(("Proxy-Authorization".to_owned(), credentials))
 }
 
 fn has_token(settings: &BackendSettings) -> bool {
@@ -47,6 +59,14 @@ fn has_token(settings: &BackendSettings) -> bool {
 }
 
 impl UrlParts {
+    /// What goes before each path on the wire: a proxy that gets the whole request reads in it where the backend is.
+    fn prefix(&self, backend: &Backend) -> String {
+        match plain_proxy(backend) {
+            Some(_) => format!("http://{}{}", self.authority, self.prefix),
+            None => self.prefix.clone(),
+        }
+    }
+
     /// Takes a URL apart that the configuration has accepted.
     pub(in crate::daemon) fn of(url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
@@ -107,8 +127,11 @@ impl RequestWriter {
                 line(&header.name, &header.value);
             }
         }
+        if let Some((name, value)) = proxy_line(backend) {
+            line(&name, &value);
+        }
         Self {
-            prefix: place.prefix.clone(),
+            prefix: place.prefix(backend),
             common,
             ids: RequestIds::new(),
         }

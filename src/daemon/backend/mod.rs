@@ -15,6 +15,7 @@ pub(super) mod open_stream;
 pub mod outcome;
 pub(super) mod pending;
 pub(super) mod rooms;
+pub(super) mod route;
 pub mod settings;
 pub(super) mod slots;
 pub(super) mod small_file;

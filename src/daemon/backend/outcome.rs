@@ -3,7 +3,7 @@
 //! Nothing here logs a header or a body: the one holds the token, the other the arguments of jobs.
 
 use crate::daemon::backend::answer::Received;
-use crate::daemon::backend::fault::{Fault, wants_tls};
+use crate::daemon::backend::fault::{Fault, refused_by_proxy, wants_tls};
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::log::throttle::Throttle;
 use crate::lifecycle::api::{Call, Failure, Reply};
@@ -64,7 +64,16 @@ impl Outcomes {
             was_sent_twice,
         };
         let Answer { reply, remark, words } = request::read(call, answered);
-        let words = words.and(&self.advice(&reply, received));
+        let (reply, words) = match self.said_by_proxy(received) {
+            Some(text) => {
+                let failure = Some(text);
+                (of_proxy(reply, status), Words { failure, ..words })
+            }
+            None => {
+                let advice = self.advice(&reply, received);
+                (reply, words.and(&advice))
+            }
+        };
         match &words.failure {
             Some(said) => self.debug(call, said),
             None => self.debug(call, &format_args!("status {status}")),
@@ -74,6 +83,18 @@ impl Outcomes {
         }
         let status = Some(status);
         (reply, Heard { status, words })
+    }
+
+    /// What a proxy that gets the whole request says instead of the backend.
+    fn said_by_proxy(&self, received: &Received) -> Option<String> {
+        let backend = &self.settings.backend;
+        let proxy = backend.proxy.as_ref().filter(|_| !self.is_https)?;
+        let status = received.head.status;
+        let may_be_of_proxy = matches!(status, 403 | 407 | 502..=504) && !request::is_of_ojs(&received.body);
+        may_be_of_proxy.then(|| {
+            let text = refused_by_proxy(status, backend);
+            format!("the proxy {}: {text}", proxy.place())
+        })
     }
 
     /// What it means that there is no answer; `is_new`: on a connection that had served no other request.
@@ -132,6 +153,15 @@ impl Outcomes {
             | Reply::JobSeen(_)
             | Reply::Manifest(_) => String::new(),
         }
+    }
+}
+
+/// What follows from the word of a proxy: that it forbids something says nothing of the backend's opinion.
+fn of_proxy(reply: Reply, status: u16) -> Reply {
+    if status == 403 {
+        Reply::Failed(Failure::NotFromBackend)
+    } else {
+        reply
     }
 }
 

@@ -1,7 +1,6 @@
 //! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what becomes of the connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::daemon::backend::answer::body_limit;
@@ -13,7 +12,6 @@ use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::Used;
 use crate::daemon::backend::names::Lookup;
 use crate::daemon::backend::pending::{Pending, RequestStage};
-use crate::daemon::backend::tls_session::TlsSession;
 use crate::daemon::backend::token_reader::TokenState;
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Endpoint, Lane, Moment};
@@ -201,16 +199,12 @@ impl Backend {
             self.slots.close(other);
         }
         self.deadlines.cancel(BackendTimer::Step(id));
-        let tls = self
-            .tls
-            .as_ref()
-            .map(|config| TlsSession::new(Arc::clone(config), &self.host));
-        let tls = match tls.transpose() {
-            Ok(tls) => tls,
+        let opening = match self.route.opening() {
+            Ok(opening) => opening,
             Err(fault) => return self.attempt_failed(id, slot, fault, turn),
         };
         let Some(connection) = self.slots.get(slot) else { return };
-        connection.begin(tls);
+        connection.begin(opening);
         if connection.phase == ConnectionPhase::Open {
             self.begin(id, slot, turn);
         } else {

@@ -67,8 +67,7 @@ impl Backend {
             now: turn.now,
             names: &mut self.names,
             token: &mut self.token,
-            tls: self.tls.as_ref(),
-            host: &self.host,
+            route: &self.route,
             outcomes: &self.outcomes,
             buffers: &mut self.buffers,
         };

@@ -1,13 +1,10 @@
 //! The steps of a tunnel from its turn to its end: a connection, the exchange, and what becomes of the connection.
 
-use std::sync::Arc;
-
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::connection::ConnectionPhase;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::Used;
 use crate::daemon::backend::slots::Slots;
-use crate::daemon::backend::tls_session::TlsSession;
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelStage, TunnelStep};
 use crate::daemon::backend::tunnels::{LONGEST_SILENCE, TunnelTimer, TunnelTurn, Tunnels, too_many_streams};
 use crate::lifecycle::api::Lane;
@@ -49,6 +46,15 @@ impl Tunnels {
         }
     }
 
+    /// What keeps this request from getting a connection.
+    pub(in crate::daemon::backend) fn slow_connect(&mut self, id: TunnelId) -> Fault {
+        let attempts = self.attempts(id);
+        attempts
+            .into_iter()
+            .find_map(|slot| self.slots.get(slot)?.slow_fault())
+            .unwrap_or(Fault::NoConnectionInTime)
+    }
+
     fn attempt_failed(&mut self, id: TunnelId, slot: usize, fault: Fault, turn: &TunnelTurn<'_>) {
         self.slots.close(slot);
         if let Some(tunnel) = self.tunnels.get_mut(&id)
@@ -65,9 +71,9 @@ impl Tunnels {
         {
             dial.settle(slot).into_iter().for_each(|other| self.slots.close(other));
         }
-        let tls = turn.tls.map(|config| TlsSession::new(Arc::clone(config), turn.host));
+        let opening = turn.route.opening()?;
         let connection = self.slots.get(slot).ok_or(Fault::Internal)?;
-        connection.begin(tls.transpose()?);
+        connection.begin(opening);
         Ok(connection.phase)
     }
 

@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
 use std::time::Duration;
 
 use mio::Registry;
 use mio::event::Event;
-use rustls::ClientConfig;
 
 use crate::daemon::backend::connection::Buffers;
 use crate::daemon::backend::dial::Dial;
@@ -17,6 +15,7 @@ use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::KeptConnections;
 use crate::daemon::backend::names::{Lookup, Names};
 use crate::daemon::backend::outcome::Outcomes;
+use crate::daemon::backend::route::Route;
 use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::token_reader::{TokenReader, TokenState};
 use crate::daemon::backend::tunnel::{
@@ -84,10 +83,8 @@ pub(in crate::daemon) struct TunnelTurn<'a> {
     pub(in crate::daemon) names: &'a mut Names,
     /// The token.
     pub(in crate::daemon) token: &'a mut TokenReader,
-    /// How TLS is spoken, where it is.
-    pub(in crate::daemon) tls: Option<&'a Arc<ClientConfig>>,
-    /// Whose certificate the backend has to have.
-    pub(in crate::daemon) host: &'a str,
+    /// What a new connection begins with.
+    pub(in crate::daemon) route: &'a Route,
     /// The configuration, and words for faults.
     pub(in crate::daemon) outcomes: &'a Outcomes,
     /// What is read with.
@@ -303,7 +300,10 @@ impl Tunnels {
         match due {
             TunnelTimer::Room(id) => self.end(id, TunnelNews::Failed(overloaded())),
             TunnelTimer::Abandoned(id) => self.fail(id, &Fault::NoAnswerInTime, turn),
-            TunnelTimer::Connect(id) => self.fail(id, &Fault::NoConnectionInTime, turn),
+            TunnelTimer::Connect(id) => {
+                let fault = self.slow_connect(id);
+                self.fail(id, &fault, turn);
+            }
             TunnelTimer::Step(id) => self.enqueue(id),
             TunnelTimer::Silence(id) => {
                 let Some(tunnel) = self.tunnels.get(&id) else { return };

@@ -347,7 +347,8 @@ fn error_of(body: &[u8]) -> Option<Object<'_>> {
 }
 
 /// Whether the backend itself says what is wrong, and nobody in front of it.
-fn is_of_ojs(body: &[u8]) -> bool {
+#[must_use]
+pub fn is_of_ojs(body: &[u8]) -> bool {
     error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
 }
 

@@ -13,7 +13,7 @@ use crate::lifecycle::api::{
     WorkerState,
 };
 
-pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
+pub use crate::wire::backend::reply::{Answer, Answered, Words, is_of_ojs, read};
 use crate::wire::names::worker_state;
 use crate::wire::text::milliseconds;
 

@@ -1,3 +1,4 @@
-//! How the backend is reached: by which addresses.
+//! How the backend is reached: by which addresses, and through which proxy.
 
 mod names;
+mod proxies;

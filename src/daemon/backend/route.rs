@@ -1,0 +1,80 @@
+//! The way of a connection from its first byte to the backend's HTTP: through a proxy, if there is one, and TLS.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rustls::ClientConfig;
+
+use crate::config::{Backend, BackendUrl, Proxy};
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::tls_session::TlsSession;
+use crate::wire::http::connect;
+
+/// The same for all connections.
+pub(in crate::daemon) struct Route {
+    tls: Option<Arc<ClientConfig>>,
+    /// Whose certificate the backend has to have.
+    host: String,
+    /// What the proxy is asked, if it has to be asked for a connection.
+    connect: Option<Arc<[u8]>>,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Route")
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What comes before the first request on one connection.
+#[derive(Debug)]
+pub(in crate::daemon) struct Opening {
+    /// The question to the proxy.
+    pub(in crate::daemon) connect: Option<Arc<[u8]>>,
+    /// TLS, after that.
+    pub(in crate::daemon) tls: Option<TlsSession>,
+}
+
+impl Route {
+    /// To this backend; without TLS its URL is http. An http request is handed to the proxy as it is: no connection is asked for.
+    pub(in crate::daemon) fn new(backend: &Backend, tls: Option<Arc<ClientConfig>>) -> Self {
+        let (host, port) = backend.url.as_ref().map_or(("", 0), BackendUrl::host_and_port);
+        let target = if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        };
+        let proxy = backend.proxy.as_ref().filter(|_| tls.is_some());
+        let connect = proxy.map(|proxy| connect::request(&target, credentials(proxy).as_deref()).into());
+        Self {
+            tls,
+            host: host.to_owned(),
+            connect,
+        }
+    }
+
+    /// What a new connection begins with.
+    ///
+    /// # Errors
+    /// The host can have no certificate, or rustls fails.
+    pub(in crate::daemon) fn opening(&self) -> Result<Opening, Fault> {
+        let tls = self.tls.as_ref();
+        let tls = tls.map(|config| TlsSession::new(Arc::clone(config), &self.host));
+        Ok(Opening {
+            connect: self.connect.clone(),
+            tls: tls.transpose()?,
+        })
+    }
+}
+
+/// The value of Proxy-Authorization for this proxy.
+pub(in crate::daemon) fn credentials(proxy: &Proxy) -> Option<String> {
+    let (user, password) = proxy.reveal_credentials()?;
+    Some(format!(
+        "Basic {}",
+        BASE64_STANDARD.encode(format!("{user}:{password}"))
+    ))
+}
