@@ -28,11 +28,18 @@ const SHORTEST_TYPE: usize = 8;
 /// Lines above the first job: the heading.
 const HEADING: usize = 1;
 
+/// Least lines below the instance: an empty one, the heading, a job, and how many more there are.
+const LEAST_BELOW: usize = 4;
+
 /// The lines of a report, at most as many as the screen has: first the instance, then as many jobs as fit, the oldest
 /// first. Nothing in them moves the cursor.
 #[must_use]
 pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
-    let mut lines = summary(report, screen);
+    let mut lines = summary(report, screen, usize::MAX);
+    if lines.len() + LEAST_BELOW > screen.height {
+        // On a small screen the jobs matter more than the ends of long lines.
+        lines = summary(report, screen, 1);
+    }
     lines.truncate(screen.height);
     let total = report.jobs_not_shown.saturating_add(count(report.jobs.len()));
     // An empty line, the heading, and a job.
@@ -94,7 +101,8 @@ pub fn farewell(last: Option<&StatusReply>, is_killed: bool) -> String {
     )
 }
 
-fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
+/// The lines about the instance; a field that is too long for one line has `most` lines at most.
+fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = Line::new(screen);
     line.put(
@@ -110,7 +118,7 @@ fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
     lines.push(state(report, screen));
     lines.extend(left(report, screen));
     lines.push(field("jobs", &tally(report), screen));
-    lines.extend(worker(report, screen));
+    lines.extend(worker(report, screen).into_iter().take(most));
     if let Some(end) = &report.worker.last_end {
         let which = if report.worker.pid.is_some() {
             "the one before"
@@ -119,7 +127,7 @@ fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
         };
         lines.push(field("", &format!("{which} ended: {end}"), screen));
     }
-    lines.extend(backend(report, screen));
+    lines.extend(backend(report, screen, most));
     let url = &report.backend.url;
     match &report.backend.worker_id {
         Some(id) if MARGIN + url.len() + " as ".len() + id.len() <= screen.width => {
@@ -274,7 +282,7 @@ fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
     Some(line.text)
 }
 
-fn backend(report: &StatusReply, screen: &Screen) -> Vec<String> {
+fn backend(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
     let backend = &report.backend;
     let mut parts = Vec::new();
     let mut lines = trouble(report, screen);
@@ -296,7 +304,7 @@ fn backend(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let interval = period(backend.heartbeat_interval_ms);
     parts.push((Style::Plain, format!("one every {interval}")));
     parts.push((Style::Plain, format!("{} open", several(backend.requests, "request"))));
-    lines.extend(wrapped(word, &parts, screen));
+    lines.extend(wrapped(word, &parts, screen).into_iter().take(most));
     lines
 }
 

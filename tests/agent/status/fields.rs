@@ -223,5 +223,14 @@ fn a_backend_that_is_gone_is_shown_as_unreachable_and_its_jobs_as_reporting() {
         shown["backend"]["reachable"] == false && shown["reporting"] == 1 && shown["jobs"][0]["place"] == "reporting"
     });
     let came = run(&stage, &init, &["status"]);
-    assert!(came.stdout.contains("\nbackend   unreachable, heartbeat "), "{came:?}");
+    for line in ["\nbackend   is unreachable for ", "; reservations lapse in "] {
+        assert!(came.stdout.contains(line), "{line:?}: {came:?}");
+    }
+    let shown = shown(&stage, &init);
+    let trouble = &shown["backend"]["trouble"];
+    assert_eq!(trouble["kind"], "not_sent", "{shown:#}");
+    assert!(
+        trouble["error"].is_string() && trouble["lapses_ms"].is_u64(),
+        "{shown:#}"
+    );
 }
