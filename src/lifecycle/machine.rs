@@ -246,7 +246,10 @@ impl Lifecycle {
 
     fn oldest_active_since(&self) -> Option<Moment> {
         let is_surplus = |job: &Job| job.report().is_some_and(|report| report.is_surplus);
-        let active = self.jobs.iter().filter(|(_, job)| !job.is_lost && !is_surplus(job));
+        let active = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| !job.is_lost && !job.is_dropped && !is_surplus(job));
         active.map(|(_, job)| job.claimed_at).min()
     }
 

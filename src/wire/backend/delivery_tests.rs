@@ -205,3 +205,24 @@ fn nesting_deeper_than_any_stack_is_read_like_anything_else() {
     let deep_object = format!(r#"{{"more":{deep}}}"#);
     assert_eq!(reply(&beat(), 200, &deep_object), reply(&beat(), 200, "{}"));
 }
+
+#[test]
+fn a_job_has_crashed_where_its_last_error_is_our_own_about_a_process_and_not_the_backends_about_a_worker() {
+    let has_crashed = |error: &str| only(&format!(r#"{{"id":"1","attempt":2{error}}}"#)).has_crashed;
+    for ours in [
+        r#","error":{"code":"worker_death","message":"m","details":{"signal":"SIGSEGV","held":6,"oom_kills":0}}"#,
+        r#","error":{"type":"worker_death","details":{"held":1}}"#,
+    ] {
+        assert!(has_crashed(ours), "{ours}");
+    }
+    for other in [
+        "",
+        r#","error":null"#,
+        r#","error":"worker_death""#,
+        r#","error":{"code":"worker_death","message":"no heartbeat for 10 s"}"#,
+        r#","error":{"code":"handler_error","details":{"held":6}}"#,
+        r#","error":{"code":"worker_death","details":"held"}"#,
+    ] {
+        assert!(!has_crashed(other), "{other}");
+    }
+}
