@@ -135,6 +135,32 @@ fn a_job_has_its_input_where_there_are_no_files_in_memory() {
 }
 
 #[test]
+fn directories_for_jobs_are_in_memory_where_the_usual_place_cannot_be_written() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = r#"case $TMPDIR in /dev/shm/*) echo x > "$TMPDIR/file" && cat "$TMPDIR/file" ;; esac"#;
+    let mut init = handler(&stage, script).with("TMPDIR", "/proc/nowhere").start();
+    acks(&stage, &init, &json!("x"));
+    init.logs("no directories for jobs can be made in /proc/nowhere");
+    init.stops();
+}
+
+#[test]
+fn where_nothing_can_be_given_to_jobs_there_is_no_start() {
+    let stage = Stage::new();
+    let filter = refusing(libc::SYS_memfd_create, libc::EPERM);
+    let filter: Vec<&str> = filter.iter().map(String::as_str).collect();
+    let mount = "mount -t tmpfs -o ro none /dev/shm && exec \"$@\"";
+    let through = [&["unshare", "-m", "--", "sh", "-c", mount, "sh"][..], &filter].concat();
+    let mut init = handler(&stage, "true")
+        .with("TMPDIR", "/proc/nowhere")
+        .through(&through)
+        .start();
+    init.ends_with(70);
+    init.logs("cannot give jobs anything to read");
+}
+
+#[test]
 fn jobs_run_where_proc_is_not_mounted() {
     let stage = Stage::new();
     stage.enqueue([1]);
