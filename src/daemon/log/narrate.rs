@@ -11,7 +11,7 @@ use crate::daemon::log::narrate_jobs::JobNarrator;
 use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink::{say, set_worker};
-use crate::daemon::log::words::{because_of, info, jobs, warn, what_follows};
+use crate::daemon::log::words::{because_of, in_progress, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_memory, narrate_stop};
 use crate::lifecycle::api::{
     Call, CapacityNews, EndCause, EndReport, Endpoint, HolderId, Notice, ProcessId, Reason, WorkerId, WorkerState,
@@ -121,8 +121,8 @@ impl Narrator {
 
     /// The record about what may come of many jobs at once.
     fn told_now_and_then(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
-        if let Notice::NoHandler { job, waits } = notice {
-            self.jobs.no_handler(job, *waits, now)
+        if let Notice::NoHandler { job, waits, taken } = notice {
+            self.jobs.no_handler(job, *waits, taken, now)
         } else if let Notice::CheckpointNotSaved(job, failure) = notice {
             let said = self.answers.failure();
             Some(self.jobs.checkpoint_not_saved(job, *failure, said, now))
@@ -140,7 +140,7 @@ impl Narrator {
             }
             Notice::StateChanged { state, reason } => self.state_changed(*state, *reason),
             Notice::Stayed { what, why } => stayed(*what, why),
-            Notice::DrainBegan { active, left } | Notice::Draining { active, left } => self.draining(*active, *left),
+            Notice::DrainBegan { .. } | Notice::Draining { .. } => return self.draining(notice),
             Notice::Drained => info("no job is active: asking the worker to end"),
             Notice::SameRequest(what, after) => narrate_stop::same_request(*what, *after),
             Notice::StopBegan { held, forced } => narrate_stop::began(*held, *forced),
@@ -242,17 +242,28 @@ impl Narrator {
         info(format_args!("{why}: {}", what_follows(state))).about(fields)
     }
 
-    fn draining(&self, active: usize, left: Duration) -> LogRecord {
+    fn draining(&self, notice: &Notice) -> Option<LogRecord> {
+        let (Notice::DrainBegan {
+            active,
+            reporting,
+            left,
+        }
+        | Notice::Draining {
+            active,
+            reporting,
+            left,
+        }) = notice
+        else {
+            return None;
+        };
+        let (active, reporting) = (*active, *reporting);
         let fields = self.ended_by.map(because_of).unwrap_or_default();
         let fields = fields
             .with("active_jobs", active)
-            .with("remaining_ms", milliseconds(left));
-        info(format_args!(
-            "Worker draining, {} in progress; {} left",
-            jobs(active),
-            seconds(left)
-        ))
-        .about(fields)
+            .with_any("reporting_jobs", (reporting > 0).then_some(reporting))
+            .with("remaining_ms", milliseconds(*left));
+        let what = in_progress(active, reporting);
+        Some(info(format_args!("Worker draining, {what}; {} left", seconds(*left))).about(fields))
     }
 
     fn with_totals(&self, fields: RecordFields, status: u8, now: Duration) -> RecordFields {
@@ -342,11 +353,11 @@ fn ready(connection: HolderId, concurrency: u32, client: Option<&str>) -> LogRec
         .with("connection", connection.0)
         .with("concurrency", u64::from(concurrency))
         .with("client", client.as_str());
-    info(format_args!(
-        "connection {connection} ({client}) takes up to {}",
-        jobs(concurrency)
-    ))
-    .about(fields)
+    let takes = match concurrency {
+        0 => "takes no more jobs".to_owned(),
+        _ => format!("takes up to {}", jobs(concurrency)),
+    };
+    info(format_args!("connection {connection} ({client}) {takes}")).about(fields)
 }
 
 fn capacity(news: CapacityNews) -> LogRecord {
@@ -446,3 +457,7 @@ fn interval_cut(configured: Duration, used: Duration) -> LogRecord {
 #[cfg(test)]
 #[path = "narrate_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "narrate_drain_tests.rs"]
+mod drain_tests;

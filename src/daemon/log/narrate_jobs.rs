@@ -7,15 +7,20 @@ use std::time::Duration;
 
 use log::Level;
 
+use crate::config::most_alike;
 use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{named, warn};
+use crate::lifecycle::api::ids::Text;
 use crate::lifecycle::api::{CancelReason, Death, DropCause, Failure, HolderId, JobError, Outcome, Subject};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 
 /// Most types that are told apart where no connection takes them.
 const MOST_TYPES: usize = 64;
+
+/// Most types that a record about a job without a handler lists.
+const LISTED_TYPES: usize = 8;
 
 /// What a checkpoint that is lost means for a job.
 const BEGINS_BEFORE: &str = "another attempt begins at the one before";
@@ -220,7 +225,13 @@ impl JobNarrator {
     }
 
     /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.
-    pub fn no_handler(&mut self, job: &Subject, waits: Option<Duration>, now: Duration) -> Option<LogRecord> {
+    pub fn no_handler(
+        &mut self,
+        job: &Subject,
+        waits: Option<Duration>,
+        taken: &[Text],
+        now: Duration,
+    ) -> Option<LogRecord> {
         let kind = clipped(&job.kind, NAME_BYTES);
         let is_known = self.unhandled.contains_key(&kind) || self.unhandled.len() < MOST_TYPES;
         let seldom = if is_known { kind.clone() } else { String::new() };
@@ -229,9 +240,23 @@ impl JobNarrator {
             || "it holds the last free place, and is failed, retryable".to_owned(),
             |time| format!("it waits {} for one that may still come", seconds(time)),
         );
-        let message = format!("Job of a type that no connection takes, {kind}: {waits}{more}");
+        let taken = types_taken(&kind, taken);
+        let message = format!("Job of a type that no connection takes, {kind}: {waits}{taken}{more}");
         Some(note(Level::Warn, job, None, &message))
     }
+}
+
+/// The types that the worker takes, and the one that may have been meant.
+fn types_taken(kind: &str, taken: &[Text]) -> String {
+    if taken.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = taken.iter().map(|name| clipped(name, NAME_BYTES)).collect();
+    let meant = most_alike(kind, names.iter().map(String::as_str));
+    let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name}?"));
+    let listed = names.iter().take(LISTED_TYPES).map(String::as_str).collect::<Vec<_>>();
+    let more = if names.len() > LISTED_TYPES { " ..." } else { "" };
+    format!("; the worker takes {}{more}{meant}", listed.join(", "))
 }
 
 /// The states of a job (OJS core 4) that a FAIL or a requeue can lead to.
@@ -297,4 +322,27 @@ fn attempts(job: &Subject) -> String {
 
 fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> LogRecord {
     LogRecord::new(level, message).about(RecordFields::of_job(job, state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_types_that_are_taken_are_listed_with_the_one_that_was_meant() {
+        let taken: Vec<Text> = vec!["email.send".into(), "report.build".into()];
+        let said = types_taken("emial.send", &taken);
+        assert_eq!(
+            said,
+            "; the worker takes email.send, report.build; did you mean email.send?"
+        );
+        assert_eq!(
+            types_taken("video", &taken),
+            "; the worker takes email.send, report.build"
+        );
+        assert_eq!(types_taken("video", &[]), "");
+        let many: Vec<Text> = (0..20).map(|number| format!("t{number:02}").into()).collect();
+        let said = types_taken("video", &many);
+        assert_eq!(said, "; the worker takes t00, t01, t02, t03, t04, t05, t06, t07 ...");
+    }
 }

@@ -12,6 +12,21 @@ pub fn hung() -> EndCause {
     }
 }
 
+/// A drain, from its beginning to its end.
+pub fn drains(left: Duration) -> [Notice; 3] {
+    let began = Notice::DrainBegan {
+        active: 2,
+        reporting: 0,
+        left,
+    };
+    let goes_on = Notice::Draining {
+        active: 1,
+        reporting: 1,
+        left,
+    };
+    [began, goes_on, Notice::Drained]
+}
+
 /// The memory gate closes, or opens.
 pub fn memory_gate(closes: bool) -> Notice {
     if closes {

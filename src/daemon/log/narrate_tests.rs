@@ -23,7 +23,7 @@ use super::*;
 
 #[path = "narrate_samples.rs"]
 mod samples;
-use samples::{heartbeat, hung, last_words, lost, memory_gate, out_of_memory, stops};
+use samples::{drains, heartbeat, hung, last_words, lost, memory_gate, out_of_memory, stops};
 
 const PAGE: &str = include_str!("../../../docs/logging.md");
 
@@ -87,7 +87,7 @@ impl Row {
 }
 
 /// The record as a program reads it.
-fn read(note: &LogRecord) -> Value {
+pub(super) fn read(note: &LogRecord) -> Value {
     let record = Record {
         at: jiff::Timestamp::UNIX_EPOCH,
         severity: note.severity(),
@@ -98,7 +98,7 @@ fn read(note: &LogRecord) -> Value {
     serde_json::from_str(&record.line(LogFormat::Json)).unwrap()
 }
 
-fn narrator() -> Narrator {
+pub(super) fn narrator() -> Narrator {
     Narrator {
         began: Duration::ZERO,
         concurrency: Some(1),
@@ -177,6 +177,7 @@ fn about_jobs() -> Vec<Notice> {
         Notice::NoHandler {
             job: Arc::clone(&job),
             waits: Some(Duration::from_secs(5)),
+            taken: Vec::new(),
         },
         Notice::NoHandler {
             job: Arc::new(Subject {
@@ -184,6 +185,7 @@ fn about_jobs() -> Vec<Notice> {
                 ..(*job).clone()
             }),
             waits: None,
+            taken: Vec::new(),
         },
         Notice::RunsAlone(Arc::clone(&job)),
         Notice::ResultDropped(Arc::clone(&job)),
@@ -260,9 +262,6 @@ fn about_the_worker() -> Vec<Notice> {
         Notice::PrestopRan { left: None },
         Notice::PrestopLapsed { later: Some(soon) },
         Notice::PrestopLapsed { later: None },
-        Notice::DrainBegan { active: 2, left: soon },
-        Notice::Draining { active: 1, left: soon },
-        Notice::Drained,
         Notice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 0)),
         Notice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 2)),
         Notice::Capacity(lost(None, 0)),
@@ -297,6 +296,7 @@ fn about_the_worker() -> Vec<Notice> {
         Notice::StartPostponed,
     ]
     .into_iter()
+    .chain(drains(soon))
     .chain(stops())
     .chain(
         last_words()
@@ -468,22 +468,6 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
         let record = read(&narrator.note(&failed, later).unwrap());
         assert_eq!(record["message"], "ACK failed: something is broken at the backend");
     }
-}
-
-#[test]
-fn a_drain_names_the_signal_that_began_it() {
-    let mut narrator = narrator();
-    let now = Duration::ZERO;
-    let state = |state, reason| Notice::StateChanged { state, reason };
-    narrator.note(&state(WorkerState::Quiet, Reason::Sigtstp), now).unwrap();
-    narrator
-        .note(&state(WorkerState::Terminate, Reason::Sigint), now)
-        .unwrap();
-    let drain = Notice::Draining { active: 3, left: now };
-    let record = read(&narrator.note(&drain, now).unwrap());
-    assert_eq!(record["attributes"]["signal"], "SIGINT");
-    assert_eq!(record["attributes"]["active_jobs"], 3);
-    assert_eq!(record["message"], "Worker draining, 3 jobs in progress; 0 s left");
 }
 
 #[test]

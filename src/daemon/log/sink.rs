@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, 
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Metadata};
+use nix::errno::Errno;
 
 use crate::config::LogFormat;
 use crate::daemon::log::job_line;
@@ -154,6 +155,14 @@ struct Sink {
     written: Condvar,
 }
 
+/// Records that were dropped, and that no record tells of yet.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Unsaid {
+    records: u64,
+    /// The errno of the last write that failed; none: there was no room in the queue.
+    error: Option<i32>,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
     records: VecDeque<String>,
@@ -161,7 +170,7 @@ struct Queue {
     /// Records that were dropped since the start.
     dropped: u64,
     /// Those of them that nobody was told of.
-    unsaid: u64,
+    unsaid: Unsaid,
     /// When that was last said, by the monotonic clock.
     last_loss: Option<Duration>,
     is_shared: bool,
@@ -178,30 +187,46 @@ struct Queue {
 impl Queue {
     fn drop_one(&mut self) {
         self.dropped = self.dropped.saturating_add(1);
-        self.unsaid = self.unsaid.saturating_add(1);
+        self.unsaid.records = self.unsaid.records.saturating_add(1);
+    }
+
+    /// Standard error did not take so many records.
+    fn not_written(&mut self, records: usize, error: &io::Error) {
+        (0..records).for_each(|_| self.drop_one());
+        self.unsaid.error = error.raw_os_error();
     }
 
     fn has_something_to_say(&self) -> bool {
-        !self.records.is_empty() || self.unsaid > 0
+        !self.records.is_empty() || self.is_loss_writable()
     }
 
-    /// How long it is until the records that were dropped may be told of; none: there are none.
-    fn until_loss(&self, now: Duration) -> Option<Duration> {
+    /// Whether there are dropped records of which a record of its own could tell. After a write that failed they are told of
+    /// behind the next records: standard error may stay broken, and the writer must not wake up for it.
+    fn is_loss_writable(&self) -> bool {
+        self.unsaid.records > 0 && self.unsaid.error.is_none()
+    }
+
+    /// How long it is until the records that were dropped may be told of.
+    fn loss_pause(&self, now: Duration) -> Duration {
         let due = self
             .last_loss
             .map_or(Duration::ZERO, |last| last.saturating_add(LOSS_PAUSE));
-        let wait = if self.is_ending {
+        if self.is_ending {
             Duration::ZERO
         } else {
             due.saturating_sub(now)
-        };
-        (self.unsaid > 0).then_some(wait)
+        }
     }
 
-    /// How many dropped records are to be told of now.
-    fn take_loss(&mut self, now: Duration) -> u64 {
-        if self.until_loss(now) != Some(Duration::ZERO) {
-            return 0;
+    /// The same for a writer that has no records; none: it waits for some.
+    fn until_loss(&self, now: Duration) -> Option<Duration> {
+        self.is_loss_writable().then(|| self.loss_pause(now))
+    }
+
+    /// The dropped records that are to be told of now.
+    fn take_loss(&mut self, now: Duration) -> Unsaid {
+        if self.unsaid.records == 0 || self.loss_pause(now) != Duration::ZERO {
+            return Unsaid::default();
         }
         self.last_loss = Some(now);
         std::mem::take(&mut self.unsaid)
@@ -318,8 +343,8 @@ impl Sink {
         }
     }
 
-    /// The next batch for the writer, waiting for one; and how many dropped records are to be told of behind it.
-    fn take(&self) -> (VecDeque<String>, u64) {
+    /// The next batch for the writer, waiting for one; and the dropped records that are to be told of behind it.
+    fn take(&self) -> (VecDeque<String>, Unsaid) {
         let mut queue = self.lock();
         queue.writing = false;
         if !queue.has_something_to_say() {
@@ -356,27 +381,39 @@ impl Sink {
         let write = move || {
             loop {
                 let (records, dropped) = self.take();
-                let mut stderr = io::stderr();
-                for (batch, count) in batches(records) {
-                    // A closed or broken standard error is nobody's problem but the reader's.
-                    if stderr.write_all(batch.as_bytes()).is_err() {
-                        let mut queue = self.lock();
-                        (0..count).for_each(|_| queue.drop_one());
-                    }
-                }
-                if dropped > 0 {
-                    let _ = stderr.write_all(self.loss(dropped).as_bytes());
-                }
+                self.write(records, dropped, &mut io::stderr());
             }
         };
         threads::spawn("log", WRITER_STACK_BYTES, write).is_ok()
     }
 
+    /// Writes records, and one about those that were dropped before. What cannot be written is counted: PID 1 goes on.
+    fn write(&self, records: VecDeque<String>, dropped: Unsaid, to: &mut impl Write) {
+        for (batch, count) in batches(records) {
+            if let Err(error) = to.write_all(batch.as_bytes()) {
+                self.lock().not_written(count, &error);
+            }
+        }
+        if dropped.records > 0
+            && let Err(error) = to.write_all(self.loss(dropped).as_bytes())
+        {
+            let mut queue = self.lock();
+            queue.unsaid.records = queue.unsaid.records.saturating_add(dropped.records);
+            queue.unsaid.error = error.raw_os_error();
+        }
+    }
+
     /// The record about those that are not there.
-    fn loss(&self, dropped: u64) -> String {
-        let records = several(dropped, "log record");
-        let message = format!("{records} dropped: standard error is too slow");
-        let fields = RecordFields::default().with("dropped", dropped);
+    fn loss(&self, dropped: Unsaid) -> String {
+        let records = several(dropped.records, "log record");
+        let message = match dropped.error {
+            None => format!("{records} dropped: standard error is too slow"),
+            Some(errno) => {
+                let error = Errno::from_raw(errno).desc().to_lowercase();
+                format!("{records} dropped: standard error cannot be written: {error}")
+            }
+        };
+        let fields = RecordFields::default().with("dropped", dropped.records);
         self.line(Severity::Usual(Level::Warn), &message, &fields)
     }
 }
@@ -397,67 +434,5 @@ fn batches(records: VecDeque<String>) -> Vec<(String, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_level_lets_the_records_of_dependencies_through() {
-        let log = Sink::new(LogFormat::Json, LevelFilter::Trace);
-        let is_written = |target, level| log.wants(&Metadata::builder().target(target).level(level).build());
-        for target in ["ureq_proto::util", "ureq", "rustls::conn", "mio", "ojs_initial", ""] {
-            assert!(
-                !is_written(target, Level::Trace) && !is_written(target, Level::Error),
-                "{target}"
-            );
-        }
-        assert!(is_written("ojs_init::daemon::backend::http", Level::Trace) && is_written("ojs_init", Level::Trace));
-    }
-
-    #[test]
-    fn records_are_written_whole_and_together_as_far_as_a_pipe_takes_them_in_one_piece() {
-        let record = |length: usize| "x".repeat(length);
-        let records = VecDeque::from([record(4000), record(96), record(1), record(5000), record(1), record(1)]);
-        let lengths: Vec<(usize, usize)> = batches(records)
-            .iter()
-            .map(|(batch, count)| (batch.len(), *count))
-            .collect();
-        assert_eq!(lengths, [(4096, 2), (1, 1), (5000, 1), (2, 2)]);
-        assert_eq!(batches(VecDeque::new()), []);
-    }
-
-    #[test]
-    fn a_flood_is_told_of_once_a_second_and_with_its_sum() {
-        let mut queue = Queue::default();
-        let at = Duration::from_millis;
-        assert_eq!(queue.until_loss(at(5000)), None);
-        queue.drop_one();
-        assert_eq!(queue.take_loss(at(5000)), 1);
-        (0..3).for_each(|_| queue.drop_one());
-        assert_eq!(queue.take_loss(at(5100)), 0);
-        queue.drop_one();
-        assert_eq!(queue.until_loss(at(5100)), Some(at(900)));
-        assert_eq!(queue.take_loss(at(6000)), 4);
-        queue.drop_one();
-        assert_eq!(queue.take_loss(at(6100)), 0);
-        queue.is_ending = true;
-        assert_eq!(queue.take_loss(at(6100)), 1);
-    }
-
-    #[test]
-    fn what_went_wrong_has_room_when_what_went_well_has_none_left() {
-        let mut queue = Queue::default();
-        while queue.has_room_for(100, Level::Info) {
-            queue.records.push_back(String::new());
-            queue.bytes += 100;
-        }
-        assert_eq!(queue.records.len(), QUEUE_RECORDS - QUEUE_RECORDS / RESERVED_PART);
-        assert!(queue.has_room_for(100, Level::Warn));
-        let mut queue = Queue {
-            bytes: QUEUE_BYTES - QUEUE_BYTES / RESERVED_PART,
-            ..Queue::default()
-        };
-        assert!(queue.has_room_for(100, Level::Error) && !queue.has_room_for(100, Level::Debug));
-        queue.bytes = QUEUE_BYTES;
-        assert!(!queue.has_room_for(100, Level::Error));
-    }
-}
+#[path = "sink_tests.rs"]
+mod tests;

@@ -37,6 +37,17 @@ pub fn named<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>, count: usize) -
     names.join(", ") + &rest
 }
 
+/// What is left to be done with so many active jobs, of which so many only wait for the backend to take their outcomes.
+pub fn in_progress(active: usize, reporting: usize) -> String {
+    let worked_on = active.saturating_sub(reporting);
+    let outcomes = several(reporting, "outcome");
+    match (worked_on, reporting) {
+        (_, 0) => format!("{} in progress", jobs(active)),
+        (0, _) => format!("{outcomes} to be reported"),
+        (_, _) => format!("{} in progress, {outcomes} to be reported", jobs(worked_on)),
+    }
+}
+
 /// Who asked for it, and with which signal.
 pub fn because_of(reason: Reason) -> RecordFields {
     let signal = match reason {
@@ -121,5 +132,13 @@ mod tests {
         ] {
             assert_eq!(kind_and_reason(failure).0, trouble::kind(failure));
         }
+    }
+
+    #[test]
+    fn outcomes_that_wait_are_not_called_jobs_in_progress() {
+        assert_eq!(in_progress(1, 0), "1 job in progress");
+        assert_eq!(in_progress(3, 1), "2 jobs in progress, 1 outcome to be reported");
+        assert_eq!(in_progress(2, 2), "2 outcomes to be reported");
+        assert_eq!(in_progress(0, 0), "0 jobs in progress");
     }
 }

@@ -35,12 +35,16 @@ pub enum Notice {
     SameRequest(Reason, Duration),
     DrainBegan {
         active: usize,
+        /// Those of them that nobody works on any more: their outcomes wait for the backend.
+        reporting: usize,
         /// The longest that they get.
         left: Duration,
     },
     /// Still draining (GS-R003).
     Draining {
         active: usize,
+        /// Those of them that nobody works on any more: their outcomes wait for the backend.
+        reporting: usize,
         /// The longest that they get from now on.
         left: Duration,
     },
@@ -153,6 +157,8 @@ pub enum Notice {
         job: Arc<Subject>,
         /// How long it waits for one that does; none where it holds the last free credit, and is failed at once.
         waits: Option<Duration>,
+        /// Types that the worker takes; of many some.
+        taken: Vec<Text>,
     },
     CallFailed {
         /// Which kind.

@@ -412,6 +412,13 @@ impl Ledger {
         self.jobs.len() - self.surplus
     }
 
+    /// Those of the unfinished ones whose outcomes wait for the backend.
+    #[must_use]
+    pub fn reporting(&self) -> usize {
+        let reports = self.jobs.values().filter_map(|job| job.report());
+        reports.filter(|report| !report.is_surplus).count()
+    }
+
     /// Jobs whose reservations are ours, those that go straight back among them.
     #[must_use]
     pub fn reserved(&self) -> usize {

@@ -45,6 +45,7 @@ impl Lifecycle {
         self.notify(Notice::NoHandler {
             job: subject,
             waits: Some(until.remaining(now)),
+            taken: self.holders.types_taken(),
         });
     }
 
@@ -76,7 +77,12 @@ impl Lifecycle {
         let has_waited = self.timers.deadline_of(Timer::NoHandler(claim)).is_some();
         if let Some(job) = self.jobs.get(claim).filter(|_| !has_waited) {
             let job = job.subject();
-            self.notify(Notice::NoHandler { job, waits: None });
+            let taken = self.holders.types_taken();
+            self.notify(Notice::NoHandler {
+                job,
+                waits: None,
+                taken,
+            });
         }
         self.fail_for_type(claim, now);
     }

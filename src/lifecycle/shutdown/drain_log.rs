@@ -9,8 +9,13 @@ use crate::lifecycle::shutdown::timeouts::{DRAIN_LOG_AT_MOST_EVERY, DRAIN_LOG_EV
 impl Lifecycle {
     pub(super) fn begin_drain_log(&mut self, left: Duration, now: Moment) {
         let active = self.jobs.unfinished();
+        let reporting = self.jobs.reporting();
         if self.is_draining_anything() {
-            self.notify(Notice::DrainBegan { active, left });
+            self.notify(Notice::DrainBegan {
+                active,
+                reporting,
+                left,
+            });
         }
         self.next_drain_line(active, now);
     }
@@ -28,9 +33,14 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn log_drain(&mut self, now: Moment) {
         if self.phase == Phase::Drain {
             let active = self.jobs.unfinished();
+            let reporting = self.jobs.reporting();
             let left = self.time_to_deadline(now);
             if self.is_draining_anything() {
-                self.notify(Notice::Draining { active, left });
+                self.notify(Notice::Draining {
+                    active,
+                    reporting,
+                    left,
+                });
             }
             self.next_drain_line(active, now);
         }

@@ -400,6 +400,12 @@ impl Holders {
         self.offers.take(kind, bytes)
     }
 
+    /// Types that are taken; of many some.
+    #[must_use]
+    pub fn types_taken(&self) -> Vec<Text> {
+        self.offers.types()
+    }
+
     /// The holder to give such a job to now: the one with most room; between equals, whose turn it is.
     #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {

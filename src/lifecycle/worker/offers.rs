@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lifecycle::api::ids::{HolderId, Text};
 use crate::lifecycle::groups::Groups;
 
+/// Most types that a record about a job without a handler can name.
+const MOST_NAMED_TYPES: usize = 20;
+
 /// What some holders take.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offer {
@@ -104,6 +107,11 @@ impl Offers {
         for kind in offer.types.iter().flatten() {
             self.by_type.remove(kind, &number);
         }
+    }
+
+    /// The types that are named; of many the first [`MOST_NAMED_TYPES`].
+    pub fn types(&self) -> Vec<Text> {
+        self.by_type.names().take(MOST_NAMED_TYPES).cloned().collect()
     }
 
     /// One of those who make it can be talked to, or cannot any more: whether that is the first, or was the last.

@@ -150,7 +150,7 @@ fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
         let count = report.log_records_dropped;
         line.put(
             Style::Warning,
-            &format!("{count} records dropped: standard error is too slow"),
+            &format!("{count} records dropped: standard error is too slow, or cannot be written"),
         );
         lines.push(line.text);
     }

@@ -10,7 +10,7 @@ use ojs_init::lifecycle::api::{
 use ojs_init::wire::termination_log;
 
 use super::ends;
-use super::words::OPERATOR;
+use super::words::{OPERATOR, drain};
 
 /// One effect.
 pub fn effect(effect: &Effect) -> String {
@@ -378,8 +378,7 @@ fn said(remark: &Notice) -> String {
     match remark {
         Notice::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
         Notice::Stayed { what, why } => format!("{} changes nothing: {why}", what.name()),
-        Notice::DrainBegan { active, left } => format!("drain begins: {active} active, {} left", seconds(*left)),
-        Notice::Draining { active, left } => format!("draining: {active} active, {} left", seconds(*left)),
+        Notice::DrainBegan { .. } | Notice::Draining { .. } => drain(remark),
         Notice::Drained => "drained".to_owned(),
         Notice::SameRequest(what, after) => format!("{} is the same request, after {}", what.name(), seconds(*after)),
         Notice::StopBegan { held, forced } => {
@@ -441,11 +440,10 @@ fn said(remark: &Notice) -> String {
         Notice::Dropped(job, why) => format!("{job} is dropped: {why:?}"),
         Notice::CheckpointNotSaved(job, failure) => format!("a checkpoint of {job} is lost: {failure:?}"),
         Notice::ResultDropped(job) => format!("the result of {job} is dropped"),
-        Notice::NoHandler { job, waits: Some(time) } => {
-            format!("nobody takes {job} of type {}: it waits {}", job.kind, seconds(*time))
-        }
-        Notice::NoHandler { job, waits: None } => {
-            format!("nobody takes {job} of type {}, and it holds the last credit", job.kind)
+        Notice::NoHandler { job, waits, .. } => {
+            let waits = waits.map(|time| format!(": it waits {}", seconds(time)));
+            let then = waits.unwrap_or_else(|| ", and it holds the last credit".to_owned());
+            format!("nobody takes {job} of type {}{then}", job.kind)
         }
         Notice::CallFailed {
             what,

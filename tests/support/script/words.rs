@@ -5,8 +5,8 @@ use std::time::Duration;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::{
     BackendTraits, ClientId, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, HolderId, JobError, JobId,
-    JobState, JobView, NotStarted, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply, Reservation,
-    StreamNews, Subject, Text, Wants, WorkerId,
+    JobState, JobView, NotStarted, Notice, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply,
+    Reservation, StreamNews, Subject, Text, Wants, WorkerId,
 };
 use ojs_init::signal::Signal;
 
@@ -469,4 +469,32 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
     subject.attempt = delivery.reservation.attempt;
     delivery.subject = subject.into();
     Ok(delivery)
+}
+
+/// How a drain is: so many active jobs, and those of them whose outcomes alone wait.
+pub fn drain(remark: &Notice) -> String {
+    let (Notice::DrainBegan {
+        active,
+        reporting,
+        left,
+    }
+    | Notice::Draining {
+        active,
+        reporting,
+        left,
+    }) = remark
+    else {
+        return String::new();
+    };
+    let what = if matches!(remark, Notice::Draining { .. }) {
+        "draining"
+    } else {
+        "drain begins"
+    };
+    let of_them = if *reporting == 0 {
+        String::new()
+    } else {
+        format!(", {reporting} of them reporting")
+    };
+    format!("{what}: {active} active{of_them}, {:.3} s left", left.as_secs_f64())
 }
