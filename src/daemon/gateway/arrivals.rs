@@ -28,6 +28,9 @@ const ACCEPT_TIME_PER_TURN: Duration = Duration::from_millis(10);
 /// Pause before the next attempt when there were no descriptors or was no memory for a connection.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a connection may be there without a whole request before it has to make room for another one, where there is none.
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+
 /// What everybody is told who is not the worker.
 pub(super) const FORBIDDEN: GatewayError<'static> = GatewayError {
     status: Status::Forbidden,
@@ -48,9 +51,10 @@ impl Gateway {
             return self.acceptor.ask(turn.registry);
         }
         self.acceptor.begin_turn();
+        self.has_made_room = false;
         let end = clock::monotonic() + ACCEPT_TIME_PER_TURN;
         let mut taken = 0;
-        while taken < self.accepts && self.acceptor.can_take() && self.has_room() {
+        while taken < self.accepts && self.acceptor.can_take() && (self.has_room() || self.make_room(turn)) {
             let Some((stream, peer)) = self.acceptor.next() else {
                 break;
             };
@@ -70,6 +74,28 @@ impl Gateway {
             let again = turn.now.after(ACCEPT_AGAIN_AFTER);
             self.deadlines.arm_at_latest(GatewayTimer::Accept, again);
         }
+    }
+
+    /// Closes the oldest connection that has sent no whole request for too long. One that has had a request is never closed: its client may
+    /// be about to send another one, and most SDKs do not send it again.
+    fn make_room(&mut self, turn: &mut GatewayTurn<'_>) -> bool {
+        let silent = self.links.iter().filter_map(|(id, link)| {
+            let since = link.silent_since()?;
+            Some((since.after(LONGEST_SILENCE), *id))
+        });
+        let Some((ends, id)) = silent.min() else { return false };
+        if ends > turn.now {
+            self.deadlines.arm(GatewayTimer::Silent, ends);
+            return false;
+        }
+        let most = self.room.most;
+        self.acceptor.warn(format_args!(
+            "gateway: all {most} connections are taken, so the oldest of those without a whole request are closed: a program of the worker \
+             opens connections that it does not use"
+        ));
+        self.hang_up(id, turn);
+        self.has_made_room = true;
+        true
     }
 
     fn admit(&mut self, stream: TcpStream, client: SocketAddr, turn: &mut GatewayTurn<'_>) {

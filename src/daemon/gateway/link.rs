@@ -131,8 +131,12 @@ pub(super) struct GatewayLink {
     /// How the answer to the request that is on it is given.
     pub(super) form: AnswerForm,
     pub(super) reader: RequestReader,
+    /// Since when it is there.
+    pub(super) since: Moment,
     /// When its client has sent something last.
     pub(super) heard_at: Moment,
+    /// A whole request has come on it.
+    pub(super) has_asked: bool,
     /// Bytes that wait for the client, from `sent` on.
     outbound: Vec<u8>,
     sent: usize,
@@ -173,7 +177,9 @@ impl GatewayLink {
                 is_kept_by_itself: true,
             },
             reader: RequestReader::default(),
+            since: now,
             heard_at: now,
+            has_asked: false,
             outbound: Vec::new(),
             sent: 0,
             may_read: true,
@@ -229,6 +235,20 @@ impl GatewayLink {
     /// Whether it is known that the client says no more, however much of what it has said is still to be read.
     pub(super) fn says_no_more(&self) -> bool {
         self.is_ended || self.may_end
+    }
+
+    /// Since when it is there without a whole request. `None`: it has had one, or is not to blame for the delay.
+    pub(super) fn silent_since(&self) -> Option<Moment> {
+        let since = match &self.stage {
+            LinkStage::Head => Some(self.since),
+            LinkStage::Gathering(request) if !request.waits_for_place => Some(self.heard_at),
+            LinkStage::Gathering(_)
+            | LinkStage::Asked(_)
+            | LinkStage::Relaying(_)
+            | LinkStage::Answering(_)
+            | LinkStage::Closing => None,
+        };
+        since.filter(|_| !self.has_asked && !self.is_refused)
     }
 
     /// Bytes that wait for the client.

@@ -81,6 +81,8 @@ enum GatewayTimer {
     Left(LinkId),
     /// The next attempt to accept, where there was no room.
     Accept,
+    /// The time of the oldest silent connection is over, and others wait to be accepted.
+    Silent,
     /// Somebody holds a place for a large body, and sends nothing while others wait for it.
     Places,
 }
@@ -106,6 +108,8 @@ pub struct Gateway {
     accepts: usize,
     /// Some were taken, and whether others wait is still to be asked.
     is_to_ask: bool,
+    /// A silent connection was closed for another one in the last turn: there may be more of both.
+    has_made_room: bool,
     callers: Callers,
     /// Those whose process is searched for.
     arrivals: Vec<Arrival>,
@@ -155,6 +159,7 @@ impl Gateway {
             acceptor: Acceptor::new(listener, TokenOwner::Gateway, ACCEPTS_PER_TURN, complaint, registry)?,
             accepts: 1,
             is_to_ask: false,
+            has_made_room: false,
             callers,
             arrivals: Vec::new(),
             address,
@@ -202,7 +207,9 @@ impl Gateway {
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        !self.ready.is_empty() || self.callers.is_searching() || (self.acceptor.has_more() && self.has_room())
+        !self.ready.is_empty()
+            || self.callers.is_searching()
+            || (self.acceptor.has_more() && (self.has_room() || self.has_made_room))
     }
 
     /// When the next thing is due.
@@ -218,8 +225,8 @@ impl Gateway {
                 GatewayTimer::Accept => self.acceptor.try_again(),
                 GatewayTimer::Link(id) => overdue.push(id),
                 GatewayTimer::Left(id) => self.look_whether_left(id, turn),
-                // At the end of the turn.
-                GatewayTimer::Places => {}
+                // Later in the turn.
+                GatewayTimer::Places | GatewayTimer::Silent => {}
             }
         }
         self.hear_tunnels(turn);

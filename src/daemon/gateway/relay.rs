@@ -62,6 +62,7 @@ impl Gateway {
         let changes_nothing = request.changes_nothing();
         turn.backend.open_tunnel(tunnel, request, turn.now);
         self.tunnels.insert(tunnel, Some(id));
+        link.has_asked = true;
         link.stage = LinkStage::Relaying(Relay {
             tunnel,
             gathered,

@@ -108,6 +108,7 @@ impl Gateway {
             let count = payload.len();
             link.reader.took(count);
         }
+        link.has_asked = true;
         if let LinkStage::Gathering(request) = std::mem::replace(&mut link.stage, LinkStage::Head) {
             let is_compressed = is_compressed(&request);
             if let Err(BadBody(message)) = self.ask(id, request, turn) {

@@ -35,6 +35,35 @@ rest()
 }
 
 #[test]
+fn connections_without_a_whole_request_make_room_for_others_and_those_with_one_stay() {
+    let stage = Stage::new();
+    let script = r#"
+beat = post("heartbeat", worker_id="w", active_jobs=[])
+kept = [Link() for _ in range(3)]
+assert all(link.ask(beat)[0] == 200 for link in kept)
+begins = [b"", b"", beat[:20], beat[:-1]]
+silent = []
+for number in range(80):
+    link = Link()
+    link.send(begins[number % 4])
+    silent.append(link)
+began = time.monotonic()
+note("new", Link().ask(beat)[0], time.monotonic() - began < 15)
+note("kept", all(link.ask(beat)[0] == 200 for link in kept))
+rest()
+"#;
+    let mut init = worker(&stage, script)
+        .through(&["sh", "-c", "ulimit -n 256; exec \"$@\"", "sh"])
+        .start();
+    assert_eq!(init.noted("new"), "200 True");
+    assert_eq!(init.noted("kept"), "True");
+    let complaints = init.complaints();
+    let of_it = complaints.iter().filter(|line| line.contains("connections are taken"));
+    assert_eq!(of_it.count(), 1, "{}", init.story());
+    init.stops();
+}
+
+#[test]
 fn half_requests_and_bodies_without_end_cost_nobody_else() {
     let stage = Stage::new();
     let script = r#"
