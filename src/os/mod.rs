@@ -8,6 +8,7 @@ mod arena;
 pub mod cgroup;
 pub mod cgroup_memory;
 pub mod child;
+pub mod child_lists;
 mod child_words;
 pub mod clock;
 pub mod descriptors;

@@ -1,8 +1,8 @@
 //! Other processes: their ids, signals to them, and who our children are.
 
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 
 use crate::signal::Signal;
 
@@ -38,6 +38,9 @@ impl fmt::Display for Pid {
         self.0.fmt(f)
     }
 }
+
+/// Longest line of `/proc/PID/stat` in bytes: a name of 64 and some 50 numbers of at most 20 digits.
+const LONGEST_STAT_LINE: usize = 2 << 10;
 
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;
@@ -167,11 +170,11 @@ pub enum Parent {
 ///
 /// No descriptor is left to read `/proc`, for example.
 pub fn parent_of(pid: Pid) -> io::Result<Parent> {
-    let stat = match fs::read(format!("/proc/{pid}/stat")) {
+    let stat = match Stat::read(pid) {
         Err(error) if is_gone(&error) => return Ok(Parent::Gone),
         stat => stat?,
     };
-    Ok(match Stat::parse(&stat).map(|stat| stat.parent) {
+    Ok(match stat.map(|stat| stat.parent) {
         Some(parent @ 1..) => Parent::Is(Pid::new(parent)),
         Some(_) | None => Parent::NotHere,
     })
@@ -192,7 +195,7 @@ pub fn user_of(pid: Pid) -> io::Result<Option<u32>> {
 }
 
 /// It ended before it was opened, or before it was read.
-fn is_gone(error: &io::Error) -> bool {
+pub(in crate::os) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
@@ -223,11 +226,10 @@ fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
             continue;
         };
         // Gone meanwhile: fine. Not one of ours then, because ours stay until we reap them.
-        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
-            continue;
-        };
-        if let Some(stat) = Stat::parse(&stat).filter(|stat| with_zombies || !stat.has_ended) {
-            found.push((Pid::new(pid), stat.parent));
+        let pid = Pid::new(pid);
+        let Ok(Some(stat)) = Stat::read(pid) else { continue };
+        if with_zombies || !stat.has_ended {
+            found.push((pid, stat.parent));
         }
     }
     Ok(found)
@@ -241,9 +243,9 @@ fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
 /// `/proc` is missing, shows another PID namespace or hides this process, or there is no descriptor left to read it.
 pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
     check_proc()?;
-    match fs::read(format!("/proc/{pid}/stat")) {
+    match Stat::read(pid) {
         Ok(stat) => {
-            let stat = Stat::parse(&stat).ok_or_else(|| io::Error::other("/proc/PID/stat makes no sense"))?;
+            let stat = stat.ok_or_else(|| io::Error::other("/proc/PID/stat makes no sense"))?;
             let known = stat
                 .started
                 .ok_or_else(|| io::Error::other("/proc/PID/stat is cut short"));
@@ -276,8 +278,7 @@ pub enum Ending {
 /// Whether this process is on its way out, or is gone.
 #[must_use]
 pub fn ending(pid: Pid) -> Ending {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok();
-    match stat.as_deref().and_then(Stat::parse) {
+    match Stat::read(pid).ok().flatten() {
         Some(stat) => stat.ending,
         // Where /proc hides processes of other users, it may well live.
         None if exists(pid) => Ending::No,
@@ -338,6 +339,18 @@ struct Stat {
 const EXITING: u32 = 4;
 
 impl Stat {
+    /// That of this process. One read is enough: the kernel gives the whole line at once.
+    fn read(pid: Pid) -> io::Result<Option<Self>> {
+        let mut file = File::open(format!("/proc/{pid}/stat"))?;
+        let mut line = [0; LONGEST_STAT_LINE];
+        loop {
+            match file.read(&mut line) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                count => return Ok(Self::parse(line.get(..count?).unwrap_or_default())),
+            }
+        }
+    }
+
     /// The command name in the line may hold anything, spaces and parentheses included, so reading starts behind the
     /// last `)`.
     fn parse(line: &[u8]) -> Option<Self> {

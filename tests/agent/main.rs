@@ -39,6 +39,8 @@ mod stage;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/system_calls.rs"]
+mod system_calls;
 
 mod control;
 mod cost;

@@ -17,8 +17,9 @@ use subtle::ConstantTimeEq;
 
 use crate::config::GatewayAllow;
 use crate::daemon::gateway::known::KnownProcesses;
-use crate::daemon::gateway::search::{Blind, Search, Sighting};
+use crate::daemon::gateway::search::{Blind, Search, Sighting, Sought};
 use crate::daemon::log::throttle::Throttle;
+use crate::os::child_lists;
 use crate::os::clock;
 use crate::os::descriptors::{self, Sight};
 use crate::os::pidfd::ProcessWatch;
@@ -120,6 +121,8 @@ pub struct Callers {
     /// Sockets that the next search is for.
     sought: BTreeSet<u64>,
     search: Option<Search>,
+    /// The kernel lists children by their parents.
+    has_lists: bool,
     was_without_bearer: bool,
     refusals: Throttle,
     blindness: Throttle,
@@ -149,6 +152,7 @@ impl Callers {
             known: KnownProcesses::default(),
             sought: BTreeSet::new(),
             search: None,
+            has_lists: child_lists::lists_children(),
             was_without_bearer: false,
             refusals: Throttle::default(),
             blindness: Throttle::every(BLIND_AGAIN_AFTER),
@@ -265,8 +269,14 @@ impl Callers {
         }
         let now = clock::monotonic();
         let mut search = self.search.take().unwrap_or_else(|| {
-            let sought = std::mem::take(&mut self.sought);
-            Search::begin(self.uid, sought, self.known.pids(), now)
+            let sought = Sought {
+                uid: self.uid,
+                wanted: std::mem::take(&mut self.sought),
+                known: self.known.pids(),
+                is_exact: self.allow == GatewayAllow::Worker,
+                has_lists: self.has_lists,
+            };
+            Search::begin(sought, now)
         });
         let sightings = search.go_on();
         let mut done: Vec<(u64, Admission)> = sightings

@@ -10,8 +10,8 @@ use crate::os::process::Pid;
 /// Most processes that are known.
 const MOST_KNOWN: usize = 4096;
 
-/// Descriptors that are remembered of each.
-const MOST_NUMBERS: usize = 16;
+/// Descriptors that are remembered of each: a client that opens a connection for each of 50 requests at once uses as many in turn.
+const MOST_NUMBERS: usize = 64;
 
 /// Descriptors that come after the highest of these, and are looked at as well: those of a client that opens more connections.
 const NUMBERS_BEYOND: usize = 2;

@@ -7,6 +7,7 @@ mod book;
 pub mod caller;
 mod departures;
 pub mod environment;
+mod family;
 mod known;
 mod link;
 pub(super) mod listener;

@@ -1,11 +1,12 @@
 //! The search for the processes that have certain sockets, spread over turns of the loop: the worker may have many processes, and each
-//! of them many descriptors.
+//! of them many descriptors. Other processes of the machine cost nothing, where the kernel lists children by their parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::daemon::gateway::family::Family;
 use crate::os::descriptors::{self, DescriptorList};
 use crate::os::process::{self, Parent, Pid};
 
@@ -14,6 +15,15 @@ const LOOKS_PER_TURN: usize = 1024;
 
 /// As many looks as it costs to ask for the parent of a process.
 const LOOKS_FOR_A_PARENT: usize = 8;
+
+/// As many looks as it costs to ask a thread for its children.
+const LOOKS_FOR_CHILDREN: usize = 4;
+
+/// Processes that are looked into before any other is searched for: those that have connected last.
+const LAST_KNOWN: usize = 2;
+
+/// Most walks through our descendants that each find other ones than the walk before. Then everybody is asked for its parent.
+const MOST_WALKS: usize = 4;
 
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;
@@ -53,14 +63,51 @@ impl fmt::Display for Blind {
     }
 }
 
+/// How further processes are found.
+#[derive(Debug)]
+enum Way {
+    /// From ourselves downwards.
+    Down {
+        walk: Family,
+        /// What the walk before has found.
+        last: Option<BTreeSet<Pid>>,
+        walks: usize,
+    },
+    /// Everybody is asked whose child it is: the kernel lists no children, or they come and go all the time.
+    Up,
+    /// There are no further ones.
+    Over,
+}
+
+/// What a search is for.
+#[derive(Debug)]
+pub(super) struct Sought {
+    /// The worker's user.
+    pub(super) uid: u32,
+    /// The sockets.
+    pub(super) wanted: BTreeSet<u64>,
+    /// Processes that are known to be the worker's, whoever connected last first.
+    pub(super) known: Vec<Pid>,
+    /// Somebody is refused where a socket is not found: then it must not be overlooked.
+    pub(super) is_exact: bool,
+    /// The kernel lists children by their parents.
+    pub(super) has_lists: bool,
+}
+
 /// One search, for all sockets that were sought when it began.
 #[derive(Debug)]
 pub(super) struct Search {
     /// The worker's user.
     uid: u32,
     wanted: BTreeSet<u64>,
+    is_exact: bool,
+    way: Way,
+    /// Known ones that have not had their turn, the next one first.
+    known: Vec<Pid>,
     /// Processes to look into, the next one last.
     left: Vec<Pid>,
+    /// Those that have been among them.
+    seen: BTreeSet<Pid>,
     /// Whether a process is ours, as far as that was asked.
     is_ours: BTreeMap<Pid, bool>,
     /// The one that is looked into.
@@ -70,31 +117,44 @@ pub(super) struct Search {
     until: Duration,
 }
 
+impl Way {
+    fn down() -> Self {
+        Self::Down {
+            walk: Family::begin(),
+            last: None,
+            walks: 0,
+        }
+    }
+}
+
 impl Search {
-    /// Begins one. Processes that nobody has met yet come first, the newest before the others, and then those that are `known` to be
-    /// the worker's, in their order.
-    pub(super) fn begin(uid: u32, wanted: BTreeSet<u64>, known: Vec<Pid>, now: Duration) -> Self {
-        let mut search = Self {
+    /// Begins one. The last known processes come first, then those that nobody has met yet, the newest before the others, and then the rest
+    /// of those that are known.
+    pub(super) fn begin(sought: Sought, now: Duration) -> Self {
+        let Sought {
             uid,
             wanted,
-            left: known,
-            is_ours: BTreeMap::new(),
+            mut known,
+            is_exact,
+            has_lists,
+        } = sought;
+        let others = known.split_off(LAST_KNOWN.min(known.len()));
+        let first = known;
+        let mut is_ours: BTreeMap<Pid, bool> = first.iter().chain(&others).map(|pid| (*pid, true)).collect();
+        is_ours.insert(Pid::own(), true);
+        Self {
+            uid,
+            wanted,
+            is_exact,
+            way: if has_lists { Way::down() } else { Way::Up },
+            seen: first.iter().copied().collect(),
+            left: first.into_iter().rev().collect(),
+            known: others,
+            is_ours,
             open: None,
             blind: None,
             until: now.saturating_add(SEARCH_WITHIN),
-        };
-        search.left.reverse();
-        search.is_ours = search.left.iter().map(|pid| (*pid, true)).collect();
-        match process::everybody_else() {
-            Ok(mut others) => {
-                others.retain(|pid| !search.is_ours.contains_key(pid));
-                others.sort();
-                search.left.extend(others);
-            }
-            Err(error) => search.blind = Some(Blind::Failed(error.to_string())),
         }
-        search.is_ours.insert(Pid::own(), true);
-        search
     }
 
     /// Goes on for one turn; what was seen.
@@ -103,7 +163,10 @@ impl Search {
         let mut looks = LOOKS_PER_TURN;
         while looks > 0 && !self.is_over() {
             let Some((pid, list)) = &mut self.open else {
-                self.open_next(&mut looks);
+                match self.left.pop() {
+                    Some(pid) => self.open(pid, &mut looks),
+                    None => self.find_more(&mut looks),
+                }
                 continue;
             };
             looks -= 1;
@@ -129,7 +192,8 @@ impl Search {
 
     /// Whether there is nothing left to look for, or to look at.
     fn is_over(&self) -> bool {
-        self.wanted.is_empty() || (self.open.is_none() && self.left.is_empty())
+        let has_more = self.open.is_some() || !self.left.is_empty() || !matches!(self.way, Way::Over);
+        self.wanted.is_empty() || !has_more
     }
 
     /// The sockets that were not seen when it is over, and why not everything could be.
@@ -143,8 +207,56 @@ impl Search {
         Some((std::mem::take(&mut self.wanted), self.blind.take()))
     }
 
-    fn open_next(&mut self, looks: &mut usize) {
-        let Some(pid) = self.left.pop() else { return };
+    /// Takes one step towards further processes.
+    fn find_more(&mut self, looks: &mut usize) {
+        *looks = looks.saturating_sub(LOOKS_FOR_CHILDREN);
+        let Way::Down { walk, last, walks } = &mut self.way else {
+            return self.ask_everybody();
+        };
+        match walk.step() {
+            Ok(true) => {}
+            Ok(false) => {
+                let found = walk.found().clone();
+                *walks += 1;
+                let walks = *walks;
+                let is_sure = !self.is_exact || last.replace(found.clone()).as_ref() == Some(&found);
+                if is_sure {
+                    self.way = Way::Over;
+                } else if walks == MOST_WALKS {
+                    self.way = Way::Up;
+                } else {
+                    *walk = Family::begin();
+                }
+                self.is_ours.extend(found.iter().map(|pid| (*pid, true)));
+                self.add(found);
+            }
+            Err(error) => {
+                self.way = Way::Over;
+                self.blind.get_or_insert(Blind::Failed(error.to_string()));
+            }
+        }
+    }
+
+    fn ask_everybody(&mut self) {
+        self.way = Way::Over;
+        match process::everybody_else() {
+            Ok(everybody) => self.add(everybody),
+            Err(error) => {
+                self.blind.get_or_insert(Blind::Failed(error.to_string()));
+            }
+        }
+    }
+
+    /// These are looked into, unless they were before, and so are the rest of those that are known.
+    fn add(&mut self, pids: impl IntoIterator<Item = Pid>) {
+        let known = std::mem::take(&mut self.known);
+        let new: BTreeSet<Pid> = pids.into_iter().collect();
+        self.left
+            .extend(known.iter().rev().filter(|pid| self.seen.insert(**pid)));
+        self.left.extend(new.into_iter().filter(|pid| self.seen.insert(*pid)));
+    }
+
+    fn open(&mut self, pid: Pid, looks: &mut usize) {
         *looks = looks.saturating_sub(1);
         let opened = match self.is_descendant(pid, looks) {
             Ok(true) => DescriptorList::open(pid),

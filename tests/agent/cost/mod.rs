@@ -4,13 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use crate::stage::{Init, PATIENCE, Stage, root};
-use crate::support::namespace::spawn;
+use crate::support::under_test;
 use crate::support::wait::wait_until;
-use crate::support::{proc, sys, under_test};
+use crate::system_calls::{SystemCalls, tasks};
 
 /// Jobs at once for which it is written down. One has nothing that chance could put together with something else.
 const AT_ONCE: [u32; 2] = [1, 10];
@@ -124,41 +123,14 @@ fn system_calls(host: &str, at_once: u32) -> BTreeMap<String, u32> {
     let stage = Stage::new();
     let url = format!("http://{host}:{}", stage.backend.address().port());
     let mut init = at_work(&stage, &url, at_once);
-    let summary = stage.at("strace");
-    let strace = attached(&init, &summary);
+    let counting = SystemCalls::count(&init, &stage.at("strace"));
     stage.enqueue(WARM_UP..WARM_UP + JOBS);
     // Each call stops the init for strace, which has to get the processor: a busy machine makes some seconds a minute.
     stage.wait_for_outcomes_for(PATIENCE * 6);
-    // It lets go of the init and writes what it has counted.
-    sys::send(strace, libc::SIGINT).unwrap();
-    sys::reap(strace, true).unwrap();
+    let mut counted = counting.end();
     init.stops();
-    let text = std::fs::read_to_string(summary).unwrap();
-    let pairs = text.lines().filter_map(|line| line.trim().split_once(' '));
-    let counted = pairs.filter_map(|(calls, name)| Some((name.trim().to_owned(), calls.parse().ok()?)));
-    counted.filter(|(name, _)| !LEFT_OUT.contains(&name.as_str())).collect()
-}
-
-/// The pid of strace, which counts what all threads of the init do from here on, and not what its worker does.
-fn attached(init: &Init, summary: &Path) -> i32 {
-    let mut command = Command::new("strace");
-    command
-        .args(["-f", "-qq", "-c", "-U", "calls,name", "-o"])
-        .arg(summary)
-        .args(["-p", &init.pid.to_string()]);
-    let strace = spawn(command);
-    let is_traced = |task: &PathBuf| {
-        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
-        proc::field_of(&status, "TracerPid").is_none_or(|tracer| tracer.trim() != "0")
-    };
-    let attached = wait_until(PATIENCE, || tasks(init).iter().all(is_traced));
-    assert!(attached, "strace does not trace the init: {}", init.story());
-    strace
-}
-
-fn tasks(init: &Init) -> Vec<PathBuf> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", init.pid)).unwrap();
-    tasks.filter_map(|task| Some(task.ok()?.path())).collect()
+    counted.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
+    counted
 }
 
 /// The most threads that the init has while it has jobs done, so many at once.

@@ -1,0 +1,85 @@
+//! Our descendants, found from ourselves downwards: this costs what the worker has of processes, and nothing for those of others on the
+//! same machine. It is done in steps, because a worker may have many.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use crate::os::child_lists::{self, ThreadList};
+use crate::os::process::Pid;
+
+/// One walk. Whoever starts or ends a process meanwhile may hide another one from it: two walks that find the same have found all.
+#[derive(Debug)]
+pub(super) struct Family {
+    found: BTreeSet<Pid>,
+    /// Processes whose children are still to be found.
+    left: Vec<Pid>,
+    /// The one whose threads are asked. Each thread has the children that it has started.
+    open: Option<(Pid, ThreadList)>,
+}
+
+impl Family {
+    /// Begins with ourselves: an orphan of the worker is a child of ours.
+    pub(super) fn begin() -> Self {
+        Self {
+            found: BTreeSet::new(),
+            left: vec![Pid::own()],
+            open: None,
+        }
+    }
+
+    /// Asks for the threads of one process, or one thread for its children. False: there is nothing left to ask.
+    ///
+    /// # Errors
+    ///
+    /// There is no descriptor left, for example.
+    pub(super) fn step(&mut self) -> io::Result<bool> {
+        let Some((pid, threads)) = &mut self.open else {
+            let Some(pid) = self.left.pop() else { return Ok(false) };
+            self.open = child_lists::threads_of(pid)?.map(|threads| (pid, threads));
+            return Ok(true);
+        };
+        let Some(thread) = threads.next() else {
+            self.open = None;
+            return Ok(true);
+        };
+        for child in child_lists::children_of_thread(*pid, thread)? {
+            if self.found.insert(child) {
+                self.left.push(child);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Those that were found.
+    pub(super) fn found(&self) -> &BTreeSet<Pid> {
+        &self.found
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its processes has failed")]
+mod tests {
+    use super::*;
+    use crate::os::process;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
+    fn children_are_found_and_theirs_whichever_thread_has_started_them() {
+        let start = || std::process::Command::new("sh").args(["-c", "sleep 60; true"]).spawn();
+        let mut child = std::thread::spawn(move || start().unwrap()).join().unwrap();
+        let pid = process::descendants(1000).unwrap();
+        let parent = pid.into_iter().find(|pid| pid.number() == child.id().cast_signed());
+        let has_child = |pid: Pid| {
+            let mut family = Family::begin();
+            while family.step().unwrap() {}
+            let of_it = |other: &&Pid| process::parent_of(**other).is_ok_and(|of| of == process::Parent::Is(pid));
+            assert!(family.found().contains(&pid), "{family:?}");
+            assert!(!family.found().contains(&Pid::own()) && !family.found().contains(&Pid::INIT));
+            family.found().iter().find(of_it).copied()
+        };
+        // The shell takes a moment to start its own.
+        let grandchild = std::iter::repeat_with(|| has_child(parent.unwrap())).find_map(|found| found);
+        process::signal(grandchild.unwrap(), crate::signal::Signal::KILL).unwrap();
+        child.wait().unwrap();
+    }
+}
