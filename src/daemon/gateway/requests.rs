@@ -26,6 +26,13 @@ const COMPRESSED: GatewayError<'static> = GatewayError {
     message: "the body must be plain JSON: ojs-init takes no Content-Encoding for FETCH, ACK, FAIL and heartbeats",
 };
 
+const DOUBTFUL_PATH: GatewayError<'static> = GatewayError {
+    status: Status::BadRequest,
+    code: "gateway_doubtful_path",
+    message: "the path is spelled so that it may be read as one of a worker's requests: write /ojs/v1/workers/... without escapes, \
+              semicolons, backslashes and capitals",
+};
+
 impl Gateway {
     /// Looks for the next request.
     pub(super) fn next_request(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
@@ -51,6 +58,9 @@ impl Gateway {
         if route == Route::Other {
             self.open_relay(id, head, None, turn);
             return Step::Again;
+        }
+        if route == Route::Doubtful {
+            return self.refuse(id, &DOUBTFUL_PATH);
         }
         if matches!(head.body, BodyLength::Bytes(length) if length > self.bounds.most as u64) {
             return self.refuse(id, &TOO_LARGE);
@@ -140,7 +150,8 @@ impl Gateway {
                 self.answer(id, &answer);
                 Ok(())
             }
-            Route::Other => {
+            // Neither is gathered.
+            Route::Other | Route::Doubtful => {
                 self.pass_on(id, request, turn);
                 Ok(())
             }

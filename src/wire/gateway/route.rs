@@ -17,10 +17,21 @@ pub enum Route {
     Deregister,
     /// Not about being a worker: the backend's business.
     Other,
+    /// The backend may read it as one of the above, and we do not. It gets no such request with our token.
+    Doubtful,
 }
 
 /// What everything but the manifest and the health endpoints is below.
 const PREFIX: [&str; 2] = ["ojs", "v1"];
+
+/// The part of a path that what workers ask for has in common.
+const WORKERS: &str = "workers";
+
+/// How often a path is decoded to find out what a server could make of it.
+const MOST_DECODINGS: usize = 4;
+
+/// What may end a part of a path, or be dropped from it, for a server that reads it once more than we do. `%` begins a further escape.
+const DOUBTFUL: &[char] = &['/', '\\', ';', '?', '#', '%'];
 
 /// What this request is. A path is compared as a server may understand it: decoded, without empty
 /// parts, and with those that lead back taken back.
@@ -28,8 +39,59 @@ const PREFIX: [&str; 2] = ["ojs", "v1"];
 pub fn route(method: &str, target: &str) -> Route {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let decoded: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+    let found = resolve(method, &decoded);
+    if found == Route::Other && is_doubtful(method, path, &decoded) {
+        return Route::Doubtful;
+    }
+    found
+}
+
+/// Whether a server that decodes a path again, drops what is behind a `;`, takes `\` for `/`, or knows no capitals may see one of our
+/// routes in it.
+fn is_doubtful(method: &str, path: &str, decoded: &[String]) -> bool {
+    if !is_about_workers(path) {
+        return false;
+    }
+    let is_odd = |letter: char| DOUBTFUL.contains(&letter) || letter.is_control() || letter.is_whitespace();
+    // No UTF-8 has these bytes; some decoders take them for the first half of a slash or a letter.
+    let has_overlong = ["%c0", "%c1"]
+        .iter()
+        .any(|escape| path.to_ascii_lowercase().contains(escape));
+    let has_odd = decoded.iter().any(|part| part.contains(is_odd) && !is_cut_escape(part));
+    let lower: Vec<String> = decoded.iter().map(|part| part.to_ascii_lowercase()).collect();
+    has_odd || has_overlong || resolve(&method.to_ascii_uppercase(), &lower) != Route::Other
+}
+
+/// Whether a path has the name of our routes in it, however often it is to be decoded.
+fn is_about_workers(path: &str) -> bool {
+    let mut path = path.as_bytes().to_vec();
+    for _ in 0..=MOST_DECODINGS {
+        let text = String::from_utf8_lossy(&path).to_ascii_lowercase();
+        if text.contains(WORKERS) {
+            return true;
+        }
+        let decoded = unescaped(&path);
+        if decoded == path {
+            return false;
+        }
+        path = decoded;
+    }
+    // Nobody encodes a path so often in good faith.
+    true
+}
+
+/// Whether all that is odd in this part is a `%` that begins no escape.
+fn is_cut_escape(part: &str) -> bool {
+    let others = part.chars().filter(|letter| *letter != '%');
+    let is_plain = !others
+        .clone()
+        .any(|letter| DOUBTFUL.contains(&letter) || letter.is_control() || letter.is_whitespace());
+    is_plain && unescaped(part.as_bytes()) == part.as_bytes()
+}
+
+fn resolve(method: &str, decoded: &[String]) -> Route {
     let mut parts: Vec<&str> = Vec::new();
-    for part in &decoded {
+    for part in decoded {
         match part.as_str() {
             "." => {}
             // The backend may resolve it, and give out jobs of which we know nothing.
@@ -51,8 +113,13 @@ pub fn route(method: &str, target: &str) -> Route {
 
 /// A part of a path with its escapes undone; what is no text then is not one of ours.
 fn decoded(part: &str) -> String {
+    String::from_utf8(unescaped(part.as_bytes())).unwrap_or_default()
+}
+
+/// The same with its escapes undone once. What is no escape stays.
+fn unescaped(part: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
+    let mut rest = part;
     while let [first, after @ ..] = rest {
         let escaped = match after {
             [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low),
@@ -65,7 +132,7 @@ fn decoded(part: &str) -> String {
             after
         };
     }
-    String::from_utf8(bytes).unwrap_or_default()
+    bytes
 }
 
 fn digit(hex: u8) -> Option<u8> {
@@ -98,6 +165,52 @@ mod tests {
             assert_eq!(post("/workers/deregister"), Route::Deregister);
             assert_eq!(route("DELETE", &format!("{prefix}/workers/w%201")), Route::Deregister);
         }
+    }
+
+    #[test]
+    fn what_a_backend_may_read_as_one_of_our_routes_is_not_passed_on() {
+        for path in [
+            "/ojs/v1/workers%2Ffetch",
+            "/ojs/v1/workers%2ffetch",
+            "/ojs/v1%2Fworkers/fetch",
+            "/ojs%2fv1/workers/fetch",
+            "/ojs/v1/workers%252Ffetch",
+            "/ojs/v1/workers%25252Ffetch",
+            "/ojs/v1/%2577orkers/fetch",
+            "/ojs/v1/work%65rs%5cfetch",
+            "/workers/fetch;x=1",
+            "/workers;x=1/fetch",
+            "/workers/fetch%3Bx",
+            "/workers/fetch%3Fx=1",
+            "/workers/fetch%23x",
+            "/workers/fetch%00",
+            "/workers/fetch%20",
+            "/WORKERS/fetch",
+            "/ojs/V1/workers/fetch",
+            "/ojs/v1/Workers/%46etch",
+            "/x/..;/workers/fetch",
+            "/x/..%2fworkers/fetch",
+            "/x/%252e%252e/workers/fetch",
+            r"/workers\fetch",
+            r"/x\..\workers/fetch",
+            "/workers%c0%affetch",
+        ] {
+            assert_eq!(route("POST", path), Route::Doubtful, "{path}");
+        }
+        assert_eq!(route("DELETE", "/ojs/v1/workers%2Fw1"), Route::Doubtful);
+        assert_eq!(route("post", "/ojs/v1/workers/fetch"), Route::Doubtful);
+        let often = format!("/%{}77orkers/fetch", "25".repeat(9));
+        assert_eq!(route("POST", &often), Route::Doubtful, "{often}");
+        for path in [
+            "/ojs/v1/jobs/a%2Fb",
+            "/ojs/v1/jobs;x=1",
+            r"/ojs/v1/jobs/a\b",
+            "/ojs/v1/jobs/a%252Fb",
+            "/JOBS",
+        ] {
+            assert_eq!(route("POST", path), Route::Other, "{path}");
+        }
+        assert_eq!(route("GET", "/ojs/v1/jobs?x=workers%2Ffetch;y"), Route::Other);
     }
 
     #[test]
