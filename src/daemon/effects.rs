@@ -83,8 +83,9 @@ impl EventLoop {
                 let process = self.workers.started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
                 self.metrics.worker_started();
+                let worker = WorkerId(Uuid::now_v7().to_string().into());
                 if let Some(gateway) = &mut self.gateway {
-                    gateway.worker_started(pid, self.workers.watch_of(process).as_ref());
+                    gateway.worker_started(pid, self.workers.watch_of(process).as_ref(), &worker);
                     self.facts.caller_proof = Some(gateway.caller_proof());
                 }
                 if let Some(act) = self.on_first_start.take() {
@@ -95,7 +96,6 @@ impl EventLoop {
                 if let Err(error) = init::forbid_dumps() {
                     debug!("PR_SET_DUMPABLE: {error}");
                 }
-                let worker = WorkerId(Uuid::now_v7().to_string().into());
                 self.narrator.worker_started(pid, &worker);
                 Event::WorkerStarted { process, worker }
             }

@@ -54,6 +54,8 @@ pub(super) struct Request {
     pub(super) place: Option<LargePlace>,
     /// It is a large one, and there is no room yet.
     pub(super) waits_for_place: bool,
+    /// Since when it has room that it had to wait for.
+    pub(super) has_place_since: Option<Moment>,
 }
 
 /// What was asked of the lifecycle.
@@ -133,8 +135,10 @@ pub(super) struct GatewayLink {
     pub(super) reader: RequestReader,
     /// Since when it is there.
     pub(super) since: Moment,
-    /// When its client has sent something last.
+    /// When something of its client has arrived last.
     pub(super) heard_at: Moment,
+    /// Something has arrived, and when that was is to be noted.
+    pub(super) has_news: bool,
     /// A whole request has come on it.
     pub(super) has_asked: bool,
     /// Bytes that wait for the client, from `sent` on.
@@ -180,6 +184,7 @@ impl GatewayLink {
             since: now,
             heard_at: now,
             has_asked: false,
+            has_news: false,
             outbound: Vec::new(),
             sent: 0,
             may_read: true,
@@ -210,6 +215,7 @@ impl GatewayLink {
             self.reset();
         }
         self.may_read |= event.is_readable() || self.may_end;
+        self.has_news |= event.is_readable();
         self.may_write |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
 

@@ -40,7 +40,7 @@ use crate::daemon::gateway::places::BodyBounds;
 use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival, Room};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
-use crate::lifecycle::api::{Event, FromWorker, Moment};
+use crate::lifecycle::api::{Event, FromWorker, Moment, WorkerId};
 use crate::lifecycle::timers::Timers;
 use crate::os::open_files::open_files_limit;
 use crate::os::pidfd::ProcessWatch;
@@ -112,6 +112,8 @@ pub struct Gateway {
     /// A silent connection was closed for another one in the last turn: there may be more of both.
     has_made_room: bool,
     callers: Callers,
+    /// What the worker is to the backend.
+    worker_id: String,
     /// Those whose process is searched for.
     arrivals: Vec<Arrival>,
     /// Where we listen.
@@ -162,6 +164,7 @@ impl Gateway {
             is_to_ask: false,
             has_made_room: false,
             callers,
+            worker_id: String::new(),
             arrivals: Vec::new(),
             address,
             bounds: BodyBounds::new(most_body),
@@ -183,9 +186,10 @@ impl Gateway {
         })
     }
 
-    /// The worker was started, as this process. `watch` is the hold that others have on it, where there is one.
-    pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>) {
+    /// The worker was started, as this process, and is `id` to the backend. `watch` is the hold that others have on it, where there is one.
+    pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>, id: &WorkerId) {
         self.callers.worker_started(worker, watch);
+        self.worker_id = id.0.to_string();
     }
 
     /// By what callers are known, in the words of `status`.
@@ -272,6 +276,9 @@ impl Gateway {
         let mut bytes = 0;
         if let Some(link) = self.links.get_mut(&id) {
             link.is_queued = false;
+            if std::mem::take(&mut link.has_news) {
+                link.heard_at = turn.now;
+            }
         }
         for _ in 0..STEPS_PER_TURN {
             if !self.step(id, turn) {
@@ -289,10 +296,7 @@ impl Gateway {
                 | LinkStage::Answering(_) => link.fill(&mut self.buffer),
             };
             match filled {
-                Filled::Bytes(count) => {
-                    link.heard_at = turn.now;
-                    bytes += count;
-                }
+                Filled::Bytes(count) => bytes += count,
                 Filled::Nothing => return bytes,
                 Filled::End => {
                     if !self.step(id, turn) {

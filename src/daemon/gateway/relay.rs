@@ -7,7 +7,7 @@ use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId,
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
 use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn, Step};
-use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head};
+use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head, with_worker};
 use crate::wire::http::body::{BadChunk, BodyStep};
 use crate::wire::http::message::{BodyLength, MessageHead};
 use crate::wire::http::request_reader::RequestReader;
@@ -78,6 +78,8 @@ impl Gateway {
     /// A request that was gathered for us goes on to the backend.
     pub(super) fn pass_on(&mut self, id: LinkId, request: Request, turn: &mut GatewayTurn<'_>) {
         let Request { head, body, .. } = request;
+        // One worker upstream: ours.
+        let body = with_worker(body, &self.worker_id);
         let Some(place) = self.bounds.place_onward(body.len()) else {
             return self.fail(id, &NO_ROOM);
         };

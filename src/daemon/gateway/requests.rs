@@ -74,6 +74,7 @@ impl Gateway {
             body: Vec::new(),
             place: None,
             waits_for_place: false,
+            has_place_since: None,
         });
         Step::Again
     }

@@ -14,6 +14,10 @@ use crate::wire::gateway::{GatewayError, Status};
 /// is whole, and SDKs wait for 30 s: this fits in between.
 const LONGEST_STALL: Duration = Duration::from_secs(3);
 
+/// How long a client that had to wait for its place may send nothing from then on, where it has sent nothing for `LONGEST_STALL` before. One
+/// that was held up because nobody read on needs a moment to go on.
+const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(200);
+
 const STALLED: GatewayError<'static> = GatewayError {
     status: Status::RequestTimeout,
     code: "gateway_stalled",
@@ -74,6 +78,7 @@ impl Gateway {
             };
             request.place = Some(place);
             request.waits_for_place = false;
+            request.has_place_since = Some(now);
             self.bounds.first_is_served();
             if self.links.get(&id).is_some_and(|link| link.is_left_behind) {
                 self.deadlines
@@ -83,12 +88,23 @@ impl Gateway {
         }
     }
 
-    /// Of those that have a place and have nothing to do here, the one that has sent nothing for longest; when its time is over.
+    /// Of those that have a place and have nothing to do here, the one whose time is over first, and when that is.
     fn longest_silent(&self) -> Option<(LinkId, Moment)> {
-        let has_place =
-            |link: &GatewayLink| matches!(&link.stage, LinkStage::Gathering(request) if request.place.is_some());
-        let holders = self.links.iter().filter(|(_, link)| has_place(link) && !link.is_queued);
-        let silent = holders.map(|(id, link)| (*id, link.heard_at.after(LONGEST_STALL)));
+        let ends = |link: &GatewayLink| match &link.stage {
+            LinkStage::Gathering(request) if request.place.is_some() && !link.is_queued => {
+                let at_first = request.has_place_since.map(|since| since.after(FIRST_BYTES_WITHIN));
+                let ends = link.heard_at.after(LONGEST_STALL);
+                Some(at_first.map_or(ends, |at_first| ends.max(at_first)))
+            }
+            LinkStage::Gathering(_)
+            | LinkStage::Head
+            | LinkStage::Asked(_)
+            | LinkStage::Relaying(_)
+            | LinkStage::Answering(_)
+            | LinkStage::Closing => None,
+        };
+        let holders = self.links.iter();
+        let silent = holders.filter_map(|(id, link)| Some((*id, ends(link)?)));
         silent.min_by_key(|(_, ends)| *ends)
     }
 

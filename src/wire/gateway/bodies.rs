@@ -1,6 +1,7 @@
 //! The bodies of requests that are for us.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::lifecycle::api::{FromWorker, JobError, JobId, Text};
 use crate::wire::json::fields::{self, Fields};
@@ -119,14 +120,41 @@ pub fn read_worker(body: &[u8]) -> Option<String> {
     worker(&Object::read_bytes(body)?)
 }
 
+/// This body with `worker` in the place of each `worker_id` that it has; everything else stays byte for byte. What is no JSON object stays
+/// as it is.
+#[must_use]
+pub fn with_worker(body: Vec<u8>, worker: &str) -> Vec<u8> {
+    let spans: Vec<Range<usize>> = match std::str::from_utf8(&body) {
+        Ok(text) => Object::read(text).map_or_else(Vec::new, |object| object.spans(text, "worker_id")),
+        Err(_) => Vec::new(),
+    };
+    let Some(last) = spans.last() else { return body };
+    let Ok(ours) = serde_json::to_string(worker) else {
+        return body;
+    };
+    let mut changed = Vec::with_capacity(body.len() + spans.len() * ours.len());
+    let rest = body.get(last.end..).unwrap_or_default();
+    let mut from = 0;
+    for span in &spans {
+        changed.extend_from_slice(body.get(from..span.start).unwrap_or_default());
+        changed.extend_from_slice(ours.as_bytes());
+        from = span.end;
+    }
+    changed.extend_from_slice(rest);
+    changed
+}
+
 /// Reads the body of an ACK, or of a FAIL. Results and details stay as they are spelled.
 ///
 /// # Errors
 ///
-/// It is no JSON object, or does not say which job it is about.
+/// It is no JSON object, or does not say, or says twice, which job it is about: the backend may take the other one.
 pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBody> {
     let text = std::str::from_utf8(body).map_err(|_| NO_OBJECT)?;
     let body = Fields::read(text, ["job_id", "result", "error", "requeue"]).map_err(|_| NO_OBJECT)?;
+    if body.is_repeated("job_id") {
+        return Err(BadBody("job_id must be there once"));
+    }
     let job = body.get("job_id").and_then(fields::exact_text).filter(|id| is_name(id));
     let job = job.ok_or(BadBody("job_id must be a string of 1 to 1024 bytes"))?;
     let job = JobId(job.into());

@@ -189,3 +189,35 @@ fn no_depth_of_nesting_does_harm() {
         );
     }
 }
+
+#[test]
+fn our_worker_id_takes_the_place_of_each_other_one_and_nothing_else_changes() {
+    for (body, expected) in [
+        (
+            r#"{"job_id":"j","worker_id" : "w" ,"n":1.50}"#,
+            r#"{"job_id":"j","worker_id" : "ours" ,"n":1.50}"#,
+        ),
+        (
+            r#"{"worker_id":{"a":[1]},"worker\u005fid":null}"#,
+            r#"{"worker_id":"ours","worker\u005fid":"ours"}"#,
+        ),
+        (r#"{"result":{"worker_id":"w"}}"#, r#"{"result":{"worker_id":"w"}}"#),
+        ("[1", "[1"),
+    ] {
+        assert_eq!(
+            with_worker(body.as_bytes().to_vec(), "ours"),
+            expected.as_bytes(),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn an_outcome_of_two_jobs_is_none() {
+    let twice = br#"{"job_id":"a","job\u005fid":"a"}"#;
+    assert_eq!(
+        read_outcome(twice, false).unwrap_err(),
+        BadBody("job_id must be there once")
+    );
+    assert!(read_outcome(br#"{"job_id":"a","result":1,"result":2}"#, false).is_ok());
+}

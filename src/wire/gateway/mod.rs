@@ -12,5 +12,7 @@ pub use answers::{
     AnswerForm, CONTINUE, GatewayError, Status, beat, failed, fetched, left, outcome, passed_head, refused_by_backend,
     registered,
 };
-pub use bodies::{BadBody, BeatBody, FetchBody, OutcomeBody, read_beat, read_fetch, read_outcome, read_worker};
+pub use bodies::{
+    BadBody, BeatBody, FetchBody, OutcomeBody, read_beat, read_fetch, read_outcome, read_worker, with_worker,
+};
 pub use route::{Route, route};

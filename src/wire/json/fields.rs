@@ -13,15 +13,22 @@ use serde_json::value::RawValue;
 pub(in crate::wire) struct Fields<'a, const N: usize> {
     names: [&'static str; N],
     values: [Option<&'a str>; N],
+    counts: [usize; N],
 }
 
 impl<'a, const N: usize> Fields<'a, N> {
     /// Reads one object and nothing after it.
     pub(in crate::wire) fn read(json: &'a str, names: [&'static str; N]) -> serde_json::Result<Self> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        let values = deserializer.deserialize_map(KnownFields { names: &names })?;
+        let (values, counts) = deserializer.deserialize_map(KnownFields { names: &names })?;
         deserializer.end()?;
-        Ok(Self { names, values })
+        Ok(Self { names, values, counts })
+    }
+
+    /// Whether this name occurs more than once.
+    pub(in crate::wire) fn is_repeated(&self, name: &str) -> bool {
+        let mut counts = self.names.iter().zip(self.counts);
+        counts.any(|(known, count)| *known == name && count > 1)
     }
 
     /// The value of a field, `null` included.
@@ -41,7 +48,7 @@ struct KnownFields<'n, const N: usize> {
 }
 
 impl<'de, const N: usize> Visitor<'de> for KnownFields<'_, N> {
-    type Value = [Option<&'de str>; N];
+    type Value = ([Option<&'de str>; N], [usize; N]);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -49,15 +56,19 @@ impl<'de, const N: usize> Visitor<'de> for KnownFields<'_, N> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut values = [None; N];
+        let mut counts = [0; N];
         while let Some(known) = map.next_key_seed(KnownName(self.names))? {
-            match known.and_then(|index| values.get_mut(index)) {
-                Some(value) => *value = Some(map.next_value::<&RawValue>()?.get()),
+            match known.and_then(|index| values.get_mut(index).zip(counts.get_mut(index))) {
+                Some((value, count)) => {
+                    *value = Some(map.next_value::<&RawValue>()?.get());
+                    *count += 1;
+                }
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(values)
+        Ok((values, counts))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -50,6 +51,15 @@ impl<'a> Object<'a> {
     /// Whether this is the name of each field, and there is one.
     pub(in crate::wire) fn has_only(&self, key: &str) -> bool {
         !self.0.is_empty() && self.0.iter().all(|(name, _)| name.0 == key)
+    }
+
+    /// Where the values of this name are in the text that was read.
+    pub(in crate::wire) fn spans(&self, text: &str, key: &str) -> Vec<Range<usize>> {
+        let start_of = |value: &str| value.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+        let of_it = self.0.iter().filter(|(name, _)| name.0 == key);
+        of_it
+            .map(|(_, value)| start_of(value.get())..start_of(value.get()) + value.get().len())
+            .collect()
     }
 
     /// The member of this name, where that is a string.

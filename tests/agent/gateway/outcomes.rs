@@ -231,13 +231,26 @@ rest()
 fn an_outcome_of_a_job_that_was_never_handed_out_is_the_backends_to_judge() {
     let stage = Stage::new();
     let script = r#"
-status, headers, body = Link().ask(post("ack", job_id="not ours"))
+status, headers, body = Link().ask(post("ack", job_id="not ours", worker_id="of the SDK"))
 note("answer", status, "server" in headers)
+def twice(operation):
+    body = b'{"job_id":"not ours","job\\u005fid":"another"}'
+    head = f"POST /ojs/v1/workers/{operation} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    status, headers, body = Link().ask(head.encode() + body)
+    return status, json.loads(body)["error"]["code"]
+note("twice", *twice("ack"), *twice("nack"))
 rest()
 "#;
     let mut init = worker(&stage, script).start();
     assert_eq!(init.noted("answer"), "404 False");
-    assert_eq!(stage.count(Endpoint::Ack), 1);
+    let bad = "400 gateway_invalid_request";
+    assert_eq!(init.noted("twice"), format!("{bad} {bad}"));
+    let acks = stage.backend.records_of(Endpoint::Ack);
+    assert_eq!(acks.len(), 1, "one that names two jobs does not pass");
+    let body: serde_json::Value = serde_json::from_slice(&acks[0].request.body).unwrap();
+    let registered = stage.backend.records_of(Endpoint::Register);
+    let ours: serde_json::Value = serde_json::from_slice(&registered[0].request.body).unwrap();
+    assert_eq!(body["worker_id"], ours["worker_id"], "one worker upstream");
     init.stops();
 }
 
