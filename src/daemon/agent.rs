@@ -52,6 +52,7 @@ use crate::os::init::{self, Inherited};
 use crate::os::open_files::{OpenFiles, raise_open_files_limit};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
+use crate::signal::Signal;
 use crate::wire::backend::request::Identity;
 use crate::wire::operator::status_line::InstanceInfo;
 use crate::wire::termination_log;
@@ -348,6 +349,9 @@ pub(super) fn plan(
         Mode::Socket | Mode::Gateway | Mode::None => ChildPlan::new(command, environ),
     };
     let plan = plan.and_then(|plan| plan.with_environment(&set, secrets));
+    // The SIGKILL of PID 1 ends everybody. Elsewhere a worker would go on with jobs for which nobody sends a heartbeat any more.
+    let is_alone = !init::is_pid_1() && config.init.parent_death_signal.is_none() && config.mode != Mode::Exec;
+    let plan = plan.map(|plan| plan.signalled_at_our_end(is_alone.then_some(Signal::TERM)));
     plan.map_err(|_| StartFailure {
         message: "an argument or a variable for the worker contains a NUL byte".to_owned(),
         exit: Exit::Usage,

@@ -23,6 +23,7 @@ use crate::os::program_file::{self, Trouble};
 use crate::os::signals;
 use crate::os::stdio;
 use crate::os::user::Credentials;
+use crate::signal::Signal;
 
 /// Stack of the child between clone and exec, in bytes. What runs on it is a dozen system calls.
 const STACK_BYTES: usize = 16 * 1024;
@@ -42,6 +43,8 @@ pub struct ChildPlan {
     terminal: Option<OwnedFd>,
     job: Option<JobTraits>,
     open_files: Option<OpenFiles>,
+    /// It gets this signal when we end.
+    at_our_end: Option<Signal>,
 }
 
 /// The environment that the child gets.
@@ -99,6 +102,7 @@ impl ChildPlan {
             terminal: None,
             job: None,
             open_files: None,
+            at_our_end: None,
         })
     }
 
@@ -106,6 +110,14 @@ impl ChildPlan {
     #[must_use]
     pub fn with_open_files(mut self, limit: Option<OpenFiles>) -> Self {
         self.open_files = limit;
+        self
+    }
+
+    /// Has the kernel send it this signal when the thread that starts it ends, however that comes. It reaches nobody whom the child starts, and
+    /// a program that changes its user when it is executed does not get it.
+    #[must_use]
+    pub fn signalled_at_our_end(mut self, signal: Option<Signal>) -> Self {
+        self.at_our_end = signal;
         self
     }
 
@@ -339,6 +351,17 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
     }
     if let Some(Err(Refused(errno))) = plan.job.as_ref().map(|traits| traits.settle(job.parent)) {
         job.fail(Step::Traits, errno);
+    }
+    if let Some(signal) = plan.at_our_end {
+        // Never fatal. A change of the user takes it back, so it comes behind that.
+        // SAFETY: numbers only.
+        let orphan = unsafe {
+            libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, signal.number(), 0, 0, 0);
+            libc::getppid() != job.parent
+        };
+        if orphan {
+            job.fail(Step::Traits, libc::ESRCH);
+        }
     }
     if job.is_rehearsal {
         let errno = look(job);

@@ -1,10 +1,12 @@
 //! PID 1 of a container, and what the log says about the end.
 
+use std::time::Duration;
+
 use super::course::{holding, holding_all};
 use super::{OBEYS, OFTEN, SELDOM};
 use crate::stage::{PATIENCE, Stage};
-use crate::support::proc;
 use crate::support::wait::wait_until;
+use crate::support::{proc, sys};
 
 /// Runs ojs-init below a shell.
 const BELOW_A_SHELL: [&str; 3] = ["sh", "-c", r#""$0" "$@"; exit $?"#];
@@ -50,6 +52,33 @@ fn x_02_below_a_shell_in_a_container_one_warning_says_what_that_costs() {
             .matches("ojs-init: warn: not PID 1 of this container")
             .count();
         assert_eq!(warnings, usize::from(is_below), "{}", init.log());
+    }
+}
+
+/// How long it is watched that nothing comes.
+const WATCHED_FOR: Duration = Duration::from_millis(300);
+
+#[test]
+fn x_02_where_it_is_not_pid_1_and_is_killed_its_worker_gets_sigterm() {
+    for (own_signal, is_told) in [(None, true), (Some(("OJS_INIT_PARENT_DEATH_SIGNAL", "TERM")), false)] {
+        let stage = Stage::new();
+        let script = "
+signal.signal(signal.SIGTERM, lambda *_: note('told'))
+note('worker', os.getpid())
+while True:
+    time.sleep(0.05)";
+        let mut init = stage
+            .worker(script)
+            .with_all(own_signal.as_slice())
+            .start_outside_a_namespace();
+        let worker: i32 = init.noted("worker").parse().unwrap();
+        init.signal(libc::SIGKILL);
+        assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
+        let came = wait_until(if is_told { PATIENCE } else { WATCHED_FOR }, || {
+            init.notes().iter().any(|line| line == "told")
+        });
+        assert_eq!(came, is_told, "{own_signal:?}");
+        sys::send(worker, libc::SIGKILL).unwrap();
     }
 }
 
