@@ -18,6 +18,8 @@ mod container;
 #[path = "engine.rs"]
 mod docker_engine;
 mod images;
+#[path = "../support/network.rs"]
+mod network;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -2,18 +2,24 @@
 //!
 //! The blocks are taken from the pages. Only the images after FROM are made here, because no registry is asked.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use ojs_devserver::{JobState, Options, Server};
 
 use crate::container::{Start, become_state};
 use crate::docker_engine::said;
 use crate::images::{PIP_BASE, import, made_from, text};
-use crate::support::under_test;
-use crate::{engine, root};
+use crate::network::in_own_network;
+use crate::support::namespace::spawn_as_pid_1;
+use crate::support::{sys, under_test};
+use crate::{PATIENCE, engine, looks_until, root};
 
 /// Every test of this file.
-pub const ALL: [(&str, fn()); 3] = [
+pub const ALL: [(&str, fn()); 4] = [
     ("the_worker_of_the_readme_is_built_and_run_from_an_empty_folder", worker),
     (
         "the_handler_of_the_readme_is_built_and_run_from_an_empty_folder",
@@ -23,6 +29,7 @@ pub const ALL: [(&str, fn()); 3] = [
         "the_lines_of_the_readme_for_the_worker_of_an_sdk_are_all_that_it_needs",
         sdk,
     ),
+    ("the_three_lines_of_the_readme_are_a_local_start", three_lines),
 ];
 
 /// A page of the repository.
@@ -169,4 +176,66 @@ fn sdk() {
     engine().docker(&["build", "--quiet", "--tag", "my-sdk-worker", text(&folder)]);
     let run = "docker run -e OJS_URL=http://backend:8080 my-sdk-worker";
     does_a_job(&folder, &[run.to_owned()]);
+}
+
+/// A process that is killed when the test is over, and all that is below it in its PID namespace.
+struct Killed(i32);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = sys::send(self.0, libc::SIGKILL);
+        let _ = waitpid(Pid::from_raw(self.0), None);
+    }
+}
+
+/// The three lines as they are typed, one after the other. Cargo would build for minutes: a command of that name finds what it runs.
+fn three_lines() {
+    const CARGO: &str = r#"#!/bin/sh
+# cargo run [-p PACKAGE] -- WORDS
+[ "$1" = run ] || exit 64
+shift
+program=$INIT
+if [ "$1" = -p ]; then [ "$2" = ojs-devserver ] || exit 65; program=$DEVSERVER; shift 2; fi
+[ "${1:-}" != -- ] || shift
+exec "$program" "$@"
+"#;
+    let folder = engine().at("three-lines");
+    std::fs::create_dir(&folder).unwrap();
+    let cargo = folder.join("cargo");
+    std::fs::write(&cargo, CARGO).unwrap();
+    std::fs::set_permissions(&cargo, PermissionsExt::from_mode(0o755)).unwrap();
+    // This program under the name by which it is the development server.
+    let devserver = folder.join("ojs-devserver");
+    std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &devserver).unwrap();
+    let readme = page("README.md");
+    let lines = commands(&readme, "cargo run -p ojs-devserver &");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    // The port of the page is free in a network of its own, and with the shell everything that it started ends.
+    in_own_network(move || {
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+        let log = std::fs::File::create(folder.join("log")).unwrap();
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-ec", &lines.join("\n")])
+            .current_dir(root())
+            .env("PATH", path);
+        shell.env("INIT", under_test::init()).env("DEVSERVER", &devserver);
+        shell
+            .env("OJS_HEALTH_LISTEN", "off")
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        let _shell = Killed(spawn_as_pid_1(shell));
+        let said = || std::fs::read_to_string(folder.join("log")).unwrap();
+        let jobs = || {
+            let mut jobs = Command::new(&devserver);
+            let output = jobs.args(["jobs", "--state", "completed"]).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        assert!(
+            looks_until(PATIENCE, || jobs().contains("completed 100")),
+            "{}{}",
+            jobs(),
+            said()
+        );
+    });
 }

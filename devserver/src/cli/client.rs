@@ -1,5 +1,7 @@
 //! How the commands speak with a backend.
 
+use std::io::ErrorKind;
+use std::thread;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -11,6 +13,10 @@ use super::backend::BackendArgs;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a server is looked for that may only just be being started, and the pause before the next time.
+const STARTS_TRIED: u32 = 20;
+const START_PAUSE: Duration = Duration::from_millis(100);
 
 /// Largest answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -61,6 +67,18 @@ impl Client {
         })
     }
 
+    /// Waits for a server that is only just being started, if nothing listens there yet: at most two seconds.
+    pub fn wait_for_start(&self) {
+        for _ in 0..STARTS_TRIED {
+            match self.agent.get(format!("{}/ojs/v1/health", self.base)).call() {
+                Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                    wait_before_the_next_look()
+                }
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
     /// Sends a GET; gives the body of the answer.
     pub fn get(&self, path: &str) -> Result<String, String> {
         let request = self.agent.get(format!("{}{path}", self.base));
@@ -109,6 +127,11 @@ impl Client {
             (_, Err(_)) => format!("{base}{path} answered {status}; is there a development server?"),
         })
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a tool for people that waits for a server")]
+fn wait_before_the_next_look() {
+    thread::sleep(START_PAUSE);
 }
 
 /// The text as one segment of a path.

@@ -68,6 +68,7 @@ pub(super) fn run(enqueue: &Enqueue, out: &mut impl Write) -> Result<(), Failure
         options: &options,
     };
     let client = Client::new(&enqueue.backend)?;
+    client.wait_for_start();
     let mut first = None;
     let mut remaining = enqueue.count;
     while remaining > 0 {
