@@ -203,8 +203,8 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
     }
     if backend.pass_token && config.mode == Mode::Gateway {
         warnings.push(format!(
-            "{} leaves the worker OJS_INIT_HEADERS alone: in mode gateway its OJS_AUTH_TOKEN is a bearer for the gateway, never the \
-             backend's token.",
+            "{} leaves the worker OJS_INIT_HEADERS and OJS_PROXY alone: in mode gateway its OJS_AUTH_TOKEN is a bearer for \
+             the gateway, never the backend's token.",
             settings.describe(&PASS_TOKEN)
         ));
     }
