@@ -250,6 +250,13 @@ impl Server {
         self.shared.wait_listening(false, GATE_PATIENCE)
     }
 
+    /// Stops as a server of Go does that is asked to end: closes the port and idle connections at once, and waits for open requests,
+    /// streams of events included. Whether the last one was over in time.
+    pub fn leave(&self, patience: Duration) -> bool {
+        let _ = self.shared.gate.send(Gate::Leaving);
+        self.shared.wait_listening(false, patience)
+    }
+
     /// Opens the same port again: when this returns, one can connect. Whether it did so in time.
     pub fn accept_connections(&self) -> bool {
         let _ = self.shared.gate.send(Gate::Open);

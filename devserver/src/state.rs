@@ -24,6 +24,8 @@ pub(crate) enum Gate {
         /// When the port opens again; `None`: when somebody says so.
         until: Option<Moment>,
     },
+    /// Nobody can connect, idle connections are closed, and open requests are waited for, as Go's `Shutdown` does.
+    Leaving,
     /// Nobody can connect any more: the server ends.
     Over,
 }

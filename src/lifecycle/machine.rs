@@ -27,6 +27,7 @@
 //! | | `heartbeats` | what they say, and what their answers mean |
 //! | | `hanging` | what is done about a request that hangs while others are answered |
 //! | | `wake` | streams of events: which are asked for, and what comes of what they tell |
+//! | | `deafness` | what proves that a stream tells nothing, and what is asked for instead |
 //! | | `memory_gate` | whether there is memory for more jobs |
 //! | | `resume` | what a resume waits for |
 //! | | `outage` | which lines an outage of the backend is told in |
@@ -234,6 +235,8 @@ impl Lifecycle {
             memory_taken: self.memory_gate.taken(),
             memory_gate_is_closed: self.memory_gate.is_closed(),
             streams: self.streams.open(),
+            telling_streams: self.streams.telling(),
+            deaf_streams: self.streams.deaf(),
             worker_is_alive: self.worker.is_alive(),
             heartbeat_interval: self.agent.heartbeats.interval(),
             terminating_since: self.shutdown.began(),

@@ -245,8 +245,18 @@ impl Page {
         );
         self.gauge(
             "ojs_init_event_streams",
-            "Streams by which the backend tells of new jobs.",
+            "Open streams of events of the backend.",
             observed.snapshot.streams,
+        );
+        self.gauge(
+            "ojs_init_event_streams_telling",
+            "Open streams of events that have told something.",
+            observed.snapshot.telling_streams,
+        );
+        self.gauge(
+            "ojs_init_event_streams_deaf",
+            "Streams of events that were closed because they told nothing of new jobs.",
+            observed.snapshot.deaf_streams,
         );
         self.counter(
             "ojs_init_wakeups_total",

@@ -30,6 +30,8 @@ fn running() -> Snapshot {
         memory_taken: Some(73),
         memory_gate_is_closed: true,
         streams: 2,
+        telling_streams: 1,
+        deaf_streams: 3,
         worker_is_alive: true,
         heartbeat_interval: Duration::from_millis(2500),
         terminating_since: None,

@@ -9,12 +9,16 @@ use crate::stage::Init;
 use crate::support::wait::{Stopwatch, now};
 
 /// Every test of this file.
-pub const ALL: [(&str, fn()); 5] = [
+pub const ALL: [(&str, fn()); 6] = [
     ("an_idle_worker_has_a_new_job_long_before_the_poll", told),
     ("without_wake_an_idle_worker_waits_for_the_poll", not_told),
     ("a_cancelled_job_is_told_long_before_the_heartbeat", cancelled),
     ("streams_that_lie_or_flood_bring_five_fetches_a_second_at_most", lied_to),
     ("streams_that_are_open_delay_no_exit", ends),
+    (
+        "a_backend_that_stops_in_good_order_does_not_wait_for_an_idle_worker",
+        leaves,
+    ),
 ];
 
 /// Between two polls; three quarters of it at least.
@@ -170,4 +174,36 @@ fn ends() {
         let last = server.events().last().map(|event| event.operation);
         assert_eq!(last, Some("deregister"), "{fault:?}");
     }
+}
+
+fn leaves() {
+    let server = patient();
+    let stage = Stage::new();
+    let mut init = idle(&stage, &server, "auto");
+    init.logs("the backend tells of new jobs as they come");
+    let began = Stopwatch::start();
+    assert!(server.leave(PATIENCE), "{}", init.story());
+    assert!(began.elapsed() < AT_ONCE, "{:?}: {}", began.elapsed(), init.story());
+    init.logs("a stream of events is closed, because");
+    // It is listened to again when it is back, and has lost no wake-up.
+    let listens = |server: &Server| {
+        server
+            .events()
+            .iter()
+            .filter(|event| event.operation == "events")
+            .count()
+    };
+    let before = listens(&server);
+    assert!(server.accept_connections());
+    assert!(
+        server.wait(PATIENCE, |server| listens(server) > before),
+        "{}",
+        init.story()
+    );
+    let began = Stopwatch::start();
+    enqueue(&server, 1, "");
+    all_are_done(&server, 2);
+    assert!(began.elapsed() < AT_ONCE, "{:?}: {}", began.elapsed(), init.story());
+    init.stops();
+    delivered_once_each(&server, &server.jobs());
 }

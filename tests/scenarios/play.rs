@@ -10,6 +10,7 @@ use ojs_init::lifecycle::machine::Lifecycle;
 
 use crate::script::holders;
 use crate::script::render;
+use crate::script::replies;
 use crate::script::settings;
 use crate::script::words::{self, Wrong};
 
@@ -305,7 +306,7 @@ impl Player {
         let position = self.asked.iter().position(|asked| asked.text.starts_with(call));
         let position = position.ok_or_else(|| format!("nobody has asked for `{call}`"))?;
         let asked = self.asked.remove(position);
-        self.handle(Event::BackendReplied(asked.id, words::reply_to(&asked.text, reply)?))
+        self.handle(Event::BackendReplied(asked.id, replies::reply_to(&asked.text, reply)?))
     }
 
     /// `default: opens`: a stream that was asked for tells this.
@@ -342,7 +343,7 @@ impl Player {
                 .find_map(|(index, asked)| Some((index, self.habitual(asked)?)));
             let Some((index, answer)) = answered else { return Ok(()) };
             let asked = self.asked.remove(index);
-            let (reply, now) = (words::reply_to(&asked.text, &answer)?, self.now);
+            let (reply, now) = (replies::reply_to(&asked.text, &answer)?, self.now);
             self.machine().handle(Event::BackendReplied(asked.id, reply), now);
             self.drain(lines);
         }

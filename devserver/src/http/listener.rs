@@ -23,6 +23,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// How long a request that is being answered may take when the port is closed.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long a server that leaves waits for open requests: as long as the public backends do.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
@@ -45,6 +48,15 @@ pub(crate) async fn serve(
         let now = *gate_seen.borrow_and_update();
         match now {
             Gate::Over => return,
+            // The port is closed when the last request is over.
+            Gate::Leaving if listener.is_none() => {
+                shared.set_listening(false);
+                let _ = gate_seen.changed().await;
+            }
+            Gate::Leaving => {
+                listener = None;
+                kept = keep(address);
+            }
             Gate::Closed { until } => {
                 // It is still there when the gate was closed before anybody was let in.
                 if listener.take().is_some() {
@@ -66,8 +78,12 @@ pub(crate) async fn serve(
                     drop(open);
                     kept = keep(address);
                     let ended = async { while connections.join_next().await.is_some() {} };
+                    let patience = match *gate_seen.borrow() {
+                        Gate::Leaving => LEAVE_PATIENCE,
+                        Gate::Open | Gate::Closed { .. } | Gate::Over => CLOSE_PATIENCE * 2,
+                    };
                     // Connections that have not ended by then end with the set.
-                    let _ = timeout(CLOSE_PATIENCE * 2, ended).await;
+                    let _ = timeout(patience, ended).await;
                 }
                 None => match kept.take().map_or_else(|| bind(address), |kept| kept.listen(BACKLOG)) {
                     Ok(bound) => {
@@ -162,7 +178,11 @@ async fn connection(
             biased;
             () = no_longer_open(&mut gate) => {
                 connection.as_mut().graceful_shutdown();
-                let _ = timeout(CLOSE_PATIENCE, connection).await;
+                let patience = match *gate.borrow() {
+                    Gate::Leaving => LEAVE_PATIENCE,
+                    Gate::Open | Gate::Closed { .. } | Gate::Over => CLOSE_PATIENCE,
+                };
+                let _ = timeout(patience, connection).await;
                 return;
             }
             Ok(()) = freeze.changed() => {

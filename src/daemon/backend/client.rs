@@ -16,7 +16,7 @@ use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::connection::Buffers;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
-use crate::daemon::backend::kept::KeptConnections;
+use crate::daemon::backend::kept::{EarlyEnd, KeptConnections};
 use crate::daemon::backend::lookup::Wake;
 use crate::daemon::backend::names::Names;
 pub use crate::daemon::backend::outcome::Heard;
@@ -87,6 +87,8 @@ pub struct Backend {
     pub(in crate::daemon::backend) pending: BTreeMap<CallId, Pending>,
     pub(in crate::daemon::backend) slots: Slots,
     pub(in crate::daemon::backend) kept: KeptConnections,
+    /// The last kept connection that the peer has closed too soon.
+    pub(in crate::daemon::backend) early_end: Option<EarlyEnd>,
     /// Requests of somebody else.
     pub(in crate::daemon::backend) tunnels: Tunnels,
     /// Requests that have their turn.
@@ -139,6 +141,7 @@ impl Backend {
             pending: BTreeMap::new(),
             slots: Slots::new(BACKEND_SLOTS, TokenOwner::Backend),
             kept: KeptConnections::default(),
+            early_end: None,
             ready: VecDeque::new(),
             ready_slots: VecDeque::new(),
             waiting_for_thread: BTreeSet::new(),

@@ -117,8 +117,12 @@ pub(in crate::daemon) struct Connection<O = CallId> {
     pub(in crate::daemon) phase: ConnectionPhase,
     /// The request that it belongs to; none when it is kept for another one.
     pub(in crate::daemon) owner: Option<O>,
+    /// The address that it leads to.
+    pub(in crate::daemon) address: SocketAddr,
     /// Since when it is there.
     pub(in crate::daemon) since: Moment,
+    /// Until then the peer keeps it without a request, as it says or as is usual.
+    pub(in crate::daemon) kept_until: Moment,
     /// Whether it has served a request.
     pub(in crate::daemon) has_served: bool,
     /// It waits for its turn.
@@ -146,7 +150,9 @@ impl<O> Connection<O> {
             is_through_proxy: false,
             phase: ConnectionPhase::Connecting,
             owner: Some(owner),
+            address,
             since: now,
+            kept_until: now,
             has_served: false,
             is_queued: false,
             may_read: false,

@@ -94,6 +94,11 @@ impl Fault {
         }
     }
 
+    /// Whether nothing listens at the address.
+    pub(in crate::daemon) fn is_no_listener(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
     /// The same, of a connection that has no TLS yet.
     pub(in crate::daemon) fn in_handshake(self) -> Self {
         if self.is_hang_up() {

@@ -3,6 +3,7 @@
 //! The one that carried the last heartbeat is for the next one: what hangs on the others, and that no further one can be
 //! had, delays no heartbeat.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::lifecycle::api::{Endpoint, Lane, Moment};
@@ -49,6 +50,23 @@ pub(in crate::daemon) struct Used {
     pub(in crate::daemon) lane: Lane,
 }
 
+impl Used {
+    /// Until when the backend keeps it for certain, if it carries nothing from now on.
+    pub(in crate::daemon) fn safe_until(&self, now: Moment) -> Moment {
+        let margin = |said: Duration| said.saturating_sub(KEEP_ALIVE_MARGIN);
+        now.after(self.keep_alive.map_or(USUAL_KEEP_ALIVE, margin))
+    }
+}
+
+/// A kept connection that the peer has closed sooner than it says, or than is usual.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::daemon) struct EarlyEnd {
+    /// Where it led to.
+    pub(in crate::daemon) address: SocketAddr,
+    /// When it was closed.
+    pub(in crate::daemon) at: Moment,
+}
+
 /// All of them, the one that was used last at the end.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct KeptConnections {
@@ -63,7 +81,6 @@ impl KeptConnections {
         if old_at <= now {
             return Some(slot);
         }
-        let margin = |said: Duration| said.saturating_sub(KEEP_ALIVE_MARGIN);
         let is_reserved = used.lane == Lane::Beat;
         if is_reserved {
             self.kept.iter_mut().for_each(|kept| kept.is_reserved = false);
@@ -71,7 +88,7 @@ impl KeptConnections {
         self.kept.push(KeptConnection {
             slot,
             since: now,
-            safe_until: now.after(used.keep_alive.map_or(USUAL_KEEP_ALIVE, margin)),
+            safe_until: used.safe_until(now),
             old_at,
             is_reserved,
         });
@@ -129,6 +146,11 @@ impl KeptConnections {
     /// This one is no longer there.
     pub(in crate::daemon) fn forget(&mut self, slot: usize) {
         self.kept.retain(|kept| kept.slot != slot);
+    }
+
+    /// Where they are.
+    pub(in crate::daemon) fn slots(&self) -> impl Iterator<Item = usize> {
+        self.kept.iter().map(|kept| kept.slot)
     }
 
     /// Whether this one is kept.

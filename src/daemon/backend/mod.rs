@@ -9,6 +9,7 @@ pub(super) mod exchange;
 pub(super) mod fault;
 pub(super) mod head;
 pub(super) mod kept;
+pub(super) mod leaving;
 pub(super) mod lookup;
 pub(super) mod names;
 pub(super) mod open_stream;

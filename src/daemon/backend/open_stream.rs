@@ -42,7 +42,7 @@ impl OpenStream {
         // What is told a hundred times is told once.
         let mut told = BTreeSet::new();
         self.reader.push(bytes, |news| {
-            if told.len() < CANCELLED_PER_TURN || news == StreamNews::JobAvailable {
+            if told.len() < CANCELLED_PER_TURN || !matches!(news, StreamNews::JobCancelled(_)) {
                 told.insert(news);
             }
         });

@@ -101,6 +101,12 @@ impl<O> Slots<O> {
         self.connections.get_mut(slot)?.as_mut()
     }
 
+    /// The address that the connection in this slot leads to.
+    pub(in crate::daemon) fn address(&self, slot: usize) -> Option<SocketAddr> {
+        let connection = self.connections.get(slot)?.as_ref();
+        connection.map(|connection| connection.address)
+    }
+
     /// Those that there are.
     pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &Connection<O>)> {
         let places = self.connections.iter().enumerate();

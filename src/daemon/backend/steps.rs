@@ -85,6 +85,7 @@ impl Backend {
             if is_quiet {
                 return Some(slot);
             }
+            self.note_end_of_kept(slot, now);
             self.slots.close(slot);
         }
         None
@@ -119,6 +120,9 @@ impl Backend {
                 return;
             };
             let attempt = self.connect(id, address, turn);
+            if let Err(fault) = &attempt {
+                self.note_attempt(address, fault);
+            }
             let Some(Pending {
                 stage: RequestStage::Dialing(dial),
                 ..
@@ -154,6 +158,7 @@ impl Backend {
         connection.is_queued = false;
         let Some(id) = connection.owner else {
             if !self.is_quiet(slot) {
+                self.note_end_of_kept(slot, turn.now);
                 self.kept.forget(slot);
                 self.slots.close(slot);
             }
@@ -174,6 +179,9 @@ impl Backend {
     }
 
     fn attempt_failed(&mut self, id: CallId, slot: usize, fault: Fault, turn: BackendTurn<'_>) {
+        if let Some(address) = self.slots.address(slot) {
+            self.note_attempt(address, &fault);
+        }
         self.slots.close(slot);
         if let Some(Pending {
             stage: RequestStage::Dialing(dial),
@@ -292,6 +300,9 @@ impl Backend {
         if is_kept && self.is_quiet(slot) {
             self.keep(slot, used, turn);
         } else {
+            if used.lane != Lane::Stream {
+                self.note_end_of_kept(slot, turn.now);
+            }
             self.slots.close(slot);
         }
     }
@@ -301,6 +312,7 @@ impl Backend {
         let Some(connection) = self.slots.get(slot) else { return };
         connection.owner = None;
         connection.has_served = true;
+        connection.kept_until = used.safe_until(turn.now);
         connection.shrink();
         let used = Used {
             since: connection.since,
@@ -342,7 +354,7 @@ impl Backend {
     }
 
     /// The same, for what may not come twice: the kernel may know more by now than it has told.
-    fn is_still_quiet(&mut self, slot: usize) -> bool {
+    pub(in crate::daemon::backend) fn is_still_quiet(&mut self, slot: usize) -> bool {
         if let Some(connection) = self.slots.get(slot) {
             connection.look_again();
         }

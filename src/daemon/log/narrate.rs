@@ -190,7 +190,8 @@ impl Narrator {
             Notice::FetchForm(form) => narrate_forms::fetch(*form),
             Notice::Listening => info(LISTENING),
             Notice::NotListening(_) => not_listening(self.answers.failure()),
-            Notice::WokenUp => LogRecord::new(Level::Debug, "a stream tells of a job: the next FETCH goes out now"),
+            Notice::StreamsAreDeaf { is_other_tried } => deaf_streams(*is_other_tried),
+            Notice::WokenUp => LogRecord::new(Level::Debug, "a stream of events brings the next FETCH forward"),
             Notice::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
             Notice::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
             Notice::BackendIsStillAway(outage) => self.outages.goes_on(outage),
@@ -437,6 +438,20 @@ fn not_registered() -> LogRecord {
 
 /// What happens where the backend streams events.
 const LISTENING: &str = "the backend tells of new jobs as they come (worker.wake)";
+
+/// What happens where the backend opens streams and tells nothing on them.
+const TRIES_OTHER_STREAM: &str = "the backend's event streams do not tell of new jobs: polls found jobs that GET \
+                                  /queues/NAME/events had not announced; trying GET /events?queues=";
+const DEAF_STREAMS: &str = "the backend's event streams do not tell of new jobs: polls found jobs that they had not \
+                            announced; closing them, the worker polls every worker.poll_interval";
+
+fn deaf_streams(is_other_tried: bool) -> LogRecord {
+    info(if is_other_tried {
+        TRIES_OTHER_STREAM
+    } else {
+        DEAF_STREAMS
+    })
+}
 
 fn not_listening(words: Option<&str>) -> LogRecord {
     let said = words.map_or(String::new(), |words| format!(" ({words})"));

@@ -219,6 +219,8 @@ fn about_the_backend() -> Vec<Notice> {
         Notice::FetchForm(FetchForm::Bare),
         Notice::Listening,
         Notice::NotListening(Failure::Unsupported),
+        Notice::StreamsAreDeaf { is_other_tried: true },
+        Notice::StreamsAreDeaf { is_other_tried: false },
         Notice::WokenUp,
         Notice::HeartbeatIntervalCut {
             configured: soon,

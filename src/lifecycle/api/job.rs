@@ -38,6 +38,8 @@ pub struct Delivery {
     pub has_crashed: bool,
     /// How long the job wants to be reserved (worker protocol 5.3).
     pub visibility: Option<Duration>,
+    /// From its creation to this reservation, by the backend's clock; none for a job that was scheduled for later.
+    pub waited: Option<Duration>,
 }
 
 /// What a job is, for everybody who speaks of it: the log, metrics, an operator. Nothing of what it is given to work on.

@@ -187,6 +187,11 @@ pub enum Notice {
     Listening,
     /// It does not: it is polled, as ever. Not said again before it did.
     NotListening(Failure),
+    /// Polls found new jobs that the open streams did not tell of. They are closed.
+    StreamsAreDeaf {
+        /// The streams of all queues together are tried instead.
+        is_other_tried: bool,
+    },
     /// A stream told of a job: the next FETCH goes out before the poll would have sent it.
     WokenUp,
     /// The heartbeat interval that was configured is too long for the backend.

@@ -45,6 +45,10 @@ pub struct Snapshot {
     pub memory_gate_is_closed: bool,
     /// Streams that tell us of new jobs.
     pub streams: usize,
+    /// Those of them that have told something.
+    pub telling_streams: usize,
+    /// Streams that were closed because they told nothing of new jobs.
+    pub deaf_streams: usize,
     pub worker_is_alive: bool,
     pub heartbeat_interval: Duration,
     pub terminating_since: Option<Moment>,

@@ -23,4 +23,7 @@ pub enum StreamNews {
     JobAvailable,
     /// This job was cancelled.
     JobCancelled(JobId),
+    /// The backend leaves: it says so on the stream, or the stream's address refuses connections, or every connection that was kept
+    /// to that address was closed by the peer. A backend that stops in good order waits for the end of each stream.
+    BackendLeaves,
 }

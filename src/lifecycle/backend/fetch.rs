@@ -18,7 +18,7 @@ const MOST_IN_ONE_FETCH: usize = 256;
 const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Within this time after an outage what it held up is tried again.
-const BACK_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const BACK_WITHIN: Duration = Duration::from_secs(1);
 
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
@@ -42,12 +42,14 @@ impl Lifecycle {
         };
         let count = wanted.min(self.room()).min(MOST_IN_ONE_FETCH);
         if let Ok(asked @ 1..) = u32::try_from(count) {
+            let is_woken = self.streams.fetch_goes_out();
             let fetch = SentFetch {
                 worker: worker.clone(),
                 at: now,
                 count,
                 queues: queues.clone(),
                 pull: self.pulls.newest(),
+                is_woken,
                 is_for_pushed,
             };
             let call = Call::Fetch {
@@ -57,7 +59,6 @@ impl Lifecycle {
                 visibility: self.options.visibility_timeout,
                 form: self.agent.fetch_forms.next(),
             };
-            self.streams.takes_told_meanwhile();
             self.call(call, Purpose::Fetch(fetch), self.options.request_timeout, now);
         }
     }
@@ -120,6 +121,7 @@ impl Lifecycle {
                 if has_jobs {
                     self.listen_to_queues_of(&deliveries, now);
                 }
+                self.judge_streams(&fetch, &deliveries, now);
                 if let Some(form) = self.agent.fetch_forms.accepted(now) {
                     self.notify(Notice::FetchForm(form));
                 }

@@ -4,6 +4,7 @@ pub(super) mod agent;
 pub(super) mod answer_times;
 pub(super) mod backoff;
 pub(super) mod calls;
+pub(super) mod deafness;
 pub(super) mod fetch;
 pub(super) mod fetch_forms;
 pub(super) mod hanging;

@@ -46,6 +46,7 @@ impl Lifecycle {
         let (Some(present), Some(outage)) = (self.outages.now.take(), outage) else {
             return;
         };
+        self.listen_after_outage(now);
         if present.is_told {
             self.timers.cancel(Timer::Outage);
             self.notify(Notice::BackendIsBack(outage));

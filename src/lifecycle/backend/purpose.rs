@@ -34,6 +34,8 @@ pub(in crate::lifecycle) struct SentFetch {
     pub(in crate::lifecycle) queues: Option<Vec<Text>>,
     /// The newest of the pulls that it is for.
     pub(in crate::lifecycle) pull: Option<PullId>,
+    /// A stream of events brought it forward.
+    pub(in crate::lifecycle) is_woken: bool,
     /// It is for credit that was pushed as well.
     pub(in crate::lifecycle) is_for_pushed: bool,
 }

@@ -194,6 +194,7 @@ impl Lifecycle {
     /// registrations and then knows nobody must not be asked without a pause.
     fn registration_is_settled(&mut self, now: Moment) {
         let was_settled = self.agent.registration_answered();
+        self.streams.forget_backend();
         self.listen_again(now);
         if !was_settled && !self.phase.is_terminating() {
             self.heartbeat_now(now);

@@ -1,14 +1,22 @@
 //! Streams of events: what each is about and how far it is, and when what they told last had a consequence.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Failure, MOST_STREAMS, Moment, StreamTopic, Text};
+use crate::lifecycle::api::{Failure, FailureClass, MOST_STREAMS, Moment, StreamTopic, Text};
 use crate::lifecycle::backend::backoff::Jitter;
 use crate::lifecycle::backend::retry_state::asked_for;
 
 /// A stream that was there for so long had nothing wrong with it, however it ends.
-const STEADY_AFTER: Duration = Duration::from_secs(30);
+/// Public backends end each stream at its first write after 30 s.
+const STEADY_AFTER: Duration = Duration::from_secs(20);
+
+/// A steady stream that was cut is asked for again within this time.
+const REOPEN_WITHIN: Duration = Duration::from_millis(100);
+
+/// So many answers in a row that something went wrong there (500) say that the backend has no streams.
+const SERVER_ERRORS_OF_NO_STREAMS: u32 = 5;
 
 /// First and longest pause before a queue is asked for again that is not there: it comes with its first job.
 const QUEUE_MAY_COME: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5 * 60));
@@ -17,7 +25,7 @@ const QUEUE_MAY_COME: (Duration, Duration) = (Duration::from_secs(30), Duration:
 const FLOODED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10 * 60));
 
 /// Pause before a backend is asked again that has no streams, or none for us.
-const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
+pub(super) const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
 /// Pauses that double begin with this many doublings of the shortest: whoever lost a stream polls meanwhile.
 const FEWEST_DOUBLINGS: u32 = 2;
@@ -39,8 +47,18 @@ struct Stream {
     stage: StreamStage,
     /// How often in a row it was not to be had, or ended soon.
     failures: u32,
-    /// The backend has said that there is no such stream.
+    /// Answers in a row that something went wrong there, and nothing else.
+    server_errors: u32,
+    /// It ended because the backend could not be reached, or did not answer well.
+    awaits_backend: bool,
+    /// The backend has said that there is no such stream, or the stream is deaf.
     is_missing: bool,
+    /// It has told something, at any time.
+    has_told: bool,
+    /// Polls that found new jobs which it did not tell of.
+    missed: u8,
+    /// It was closed for that.
+    is_deaf: bool,
     /// The queue was not there: its first job says that it is.
     awaits_job: bool,
     /// A job of it has come since, and the stream was asked for because of that.
@@ -62,6 +80,10 @@ pub(in crate::lifecycle) struct Streams {
     held_until: Option<Moment>,
     /// A job became available while a FETCH was on its way, which may have missed it.
     told_meanwhile: bool,
+    /// The next FETCH was brought forward.
+    is_woken: bool,
+    /// When the last FETCH went out, if it brought no job.
+    idle_since: Option<Moment>,
 }
 
 impl Streams {
@@ -74,7 +96,12 @@ impl Streams {
             topic,
             stage: StreamStage::Closed,
             failures: 0,
+            server_errors: 0,
+            awaits_backend: false,
             is_missing: false,
+            has_told: false,
+            missed: 0,
+            is_deaf: false,
             awaits_job: false,
             had_job: false,
         };
@@ -141,6 +168,7 @@ impl Streams {
     pub(super) fn asked(&mut self, index: usize, call: CallId) {
         if let Some(stream) = self.all.get_mut(index) {
             stream.stage = StreamStage::Asked(call);
+            stream.is_deaf = false;
         }
     }
 
@@ -150,6 +178,7 @@ impl Streams {
             stream.stage = StreamStage::Open(call, now);
             stream.is_missing = false;
             stream.had_job = false;
+            stream.server_errors = 0;
         }
     }
 
@@ -166,13 +195,20 @@ impl Streams {
         let Some(stream) = self.all.get_mut(index) else {
             return NOT_OFFERED;
         };
-        if let StreamStage::Open(_, since) = stream.stage
-            && since.elapsed(now) >= STEADY_AFTER
-        {
+        let was_steady = matches!(stream.stage, StreamStage::Open(_, since) if since.elapsed(now) >= STEADY_AFTER);
+        if was_steady {
             stream.failures = 0;
         }
         stream.stage = StreamStage::Closed;
-        stream.is_missing = matches!(failure, Failure::NotFound | Failure::Unsupported);
+        let is_server_error = failure == Failure::ServerError;
+        stream.server_errors = if is_server_error {
+            stream.server_errors.saturating_add(1)
+        } else {
+            0
+        };
+        let is_always_error = stream.server_errors >= SERVER_ERRORS_OF_NO_STREAMS;
+        stream.awaits_backend = failure.class() == FailureClass::Outage;
+        stream.is_missing = is_always_error || matches!(failure, Failure::NotFound | Failure::Unsupported);
         stream.awaits_job = failure == Failure::NotFound && !stream.had_job;
         let before = stream.failures;
         stream.failures = before.saturating_add(1);
@@ -181,6 +217,8 @@ impl Streams {
             first.saturating_mul(factor).min(longest)
         };
         match failure {
+            Failure::ServerError if is_always_error => jitter.poll_pause(NOT_OFFERED),
+            Failure::Unanswered if was_steady => jitter.up_to(REOPEN_WITHIN),
             Failure::NotSent
             | Failure::NoCredentials
             | Failure::Unanswered
@@ -200,6 +238,16 @@ impl Streams {
             | Failure::AlreadyCompleted
             | Failure::Refused => jitter.poll_pause(NOT_OFFERED),
         }
+    }
+
+    /// Whether an outage has ended it.
+    pub(super) fn awaits_backend(&self, index: usize) -> bool {
+        self.all.get(index).is_some_and(|stream| stream.awaits_backend)
+    }
+
+    /// Whether the backend has said that there is no such stream.
+    pub(super) fn is_missing(&self, index: usize) -> bool {
+        self.all.get(index).is_some_and(|stream| stream.is_missing)
     }
 
     /// Whether the first job of a queue would be news.
@@ -242,6 +290,18 @@ impl Streams {
     /// One goes out sooner, at this moment.
     pub(super) fn wakes(&mut self, at: Moment) {
         self.woken_for = Some(at);
+        self.is_woken = true;
+    }
+
+    /// A FETCH goes out: whether it was brought forward.
+    pub(super) fn fetch_goes_out(&mut self) -> bool {
+        self.told_meanwhile = false;
+        std::mem::take(&mut self.is_woken)
+    }
+
+    /// The FETCH of this moment was answered: when the one before it went out, if that one brought no job.
+    pub(super) fn fetch_answered(&mut self, sent_at: Moment, brought_jobs: bool) -> Option<Moment> {
+        std::mem::replace(&mut self.idle_since, (!brought_jobs).then_some(sent_at))
     }
 
     /// A job became available while a FETCH is on its way.
@@ -252,6 +312,83 @@ impl Streams {
     /// The FETCH is answered, or the next one goes out: whether a job became available meanwhile.
     pub(super) fn takes_told_meanwhile(&mut self) -> bool {
         std::mem::take(&mut self.told_meanwhile)
+    }
+}
+
+/// Whether they tell anything.
+impl Streams {
+    /// How many are open and have told something at some time.
+    pub(in crate::lifecycle) fn telling(&self) -> usize {
+        let tells = |stream: &&Stream| stream.is_open() && stream.has_told;
+        self.all.iter().filter(tells).count()
+    }
+
+    /// How many were closed because they tell nothing.
+    pub(in crate::lifecycle) fn deaf(&self) -> usize {
+        self.all.iter().filter(|stream| stream.is_deaf).count()
+    }
+
+    /// Whether this one was closed because it tells nothing.
+    pub(super) fn is_deaf(&self, index: usize) -> bool {
+        self.all.get(index).is_some_and(|stream| stream.is_deaf)
+    }
+
+    /// Whether all streams of single queues were.
+    pub(super) fn are_all_deaf(&self) -> bool {
+        let queues = self.together().unwrap_or_default();
+        queues > 0 && self.all.iter().take(queues).all(|stream| stream.is_deaf)
+    }
+
+    /// It has told something.
+    pub(super) fn told(&mut self, index: usize) {
+        if let Some(stream) = self.all.get_mut(index) {
+            stream.has_told = true;
+        }
+    }
+
+    /// Polls have found new jobs of these queues that became available after `since`. Returns a stream that was open all the time
+    /// and has missed such jobs as often as it may, if it has never told anything.
+    pub(super) fn missed(&mut self, queues: &BTreeSet<&Text>, since: Moment, most: u8) -> Option<usize> {
+        let mut deaf = None;
+        for (index, stream) in self.all.iter_mut().enumerate() {
+            let is_about_them = match &stream.topic {
+                StreamTopic::Queue(queue) => queues.contains(queue),
+                StreamTopic::Queues(all) => all.iter().any(|queue| queues.contains(queue)),
+            };
+            let was_open = matches!(stream.stage, StreamStage::Open(_, opened) if opened <= since);
+            if is_about_them && was_open && !stream.has_told {
+                stream.missed = stream.missed.saturating_add(1);
+                deaf = deaf.or((stream.missed >= most).then_some(index));
+            }
+        }
+        deaf
+    }
+
+    /// It is deaf, and so are the other streams of single queues that have told nothing, because one backend serves all of them:
+    /// the requests to give up.
+    pub(super) fn are_deaf(&mut self, index: usize) -> Vec<CallId> {
+        let together = self.together();
+        let is_single = |other: usize| Some(other) != together;
+        let mut calls = Vec::new();
+        for (other, stream) in self.all.iter_mut().enumerate() {
+            let is_like_it = is_single(other) && is_single(index) && stream.is_open() && !stream.has_told;
+            if other == index || is_like_it {
+                calls.extend(stream.call());
+                stream.stage = StreamStage::Closed;
+                stream.missed = 0;
+                stream.is_deaf = true;
+                stream.is_missing = true;
+            }
+        }
+        calls
+    }
+
+    /// It may be another backend by now: what the streams of the last one did says nothing.
+    pub(super) fn forget_backend(&mut self) {
+        for stream in &mut self.all {
+            stream.has_told = false;
+            stream.missed = 0;
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Streams of events, and what comes of what they tell: a job that became available brings the next FETCH forward, and one that
 //! was cancelled is looked at. Nothing that they tell is believed: a stream that is silent, lies, floods, hangs or ends costs
-//! nothing but the wake-up, for the poll goes on as without them.
+//! nothing but the wake-up, for the poll goes on as without them. A stream of a backend that leaves is closed at once, because the
+//! backend waits for its end.
 
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Call, Delivery, Effect, Failure, FailureClass, Moment, Notice, StreamNews, Timer};
+use crate::lifecycle::backend::fetch::BACK_WITHIN;
 use crate::lifecycle::machine::Lifecycle;
 
 /// A wake-up waits for up to this long, by chance: a thousand idle workers are told of one job at the same moment.
@@ -31,9 +33,16 @@ impl Lifecycle {
             if !are_wanted {
                 self.timers.cancel(Timer::Listen(index));
                 self.close_stream(index);
-            } else if Some(index) != self.streams.together() {
+            } else if Some(index) != self.streams.together() && !self.streams.is_deaf(index) {
                 self.listen(index, now);
             }
+        }
+        if let Some(together) = self
+            .streams
+            .together()
+            .filter(|_| are_wanted && self.streams.are_all_deaf())
+        {
+            self.listen(together, now);
         }
     }
 
@@ -59,9 +68,24 @@ impl Lifecycle {
         let Some(index) = self.streams.find(call) else { return };
         match news {
             StreamNews::Opened => self.stream_opened(index, call, now),
-            StreamNews::JobAvailable => self.wake_up(now),
-            StreamNews::JobCancelled(job) => self.is_said_to_be_cancelled(&job, now),
+            StreamNews::JobAvailable => {
+                self.streams.told(index);
+                self.wake_up(now);
+            }
+            StreamNews::JobCancelled(job) => {
+                self.streams.told(index);
+                self.is_said_to_be_cancelled(&job, now);
+            }
+            StreamNews::BackendLeaves => self.let_go(index, call, now),
         }
+    }
+
+    /// Closes the stream of a backend that leaves. It is asked for again after a pause, and sooner when the backend answers again.
+    fn let_go(&mut self, index: usize, call: CallId, now: Moment) {
+        let pause = self.streams.ended(index, Failure::NotSent, &mut self.jitter, now);
+        self.timers.cancel(Timer::Call(call));
+        self.order(Effect::AbandonCall(call));
+        self.timers.arm(Timer::Listen(index), now.after(pause));
     }
 
     fn stream_opened(&mut self, index: usize, call: CallId, now: Moment) {
@@ -74,6 +98,8 @@ impl Lifecycle {
         if self.streams.are_offered(true) {
             self.notify(Notice::Listening);
         }
+        // The stream tells of no job that became available while there was none.
+        self.wake_up(now);
     }
 
     /// It is over, or was not to be had.
@@ -88,8 +114,13 @@ impl Lifecycle {
         {
             self.listen(together, now);
         }
+        if Some(index) == self.streams.together() && self.streams.is_missing(index) {
+            self.listen_to_deaf_later(now);
+        }
         // That the backend is away is said by others.
-        let is_outage = matches!(failure.class(), FailureClass::Outage) && failure != Failure::NotFromBackend;
+        let is_outage = failure.class() == FailureClass::Outage
+            && failure != Failure::NotFromBackend
+            && !self.streams.is_missing(index);
         if self.streams.are_closed() && !is_outage && self.streams.are_offered(false) {
             self.notify(Notice::NotListening(failure));
         }
@@ -119,6 +150,16 @@ impl Lifecycle {
             if self.timers.deadline_of(Timer::Listen(index)).is_some() {
                 let pause = self.jitter.poll_pause(ASK_AGAIN_WITHIN);
                 self.timers.arm_at_latest(Timer::Listen(index), now.after(pause));
+            }
+        }
+    }
+
+    /// The backend answers again after an outage: asks again for the streams that the outage has ended, all within a second.
+    pub(super) fn listen_after_outage(&mut self, now: Moment) {
+        for index in self.streams.numbers() {
+            if self.streams.awaits_backend(index) && self.timers.deadline_of(Timer::Listen(index)).is_some() {
+                let soon = now.after(self.jitter.up_to(BACK_WITHIN));
+                self.timers.arm_at_latest(Timer::Listen(index), soon);
             }
         }
     }

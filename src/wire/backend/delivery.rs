@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::lifecycle::api::{Delivery, JobId, Reservation, Subject, Text, Trace};
 
 use crate::wire::backend::envelope::one_line;
+use crate::wire::backend::timestamp;
 use crate::wire::backend::trace;
 use crate::wire::json::lenient::{Name, Object};
 
@@ -84,6 +85,7 @@ fn delivery(envelope: &str) -> Option<Delivery> {
         visibility: fields
             .duration("visibility_timeout_ms", Duration::from_millis(1))
             .or_else(|| fields.duration("visibility_timeout", Duration::from_secs(1))),
+        waited: waited(&fields),
     })
 }
 
@@ -99,6 +101,16 @@ fn has_crashed(fields: &Object<'_>) -> bool {
         .object("details")
         .is_some_and(|details| details.raw("held").is_some());
     (is_death("code") || is_death("type")) && is_ours
+}
+
+/// From the creation of a job to this reservation, where the backend tells both. A job that was scheduled for later has waited for
+/// that.
+fn waited(fields: &Object<'_>) -> Option<Duration> {
+    if fields.text("scheduled_at").is_some() {
+        return None;
+    }
+    let at = |key| timestamp::since_1970(&fields.text(key)?);
+    at("started_at")?.checked_sub(at("created_at")?)
 }
 
 /// The trace that it was enqueued in (distributed tracing 4).

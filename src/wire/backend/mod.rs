@@ -5,5 +5,6 @@ pub mod envelope;
 pub(super) mod reply;
 pub mod request;
 pub mod stream;
+pub(super) mod timestamp;
 pub(super) mod trace;
 pub(super) mod words;

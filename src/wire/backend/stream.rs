@@ -15,6 +15,9 @@ const STATE_CHANGED: &str = "job.state_changed";
 /// The type of an event about a queue that has a job to be fetched, as one backend has it.
 const AVAILABLE: &str = "job_available";
 
+/// The type of an event that says that the backend ends (real-time extension 2.2).
+const SHUTDOWN: &str = "server.shutdown";
+
 /// What stands before everything where somebody writes it.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -38,6 +41,7 @@ pub struct StreamReader {
 struct EventSoFar {
     is_state_change: bool,
     is_availability: bool,
+    is_shutdown: bool,
     /// Its data. What we know has one line of it.
     data: Option<String>,
     /// One of its lines was too long, or there was more than one with data.
@@ -109,6 +113,7 @@ impl EventSoFar {
             b"event" => {
                 self.is_state_change = value == STATE_CHANGED.as_bytes();
                 self.is_availability = value == AVAILABLE.as_bytes();
+                self.is_shutdown = value == SHUTDOWN.as_bytes();
             }
             b"data" => {
                 self.is_odd |= self.data.is_some();
@@ -124,6 +129,9 @@ impl EventSoFar {
         let data = self.data.filter(|_| !self.is_odd)?;
         if self.is_availability {
             return Some(StreamNews::JobAvailable);
+        }
+        if self.is_shutdown {
+            return Some(StreamNews::BackendLeaves);
         }
         if !self.is_state_change {
             return None;

@@ -57,7 +57,7 @@ fn comments_retry_ids_and_events_without_data_are_no_news() {
         "retry: 3000\n\n",
         "id: 1\n\n",
         "event: job_available\n\n",
-        "event: server.shutdown\ndata: {\"grace_period_ms\":1}\n\n",
+        "event: server.shutdown\n\n",
         "data: {\"to\":\"available\"}\n\n",
     ] {
         assert_eq!(told_at_once(text), [], "{text:?}");
@@ -157,4 +157,10 @@ proptest! {
         let news = told([text.as_slice()]);
         prop_assert_eq!(news.last(), Some(&StreamNews::JobAvailable));
     }
+}
+
+#[test]
+fn a_backend_that_says_that_it_ends_is_understood() {
+    let text = "event: server.shutdown\ndata: {\"grace_period_ms\":1}\n\n";
+    assert_eq!(told_at_once(text), [StreamNews::BackendLeaves]);
 }

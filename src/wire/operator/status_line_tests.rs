@@ -58,6 +58,8 @@ fn everything() -> Status {
             memory_taken: Some(91),
             memory_gate_is_closed: true,
             streams: 2,
+            telling_streams: 0,
+            deaf_streams: 0,
             worker_is_alive: true,
             heartbeat_interval: ms(5_000),
             terminating_since: None,

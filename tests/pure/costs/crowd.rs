@@ -255,6 +255,7 @@ impl Crowd {
             timeout: Some(Duration::from_secs(3600)),
             reservation: Reservation::default(),
             visibility: None,
+            waited: None,
         }
     }
 

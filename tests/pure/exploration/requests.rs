@@ -48,6 +48,7 @@ impl World {
             timeout: None,
             reservation: Reservation::default(),
             visibility: None,
+            waited: None,
         }
     }
 

@@ -18,7 +18,12 @@ impl World {
         let job = self.jobs.keys().next().cloned();
         let cancelled = StreamNews::JobCancelled(job.unwrap_or(JobId("nobody's".into())));
         for id in self.streams() {
-            let news = [StreamNews::Opened, StreamNews::JobAvailable, cancelled.clone()];
+            let news = [
+                StreamNews::Opened,
+                StreamNews::JobAvailable,
+                cancelled.clone(),
+                StreamNews::BackendLeaves,
+            ];
             actions.extend(news.into_iter().map(|news| Action::Told(id, news)));
         }
     }

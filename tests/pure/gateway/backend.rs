@@ -180,6 +180,7 @@ fn delivery(id: &JobId, job: &Kept) -> Delivery {
         timeout: job.timeout,
         reservation: reservation(job),
         visibility: None,
+        waited: None,
     }
 }
 

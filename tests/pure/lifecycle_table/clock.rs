@@ -305,5 +305,6 @@ fn job() -> Delivery {
         timeout: None,
         reservation: Reservation::default(),
         visibility: None,
+        waited: None,
     }
 }

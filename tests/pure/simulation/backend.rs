@@ -353,5 +353,6 @@ fn delivery(id: &JobId, job: &Truth, serial: u64) -> Delivery {
         timeout: job.plan.timeout.map(ms),
         reservation: reservation(job.attempt, serial),
         visibility: None,
+        waited: None,
     }
 }

@@ -432,6 +432,7 @@ impl Ledger {
             | Notice::NotRegistered
             | Notice::Listening
             | Notice::NotListening(_)
+            | Notice::StreamsAreDeaf { .. }
             | Notice::WokenUp
             | Notice::HeartbeatIntervalCut { .. }
             | Notice::Summary(_) => {}

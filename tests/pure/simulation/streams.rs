@@ -113,7 +113,8 @@ impl World {
         for _ in 0..chance.below(8) {
             let at = delay + chance.below(10_000);
             let job = JobId(format!("j{}", chance.below(12)).into());
-            match chance.below(4) {
+            match chance.below(5) {
+                4 => self.soon(at, Item::News(id, StreamNews::BackendLeaves)),
                 0 => self.soon(at, Item::News(id, StreamNews::JobCancelled(job))),
                 1 => self.soon(at, Item::News(id, StreamNews::JobAvailable)),
                 // A flood.

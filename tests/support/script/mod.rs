@@ -3,5 +3,6 @@
 pub mod ends;
 pub mod holders;
 pub mod render;
+pub mod replies;
 pub mod settings;
 pub mod words;

@@ -39,7 +39,7 @@ pub fn signal(text: &str) -> Result<Signal, Wrong> {
     text.parse().map_err(|_| wrong("not a signal", text))
 }
 
-fn job(text: &str) -> JobId {
+pub fn job(text: &str) -> JobId {
     JobId(text.into())
 }
 
@@ -69,11 +69,12 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
     }
 }
 
-/// What a stream tells: `opens`, `a job is available`, `job-1 is cancelled`.
+/// What a stream tells: `opens`, `a job is available`, `job-1 is cancelled`, `the backend leaves`.
 pub fn news(text: &str) -> Result<StreamNews, Wrong> {
     Ok(match text {
         "opens" => StreamNews::Opened,
         "a job is available" => StreamNews::JobAvailable,
+        "the backend leaves" => StreamNews::BackendLeaves,
         other => {
             let cancelled = other.strip_suffix(" is cancelled");
             StreamNews::JobCancelled(job(cancelled.ok_or_else(|| wrong("what does the stream tell", other))?))
@@ -269,26 +270,8 @@ fn ready(text: &str) -> Result<Ready, Wrong> {
     Ok(ready)
 }
 
-/// An answer of the backend to this request. A heartbeat that is accepted extends each job that it names, unless the answer says
-/// otherwise. An empty list is left out, as the public backends do.
-pub fn reply_to(request: &str, text: &str) -> Result<Reply, Wrong> {
-    let is_complete = text.starts_with("extended");
-    let text_and_list = text.strip_suffix(" without a list");
-    let mut reply = reply(text_and_list.unwrap_or(text))?;
-    if let Reply::HeartbeatOk { extended, .. } = &mut reply
-        && !is_complete
-        && text_and_list.is_none()
-    {
-        let named = request.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-        let named = named.map_or("", |(named, _)| named);
-        let named: Vec<JobId> = named.split_whitespace().map(job).collect();
-        *extended = (!named.is_empty()).then_some(named);
-    }
-    Ok(reply)
-}
-
 /// An answer of the backend.
-fn reply(text: &str) -> Result<Reply, Wrong> {
+pub fn reply(text: &str) -> Result<Reply, Wrong> {
     if let Some(failure) = failure(text)? {
         return Ok(Reply::Failed(failure));
     }
@@ -441,6 +424,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
             started_at: None,
         },
         visibility: None,
+        waited: None,
     };
     for condition in conditions.split(", ").filter(|condition| !condition.is_empty()) {
         let (key, value) = condition.split_once(' ').unwrap_or((condition, ""));
@@ -450,6 +434,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
             "visibility" => delivery.visibility = Some(period(value)?),
             "attempt" if value == "unknown" => delivery.reservation.attempt = None,
             "timeout" => delivery.timeout = Some(period(value)?),
+            "waited" => delivery.waited = Some(period(value)?),
             "attempt" => {
                 let (attempt, most) = value.split_once('/').map_or((value, None), |(a, m)| (a, Some(m)));
                 delivery.reservation.attempt = Some(number(attempt)?);

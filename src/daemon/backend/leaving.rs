@@ -1,0 +1,69 @@
+//! Signs that a backend leaves, as facts about an address, for the streams that are connected there. A server that stops in good
+//! order closes its listener and its idle connections at once, and then waits for open requests. An open stream is one.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::daemon::backend::client::{Backend, BackendSays};
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::kept::EarlyEnd;
+use crate::daemon::backend::pending::RequestStage;
+use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{Moment, StreamNews};
+
+/// Within this time after the peer has closed one kept connection too soon, the end of the last one belongs to the same event.
+const ENDS_TOGETHER: Duration = Duration::from_secs(1);
+
+impl Backend {
+    /// A connection to this address failed. Where that was refused nothing listens there any more.
+    pub(in crate::daemon::backend) fn note_attempt(&mut self, address: SocketAddr, fault: &Fault) {
+        if fault.is_no_listener() {
+            self.address_leaves(address, "it refuses connections");
+        }
+    }
+
+    /// The peer has closed the kept connection in this slot, or answered that it closes it. Where it did so too soon, and no other
+    /// connection is kept to that address, the peer leaves. An old connection that ends says nothing by itself: servers close
+    /// what is idle for some time.
+    pub(in crate::daemon::backend) fn note_end_of_kept(&mut self, slot: usize, now: Moment) {
+        let Some(connection) = self.slots.get(slot).filter(|connection| connection.has_served) else {
+            return;
+        };
+        let address = connection.address;
+        if now < connection.kept_until {
+            self.early_end = Some(EarlyEnd { address, at: now });
+        }
+        let is_early = |end: &EarlyEnd| end.address == address && end.at.elapsed(now) < ENDS_TOGETHER;
+        if !self.early_end.as_ref().is_some_and(is_early) || self.streams_to(address).is_empty() {
+            return;
+        }
+        let is_other = |other: usize| other != slot && self.slots.address(other) == Some(address);
+        let others: Vec<usize> = self.kept.slots().filter(|other| is_other(*other)).collect();
+        for other in others {
+            // The kernel may know by now that this one was closed as well, and not have told it yet.
+            if self.is_still_quiet(other) {
+                return;
+            }
+            self.kept.forget(other);
+            self.slots.close(other);
+        }
+        self.address_leaves(address, "it has closed every connection that was kept to it");
+    }
+
+    fn address_leaves(&mut self, address: SocketAddr, why: &str) {
+        for id in self.streams_to(address) {
+            log::debug!("backend: a stream of events is closed, because {address} leaves: {why}");
+            self.said.push((id, BackendSays::News(StreamNews::BackendLeaves)));
+        }
+    }
+
+    /// The open streams that are connected to this address.
+    fn streams_to(&self, address: SocketAddr) -> Vec<CallId> {
+        let open = self.pending.iter().filter(|(_, pending)| {
+            pending.stream.is_some()
+                && matches!(&pending.stage, RequestStage::Exchanging(exchange)
+                    if self.slots.address(exchange.slot) == Some(address))
+        });
+        open.map(|(id, _)| *id).collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! Streams that are open and tell nothing. Polls prove it: a poll of an idle worker finds a job that was created while the stream
+//! was open. Then the other kind of stream is asked for, and if that one tells nothing either there is none.
+//!
+//! Backends do not announce a job that becomes available again: a retry, a scheduled job, a requeue. Such jobs prove nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::lifecycle::api::{Delivery, Effect, Moment, Notice, Text, Timer};
+use crate::lifecycle::backend::purpose::SentFetch;
+use crate::lifecycle::backend::streams::NOT_OFFERED;
+use crate::lifecycle::machine::Lifecycle;
+
+/// So many polls that found new jobs prove that a stream which has never told anything is deaf.
+const POLLS_OF_PROOF: u8 = 3;
+
+/// Highest number of a job's first attempt: some backends count from 0, some from 1.
+const FIRST_ATTEMPT: u64 = 1;
+
+impl Lifecycle {
+    /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one forward, the new jobs in it
+    /// became available without a word.
+    pub(super) fn judge_streams(&mut self, fetch: &SentFetch, deliveries: &[Delivery], now: Moment) {
+        let idle_since = self.streams.fetch_answered(fetch.at, !deliveries.is_empty());
+        let Some(idle_since) = idle_since.filter(|_| fetch.is_for_pushed && !fetch.is_woken) else {
+            return;
+        };
+        let idle_for = idle_since.elapsed(now);
+        let new = deliveries.iter().filter(|delivery| is_new(delivery, idle_for));
+        let queues: BTreeSet<&Text> = new.map(|delivery| &delivery.subject.queue).collect();
+        if let Some(index) = self.streams.missed(&queues, idle_since, POLLS_OF_PROOF) {
+            self.streams_are_deaf(index, now);
+        }
+    }
+
+    fn streams_are_deaf(&mut self, index: usize, now: Moment) {
+        for call in self.streams.are_deaf(index) {
+            self.timers.cancel(Timer::Call(call));
+            self.order(Effect::AbandonCall(call));
+        }
+        let together = self.streams.together().filter(|together| *together != index);
+        let is_other_tried = together.is_some_and(|_| self.streams.are_all_missing());
+        self.streams.are_offered(false);
+        self.notify(Notice::StreamsAreDeaf { is_other_tried });
+        match together.filter(|_| is_other_tried) {
+            Some(together) => {
+                self.timers.cancel(Timer::Listen(together));
+                self.listen(together, now);
+            }
+            None => self.listen_to_deaf_later(now),
+        }
+    }
+
+    /// There is no other kind of stream: the deaf ones are asked for again, much later.
+    pub(super) fn listen_to_deaf_later(&mut self, now: Moment) {
+        for index in self.streams.numbers() {
+            let is_second = Some(index) == self.streams.together();
+            if self.streams.is_deaf(index) && !is_second && self.timers.deadline_of(Timer::Listen(index)).is_none() {
+                let pause = self.jitter.poll_pause(NOT_OFFERED);
+                self.timers.arm(Timer::Listen(index), now.after(pause));
+            }
+        }
+    }
+}
+
+/// Whether a job was created within this time, and is delivered for the first time.
+fn is_new(delivery: &Delivery, within: Duration) -> bool {
+    let attempt = delivery.subject.attempt;
+    attempt.is_none_or(|attempt| attempt <= FIRST_ATTEMPT) && delivery.waited.is_some_and(|waited| waited <= within)
+}
