@@ -2,6 +2,8 @@
 
 pub(super) mod delivery;
 pub mod envelope;
+pub mod failure;
+pub(super) mod raw_json;
 pub(super) mod reply;
 pub mod request;
 pub mod stream;

@@ -6,13 +6,15 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::lifecycle::api::{
     Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, StreamTopic, Takes, Text, WorkerId,
     WorkerState,
 };
 
+pub use crate::wire::backend::failure::DEFAULT_ERROR_CODE;
+use crate::wire::backend::failure::ErrorBody;
+use crate::wire::backend::raw_json::Json;
 pub use crate::wire::backend::reply::{Answer, Answered, Words, is_of_ojs, read};
 use crate::wire::names::worker_state;
 use crate::wire::text::milliseconds;
@@ -25,9 +27,6 @@ pub const STREAM_TYPE: &str = "text/event-stream";
 
 /// The version of the specification that we speak; the value of the header `OJS-Version`.
 pub const OJS_VERSION: &str = "1.0.0-rc.1";
-
-/// Error code of a FAIL whose worker named none, and of every FAIL in the bare form.
-pub const DEFAULT_ERROR_CODE: &str = "handler_error";
 
 /// Error code of a job that goes back unprocessed (conformance L1-WRK-003).
 const REQUEUE_ERROR_CODE: &str = "cancelled";
@@ -140,7 +139,9 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
             method: Method::Post,
             accept: CONTENT_TYPE,
             path: path("jobs", &job.0, "/checkpoint"),
-            body: Some(body(&CheckpointBody { state: Json(state) })),
+            body: Some(body(&CheckpointBody {
+                state: Json::from(&**state),
+            })),
         },
         Call::Manifest => get("/ojs/manifest".to_owned()),
         Call::Listen { topic } => HttpRequest {
@@ -158,7 +159,7 @@ fn report(worker: &WorkerId, job: &JobId, outcome: &Outcome, is_bare: bool) -> H
             &AckBody {
                 worker_id: Some(&*worker.0).filter(|_| !is_bare),
                 job_id: &job.0,
-                result: result.as_deref().map(Json),
+                result: result.as_deref().map(Json::from),
             },
         ),
         Outcome::Failed { error } => post("workers/nack", &failure(worker, job, error, is_bare)),
@@ -246,19 +247,6 @@ fn events(topic: &StreamTopic) -> String {
 /// `.` and `..` would walk through the paths.
 fn is_dots(id: &str) -> bool {
     id.bytes().all(|byte| byte == b'.')
-}
-
-/// JSON that is passed on as it is spelled.
-struct Json<'a>(&'a str);
-
-impl Serialize for Json<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match serde_json::from_str::<&RawValue>(self.0) {
-            Ok(raw) => raw.serialize(serializer),
-            // This is no JSON, whoever said that it is: as a string it breaks nothing and loses nothing.
-            Err(_) => self.0.serialize(serializer),
-        }
-    }
 }
 
 /// These queues, else those that are configured.
@@ -396,33 +384,11 @@ struct NackBody<'a> {
     requeue: Option<bool>,
 }
 
-#[derive(Serialize)]
-struct ErrorBody<'a> {
-    code: &'a str,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'a str>,
-    message: &'a str,
-    retryable: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Json<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backtrace: Option<Json<'a>>,
-}
-
-/// The bare form has the fields of the JSON schema and no others, and a code that it knows (requirements C-05, C-24).
 fn failure<'a>(worker: &'a WorkerId, job: &'a JobId, error: &'a JobError, is_bare: bool) -> NackBody<'a> {
-    let unless_bare = |text: Option<&'a str>| text.filter(|_| !is_bare);
     NackBody {
-        worker_id: unless_bare(Some(&worker.0)),
+        worker_id: Some(&*worker.0).filter(|_| !is_bare),
         job_id: &job.0,
-        error: ErrorBody {
-            code: unless_bare(error.code.as_deref()).unwrap_or(DEFAULT_ERROR_CODE),
-            kind: unless_bare(error.kind.as_deref()),
-            message: &error.message,
-            retryable: error.retryable,
-            details: error.details.as_deref().map(Json),
-            backtrace: unless_bare(error.backtrace.as_deref()).map(Json),
-        },
+        error: ErrorBody::of(error, is_bare),
         requeue: None,
     }
 }
@@ -433,14 +399,7 @@ fn requeue<'a>(worker: &'a WorkerId, job: &'a JobId, reason: &'a str) -> NackBod
     NackBody {
         worker_id: Some(&worker.0),
         job_id: &job.0,
-        error: ErrorBody {
-            code: REQUEUE_ERROR_CODE,
-            kind: None,
-            message: reason,
-            retryable: true,
-            details: None,
-            backtrace: None,
-        },
+        error: ErrorBody::of_requeue(REQUEUE_ERROR_CODE, reason),
         requeue: Some(true),
     }
 }
@@ -456,9 +415,9 @@ struct ProgressBody<'a> {
 
 fn progress_body(progress: &Progress) -> ProgressBody<'_> {
     ProgressBody {
-        progress: Json(&progress.fraction),
+        progress: Json::from(&*progress.fraction),
         message: progress.message.as_deref(),
-        data: progress.data.as_deref().map(Json),
+        data: progress.data.as_deref().map(Json::from),
     }
 }
 

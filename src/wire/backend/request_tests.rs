@@ -35,12 +35,12 @@ fn each_call_has_the_path_and_the_body_of_the_binding() {
         (
             fail(false),
             "Post /ojs/v1/workers/nack",
-            r#"{"worker_id":"w-1","job_id":"j","error":{"code":"shutdown","type":"ShutdownError","message":"cut off","retryable":true,"details":{"reason":"shutdown"},"backtrace":["a"]}}"#.to_owned(),
+            r#"{"worker_id":"w-1","job_id":"j","error":{"code":"shutdown","type":"ShutdownError","message":"cut off","retryable":true,"details":{"reason":"shutdown","backtrace":["a"]},"backtrace":["a"]}}"#.to_owned(),
         ),
         (
             fail(true),
             "Post /ojs/v1/workers/nack",
-            r#"{"job_id":"j","error":{"code":"handler_error","message":"cut off","retryable":true,"details":{"reason":"shutdown"}}}"#.to_owned(),
+            r#"{"job_id":"j","error":{"code":"handler_error","message":"cut off","retryable":true,"details":{"reason":"shutdown","backtrace":["a"]}}}"#.to_owned(),
         ),
         (
             requeue_call(),

@@ -48,6 +48,16 @@ impl<'a> Object<'a> {
         newest.map(|(_, value)| value.get())
     }
 
+    /// The fields in their order, as they are spelled.
+    pub(in crate::wire) fn fields(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.0.iter().map(|(name, value)| (&*name.0, value.get()))
+    }
+
+    /// Whether there is a field of this name, null included.
+    pub(in crate::wire) fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(name, _)| name.0 == key)
+    }
+
     /// Whether this is the name of each field, and there is one.
     pub(in crate::wire) fn has_only(&self, key: &str) -> bool {
         !self.0.is_empty() && self.0.iter().all(|(name, _)| name.0 == key)
