@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use crate::gateway::worker;
 use crate::operator::{self, Place};
 use crate::stage::{Init, Stage};
+use crate::system_calls::SystemCalls;
 
 /// Connects to the port `$1`, asks, and shows the first line of the answer.
 const ASKS: &str =
@@ -168,6 +169,65 @@ rest()
     );
     assert_eq!(proof(&stage, &init), "uid and bearer");
     init.stops();
+}
+
+/// System calls of an init for this many connections of its worker and of strangers, with so many other processes in its PID namespace.
+fn lookup_calls(others: usize) -> u32 {
+    const EACH: usize = 25;
+    let stage = Stage::new();
+    let script = format!(
+        r#"
+beat = post("heartbeat", worker_id="w")
+assert Link().ask(beat)[0] == 200
+note("port", urllib.parse.urlsplit(os.environ["OJS_URL"]).port)
+orders("connect")
+# All are open at once, so that each has another descriptor.
+links = [Link() for _ in range({EACH})]
+note("served", all(link.ask(beat)[0] == 200 for link in links))
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).start();
+    let port: u16 = init.noted("port").parse().unwrap();
+    let mut command = Command::new("bash");
+    command.args([
+        "-c",
+        "for ((i = 0; i < $1; i++)); do sleep 600 & done; echo started; wait",
+        "others",
+    ]);
+    command.arg(others.to_string()).stdout(Stdio::piped());
+    let mut crowd = operator::command_in(Place::Inside, &init, command);
+    crowd.stdout.take().unwrap().read_exact(&mut [0; 8]).unwrap();
+    let counting = SystemCalls::count(&init, &stage.at("strace"));
+    for _ in 0..EACH {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut answer = String::new();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        stranger.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    }
+    init.order("connect");
+    assert_eq!(init.noted("served"), "True");
+    let counted = counting.end();
+    // Its end waits for whoever is in its namespace and is ours to reap.
+    crowd.kill().unwrap();
+    crowd.wait().unwrap();
+    init.stops();
+    println!("with {others} others: {counted:?}");
+    counted
+        .iter()
+        .filter(|(name, _)| *name != "total")
+        .map(|(_, calls)| calls)
+        .sum()
+}
+
+#[test]
+fn a_connection_costs_the_same_however_many_other_processes_the_machine_has() {
+    let [alone, crowded] = [0, 300].map(lookup_calls);
+    assert!(
+        crowded < alone + alone / 4,
+        "{alone} system calls alone, {crowded} with 300 other processes"
+    );
 }
 
 #[test]
