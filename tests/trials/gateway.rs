@@ -22,6 +22,54 @@ const LIFE_S: u32 = 60;
 /// How long a job takes that does not end by itself, in milliseconds.
 const NEVER_MS: u64 = 50_000;
 
+/// How often a handler sends a heartbeat that names its own job alone, in milliseconds.
+const OWN_BEAT_MS: u32 = 40;
+
+/// The user of the worker where the init may not look into its processes.
+const ANOTHER_USER: &str = "65534:65534";
+
+/// By what the init knows the processes that connect to its gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    Process,
+    UidAndBearer,
+    Uid,
+    Any,
+}
+
+impl Proof {
+    pub const ALL: [Self; 4] = [Self::Process, Self::UidAndBearer, Self::Uid, Self::Any];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::UidAndBearer => "uid-and-bearer",
+            Self::Uid => "uid",
+            Self::Any => "any",
+        }
+    }
+
+    /// The proof of that name, as `--proof` has it.
+    pub fn named(name: &str) -> Self {
+        let found = Self::ALL.into_iter().find(|proof| proof.name() == name);
+        found.unwrap_or_else(|| panic!("--proof takes {:?}, not {name}", Self::ALL.map(Self::name)))
+    }
+
+    /// The one of the trial of that number: each SDK meets each.
+    pub fn of(number: u64) -> Self {
+        Self::ALL[usize::try_from(number).unwrap() / SDKS.len() % Self::ALL.len()]
+    }
+}
+
+/// What comes before the init on the command line: without CAP_SYS_PTRACE it may not look into the processes of another user.
+pub fn prefix(plan: &Plan) -> &'static [&'static str] {
+    if plan.behaviour.is_sdk() && plan.proof == Proof::UidAndBearer {
+        &["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"]
+    } else {
+        &[]
+    }
+}
+
 /// The plan of the trial of that number.
 pub fn draw(seed: u64, number: u64) -> Plan {
     let sdk = SDKS[usize::try_from(number).unwrap() % SDKS.len()];
@@ -31,9 +79,9 @@ pub fn draw(seed: u64, number: u64) -> Plan {
 /// The arguments that play it again.
 pub fn again(plan: &Plan) -> String {
     let flag = match plan.behaviour {
-        Behaviour::Sdk(_) => " --gateway",
-        Behaviour::Exec(_) => " --exec",
-        _ => "",
+        Behaviour::Sdk(_) => format!(" --gateway --proof {}", plan.proof.name()),
+        Behaviour::Exec(_) => " --exec".to_owned(),
+        _ => String::new(),
     };
     format!("--seed {} --only {}{flag}", plan.seed, plan.number)
 }
@@ -93,5 +141,11 @@ pub fn tell(command: &mut Command, plan: &Plan, dir: &Path) {
         .env("SDK_POLL_MS", POLL_MS.to_string())
         .env("SDK_HEARTBEAT_MS", HEARTBEAT_MS.to_string())
         .env("SDK_CONCURRENCY", plan.concurrency.to_string())
+        .env("SDK_OWN_BEAT_MS", OWN_BEAT_MS.to_string())
         .env("SDK_LIFE_S", LIFE_S.to_string());
+    match plan.proof {
+        Proof::Process => {}
+        Proof::UidAndBearer => drop(command.env("OJS_USER", ANOTHER_USER)),
+        Proof::Uid | Proof::Any => drop(command.env("OJS_GATEWAY_ALLOW", plan.proof.name())),
+    }
 }

@@ -15,18 +15,22 @@ const PYTHON: &str = include_str!("worker.py");
 
 /// The command, with all that it is told.
 pub fn command(plan: &Plan, url: String, dir: &Path) -> Command {
-    let mut command = match plan.first.first() {
+    let mut words: Vec<String> = match plan.first.first() {
         Some(Ask::Expiry(signal)) => {
-            let mut command = Command::new("timeout");
             let signal = format!("--signal={signal}");
-            command
-                .args(["--preserve-status", &signal, "1000"])
-                .arg(under_test::init());
-            command
+            vec![
+                "timeout".to_owned(),
+                "--preserve-status".to_owned(),
+                signal,
+                "1000".to_owned(),
+            ]
         }
-        Some(Ask::Signal(_) | Ask::Command(_)) | None => Command::new(under_test::init()),
+        Some(Ask::Signal(_) | Ask::Command(_)) | None => Vec::new(),
     };
-    command.arg("--");
+    words.extend(gateway::prefix(plan).iter().map(|&word| word.to_owned()));
+    words.push(under_test::init());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg("--");
     match plan.behaviour {
         Behaviour::Python => drop(command.args(["python3", "-S", "-E", "-c", PYTHON])),
         Behaviour::Sdk(kind) => drop(command.args(kind.command())),

@@ -48,6 +48,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use figures::Figures;
+use gateway::Proof;
 use plan::Plan;
 use promises::{Broken, Measured};
 
@@ -86,11 +87,15 @@ enum Number {
 }
 
 impl Number {
-    fn plan(self, seed: u64) -> Plan {
-        match self {
+    fn plan(self, seed: u64, proof: Option<Proof>) -> Plan {
+        let drawn = match self {
             Self::Usual(number) => Plan::draw(seed, number),
             Self::Gateway(number) => gateway::draw(seed, number),
             Self::Exec(number) => exec::draw(seed, number),
+        };
+        Plan {
+            proof: proof.unwrap_or(drawn.proof),
+            ..drawn
         }
     }
 }
@@ -101,6 +106,8 @@ struct Orders {
     seed: u64,
     /// One trial, and nothing beside it.
     is_only: bool,
+    /// By what every init knows its callers; none: as it is drawn.
+    proof: Option<Proof>,
     /// Only trials whose description has this.
     like: Option<String>,
     at_once: usize,
@@ -139,8 +146,8 @@ fn is_meant(words: &[String]) -> bool {
         match word.as_str() {
             "--skip" => skipped.extend(words.next()),
             "--ignored" => return false,
-            "--count" | "--seed" | "--only" | "--like" | "--at-once" | "--keep" | "--test-threads" | "--format"
-            | "--color" | "--logfile" | "-Z" => drop(words.next()),
+            "--count" | "--seed" | "--only" | "--proof" | "--like" | "--at-once" | "--keep" | "--test-threads"
+            | "--format" | "--color" | "--logfile" | "-Z" => drop(words.next()),
             flag if flag.starts_with('-') => {}
             _ => names.push(word),
         }
@@ -149,7 +156,8 @@ fn is_meant(words: &[String]) -> bool {
     (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
 }
 
-/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--exec` (with a process for each job), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
+/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--proof P` (of those, by what the init knows its
+/// callers: process, uid-and-bearer, uid or any), `--exec` (with a process for each job), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
 /// with these words: 'is store'), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
@@ -175,6 +183,7 @@ fn orders(words: &[String]) -> Orders {
         trials,
         seed,
         is_only: word("--only").is_some(),
+        proof: word("--proof").map(|name| Proof::named(name)),
         like: word("--like").cloned(),
         at_once: value("--at-once").map_or(AT_ONCE, |count| usize::try_from(count).unwrap()),
         keep: word("--keep").map_or_else(
@@ -185,6 +194,8 @@ fn orders(words: &[String]) -> Orders {
 }
 
 fn run(orders: &Orders) -> ExitCode {
+    // What an init leaves in the directory of its trial may be another user's, and is read and locked all the same.
+    nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let rarest = plan::rarest_pair(plan::THOROUGH);
     assert!(
         rarest >= plan::LEAST_TIMES,
@@ -212,7 +223,7 @@ fn run(orders: &Orders) -> ExitCode {
                     let Some(&number) = number.filter(|_| figures.lock().unwrap().failed() < FAILURES) else {
                         return;
                     };
-                    let plan = number.plan(orders.seed);
+                    let plan = number.plan(orders.seed, orders.proof);
                     if !orders
                         .like
                         .as_ref()
@@ -231,7 +242,7 @@ fn run(orders: &Orders) -> ExitCode {
         }
     });
     for number in late.into_inner().unwrap() {
-        let plan = number.plan(orders.seed);
+        let plan = number.plan(orders.seed, orders.proof);
         println!("{} {} again, with nothing beside it", plan.kind(), plan.number);
         play(orders, &plan, &figures);
     }

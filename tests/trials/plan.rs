@@ -8,6 +8,7 @@ use std::time::Duration;
 use ojs_devserver::{Backend, Dialect};
 
 use super::asks::asks;
+use super::gateway::Proof;
 use super::kinds::{Behaviour, Ending, FinalState, Occasion, Weather};
 use super::names::Host;
 use crate::support::random::Random;
@@ -69,6 +70,8 @@ pub struct Plan {
     pub behaviour: Behaviour,
     pub weather: Weather,
     pub occasion: Occasion,
+    /// By what the init knows the processes of a worker that is made with an SDK.
+    pub proof: Proof,
     /// How the backend speaks.
     pub dialect: Dialect,
     /// How its URL names it.
@@ -195,6 +198,7 @@ impl Plan {
             behaviour,
             weather,
             occasion,
+            proof: Proof::of(number),
             dialect: pick(&DIALECTS, number),
             host: Host::draw(seed, number),
             variant,
@@ -451,6 +455,10 @@ impl fmt::Display for Plan {
             self.weather.name(),
             self.dialect,
             self.occasion.name()
-        )
+        )?;
+        if self.behaviour.is_sdk() {
+            write!(f, ", callers known by {}", self.proof.name())?;
+        }
+        Ok(())
     }
 }

@@ -39,6 +39,8 @@ struct Worker {
     concurrency: usize,
     poll: Duration,
     heartbeat: Duration,
+    /// How often a handler beats for its own job, if it does.
+    own_beat: Option<Duration>,
     grace: Duration,
     directory: Option<String>,
     held: Mutex<BTreeSet<String>>,
@@ -70,6 +72,7 @@ pub fn main() -> ExitCode {
             .unwrap_or(10),
         poll: millis("SDK_POLL_MS", 1000),
         heartbeat: millis("SDK_HEARTBEAT_MS", 5000),
+        own_beat: variable("SDK_OWN_BEAT_MS").map(|_| millis("SDK_OWN_BEAT_MS", 1000)),
         grace: millis("SDK_GRACE_MS", 25_000),
         directory: variable("SDK_DIRECTORY"),
         held: Mutex::default(),
@@ -174,7 +177,7 @@ impl Worker {
         if kind == "ok" {
             return Ok(args[0].clone());
         }
-        pause(Duration::from_millis(args[0].as_u64().unwrap_or_default()));
+        self.work(job, Duration::from_millis(args[0].as_u64().unwrap_or_default()));
         if kind == "enqueue" {
             let more: Vec<&Value> = args.as_array().into_iter().flatten().skip(2).collect();
             let body = json!({"type": args[1], "args": more, "queue": job["queue"]});
@@ -188,6 +191,22 @@ impl Worker {
             }
             _ => Ok(json!({"slept": args[0]})),
         }
+    }
+
+    /// The handler says now and then that it is alive, as the SDK lets it: with a heartbeat that names its own job alone.
+    fn work(&self, job: &Value, how_long: Duration) {
+        let Some(every) = self.own_beat else {
+            return pause(how_long);
+        };
+        let end = now() + how_long;
+        while now() + every < end {
+            pause(every);
+            let body = json!({"worker_id": self.id, "active_jobs": [job["id"]]});
+            if let Err(error) = self.client.post("/workers/heartbeat", &body) {
+                complain(&format!("heartbeat of a handler: {error}"));
+            }
+        }
+        pause(end.saturating_duration_since(now()));
     }
 
     /// They end with SIGINT, and go on when the server says terminate.
