@@ -149,9 +149,13 @@ impl EventLoop {
             {
                 told += 1;
                 self.narrator.answers.telling(Some(&event));
+                self.gateway
+                    .iter_mut()
+                    .for_each(|gateway| gateway.telling(Some(&event)));
                 self.machine.handle_one_of_several(event, now(), self.inbox.is_empty());
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
                 self.narrator.answers.telling(None);
+                self.gateway.iter_mut().for_each(|gateway| gateway.telling(None));
                 self.machine.handle_timeout(now());
             } else if self.inbox.is_empty() {
                 return None;
@@ -280,12 +284,16 @@ impl EventLoop {
             metrics,
             narrator,
             inbox,
+            gateway,
             ..
         } = self;
         backend.turn(poll.registry(), now(), |call, says| match says {
             BackendSays::Answer(reply, heard) => {
                 metrics.answered(call, &reply, heard.status, now());
                 narrator.answers.heard(call, heard.words);
+                if let Some((gateway, reply)) = gateway.as_mut().zip(heard.outcome) {
+                    gateway.heard(call, reply);
+                }
                 inbox.push_back(Event::BackendReplied(call, reply));
             }
             BackendSays::News(news) => inbox.push_back(Event::StreamSaid(call, news)),

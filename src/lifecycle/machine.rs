@@ -416,10 +416,10 @@ impl Lifecycle {
         self.order(Effect::Notify(notice));
     }
 
-    /// Tells a holder, if there is one that wants to know, that the backend has this of a job.
-    pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About) {
+    /// Tells a holder, if there is one that wants to know, that the backend has this of a job (`is_settled`), or that it is ours alone.
+    pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About, is_settled: bool) {
         if let Some(holder) = holder.filter(|holder| self.holders.wants_ok(*holder)) {
-            self.tell(holder, ToWorker::Ok { job, about });
+            self.tell(holder, ToWorker::Ok { job, about, is_settled });
         }
     }
 

@@ -2,13 +2,15 @@
 //!
 //! Nothing here logs a header or a body: the one holds the token, the other the arguments of jobs.
 
+use std::sync::Arc;
+
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::{Fault, refused_by_proxy, wants_tls};
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::{Call, Failure, Reply};
+use crate::lifecycle::api::{Call, Failure, JobId, Reply};
 use crate::os::clock;
-use crate::wire::backend::request::{self, Answer, Answered, Words};
+use crate::wire::backend::request::{self, Answer, Answered, Words, is_object};
 
 /// Longest address that is shown of where a redirect leads, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;
@@ -20,6 +22,42 @@ pub struct Heard {
     pub status: Option<u16>,
     /// What the answer says.
     pub words: Words,
+    /// The answer itself, where it is one to an ACK or a FAIL that can be handed on.
+    pub outcome: Option<OutcomeReply>,
+}
+
+/// Longest answer to an outcome that is handed on, in bytes: as many as outcomes can be on their way wait for the lifecycle.
+const MOST_HANDED_ON_BYTES: usize = 16 << 10;
+
+/// What the backend answered to an ACK or a FAIL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutcomeReply {
+    /// The job.
+    pub job: JobId,
+    /// 2xx or 4xx.
+    pub status: u16,
+    /// A JSON object.
+    pub body: Arc<[u8]>,
+}
+
+impl OutcomeReply {
+    /// None where the answer is no answer to an outcome, or not one that can be handed on whole.
+    fn of(call: &Call, received: &Received) -> Option<Self> {
+        let Call::Report { job, .. } = call else { return None };
+        let (status, body) = (received.head.status, &received.body);
+        let is_fit = matches!(status, 200..=299 | 400..=499) && received.is_whole && body.len() <= MOST_HANDED_ON_BYTES;
+        (is_fit && is_object(body)).then(|| Self {
+            job: job.clone(),
+            status,
+            body: body.as_slice().into(),
+        })
+    }
+
+    /// Whether the backend has the outcome.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.status < 300
+    }
 }
 
 /// Tells what answers mean.
@@ -82,7 +120,9 @@ impl Outcomes {
             self.complaints.warn(format_args!("backend {}: {remark}", self.base));
         }
         let status = Some(status);
-        (reply, Heard { status, words })
+        let outcome = OutcomeReply::of(call, received);
+        let heard = Heard { status, words, outcome };
+        (reply, heard)
     }
 
     /// What a proxy that gets the whole request says instead of the backend.
@@ -111,7 +151,11 @@ impl Outcomes {
             failure: Some(text),
             ..Words::default()
         };
-        (Reply::Failed(failure), Heard { status: None, words })
+        let heard = Heard {
+            words,
+            ..Heard::default()
+        };
+        (Reply::Failed(failure), heard)
     }
 
     /// Why there is no answer, for a person.

@@ -73,6 +73,7 @@ impl Backend {
         let heard = Heard {
             status: Some(OK),
             words,
+            outcome: None,
         };
         self.answer(id, (Reply::Failed(failure), heard));
     }

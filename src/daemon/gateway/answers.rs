@@ -7,7 +7,9 @@ use log::debug;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, Filled, LinkStage, Pulling};
 use crate::daemon::gateway::{Gateway, GatewayTurn};
-use crate::lifecycle::api::{ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, WorkerState};
+use crate::lifecycle::api::{
+    About, ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, WorkerState,
+};
 use crate::os::clock;
 use crate::wire::gateway as wire;
 
@@ -34,7 +36,11 @@ impl Gateway {
     /// Tells what a request waits for. Whoever speaks HTTP hears nothing unasked.
     pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut GatewayTurn<'_>) {
         match word {
-            ToWorker::Ok { job, .. } => self.outcome_was_taken(job),
+            ToWorker::Ok { job, about, is_settled } => {
+                // Of anything but an ACK the backend alone says what becomes of the job.
+                let is_done = *is_settled && *about == About::Ack;
+                self.outcome_was_taken(job, is_done.then_some("completed"));
+            }
             ToWorker::Error {
                 code,
                 message,
@@ -56,14 +62,20 @@ impl Gateway {
         }
     }
 
-    pub(super) fn outcome_was_taken(&mut self, job: &JobId) {
-        let Some((waiting, state)) = self.book.take_outcome(job) else {
+    /// Those who wait for the answer about this job get the backend's own, where it has just given one, or else ours; `state` is what
+    /// the job is then, where that is known.
+    pub(super) fn outcome_was_taken(&mut self, job: &JobId, state: Option<&str>) {
+        let Some(waiting) = self.book.take_outcome(job) else {
             return;
         };
+        let own = self.replies.about(job).filter(|reply| reply.is_success()).cloned();
         for id in waiting {
-            if let Some(form) = self.form_of(id, job) {
-                self.answer(id, &wire::outcome(job, state, form));
-            }
+            let Some(form) = self.form_of(id, job) else { continue };
+            let answer = match &own {
+                Some(own) => wire::handed_on(own.status, &own.body, form),
+                None => wire::outcome(job, state, form),
+            };
+            self.answer(id, &answer);
         }
     }
 
@@ -74,9 +86,10 @@ impl Gateway {
         message: &str,
         turn: &mut GatewayTurn<'_>,
     ) {
-        let Some((waiting, _)) = self.book.take_outcome(job) else {
+        let Some(waiting) = self.book.take_outcome(job) else {
             return;
         };
+        let own = self.replies.about(job).filter(|reply| !reply.is_success()).cloned();
         for id in waiting {
             let Some(form) = self.form_of(id, job) else { continue };
             if code == ErrorCode::NotHeld {
@@ -87,7 +100,11 @@ impl Gateway {
                 }
                 self.enqueue(id);
             } else {
-                self.answer(id, &wire::refused_by_backend(code, message, form));
+                let answer = match &own {
+                    Some(own) => wire::handed_on(own.status, &own.body, form),
+                    None => wire::refused_by_backend(code, message, form),
+                };
+                self.answer(id, &answer);
             }
         }
     }

@@ -22,8 +22,6 @@ type Program = (Option<ProcessId>, String);
 #[derive(Debug)]
 struct Waiting {
     said_by: HolderId,
-    /// What the job most likely is when it is taken.
-    state: &'static str,
     links: Vec<LinkId>,
 }
 
@@ -158,30 +156,22 @@ impl Book {
     }
 
     /// A connection waits for the answer to an outcome. Whether it has to be said: nobody waits for the answer to one about this job.
-    pub(super) fn wait_for_outcome(
-        &mut self,
-        job: &JobId,
-        state: &'static str,
-        said_by: HolderId,
-        link: LinkId,
-    ) -> bool {
+    pub(super) fn wait_for_outcome(&mut self, job: &JobId, said_by: HolderId, link: LinkId) -> bool {
         if let Some(waiting) = self.outcomes.get_mut(job) {
             waiting.links.push(link);
             return false;
         }
         let waiting = Waiting {
             said_by,
-            state,
             links: vec![link],
         };
         self.outcomes.insert(job.clone(), waiting);
         true
     }
 
-    /// Those who wait for the answer about this job, and what it is then.
-    pub(super) fn take_outcome(&mut self, job: &JobId) -> Option<(Vec<LinkId>, &'static str)> {
-        let waiting = self.outcomes.remove(job)?;
-        Some((waiting.links, waiting.state))
+    /// Those who wait for the answer about this job.
+    pub(super) fn take_outcome(&mut self, job: &JobId) -> Option<Vec<LinkId>> {
+        self.outcomes.remove(job).map(|waiting| waiting.links)
     }
 
     /// A connection waits for the answer to a heartbeat of this holder.

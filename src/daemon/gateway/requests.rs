@@ -197,7 +197,7 @@ impl Gateway {
             self.just_told.push(id);
         }
         let holder = self.some_holder(process, None, turn);
-        if self.book.wait_for_outcome(&outcome.job, outcome.state, holder, id) {
+        if self.book.wait_for_outcome(&outcome.job, holder, id) {
             turn.events.push_back(Event::Said(holder, outcome.said));
         }
         Ok(())

@@ -181,8 +181,14 @@ pub enum ToWorker {
         /// Time to answer.
         grace: Duration,
     },
-    /// The backend accepted it.
-    Ok { job: JobId, about: About },
+    /// The backend accepted it, or it is ours alone to deliver.
+    Ok {
+        job: JobId,
+        /// Of an outcome: the one that counts, which is the first of its claim.
+        about: About,
+        /// The backend has it.
+        is_settled: bool,
+    },
     /// A frame was refused, by us or by the backend.
     Error {
         code: ErrorCode,

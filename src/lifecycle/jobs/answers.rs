@@ -19,7 +19,8 @@ enum Standing {
     Open(Claim),
     /// It is lost.
     Lost(Claim),
-    Decided,
+    /// The outcome that counts, and whether the backend has it.
+    Decided(About, bool),
     Refused(ErrorCode),
     /// It was dropped and struck out; the claim on the same job that waits in our buffer, if there is one.
     Dropped(Option<Claim>),
@@ -35,14 +36,13 @@ impl Lifecycle {
 
     /// A holder that waits for the answer tells an outcome.
     pub(in crate::lifecycle) fn outcome_is_told(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
-        let about = what.about();
         match self.standing(job) {
             Standing::Open(claim) => self.decide(claim, what, Some(id), false, now),
             Standing::Lost(claim) => {
                 self.finish(claim);
                 self.refuse(id, ErrorCode::Lost, WAS_LOST, Some(job.clone()));
             }
-            Standing::Decided => self.confirm(Some(id), job.clone(), about),
+            Standing::Decided(about, is_settled) => self.confirm(Some(id), job.clone(), about, is_settled),
             Standing::Refused(code) => {
                 let message = "the backend takes no outcome of this job from us any more";
                 self.refuse(id, code, message, Some(job.clone()));
@@ -75,7 +75,7 @@ impl Lifecycle {
             .claims_of(id)
             .filter_map(|claim| Some((claim, self.jobs.get(claim)?)));
         let mut waiting = None;
-        let mut is_decided = false;
+        let mut decided = None;
         for (claim, job) in claims {
             match &job.place {
                 Place::Waiting => waiting = Some(claim),
@@ -85,12 +85,15 @@ impl Lifecycle {
                 Place::Reporting(report) if report.step == ReportStage::ResultRefused && job.any_may_answer => {
                     return Standing::Open(claim);
                 }
-                Place::Reporting(_) => is_decided |= job.any_may_answer,
+                Place::Reporting(report) if job.any_may_answer => decided = Some(report.what.about()),
+                Place::Reporting(_) => {}
             }
         }
+        if let Some(about) = decided {
+            return Standing::Decided(about, false);
+        }
         match self.memory.of(id) {
-            _ if is_decided => Standing::Decided,
-            Some(Remembered::Decided) => Standing::Decided,
+            Some(Remembered::Decided(about, is_settled)) => Standing::Decided(*about, *is_settled),
             Some(Remembered::Refused(code)) => Standing::Refused(*code),
             Some(Remembered::Dropped(..)) => Standing::Dropped(waiting),
             None => Standing::Unknown,
@@ -131,7 +134,7 @@ impl Lifecycle {
         let (listener, about) = (report.listener.take(), report.what.about());
         let id = self.jobs.get(claim).map(|job| job.id().clone());
         if let Some(id) = id {
-            self.confirm(listener, id, about);
+            self.confirm(listener, id, about, false);
         }
     }
 
@@ -167,7 +170,7 @@ impl Lifecycle {
             && self.answer_limit(listener).is_some()
         {
             let about: About = report.what.about();
-            self.confirm(Some(listener), job.id().clone(), about);
+            self.confirm(Some(listener), job.id().clone(), about, false);
         }
     }
 
@@ -175,10 +178,20 @@ impl Lifecycle {
     pub(super) fn remember_end(&mut self, job: &Job) {
         if job.any_may_answer {
             let what = match &job.place {
-                Place::Reporting(_) => Remembered::Decided,
+                Place::Reporting(report) => Remembered::Decided(report.what.about(), false),
                 Place::Held(_) | Place::Waiting => Remembered::Refused(ErrorCode::Lost),
             };
             self.memory.remember(job.id().clone(), what);
+        }
+    }
+
+    /// The same, where the backend has its outcome.
+    pub(super) fn remember_settled(&mut self, job: &Job) {
+        if job.any_may_answer
+            && let Some(report) = job.report()
+        {
+            let settled = Remembered::Decided(report.what.about(), true);
+            self.memory.remember(job.id().clone(), settled);
         }
     }
 

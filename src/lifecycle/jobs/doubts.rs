@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId};
 use crate::lifecycle::api::{
-    Call, CancelReason, ErrorCode, Failure, FetchForm, HeartbeatForm, JobState, JobView, Moment, Notice, Outcome,
-    Reply, Timer,
+    About, Call, CancelReason, ErrorCode, Failure, FetchForm, HeartbeatForm, JobState, JobView, Moment, Notice,
+    Outcome, Reply, Timer,
 };
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
@@ -143,7 +143,9 @@ impl Lifecycle {
             self.notify(Notice::DoneTwice(job.subject()));
             if job.any_may_answer {
                 // That it is completed is all that such a program wants to know.
-                return self.tell_whoever_waits(&job);
+                self.remember_settled(&job);
+                let listener = job.report().and_then(|report| report.listener);
+                return self.confirm(listener, job.id().clone(), About::Ack, true);
             }
             let message = "the job was completed by somebody else: the backend takes no other outcome of it";
             self.tell_of_loss(&job, message);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::lifecycle::api::ids::{JobId, WorkerId};
-use crate::lifecycle::api::{Delivery, ErrorCode};
+use crate::lifecycle::api::{About, Delivery, ErrorCode};
 
 /// Most jobs that are remembered.
 const MOST_REMEMBERED: usize = 10_000;
@@ -21,8 +21,8 @@ const MOST_COUNTED: usize = 100;
 /// What became of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Remembered {
-    /// Its outcome was decided.
-    Decided,
+    /// This outcome was decided, and whether the backend has it.
+    Decided(About, bool),
     /// No outcome of it is taken, for this reason.
     Refused(ErrorCode),
     /// It was dropped, and is not kept any more: an outcome that comes late goes to the backend.
@@ -102,7 +102,7 @@ impl Memory {
 
 fn bytes(id: &JobId, what: &Remembered) -> usize {
     let more = match what {
-        Remembered::Decided | Remembered::Refused(_) => 0,
+        Remembered::Decided(..) | Remembered::Refused(_) => 0,
         Remembered::Dropped(delivery, worker) => {
             let subject = &delivery.subject;
             subject.kind.len() + subject.queue.len() + worker.0.len() + ENTRY_BYTES
@@ -115,6 +115,8 @@ fn bytes(id: &JobId, what: &Remembered) -> usize {
 mod tests {
     use super::*;
 
+    const DECIDED: Remembered = Remembered::Decided(About::Ack, true);
+
     fn id(name: &str) -> JobId {
         JobId(name.into())
     }
@@ -122,7 +124,7 @@ mod tests {
     #[test]
     fn what_was_learnt_last_counts_until_it_is_forgotten() {
         let mut memory = Memory::default();
-        memory.remember(id("1"), Remembered::Decided);
+        memory.remember(id("1"), DECIDED);
         memory.remember(id("1"), Remembered::Refused(ErrorCode::Lost));
         assert_eq!(memory.of(&id("1")), Some(&Remembered::Refused(ErrorCode::Lost)));
         assert_eq!(memory.check(), Ok(()));
@@ -135,10 +137,10 @@ mod tests {
     fn the_oldest_is_forgotten_first_beyond_the_number() {
         let mut memory = Memory::default();
         for number in 0..=MOST_REMEMBERED {
-            memory.remember(id(&number.to_string()), Remembered::Decided);
+            memory.remember(id(&number.to_string()), DECIDED);
         }
         assert_eq!(memory.of(&id("0")), None);
-        assert_eq!(memory.of(&id("1")), Some(&Remembered::Decided));
+        assert_eq!(memory.of(&id("1")), Some(&DECIDED));
         assert_eq!(memory.check(), Ok(()));
     }
 
@@ -147,7 +149,7 @@ mod tests {
         let mut memory = Memory::default();
         let long = "x".repeat(1_000);
         for number in 0..MOST_REMEMBERED_BYTES / 1_000 {
-            memory.remember(id(&format!("{number}-{long}")), Remembered::Decided);
+            memory.remember(id(&format!("{number}-{long}")), DECIDED);
         }
         assert_eq!(memory.of(&id(&format!("0-{long}"))), None);
         assert_eq!(memory.check(), Ok(()));

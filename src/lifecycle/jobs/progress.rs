@@ -67,7 +67,7 @@ impl Lifecycle {
         job.news.progress_call = None;
         let (id, holder) = (job.id().clone(), job.holder());
         if *reply == Reply::Accepted {
-            self.confirm(holder, id, About::Progress);
+            self.confirm(holder, id, About::Progress, true);
         }
         if self.timers.deadline_of(Timer::Progress(claim)).is_none() {
             self.send_progress(claim, now);
@@ -134,7 +134,7 @@ impl Lifecycle {
         job.news.checkpoint_failures = 0;
         if is_saved {
             job.news.checkpoints_replaced = 0;
-            self.confirm(holder, id, About::Checkpoint);
+            self.confirm(holder, id, About::Checkpoint, true);
         } else if may_pass && has_newer && job.news.checkpoints_replaced + 1 < CHECKPOINT_ATTEMPTS {
             // Nobody needs the old one, until it goes on like that.
             job.news.checkpoints_replaced += 1;

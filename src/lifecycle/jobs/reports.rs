@@ -14,7 +14,9 @@ use crate::lifecycle::jobs::job::{Job, Place, Question, Report};
 use crate::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use crate::lifecycle::jobs::stages::{after_failure, stage_verdict};
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::timeouts::{LONGEST_RETRY_IN_A_DRAIN, REPORT_HANGS_AFTER};
+use crate::lifecycle::shutdown::timeouts::{
+    LONGEST_RETRY_IN_A_DRAIN, LONGEST_RETRY_OF_A_MISSING_JOB, REPORT_HANGS_AFTER,
+};
 
 /// Most reports on their way at the same time.
 const MAX_REPORTS_IN_FLIGHT: usize = 64;
@@ -45,7 +47,7 @@ impl Lifecycle {
         if let Some(why) = job.why_not_requeue(self.agent.traits()).filter(|_| is_requeue) {
             let id = job.id().clone();
             self.let_reservation_expire(claim, why);
-            return self.confirm(listener, id, About::Release);
+            return self.confirm(listener, id, About::Release, false);
         }
         // A dropped job is on nobody's credit. Once its reservation is over somebody else may have it, whom a FAIL would hit.
         let was_dropped = job.is_dropped;
@@ -247,7 +249,10 @@ impl Lifecycle {
         let pause = self.retry_pause(before, failure);
         // The last attempt of those that are made while the backend's store may be away.
         let last = missing.filter(|_| failure == Failure::NotFound);
-        let pause = last.map_or(pause, |missing| pause.min(missing.until.remaining(now)));
+        let mut pause = last.map_or(pause, |missing| pause.min(missing.until.remaining(now)));
+        if last.is_some() && self.phase.is_terminating() {
+            pause = pause.min(LONGEST_RETRY_OF_A_MISSING_JOB);
+        }
         self.jobs.step(claim, step);
         self.timers.arm(Timer::Report(claim), now.after(pause));
         self.notify(Notice::CallFailed {
@@ -268,6 +273,7 @@ impl Lifecycle {
     /// The backend has it.
     pub(super) fn reported(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.finish(claim) else { return };
+        self.remember_settled(&job);
         let (id, subject, took) = (job.id().clone(), job.subject(), job.worked_for(now));
         let Place::Reporting(report) = job.place else { return };
         let (is_ack, about) = (report.what.is_ack(), report.what.about());
@@ -282,18 +288,18 @@ impl Lifecycle {
         if is_ack {
             self.done_as_well(&id);
         }
-        self.confirm(report.listener, id, about);
+        self.confirm(report.listener, id, about, true);
     }
 
     /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked for it.
     pub(in crate::lifecycle) fn shorten_pauses(&mut self, now: Moment) {
         let pausing = self.jobs.reports().filter(|(_, report)| report.step.is_pause());
         let longest = |report: &Report| {
-            report
-                .setbacks
-                .asked_for()
-                .unwrap_or_default()
-                .max(LONGEST_RETRY_IN_A_DRAIN)
+            let usual = match report.missing {
+                Some(_) => LONGEST_RETRY_OF_A_MISSING_JOB,
+                None => LONGEST_RETRY_IN_A_DRAIN,
+            };
+            report.setbacks.asked_for().unwrap_or_default().max(usual)
         };
         let pausing: Vec<(Claim, Duration)> = pausing.map(|(claim, report)| (claim, longest(report))).collect();
         for (claim, longest) in pausing {

@@ -29,6 +29,9 @@ pub(super) const DRAIN_LOG_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// Longest pause in a drain, unless the backend asks for more: whoever waits for the last ACK shall not wait long.
 pub(in crate::lifecycle) const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
 
+/// The same for an outcome whose job the backend does not find: the next answer may end the wait for it.
+pub(in crate::lifecycle) const LONGEST_RETRY_OF_A_MISSING_JOB: Duration = Duration::from_secs(1);
+
 // The steps of the stop phase.
 
 /// One part of the stop phase: what the slack and the cancel grace leave, by this many. With the usual margin of 5 s and a

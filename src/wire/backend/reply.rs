@@ -38,6 +38,12 @@ pub struct Answered<'a> {
     pub was_sent_twice: bool,
 }
 
+/// Whether a body is one JSON object, as those of OJS are.
+#[must_use]
+pub fn is_object(body: &[u8]) -> bool {
+    Object::is_one(body)
+}
+
 /// What an answer means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {

@@ -15,7 +15,7 @@ use crate::lifecycle::api::{
 pub use crate::wire::backend::failure::DEFAULT_ERROR_CODE;
 use crate::wire::backend::failure::ErrorBody;
 use crate::wire::backend::raw_json::Json;
-pub use crate::wire::backend::reply::{Answer, Answered, Words, is_of_ojs, read};
+pub use crate::wire::backend::reply::{Answer, Answered, Words, is_object, is_of_ojs, read};
 use crate::wire::names::worker_state;
 use crate::wire::text::milliseconds;
 

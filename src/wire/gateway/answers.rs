@@ -93,11 +93,10 @@ impl AnswerForm {
         }
     }
 
-    fn write(self, status: Status, body: &[u8]) -> Vec<u8> {
+    fn write(self, status: &str, body: &[u8]) -> Vec<u8> {
         let mut bytes = format!(
-            "HTTP/1.1 {}\r\nServer: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n\
+            "HTTP/1.1 {status}\r\nServer: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n\
              Content-Length: {}\r\n{}\r\n",
-            status.line(),
             env!("CARGO_PKG_VERSION"),
             body.len(),
             self.connection(),
@@ -111,7 +110,7 @@ impl AnswerForm {
 
     fn json(self, status: Status, body: &impl Serialize) -> Vec<u8> {
         // Text, numbers and JSON: it cannot fail.
-        self.write(status, &serde_json::to_vec(body).unwrap_or_default())
+        self.write(status.line(), &serde_json::to_vec(body).unwrap_or_default())
     }
 }
 
@@ -134,12 +133,12 @@ pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
         body.push_str(&first.envelope);
     }
     body.push('}');
-    form.write(Status::Ok, body.as_bytes())
+    form.write(Status::Ok.line(), body.as_bytes())
 }
 
-/// The answer to an ACK or a FAIL that was taken; `state` is what the job is from then on.
+/// The answer to an ACK or a FAIL that was taken; `state` is what the job is from then on, where that is known.
 #[must_use]
-pub fn outcome(job: &JobId, state: &str, form: AnswerForm) -> Vec<u8> {
+pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
     let body = OutcomeAnswer {
         acknowledged: true,
         id: &job.0,
@@ -147,6 +146,27 @@ pub fn outcome(job: &JobId, state: &str, form: AnswerForm) -> Vec<u8> {
         state,
     };
     form.json(Status::Ok, &body)
+}
+
+/// What the backend answered to an ACK or a FAIL, handed on: its status (2xx or 4xx) and its body, a JSON object.
+#[must_use]
+pub fn handed_on(status: u16, body: &[u8], form: AnswerForm) -> Vec<u8> {
+    form.write(&format!("{status} {}", reason(status)), body)
+}
+
+/// The usual words behind a status that a backend gives to an outcome.
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        400 => "Bad Request",
+        404 => "Not Found",
+        409 => "Conflict",
+        413 => "Content Too Large",
+        422 => "Unprocessable Content",
+        _ => "",
+    }
 }
 
 /// The answer to a heartbeat; `time` is now, in the form of RFC 3339.
@@ -303,7 +323,8 @@ struct OutcomeAnswer<'a> {
     acknowledged: bool,
     id: &'a str,
     job_id: &'a str,
-    state: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'a str>,
 }
 
 #[derive(Serialize)]

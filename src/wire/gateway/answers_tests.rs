@@ -119,7 +119,7 @@ fn head_gets_the_head_that_get_would_get() {
 
 #[test]
 fn an_outcome_and_a_heartbeat_are_answered_in_both_vocabularies() {
-    let (_, body) = parts(outcome(&JobId("j\"1".into()), "completed", KEPT));
+    let (_, body) = parts(outcome(&JobId("j\"1".into()), Some("completed"), KEPT));
     assert_eq!(
         serde_json::from_str::<Value>(&body).unwrap(),
         json!({"acknowledged": true, "id": "j\"1", "job_id": "j\"1", "state": "completed"})
@@ -139,6 +139,18 @@ fn an_outcome_and_a_heartbeat_are_answered_in_both_vocabularies() {
             .1
             .contains("\"directive\":\"quiet\"")
     );
+}
+
+#[test]
+fn an_answer_to_an_outcome_says_what_is_known_and_no_more() {
+    let (_, body) = parts(outcome(&JobId("j".into()), None, KEPT));
+    assert_eq!(
+        serde_json::from_str::<Value>(&body).unwrap(),
+        json!({"acknowledged": true, "id": "j", "job_id": "j"})
+    );
+    let (head, body) = parts(handed_on(200, b"{\"state\":\"discarded\" }", KEPT));
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert_eq!(body, "{\"state\":\"discarded\" }");
 }
 
 #[test]

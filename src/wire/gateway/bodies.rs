@@ -51,8 +51,6 @@ pub struct OutcomeBody {
     pub job: JobId,
     /// The same in the lifecycle's words.
     pub said: FromWorker,
-    /// What the job most likely is from then on.
-    pub state: &'static str,
 }
 
 /// Reads the body of a FETCH. A field of another type than it should have counts as missing.
@@ -158,20 +156,19 @@ pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBod
     let job = body.get("job_id").and_then(fields::exact_text).filter(|id| is_name(id));
     let job = job.ok_or(BadBody("job_id must be a string of 1 to 1024 bytes"))?;
     let job = JobId(job.into());
-    let (said, state) = if !has_failed {
+    let said = if !has_failed {
         let result = body.any("result").map(Text::from);
         let job = job.clone();
-        (FromWorker::Ack { job, result }, "completed")
+        FromWorker::Ack { job, result }
     } else if body.get("requeue") == Some("true") {
         let job = job.clone();
-        (FromWorker::Release { job, reason: None }, "available")
+        FromWorker::Release { job, reason: None }
     } else {
         let error = failure(body.get("error"));
-        let state = if error.retryable { "retryable" } else { "discarded" };
         let job = job.clone();
-        (FromWorker::Fail { job, error }, state)
+        FromWorker::Fail { job, error }
     };
-    Ok(OutcomeBody { job, said, state })
+    Ok(OutcomeBody { job, said })
 }
 
 /// A failure must not get lost over how it is told: where it is not spelled as it should be, what can be read of it counts.

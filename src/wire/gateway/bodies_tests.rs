@@ -149,20 +149,6 @@ fn a_failure_is_a_failure_however_it_is_told() {
     );
 }
 
-#[test]
-fn what_becomes_of_the_job_follows_from_what_is_said() {
-    let state = |body: &str| read_outcome(body.as_bytes(), true).unwrap().state;
-    assert_eq!(state(r#"{"job_id":"j","error":{"message":"m"}}"#), "retryable");
-    assert_eq!(
-        state(r#"{"job_id":"j","error":{"message":"m","retryable":false}}"#),
-        "discarded"
-    );
-    assert_eq!(
-        state(r#"{"job_id":"j","error":{"message":"m"},"requeue":true}"#),
-        "available"
-    );
-}
-
 proptest! {
     #[test]
     fn any_body_is_read_without_harm(body in prop::collection::vec(any::<u8>(), 0..300), json in ".{0,200}") {

@@ -9,8 +9,8 @@ mod bodies;
 mod route;
 
 pub use answers::{
-    AnswerForm, CONTINUE, GatewayError, Status, beat, failed, fetched, left, outcome, passed_head, refused_by_backend,
-    registered,
+    AnswerForm, CONTINUE, GatewayError, Status, beat, failed, fetched, handed_on, left, outcome, passed_head,
+    refused_by_backend, registered,
 };
 pub use bodies::{
     BadBody, BeatBody, FetchBody, OutcomeBody, read_beat, read_fetch, read_outcome, read_worker, with_worker,

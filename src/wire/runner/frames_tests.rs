@@ -47,6 +47,7 @@ fn what_pid_1_tells_is_understood() {
     let ok = ToWorker::Ok {
         job: id(),
         about: About::Checkpoint,
+        is_settled: true,
     };
     let expected = Told::Ok {
         job: "j\"1".to_owned(),

@@ -54,7 +54,7 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
             .text("job_id", &job.0)
             .text("reason", names::cancel_reason(*reason))
             .millis("grace_ms", *grace),
-        ToWorker::Ok { job, about } => FrameLine::new("ok")
+        ToWorker::Ok { job, about, .. } => FrameLine::new("ok")
             .text("job_id", &job.0)
             .text("for", names::about(*about)),
         ToWorker::Error { code, message, job } => FrameLine::new("error")

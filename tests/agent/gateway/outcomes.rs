@@ -172,6 +172,7 @@ others[1].send(post("ack", job_id="j1"))
 note("sent", "all")
 note("answers", *[json.loads(one.answer()[2])["state"] for one in [link, *others]])
 note("again", link.ask(post("ack", job_id="j1"))[0])
+note("late", json.loads(link.ask(post("nack", job_id="j1", error={"message": "late"}))[2])["state"])
 rest()
 "#;
     let mut init = worker(&stage, script).start();
@@ -180,6 +181,7 @@ rest()
     stage.backend.answer_held();
     assert_eq!(init.noted("answers"), "completed completed completed");
     assert_eq!(init.noted("again"), "200");
+    assert_eq!(init.noted("late"), "completed");
     stage.becomes("j1", &[acked()]);
     // One that waits for long goes out once more on another connection, and that is ours.
     let acks = stage.count(Endpoint::Ack);

@@ -30,8 +30,8 @@ rest()
         init.noted("body"),
         format!(r#"{{"jobs":[{envelope}],"job":{envelope}}}"#)
     );
-    let expected = r#"{"acknowledged":true,"id":"j1","job_id":"j1","state":"completed"}"#;
-    assert_eq!(init.noted("ack"), expected);
+    let of_the_backend = r#"{"acknowledged":true,"id":"j1","state":"completed"}"#;
+    assert_eq!(init.noted("ack"), of_the_backend);
     let acks = stage.backend.records_of(Endpoint::Ack);
     let sent = String::from_utf8_lossy(&acks[0].request.body).into_owned();
     assert!(sent.contains(r#""result":{"z" : 1.50}"#), "{sent}");

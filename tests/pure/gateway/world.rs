@@ -423,7 +423,7 @@ impl World {
                 let pause = *self.chance.pick(&[100, 1_000, 1_000]);
                 self.later(pause, Item::Ask(holder));
             }
-            Effect::Tell(holder, ToWorker::Ok { job, about }) => {
+            Effect::Tell(holder, ToWorker::Ok { job, about, .. }) => {
                 if about != About::Release {
                     self.is_answered(holder, &job);
                 }

@@ -41,7 +41,11 @@ fn cancel(reason: CancelReason) -> ToWorker {
 }
 
 fn ok(about: About) -> ToWorker {
-    ToWorker::Ok { job: job_id(), about }
+    ToWorker::Ok {
+        job: job_id(),
+        about,
+        is_settled: true,
+    }
 }
 
 fn error(code: ErrorCode, job: Option<JobId>) -> ToWorker {

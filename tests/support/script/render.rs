@@ -184,7 +184,7 @@ fn word(word: &ToWorker) -> String {
             let reason = cancelled_by(*reason);
             format!("cancel {job} ({reason}), answer within {}", seconds(*grace))
         }
-        ToWorker::Ok { job, about } => {
+        ToWorker::Ok { job, about, .. } => {
             let about = match about {
                 About::Ack => "ack",
                 About::Fail => "fail",
