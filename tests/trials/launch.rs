@@ -15,20 +15,7 @@ const PYTHON: &str = include_str!("worker.py");
 
 /// The command, with all that it is told.
 pub fn command(plan: &Plan, url: String, dir: &Path) -> Command {
-    let mut words: Vec<String> = match plan.first.first() {
-        Some(Ask::Expiry(signal)) => {
-            let signal = format!("--signal={signal}");
-            vec![
-                "timeout".to_owned(),
-                "--preserve-status".to_owned(),
-                signal,
-                "1000".to_owned(),
-            ]
-        }
-        Some(Ask::Signal(_) | Ask::Command(_)) | None => Vec::new(),
-    };
-    words.extend(gateway::prefix(plan).iter().map(|&word| word.to_owned()));
-    words.push(under_test::init());
+    let words = words(plan);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg("--");
     match plan.behaviour {
@@ -88,4 +75,23 @@ pub fn command(plan: &Plan, url: String, dir: &Path) -> Command {
         command.env("OJS_RESTART", "never");
     }
     command
+}
+
+/// The program of the init, and what starts it.
+fn words(plan: &Plan) -> Vec<String> {
+    let mut words: Vec<String> = match plan.first.first() {
+        Some(Ask::Expiry(signal)) => {
+            let signal = format!("--signal={signal}");
+            vec![
+                "timeout".to_owned(),
+                "--preserve-status".to_owned(),
+                signal,
+                "1000".to_owned(),
+            ]
+        }
+        Some(Ask::Signal(_) | Ask::Command(_)) | None => Vec::new(),
+    };
+    words.extend(gateway::prefix(plan).iter().map(|&word| word.to_owned()));
+    words.push(under_test::init());
+    words
 }
