@@ -193,7 +193,9 @@ fn what_a_proxy_does_wrong_is_said_of_the_proxy_and_the_backend_has_got_nothing(
 
 #[test]
 fn a_proxy_that_is_not_there_is_named_and_a_403_of_the_backend_itself_is_its_own() {
-    let place = ProxyServer::start(Manner::Usual).place();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
     let (reply, heard) = Rig::new(through(&place, settings("https://b"))).hear(beat());
     assert_eq!(reply, failed(Failure::NotSent));
     let text = heard.words.failure.unwrap();

@@ -88,10 +88,15 @@ impl Lifecycle {
 
     /// Jobs that holders are ready for which did not ask for each.
     fn pushed_credit(&self) -> usize {
-        // A process that is kept for a suspect takes nothing else, and a suspect takes no room of the other processes.
+        // A process that is kept for a suspect takes nothing else. Suspects that wait take room as well: a job beyond what the
+        // holders are free for would go straight back.
         let kept = self.suspects.turn.map_or(0, |turn| self.holders.room_of(turn.process));
-        let waiting = self.jobs.waiting().len() - self.jobs.suspects().len();
-        self.holders.free().saturating_sub(kept).saturating_sub(waiting)
+        let suspects = self.jobs.suspects().len();
+        let waiting = self.jobs.waiting().len() - suspects;
+        self.holders
+            .free()
+            .saturating_sub(kept.max(suspects))
+            .saturating_sub(waiting)
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {
