@@ -18,8 +18,10 @@ libraries() { ldd "$@" 2>/dev/null | grep -o '/[^ :)]*' | sort -u | grep '\.so';
 
 # take PROGRAM...: copies programs with their libraries to where they are here.
 take() {
-    # shellcheck disable=SC2046  # a list of files
-    cp -L --parents $(libraries "$@") "$root"
+    # A static program has no libraries.
+    needed=$(libraries "$@")
+    # shellcheck disable=SC2086  # a list of files
+    [ -z "$needed" ] || cp -L --parents $needed "$root"
     cp -L --parents "$@" "$root"
 }
 
