@@ -19,7 +19,7 @@ libraries() { ldd "$@" 2>/dev/null | grep -o '/[^ :)]*' | sort -u | grep '\.so';
 # take PROGRAM...: copies programs with their libraries to where they are here.
 take() {
     # A static program has no libraries.
-    needed=$(libraries "$@")
+    needed=$(libraries "$@" || true)
     # shellcheck disable=SC2086  # a list of files
     [ -z "$needed" ] || cp -L --parents $needed "$root"
     cp -L --parents "$@" "$root"
