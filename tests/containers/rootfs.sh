@@ -112,6 +112,8 @@ rust)
     exit 2
     ;;
 esac
-# shellcheck disable=SC2046  # a list of files
-[ $# = 0 ] || cp -L --parents --remove-destination $(libraries "$@") "$root"
+# A static program needs none.
+needed=$(libraries "$@" || true)
+# shellcheck disable=SC2086  # a list of files
+[ -z "$needed" ] || cp -L --parents --remove-destination $needed "$root"
 tar -C "$root" -c .
