@@ -21,7 +21,7 @@ use log::Level;
 
 use super::key::{Group, Key, Row, Scope};
 use super::values::Value;
-use super::values::duration::Bytes;
+use super::values::duration::{Bytes, TimeOrOff};
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
 use super::values::exec::{Redactions, Routes, Verdicts};
 use super::values::limits::{JobMemory, MemoryShare, Nice, Percent, Rlimits, Uids};
@@ -229,6 +229,12 @@ keys! {
         MEMORY_GATE: MemoryShare [Percent(10)..=Percent(99)] = MemoryShare(None);
             "worker.memory_gate", "memory-gate", ["OJS_WORKER_MEMORY_GATE"];
             "Share of the container's memory limit above which no job is fetched, until it is 5 points below";
+        EXIT_WHEN_IDLE: TimeOrOff [PERIOD] = TimeOrOff(None);
+            "worker.exit_when_idle", "exit-when-idle", ["OJS_EXIT_WHEN_IDLE"];
+            "End as after SIGTERM when FETCHes have found no job for so long and none is active; off: never";
+        ONCE: bool = false;
+            _, "once", ["OJS_INIT_ONCE"];
+            "Take one job, then end: status 0 if it was acknowledged, else 1; the concurrency is 1";
         MAX_FRAME: Bytes [FRAME_BYTES] = Bytes(4 << 20);
             "worker.max_frame", "max-frame", ["OJS_MAX_FRAME"];
             "Largest frame on the worker socket";

@@ -128,9 +128,9 @@ sections! {
         queues: Vec<String> = settings.value(&keys::QUEUES),
         /// Whether somebody set `queues`: in mode gateway only then they restrict what the worker asks for.
         queues_are_explicit: bool = settings.is_set(&keys::QUEUES),
-        concurrency: u32 = settings.value(&keys::CONCURRENCY),
-        /// Whether somebody set `concurrency`: in mode gateway only then it caps what the worker asks for.
-        concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
+        concurrency: u32 = concurrency(settings),
+        /// Whether somebody set `concurrency`, or `once` did: in mode gateway only then it caps what the worker asks for.
+        concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY) || settings.value(&keys::ONCE),
         labels: Vec<String> = settings.value(&keys::LABELS),
         poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
         wake: Wake = settings.value(&keys::WAKE),
@@ -147,6 +147,9 @@ sections! {
         /// `None`: it does not matter.
         memory_gate: Option<Percent> = settings.value(&keys::MEMORY_GATE).0,
         type_wait: Duration = settings.value(&keys::TYPE_WAIT),
+        /// `None`: the worker waits for jobs for ever.
+        exit_when_idle: Option<Duration> = settings.value(&keys::EXIT_WHEN_IDLE).0,
+        once: bool = settings.value(&keys::ONCE),
         /// Its unit is the byte.
         max_frame: u64 = settings.value(&keys::MAX_FRAME).0,
     }
@@ -221,6 +224,13 @@ fn limits(settings: &Settings) -> Limits {
         stop_margin: settings.value(&keys::STOP_MARGIN),
         prestop_time: settings.value(&keys::PRESTOP_TIME),
     }
+}
+
+fn concurrency(settings: &Settings) -> u32 {
+    if settings.value(&keys::ONCE) {
+        return 1;
+    }
+    settings.value(&keys::CONCURRENCY)
 }
 
 /// Time between heartbeats when nobody sets it, unless a third of the visibility timeout is less.

@@ -6,7 +6,7 @@ use super::error::ConfigError;
 use super::key::Row;
 use super::keys::{
     AUTH_TOKEN_FILE, CA_FILE, CERT_FILE, CONCURRENCY, EXEC_OUTPUT_LIMIT, EXEC_USERS, GRACE_PERIOD, HEARTBEAT_INTERVAL,
-    KEY_FILE, MAX_FRAME, PASS_TOKEN, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY, TERMINATION_GRACE_PERIOD, URL,
+    KEY_FILE, MAX_FRAME, ONCE, PASS_TOKEN, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY, TERMINATION_GRACE_PERIOD, URL,
     VISIBILITY_TIMEOUT,
 };
 use super::sections::Config;
@@ -34,6 +34,7 @@ pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
     if config.mode != Mode::None {
         api_path_twice(config, &mut warnings);
         short_grace(config, &mut warnings);
+        one_job(config, &mut warnings);
         doubtful_backend(config, &mut warnings);
     }
     config.warnings.append(&mut warnings);
@@ -155,6 +156,18 @@ fn short_grace(config: &Config, warnings: &mut Vec<String>) {
              margin.",
             config.settings.describe(&GRACE_PERIOD),
             Human(interval),
+        ));
+    }
+}
+
+/// More than one job at a time, and one job in all.
+fn one_job(config: &Config, warnings: &mut Vec<String>) {
+    let settings = &config.settings;
+    if config.worker.once && settings.is_set(&CONCURRENCY) && settings.value(&CONCURRENCY) > 1 {
+        warnings.push(format!(
+            "{} has no effect: {} takes one job.",
+            settings.describe(&CONCURRENCY),
+            settings.describe(&ONCE),
         ));
     }
 }
@@ -342,6 +355,26 @@ mod tests {
         assert_eq!(given(Given::agent(), "5s"), [""; 0]);
         assert_eq!(given(Given::agent(), "0s"), [""; 0]);
         assert_eq!(given(Given::no_agent(), "4s"), [""; 0]);
+    }
+
+    #[test]
+    fn one_job_in_all_is_one_job_at_a_time_in_every_mode() {
+        for mode in ["socket", "gateway", "exec"] {
+            let given = Given::agent().variable(&format!("OJS_MODE={mode}")).flag(&ONCE, "true");
+            let config = given.config();
+            let worker = &config.worker;
+            assert_eq!(
+                (worker.concurrency, worker.concurrency_is_explicit),
+                (1, true),
+                "{mode}"
+            );
+            assert_eq!(config.warnings, [""; 0]);
+        }
+        let both = Given::agent().flag(&ONCE, "true").flag(&CONCURRENCY, "3");
+        assert_says(
+            &both.config().warnings[0],
+            &["worker.concurrency = 3", "no effect", "--once"],
+        );
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,
         memory_gate: worker.memory_gate.map(|most| most.0),
+        exit_when_idle: worker.exit_when_idle,
+        once: worker.once,
         timeout_grace: worker.timeout_grace,
         listen_to: listen_to(config),
         poll_interval: worker.poll_interval,

@@ -149,6 +149,7 @@ impl Lifecycle {
             Timer::Listen(index) => self.streams.is_closed(index),
             Timer::Pull(pull) => self.pulls.get(pull).is_some(),
             Timer::Suspect => self.suspects.turn.is_some(),
+            Timer::Idle => self.idle.is_running(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
             Timer::Call(_)
             | Timer::Hanging

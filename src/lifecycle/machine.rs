@@ -33,6 +33,7 @@
 //! | | `outage` | which lines an outage of the backend is told in |
 //! | `shutdown` | `phase` | which trigger moves which phase; the only file that does |
 //! | | `triggers` | which trigger a signal or a directive is |
+//! | | `idle` | when the end begins without a request: nothing to do for long enough, or one job done |
 //! | | `transitions` | what a phase change brings with it |
 //! | | `deadline` | when the drain has to end, and we have to be gone |
 //! | | `steps` | which step of the end follows which; the only file that knows |
@@ -65,6 +66,7 @@ use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::jobs::memory::Memory;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::jobs::suspects::Suspects;
+use crate::lifecycle::shutdown::idle_state::Idle;
 use crate::lifecycle::shutdown::state::Shutdown;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::health_state::HealthState;
@@ -93,6 +95,7 @@ pub struct Lifecycle {
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
+    pub(super) idle: Idle,
     pub(super) tally: ShutdownCounts,
     pub(super) health_state: HealthState,
     pub(super) outages: Outages,
@@ -122,6 +125,7 @@ impl Lifecycle {
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
+            idle: Idle::default(),
             tally: ShutdownCounts::default(),
             health_state: HealthState::default(),
             outages: Outages::default(),
@@ -309,7 +313,7 @@ impl Lifecycle {
             Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),
             // Being due is all: `settle` looks whether it is armed.
-            Timer::StartAnyway | Timer::Fetch | Timer::FetchReturned | Timer::FetchAgain => {}
+            Timer::Idle | Timer::StartAnyway | Timer::Fetch | Timer::FetchReturned | Timer::FetchAgain => {}
         }
     }
 
@@ -319,6 +323,7 @@ impl Lifecycle {
         while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
+            self.end_if_idle(now);
             self.end_pulls();
             self.return_surplus(now);
             self.look_at_redelivered(now);

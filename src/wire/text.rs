@@ -111,6 +111,9 @@ pub fn asked_by(reason: Reason) -> &'static str {
         Reason::Server => "asked by the backend",
         Reason::Control => "asked by the operator",
         Reason::Prestop => "a preStop hook",
+        Reason::Idle(_) => "no job for worker.exit_when_idle",
+        Reason::OnceDone => "the one job of --once is done",
+        Reason::OnceNotDone => "the one job of --once is not done",
         Reason::Worker => "the worker ended",
     }
 }

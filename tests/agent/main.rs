@@ -46,6 +46,7 @@ mod control;
 mod cost;
 mod exec;
 mod gateway;
+mod idle;
 mod logging;
 mod metrics;
 mod probes;

@@ -117,6 +117,7 @@ fn accepted(key: &Row) -> String {
     let text = key.accepted();
     match (key.notation.form, key.notation.placeholder) {
         (_, "TIME") => format!("a duration {}", text.rsplit("; ").next().unwrap()),
+        (_, "TIME|off") => format!("off, or a duration {}", text.rsplit("; ").next().unwrap()),
         (Form::Switch, _) => "true or false".to_owned(),
         _ => text,
     }

@@ -109,6 +109,37 @@ impl Value for Duration {
     }
 }
 
+/// A time after which something happens; `None`: it never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeOrOff(pub Option<Duration>);
+
+impl Value for TimeOrOff {
+    type Limits = RangeInclusive<Duration>;
+    const NOTATION: Notation = Notation::new(
+        Form::StringOrInteger,
+        "TIME|off",
+        "30s",
+        "off, or a time: 250ms, 25s, 1m30s, 1h, a bare number is seconds",
+    );
+
+    fn read(texts: &[&str], range: &Self::Limits) -> Result<Self, Problem> {
+        let text = only(texts);
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let time = parse(text).ok_or("is neither off nor a duration")?;
+        within(time, range).map(|time| Self(Some(time)))
+    }
+
+    fn show(&self) -> String {
+        self.0.map_or_else(|| "off".to_owned(), |time| time.show())
+    }
+
+    fn limited(range: &Self::Limits) -> String {
+        Duration::limited(range)
+    }
+}
+
 /// A size. It shows itself as [`parse_size`] reads it, in the largest unit that divides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub struct Bytes(pub u64);
@@ -200,6 +231,17 @@ mod tests {
         ];
         for text in cases {
             assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_may_be_off_is_off_or_within_its_limits() {
+        let range = Duration::from_millis(10)..=Duration::from_secs(60);
+        for (text, shown) in [("off", "off"), ("10ms", "10ms"), ("30", "30s"), ("1m", "1m")] {
+            assert_eq!(TimeOrOff::read(&[text], &range).unwrap().show(), shown);
+        }
+        for text in ["", "OFF", "false", "0", "9ms", "61s", "-1s"] {
+            assert!(TimeOrOff::read(&[text], &range).is_err(), "{text:?}");
         }
     }
 

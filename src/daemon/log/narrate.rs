@@ -236,9 +236,11 @@ impl Narrator {
         }
         let fields = because_of(reason).with("worker_state", worker_state(state));
         let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
-            "a preStop hook came to nothing"
+            "a preStop hook came to nothing".to_owned()
+        } else if let Reason::Idle(time) = reason {
+            format!("no job for {} (worker.exit_when_idle)", seconds(time))
         } else {
-            asked_by(reason)
+            asked_by(reason).to_owned()
         };
         info(format_args!("{why}: {}", what_follows(state))).about(fields)
     }

@@ -20,6 +20,9 @@ fn name(force: Force) -> String {
         | Reason::Sigcont
         | Reason::Server
         | Reason::Prestop
+        | Reason::Idle(_)
+        | Reason::OnceDone
+        | Reason::OnceNotDone
         | Reason::Worker => asked_by(force.by),
     };
     match (force.nth, force.after) {

@@ -54,7 +54,13 @@ pub fn because_of(reason: Reason) -> RecordFields {
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
             Some(asked_by(reason))
         }
-        Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
+        Reason::Server
+        | Reason::Control
+        | Reason::Prestop
+        | Reason::Idle(_)
+        | Reason::OnceDone
+        | Reason::OnceNotDone
+        | Reason::Worker => None,
     };
     RecordFields::default()
         .with("reason", reason.name())

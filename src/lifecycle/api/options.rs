@@ -33,6 +33,10 @@ pub struct Options {
     /// The share of the memory that the container may have above which nobody is asked for jobs, in percent
     /// (`worker.memory_gate`); none: that does not matter, or cannot be told.
     pub memory_gate: Option<u8>,
+    /// The end begins after so long without a job (`worker.exit_when_idle`); `None`: it does not.
+    pub exit_when_idle: Option<Duration>,
+    /// The end begins with the outcome of the first job (`--once`). It takes a concurrency of 1.
+    pub once: bool,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,
     /// The queues of whose events we ask to be told, at most [`MOST_STREAMS`] (`worker.wake`); none: nobody is asked.

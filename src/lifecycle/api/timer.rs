@@ -79,6 +79,8 @@ pub enum Timer {
     Heartbeat,
     /// When is the next registration attempt?
     Register,
+    /// When has there been no job for `worker.exit_when_idle`?
+    Idle,
     /// When may the next FETCH be that nobody asks for?
     Fetch,
     /// When may the next FETCH be after something was given back?

@@ -1,5 +1,7 @@
 //! Words that cross the border in both directions: what state we are in, why something happens, what an outcome is.
 
+use std::time::Duration;
+
 /// The states of the worker protocol 2.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkerState {
@@ -27,13 +29,19 @@ pub enum Reason {
     Control,
     /// A preStop hook ran, or came to nothing.
     Prestop,
+    /// There was no job for so long (`worker.exit_when_idle`).
+    Idle(Duration),
+    /// The backend accepted the ACK of the one job (`--once`).
+    OnceDone,
+    /// The one job has another end (`--once`): it failed, was given back or was lost.
+    OnceNotDone,
     /// The worker ended, or was ended by us, and is not started again.
     #[default]
     Worker,
 }
 
 impl Reason {
-    /// Its name on the wire and in the log.
+    /// Its name in the log and in the status.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,7 +52,26 @@ impl Reason {
             Self::Sigcont => "sigcont",
             Self::Server => "server",
             Self::Control | Self::Prestop => "control",
+            Self::Idle(_) => "idle",
+            Self::OnceDone | Self::OnceNotDone => "once",
             Self::Worker => "worker",
+        }
+    }
+
+    /// Its name on the worker socket, where an end that the configuration asked for is one that an operator asked for.
+    #[must_use]
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Idle(_) | Self::OnceDone | Self::OnceNotDone => Self::Control.name(),
+            Self::Sigterm
+            | Self::Sigint
+            | Self::Sigquit
+            | Self::Sigtstp
+            | Self::Sigcont
+            | Self::Server
+            | Self::Control
+            | Self::Prestop
+            | Self::Worker => self.name(),
         }
     }
 }

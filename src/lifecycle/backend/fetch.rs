@@ -23,10 +23,7 @@ pub(super) const BACK_WITHIN: Duration = Duration::from_secs(1);
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
-        if !self.agent.is_registration_answered() || self.agent.heartbeats.awaits_resume() {
-            return;
-        }
-        if self.is_fetch_held_up() || self.deadline_is_set(Timer::FetchReturned) || self.is_fetching() {
+        if self.is_kept_from_fetching() || self.is_fetching() {
             return;
         }
         let Some(worker) = self.agent.worker().cloned() else {
@@ -67,6 +64,20 @@ impl Lifecycle {
         self.timers.deadline_of(timer).is_some()
     }
 
+    /// Whether no FETCH may go out, whatever room there is.
+    fn is_kept_from_fetching(&self) -> bool {
+        !self.agent.is_registration_answered()
+            || self.agent.heartbeats.awaits_resume()
+            || self.is_fetch_held_up()
+            || self.deadline_is_set(Timer::FetchReturned)
+    }
+
+    /// Whether a job that becomes available would be fetched, now or after the pause between two polls.
+    pub(in crate::lifecycle) fn is_looking_for_jobs(&self) -> bool {
+        let is_wanted = self.pushed_credit() > 0 || self.holders.pull();
+        is_wanted && self.is_open_for_jobs() && !self.is_kept_from_fetching() && !self.has_outage()
+    }
+
     /// Whether FETCH pauses because the last one failed.
     pub(in crate::lifecycle) fn is_fetch_held_up(&self) -> bool {
         self.deadline_is_set(Timer::FetchAgain)
@@ -79,7 +90,7 @@ impl Lifecycle {
 
     /// The same, whoever would take them.
     fn room(&self) -> usize {
-        if self.is_open_for_jobs() {
+        if self.is_open_for_jobs() && !self.has_its_one_job() {
             self.most_active().saturating_sub(self.jobs.reserved())
         } else {
             0
@@ -136,6 +147,8 @@ impl Lifecycle {
                 let SentFetch { worker, at, .. } = fetch;
                 if has_jobs {
                     self.store_was_seen(at);
+                } else {
+                    self.found_no_job(now);
                 }
                 let is_news = self.claim(deliveries, worker.clone(), now);
                 if !is_news && fetch.is_for_pushed {

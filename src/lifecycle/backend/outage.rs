@@ -40,6 +40,11 @@ impl Lifecycle {
         }
     }
 
+    /// Whether the backend cannot be reached, as far as the last request shows.
+    pub(super) fn has_outage(&self) -> bool {
+        self.outages.now.is_some()
+    }
+
     /// A request was answered by the backend.
     pub(super) fn request_answered(&mut self, now: Moment) {
         let outage = self.outage(now);

@@ -26,7 +26,8 @@ impl Lifecycle {
             if !seen.insert(id.clone()) || self.adopt(id, &delivery, &worker, now) {
                 continue;
             }
-            let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
+            let is_full = self.has_its_one_job() || self.jobs.active() >= self.most_active();
+            let is_surplus = is_former || !self.is_taking_jobs() || is_full;
             let is_suspect = delivery.has_crashed || self.suspects.knows(id, now);
             let claim = self.jobs.add(delivery, worker.clone(), now);
             self.jobs.is_suspect(claim, is_suspect);
@@ -34,7 +35,10 @@ impl Lifecycle {
             if is_surplus {
                 let reason = "not started: more than was asked for, or no longer taking jobs";
                 self.requeue(claim, reason, now);
-            } else if !self.is_refused_as_too_large(claim, now) {
+                continue;
+            }
+            self.idle.claimed();
+            if !self.is_refused_as_too_large(claim, now) {
                 self.notify(Notice::Claimed(subject));
             }
         }

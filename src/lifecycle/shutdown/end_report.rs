@@ -9,9 +9,13 @@ use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
 
+/// Exit status if the one job of `--once` was claimed and not acknowledged.
+const NOT_DONE: u8 = 1;
+
 impl Lifecycle {
     /// Counts what is said to the log: nothing becomes of a job in silence.
     pub(in crate::lifecycle) fn count_for_end(&mut self, notice: &Notice) {
+        self.idle.note(notice);
         if *notice == Notice::TooManyRestarts {
             self.tally.has_ended_too_often = true;
         }
@@ -202,13 +206,17 @@ impl Lifecycle {
         if let Some(status) = self.shutdown.abandoned_with() {
             return status;
         }
-        if !self.shutdown.is_asked() {
-            return self.worker.status(&self.options.remap_exit);
-        }
-        if self.shutdown.cut_off() > 0 {
+        let status = if !self.shutdown.is_asked() {
+            self.worker.status(&self.options.remap_exit)
+        } else if self.shutdown.cut_off() > 0 {
             self.options.interrupted_exit
         } else {
             0
+        };
+        if status == 0 && self.lacks_its_one_ack() {
+            NOT_DONE
+        } else {
+            status
         }
     }
 }

@@ -8,10 +8,13 @@
 //! | which step of the stop phase follows which, and what it waits for | `steps`, a table |
 //! | what a step does | `stop` |
 //! | what counts as a request to end, and as a repetition of one | `triggers`, `stop_signals` |
+//! | when the end begins without a request | `idle` |
 
 pub(super) mod deadline;
 pub(super) mod drain_log;
 pub mod end_report;
+pub(super) mod idle;
+pub(super) mod idle_state;
 pub mod phase;
 pub(super) mod state;
 pub mod steps;

@@ -51,6 +51,7 @@ impl Lifecycle {
     fn begin_terminate(&mut self, from: Phase, reason: Reason, now: Moment) {
         for timer in [
             Timer::PrestopLapse,
+            Timer::Idle,
             Timer::Fetch,
             Timer::FetchReturned,
             Timer::FetchAgain,

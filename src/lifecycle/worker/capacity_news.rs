@@ -101,10 +101,10 @@ impl Lifecycle {
     }
 
     /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once. Who has gone meanwhile is
-    /// another matter.
+    /// another matter, and with `--once` the difference is meant.
     pub(in crate::lifecycle) fn compare_capacity(&mut self) {
         let takes = self.capacity.most;
-        if !self.worker.is_alive() || takes == 0 {
+        if !self.worker.is_alive() || takes == 0 || self.options.once {
             return;
         }
         self.capacity.is_compared = true;

@@ -196,6 +196,8 @@ fn who(reason: &str) -> &str {
         "prestop" => "a preStop hook",
         "control" => "the control socket",
         "worker" => "the worker's own end",
+        "idle" => "worker.exit_when_idle",
+        "once" => "--once",
         "sigterm" => "SIGTERM",
         "sigint" => "SIGINT",
         "sigquit" => "SIGQUIT",

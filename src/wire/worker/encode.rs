@@ -48,7 +48,7 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
             remaining,
         } => FrameLine::new("lifecycle")
             .text("state", names::worker_state(*state))
-            .text("reason", reason.name())
+            .text("reason", reason.wire_name())
             .optional(*remaining, |line, remaining| line.millis("remaining_ms", remaining)),
         ToWorker::Cancel { job, reason, grace } => FrameLine::new("cancel")
             .text("job_id", &job.0)

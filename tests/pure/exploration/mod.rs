@@ -267,6 +267,38 @@ fn a_hook_a_terminate_and_a_sigterm() {
 }
 
 #[test]
+fn one_job_and_an_idle_end() {
+    let mut options = options(1);
+    options.exit_when_idle = Some(Duration::from_millis(400));
+    let budget = Budget {
+        sigterm: 1,
+        sigtstp: 1,
+        sigcont: 1,
+        jobs: 1,
+        failures: 1,
+        waits: 2,
+        ..NOTHING
+    };
+    world("one job, an idle end", options, budget, 1, 1);
+}
+
+#[test]
+fn one_job_and_no_other() {
+    let mut options = options(1);
+    options.once = true;
+    let budget = Budget {
+        sigterm: 1,
+        jobs: 2,
+        surplus: 1,
+        failures: 1,
+        deaths: 1,
+        waits: 1,
+        ..NOTHING
+    };
+    world("the one job of --once", options, budget, 1, 1);
+}
+
+#[test]
 fn one_job_a_sigterm_and_a_backend_that_fails() {
     let budget = Budget {
         sigterm: 1,

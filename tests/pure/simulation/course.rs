@@ -246,7 +246,7 @@ impl Course {
         }
     }
 
-    fn terminate(&mut self, now: Duration, is_asked: bool) {
+    pub fn terminate(&mut self, now: Duration, is_asked: bool) {
         if self.state == WorkerState::Terminate {
             return;
         }

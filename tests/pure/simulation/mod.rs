@@ -16,6 +16,7 @@ mod farewells;
 mod hangs;
 mod happen;
 mod hedges;
+mod idle;
 mod ledger;
 mod links;
 mod looks;
@@ -99,7 +100,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 70] = [
+const KINDS: [&str; 73] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -131,6 +132,9 @@ const KINDS: [&str; 70] = [
     "Listening",
     "WokenUp",
     "StateChanged",
+    "Idle",
+    "OnceDone",
+    "OnceNotDone",
     "Stayed",
     "DrainBegan",
     "Draining",

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use ojs_init::exit::{Ended, RemapExit};
+use ojs_init::lifecycle::api::StopSignal::{Exit, Graceful, Stop};
 use ojs_init::lifecycle::api::{
     Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, Queues, Restart,
-    ShutdownTimes, StopSignal, TransitionSignals, stop_margin,
+    ShutdownTimes, TransitionSignals, stop_margin,
 };
 use ojs_init::signal::Signal;
 
 use super::asks::asks;
 use super::chance::Chance;
-use super::{memory, streams};
+use super::{idle, memory, streams};
 
 /// Status of a shutdown that cut jobs off, in every run: unlike any other.
 pub const INTERRUPTED: u8 = 75;
@@ -266,16 +267,11 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         stop_margin: limit.map_or(margin.unwrap_or(ms(5_000)), |limit| stop_margin(margin, ms(limit))),
         source: LimitSource::Configured,
     };
-    let stop = [
-        StopSignal::Graceful,
-        StopSignal::Graceful,
-        StopSignal::Stop,
-        StopSignal::Exit,
-    ];
+    let stop = [Graceful, Graceful, Stop, Exit];
     let mut remap_exit = RemapExit::default();
     remap_exit.insert(7);
     Options {
-        concurrency: *chance.pick(&[1, 2, 3, 5]),
+        concurrency: idle::concurrency(seed, *chance.pick(&[1, 2, 3, 5])),
         queues: Queues::Configured,
         tell_worker: false,
         enforce_timeouts: true,
@@ -289,6 +285,8 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         ready_timeout: ms(*chance.pick(&[300, 2_000, 60_000])),
         type_wait: ms(*chance.pick(&[0, 200, 3_000])),
         memory_gate: memory::gate(seed),
+        exit_when_idle: idle::time(seed),
+        once: idle::once(seed),
         timeout_grace: ms(*chance.pick(&[0, 300, 2_000])),
         listen_to: streams::queues(seed),
         poll_interval: ms(*chance.pick(&[100, 1_000])),

@@ -17,6 +17,7 @@ use super::accounts::Accounts;
 use super::backend::Backend;
 use super::blame::Blame;
 use super::course::Course;
+use super::idle::Idle;
 use super::ledger::Ledger;
 use super::memory::{self, Memory};
 use super::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
@@ -108,6 +109,7 @@ pub struct World {
     stuck: Stuck,
     pub streams: Streams,
     memory: Memory,
+    idle: Idle,
     figures: Metrics,
     pub ledger: Ledger,
     pub talk: Talk,
@@ -138,6 +140,7 @@ impl World {
             stuck: Stuck::default(),
             streams: Streams::default(),
             memory: Memory::new(plan.options.memory_gate),
+            idle: Idle::new(&plan.options),
             figures: Metrics::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
@@ -218,6 +221,8 @@ impl World {
             self.note(&format!("-> {event:?}"));
         }
         if let Event::BackendReplied(call, reply) = &event {
+            self.idle
+                .replied(self.talk.calls.get(call).map(|pending| &pending.call), reply, self.now);
             self.streams.over(*call);
             self.figures.answered(*call, reply, None, Moment::new(self.now));
             let beaten = self
@@ -266,6 +271,8 @@ impl World {
 
     /// Compares an order with what it may be.
     fn hold_up(&mut self, effect: &Effect) -> Kept {
+        let is_busy = !self.ledger.is_idle() || self.talk.is_fetching();
+        self.idle.effect(effect, is_busy, &mut self.course, self.now)?;
         self.course.effect(effect, self.now)?;
         self.memory.effect(effect)?;
         self.blame.effect(effect, &self.ledger, &self.plan.options, self.now)?;
@@ -368,6 +375,8 @@ impl World {
                 "{count} of reservation {serial}"
             );
         }
+        self.idle
+            .after(self.ledger.is_idle() && self.ledger.main.is_some(), self.course.state);
         self.streams.after(self.course.state)?;
         self.memory.after(&snapshot, self.now)?;
         self.stuck
@@ -394,7 +403,7 @@ impl World {
     fn at_exit(&mut self) -> Kept {
         let Some(status) = self.course.exit else { return Ok(()) };
         let cut_off = self.ledger.cut_off();
-        self.course.at_exit(status, cut_off)?;
+        self.idle.at_exit(status, &self.course, cut_off)?;
         let is_abandoned = self.course.abandoned.is_some();
         let at_risk = self.ledger.may_be_cut_off();
         self.accounts.at_exit(status, cut_off, &at_risk, is_abandoned)?;

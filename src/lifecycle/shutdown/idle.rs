@@ -1,0 +1,61 @@
+//! Ends that begin without a request: no job for `worker.exit_when_idle`, or the outcome of the one job of `--once`.
+//!
+//! Silence is not idleness. The idle time begins when the backend answers a FETCH with no job. Anything that hides whether there are
+//! jobs renews it: a FETCH that failed, an outage, quiet, a worker that is not ready, a closed memory gate.
+
+use crate::lifecycle::api::{Moment, Reason, Timer};
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::phase::Trigger;
+
+impl Lifecycle {
+    /// The backend answered a FETCH with no job.
+    pub(in crate::lifecycle) fn found_no_job(&mut self, now: Moment) {
+        if let Some(longest) = self.options.exit_when_idle
+            && self.idle.since.is_none()
+            && self.has_nothing_to_do()
+        {
+            self.idle.since = Some(now);
+            self.timers.arm(Timer::Idle, now.after(longest));
+        }
+    }
+
+    /// Whether the one job of `--once` was claimed. No FETCH follows it.
+    pub(in crate::lifecycle) fn has_its_one_job(&self) -> bool {
+        self.options.once && self.idle.has_claimed
+    }
+
+    /// Whether that job was claimed and the backend has no ACK of it.
+    pub(super) fn lacks_its_one_ack(&self) -> bool {
+        self.has_its_one_job() && !self.idle.has_acked
+    }
+
+    /// Begins the end if there is nothing to do and nothing is on its way. This comes before the next FETCH, so that holders that ask
+    /// without a pause cannot put it off.
+    pub(in crate::lifecycle) fn end_if_idle(&mut self, now: Moment) {
+        if self.phase.is_terminating() {
+            return;
+        }
+        if self.has_its_one_job() && self.has_nothing_to_do() {
+            let reason = if self.idle.has_acked {
+                Reason::OnceDone
+            } else {
+                Reason::OnceNotDone
+            };
+            return self.go(Trigger::Terminate, reason, now);
+        }
+        let (Some(since), Some(longest)) = (self.idle.since, self.options.exit_when_idle) else {
+            return;
+        };
+        if !self.has_nothing_to_do() || !self.is_looking_for_jobs() {
+            self.idle.since = None;
+            self.timers.cancel(Timer::Idle);
+        } else if since.elapsed(now) >= longest && !self.is_fetching() {
+            self.go(Trigger::Terminate, Reason::Idle(longest), now);
+        }
+    }
+
+    /// Whether no job is here, but for dropped ones. Nothing tells that a worker still has those; the drain waits for them.
+    fn has_nothing_to_do(&self) -> bool {
+        self.jobs.reserved() == 0 && self.jobs.lost() == 0
+    }
+}

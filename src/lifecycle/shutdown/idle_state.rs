@@ -1,0 +1,32 @@
+//! What the ends that begin without a request depend on.
+
+use crate::lifecycle::api::{Moment, Notice, Outcome};
+
+/// Since when there is nothing to do, and how far the one job of `--once` is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Idle {
+    /// When the idle time began, if the machine is idle.
+    pub(super) since: Option<Moment>,
+    /// A job was claimed that a worker may be given.
+    pub(super) has_claimed: bool,
+    /// The backend accepted an ACK.
+    pub(super) has_acked: bool,
+}
+
+impl Idle {
+    /// A job was claimed that a worker may be given.
+    pub(in crate::lifecycle) fn claimed(&mut self) {
+        self.has_claimed = true;
+    }
+
+    /// Whether the idle time runs.
+    pub(in crate::lifecycle) fn is_running(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub(super) fn note(&mut self, notice: &Notice) {
+        if let Notice::Settled { outcome, .. } = notice {
+            self.has_acked |= matches!(outcome, Outcome::Acked { .. });
+        }
+    }
+}
