@@ -6,7 +6,9 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::flags::Flags;
 use super::key::Row;
-use super::keys::{CONFIG_FILE, LOG_FORMAT, LOG_LEVEL, MODE, NO_AGENT, RUNTIME_DIR, TERMINATION_LOG, VERBOSE};
+use super::keys::{
+    CONCURRENCY, CONFIG_FILE, LOG_FORMAT, LOG_LEVEL, MODE, NO_AGENT, ONCE, RUNTIME_DIR, TERMINATION_LOG, VERBOSE,
+};
 use super::sections::{Config, Paths};
 use super::settings::Settings;
 use super::values::enums::{LogFormat, Mode};
@@ -25,6 +27,7 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     environment.apply(&mut settings, &mut warnings, &mut refuse)?;
     file::apply(&mut settings, &mut refuse)?;
     apply_no_agent(&mut settings, &mut warnings)?;
+    apply_once(&mut settings, &mut warnings);
     raise_level(&mut settings);
     let mode = settings.value(&MODE);
     proxy_choice::apply(&mut settings, mode, environment, &mut warnings)?;
@@ -114,6 +117,22 @@ fn apply_no_agent(settings: &mut Settings, warnings: &mut Vec<String>) -> Result
     }
     settings.replace(&MODE, Mode::None, no_agent);
     Ok(())
+}
+
+/// `--once` takes one job, so one is the concurrency as well.
+fn apply_once(settings: &mut Settings, warnings: &mut Vec<String>) {
+    if !settings.value(&ONCE) || settings.value(&MODE) == Mode::None {
+        return;
+    }
+    if settings.is_set(&CONCURRENCY) && settings.value(&CONCURRENCY) > 1 {
+        warnings.push(format!(
+            "{} has no effect: {} asks for one job.",
+            settings.describe(&CONCURRENCY),
+            settings.describe(&ONCE),
+        ));
+    }
+    let source = settings.source(&ONCE).clone();
+    settings.replace(&CONCURRENCY, 1, source);
 }
 
 /// Each `-v` makes the log one step more talkative.

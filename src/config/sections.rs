@@ -128,9 +128,9 @@ sections! {
         queues: Vec<String> = settings.value(&keys::QUEUES),
         /// Whether somebody set `queues`: in mode gateway only then they restrict what the worker asks for.
         queues_are_explicit: bool = settings.is_set(&keys::QUEUES),
-        concurrency: u32 = concurrency(settings),
-        /// Whether somebody set `concurrency`, or `once` did: in mode gateway only then it caps what the worker asks for.
-        concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY) || settings.value(&keys::ONCE),
+        concurrency: u32 = settings.value(&keys::CONCURRENCY),
+        /// Whether somebody set `concurrency`: in mode gateway only then it caps what the worker asks for.
+        concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
         poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
         wake: Wake = settings.value(&keys::WAKE),
@@ -224,13 +224,6 @@ fn limits(settings: &Settings) -> Limits {
         stop_margin: settings.value(&keys::STOP_MARGIN),
         prestop_time: settings.value(&keys::PRESTOP_TIME),
     }
-}
-
-fn concurrency(settings: &Settings) -> u32 {
-    if settings.value(&keys::ONCE) {
-        return 1;
-    }
-    settings.value(&keys::CONCURRENCY)
 }
 
 /// Time between heartbeats when nobody sets it, unless a third of the visibility timeout is less.

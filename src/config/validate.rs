@@ -6,7 +6,7 @@ use super::error::ConfigError;
 use super::key::Row;
 use super::keys::{
     AUTH_TOKEN_FILE, CA_FILE, CERT_FILE, CONCURRENCY, EXEC_OUTPUT_LIMIT, EXEC_USERS, GRACE_PERIOD, HEARTBEAT_INTERVAL,
-    KEY_FILE, MAX_FRAME, ONCE, PASS_TOKEN, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY, TERMINATION_GRACE_PERIOD, URL,
+    KEY_FILE, MAX_FRAME, PASS_TOKEN, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY, TERMINATION_GRACE_PERIOD, URL,
     VISIBILITY_TIMEOUT,
 };
 use super::sections::Config;
@@ -34,7 +34,6 @@ pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
     if config.mode != Mode::None {
         api_path_twice(config, &mut warnings);
         short_grace(config, &mut warnings);
-        one_job(config, &mut warnings);
         doubtful_backend(config, &mut warnings);
     }
     config.warnings.append(&mut warnings);
@@ -160,18 +159,6 @@ fn short_grace(config: &Config, warnings: &mut Vec<String>) {
     }
 }
 
-/// More than one job at a time, and one job in all.
-fn one_job(config: &Config, warnings: &mut Vec<String>) {
-    let settings = &config.settings;
-    if config.worker.once && settings.is_set(&CONCURRENCY) && settings.value(&CONCURRENCY) > 1 {
-        warnings.push(format!(
-            "{} has no effect: {} takes one job.",
-            settings.describe(&CONCURRENCY),
-            settings.describe(&ONCE),
-        ));
-    }
-}
-
 /// Keys of other modes. In mode none variables are left alone: COMMAND may read them too.
 fn without_effect(config: &Config, warnings: &mut Vec<String>) {
     for setting in config.settings.iter() {
@@ -254,7 +241,7 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::{HEADERS, TYPE_WAIT};
+    use crate::config::keys::{HEADERS, ONCE, TYPE_WAIT};
     use crate::config::show;
     use crate::config::test_support::{Given, assert_says};
 
@@ -369,6 +356,11 @@ mod tests {
                 "{mode}"
             );
             assert_eq!(config.warnings, [""; 0]);
+            assert!(
+                show(&config)
+                    .lines()
+                    .any(|line| line.starts_with("worker.concurrency ") && line.contains(" 1 "))
+            );
         }
         let both = Given::agent().flag(&ONCE, "true").flag(&CONCURRENCY, "3");
         assert_says(
