@@ -22,11 +22,12 @@ import yaml
 import kustomize
 from faults import unnoticed
 from kustomize import MERGE_KEYS, found_by, identity
-from promises import each_file_is_used, schema_errors, value_errors, variants
+from promises import each_file_is_used, page_errors, schema_errors, value_errors, variants
 from sequence import sequence_errors, setting_errors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = REPOSITORY / "docker/kubernetes"
+PAGE = (REPOSITORY / "docs/operating.md").read_text(encoding="utf-8")
 METRICS = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8")
 
 
@@ -35,7 +36,8 @@ def files(root):
 
 
 def schemas(root):
-    return (error for variant in variants(root) for error in schema_errors(variant))
+    yield from (error for variant in variants(root) for error in schema_errors(variant))
+    yield from page_errors(PAGE)
 
 
 def values(root):

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 import jsonschema
+import yaml
 from kubernetes_validate import utils
 
 from kustomize import KINDS, Wrong, all_containers, apply, build, load, load_one
@@ -133,8 +134,26 @@ def schema_error(resource, version):
     return None
 
 
+def page_errors(text, versions=VERSIONS):
+    """The manifests in a page: against the same schemas, and their times as those of the base."""
+    resources = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.S | re.M)]
+    for resource in resources:
+        yield from schema_errors(Variant("docs/operating.md", [resource]), versions)
+        job = behind(resource) if resource["kind"] == "ScaledJob" else resource
+        pod = job["spec"]["template"]["spec"]
+        environment = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
+        limit = environment.get("OJS_TERMINATION_GRACE_PERIOD", "none")
+        if limit != f"{pod['terminationGracePeriodSeconds']}s":
+            yield f"docs/operating.md: {resource['kind']}: OJS_TERMINATION_GRACE_PERIOD is {limit}"
+    if sorted(resource["kind"] for resource in resources) != ["Job", "ScaledJob"]:
+        yield "docs/operating.md: not one Job and one ScaledJob"
+
+
 def behind(resource):
     """What becomes of a custom resource in Kubernetes' own words, as far as that can be said."""
+    if resource["kind"] == "ScaledJob":
+        job = resource["spec"]["jobTargetRef"]
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": job}
     config = resource["spec"].get("advanced", {}).get("horizontalPodAutoscalerConfig")
     if config is None:
         return None
