@@ -78,6 +78,12 @@ impl Lifecycle {
         is_wanted && self.is_open_for_jobs() && !self.is_kept_from_fetching() && !self.has_outage()
     }
 
+    /// Ends the pause between two polls. Returns false if no holder takes jobs that it did not ask for: no FETCH would follow.
+    pub(in crate::lifecycle) fn fetch_unasked(&mut self) -> bool {
+        self.timers.cancel(Timer::Fetch);
+        self.pushed_credit() > 0
+    }
+
     /// Whether FETCH pauses because the last one failed.
     pub(in crate::lifecycle) fn is_fetch_held_up(&self) -> bool {
         self.deadline_is_set(Timer::FetchAgain)
@@ -148,7 +154,7 @@ impl Lifecycle {
                 if has_jobs {
                     self.store_was_seen(at);
                 } else {
-                    self.found_no_job(now);
+                    self.found_no_job(at, now);
                 }
                 let is_news = self.claim(deliveries, worker.clone(), now);
                 if !is_news && fetch.is_for_pushed {

@@ -1,19 +1,21 @@
 //! Ends that begin without a request: no job for `worker.exit_when_idle`, or the outcome of the one job of `--once`.
 //!
 //! Silence is not idleness. The idle time begins when the backend answers a FETCH with no job. Anything that hides whether there are
-//! jobs renews it: a FETCH that failed, an outage, quiet, a worker that is not ready, a closed memory gate.
+//! jobs renews it: a FETCH that failed, an outage, quiet, a worker that is not ready, a closed memory gate. When the time is over, the
+//! answer to one more FETCH decides.
 
 use crate::lifecycle::api::{Moment, Reason, Timer};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;
 
 impl Lifecycle {
-    /// The backend answered a FETCH with no job.
-    pub(in crate::lifecycle) fn found_no_job(&mut self, now: Moment) {
-        if let Some(longest) = self.options.exit_when_idle
-            && self.idle.since.is_none()
-            && self.has_nothing_to_do()
-        {
+    /// The backend answered a FETCH, which went out at `asked_at`, with no job.
+    pub(in crate::lifecycle) fn found_no_job(&mut self, asked_at: Moment, now: Moment) {
+        let Some(longest) = self.options.exit_when_idle else {
+            return;
+        };
+        self.idle.asked_at = Some(asked_at);
+        if self.idle.since.is_none() && self.has_nothing_to_do() {
             self.idle.since = Some(now);
             self.timers.arm(Timer::Idle, now.after(longest));
         }
@@ -50,7 +52,10 @@ impl Lifecycle {
             self.idle.since = None;
             self.timers.cancel(Timer::Idle);
         } else if since.elapsed(now) >= longest && !self.is_fetching() {
-            self.go(Trigger::Terminate, Reason::Idle(longest), now);
+            let due = since.after(longest);
+            if self.idle.asked_at.is_some_and(|asked_at| asked_at >= due) || !self.fetch_unasked() {
+                self.go(Trigger::Terminate, Reason::Idle(longest), now);
+            }
         }
     }
 

@@ -7,6 +7,8 @@ use crate::lifecycle::api::{Moment, Notice, Outcome};
 pub(in crate::lifecycle) struct Idle {
     /// When the idle time began, if the machine is idle.
     pub(super) since: Option<Moment>,
+    /// When the last FETCH went out that found no job.
+    pub(super) asked_at: Option<Moment>,
     /// A job was claimed that a worker may be given.
     pub(super) has_claimed: bool,
     /// The backend accepted an ACK.
