@@ -168,6 +168,11 @@ impl HeartbeatState {
         self.extends
     }
 
+    /// Whether a reply of this backend has had such a list.
+    pub(in crate::lifecycle) fn has_told_extended(&self) -> bool {
+        self.extends
+    }
+
     /// The worker runs again.
     pub(super) fn resumed(&mut self, resumed: Resumed) {
         self.resumed = Some(resumed);

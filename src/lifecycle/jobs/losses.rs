@@ -3,7 +3,8 @@
 //! A heartbeat's reply names the reservations that it extended. What is missing there is looked at (requirements C-32), and only
 //! the look is believed; and the word that there is no such job only when nothing speaks for a store that is away.
 //! Backends leave an empty list out. A reply without a list is therefore a reason for a look as well, but a rare one as long as
-//! no reply had a list: the backend may be one that never sends it.
+//! no reply had a list: the backend may be one that never sends it. Until a reply had a list, a look counts only if it shows that
+//! the job is cancelled: nothing says that such a backend keeps a job that it delivered where GET finds it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +36,7 @@ const MOST_UNANSWERED: usize = 1_000;
 
 impl Lifecycle {
     /// Looks at the reservations that a heartbeat did not extend. A reply without a list extended none where an earlier reply had
-    /// a list. Where none had, the backend may extend without a list: each job is looked at once, and then every 30 s.
+    /// a list. Where none had, the backend may extend without a list: ojs-init looks at each job once, and then every 30 s.
     pub(in crate::lifecycle) fn look_for_lost(
         &mut self,
         heartbeat: &SentHeartbeat,
@@ -103,6 +104,9 @@ impl Lifecycle {
             return;
         }
         let Reply::JobSeen(view) = reply else { return };
+        if view.state != JobState::Cancelled && !self.agent.heartbeats.has_told_extended() {
+            return;
+        }
         if view.state == JobState::Missing && !is_missed_for_good(job, now) {
             return;
         }
