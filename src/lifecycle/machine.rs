@@ -13,6 +13,7 @@
 //! | | `stages` | how far an outcome is, and what leads on; the only file that knows |
 //! | | `answers` | outcomes of holders that wait for the answer: which of them counts, and when it is answered |
 //! | | `reports` | outcomes on their way to the backend |
+//! | | `brake` | how long a job is held that is given back again and again |
 //! | | `redelivery` | what comes again while they are |
 //! | | `doubts` | answers to an outcome that leave open what became of the job |
 //! | | `ack_fallback` | outcomes that the backend does not take as they are |
@@ -64,6 +65,7 @@ use crate::lifecycle::backend::streams::Streams;
 use crate::lifecycle::jobs::job::{Job, Place};
 use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::jobs::memory::Memory;
+use crate::lifecycle::jobs::returns::Returns;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::jobs::suspects::Suspects;
 use crate::lifecycle::shutdown::idle_state::Idle;
@@ -91,6 +93,7 @@ pub struct Lifecycle {
     pub(super) pulls: Pulls,
     pub(super) memory: Memory,
     pub(super) suspects: Suspects,
+    pub(super) returns: Returns,
     pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
@@ -121,6 +124,7 @@ impl Lifecycle {
             pulls: Pulls::default(),
             memory: Memory::default(),
             suspects: Suspects::default(),
+            returns: Returns::default(),
             capacity: Capacity::default(),
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
@@ -227,11 +231,12 @@ impl Lifecycle {
             concurrency: self.shown_concurrency(),
             active: self.jobs.active() + dropped,
             waiting: self.jobs.waiting().len(),
+            held_back: self.jobs.held_back(),
             held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost() - self.jobs.dropped() + dropped,
             unanswered: self.jobs.unanswered(),
             dropped: self.jobs.dropped(),
             past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
-            reporting: count(|place| matches!(place, Place::Reporting(_))),
+            reporting: count(|place| matches!(place, Place::Reporting(_))) - self.jobs.held_back(),
             oldest_since: self.oldest_active_since(),
             ready_holders: self.holders.ready(),
             capacity: self.holders.concurrency(),

@@ -151,6 +151,11 @@ impl Page {
             snapshot.past_their_time,
         );
         self.gauge(
+            "ojs_init_jobs_held_back",
+            "Jobs that were given back and are held before they go: they do not count as active.",
+            snapshot.held_back,
+        );
+        self.gauge(
             "ojs_init_concurrency",
             "Most jobs that may be active at once.",
             snapshot.concurrency,
@@ -288,6 +293,11 @@ impl Page {
             "ojs_init_jobs_dropped_total",
             "Jobs that the worker has no more, for all that can be told, without an outcome.",
             metrics.jobs_dropped,
+        );
+        self.counter(
+            "ojs_init_give_back_loops_total",
+            "How often a type, or a job, began to be given back again and again.",
+            metrics.give_back_loops,
         );
         self.counter(
             "ojs_init_worker_restarts_total",

@@ -18,6 +18,7 @@ fn running() -> Snapshot {
         concurrency: 10,
         active: 3,
         waiting: 0,
+        held_back: 5,
         held: 2,
         unanswered: 1,
         dropped: 0,
@@ -130,7 +131,10 @@ fn outcomes() -> [Outcome; 3] {
     [
         Outcome::Acked { result: None },
         Outcome::Failed { error },
-        Outcome::Requeued { reason: "so".into() },
+        Outcome::Requeued {
+            reason: "so".into(),
+            after: Duration::ZERO,
+        },
     ]
 }
 

@@ -61,6 +61,7 @@ pub(super) fn requeue_call() -> Call {
         job: job("j"),
         outcome: Outcome::Requeued {
             reason: "surplus".into(),
+            after: Duration::ZERO,
         },
         is_bare: false,
     }

@@ -362,6 +362,7 @@ pub fn requeue(id: &str) -> Call {
         job: job(id),
         outcome: Outcome::Requeued {
             reason: "surplus".into(),
+            after: Duration::ZERO,
         },
         is_bare: false,
     }

@@ -26,6 +26,7 @@ mod dialects;
 mod heartbeats;
 mod outages;
 mod restarts;
+mod returns;
 mod wake;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         outages::ALL.as_slice(),
         &heartbeats::ALL,
         &restarts::ALL,
+        &returns::ALL,
         &dialects::ALL,
         &credentials::ALL,
         &wake::ALL,

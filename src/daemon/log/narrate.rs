@@ -123,11 +123,19 @@ impl Narrator {
     fn told_now_and_then(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
         if let Notice::NoHandler { job, waits, taken } = notice {
             self.jobs.no_handler(job, *waits, taken, now)
+        } else if let Notice::GivenBackAgain {
+            job,
+            times,
+            is_of_type,
+            is_held,
+        } = notice
+        {
+            self.jobs.given_back_again(job, *times, (*is_of_type, *is_held), now)
         } else if let Notice::CheckpointNotSaved(job, failure) = notice {
             let said = self.answers.failure();
             Some(self.jobs.checkpoint_not_saved(job, *failure, said, now))
         } else {
-            None
+            self.call_failed(notice, now)
         }
     }
 
@@ -180,7 +188,7 @@ impl Narrator {
             Notice::Dropped(job, why) => JobNarrator::dropped(job, *why),
             Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
             Notice::NoHandler { .. } | Notice::CheckpointNotSaved(..) => return self.told_now_and_then(notice, now),
-            Notice::CallFailed { .. } => return self.call_failed(notice, now),
+            Notice::GivenBackAgain { .. } | Notice::CallFailed { .. } => return self.told_now_and_then(notice, now),
             Notice::Hedged(endpoint) => hedged(*endpoint),
             Notice::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Notice::NotRegistered => not_registered(),

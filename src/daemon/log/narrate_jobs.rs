@@ -12,7 +12,9 @@ use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{named, warn};
 use crate::lifecycle::api::ids::Text;
-use crate::lifecycle::api::{CancelReason, Death, DropCause, Failure, HolderId, JobError, Outcome, Subject};
+use crate::lifecycle::api::{
+    CancelReason, Death, DropCause, FIRST_HOLD, Failure, HolderId, JobError, LONGEST_HOLD, Outcome, Subject,
+};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 
@@ -33,6 +35,8 @@ pub struct JobNarrator {
     unhandled: BTreeMap<String, Throttle>,
     /// By what is said: a handler may save one checkpoint after the other, and none of them is saved.
     unsaved: BTreeMap<&'static str, Throttle>,
+    /// By type: jobs that are given back again and again.
+    given_back: BTreeMap<String, Throttle>,
     completed: u64,
 }
 
@@ -224,6 +228,33 @@ impl JobNarrator {
         note(level, job, Some("active"), &message)
     }
 
+    /// It goes back, and jobs of its type (`is_of_type`) or this very one did so again and again: one line for each type at a time.
+    pub fn given_back_again(
+        &mut self,
+        job: &Subject,
+        times: u32,
+        (is_of_type, is_held): (bool, bool),
+        now: Duration,
+    ) -> Option<LogRecord> {
+        let kind = clipped(&job.kind, NAME_BYTES);
+        let more = of_type(&mut self.given_back, &kind).is_due_at(now)?;
+        let what = if is_of_type {
+            format!("Jobs of type {kind} are given back again and again, {times} times so far")
+        } else {
+            format!("Job is given back again and again, {times} times so far")
+        };
+        let follows = if is_held {
+            let (first, longest) = (seconds(FIRST_HOLD), seconds(LONGEST_HOLD));
+            format!(
+                "each is held here before it goes back, {first} at first and {longest} at most, and other jobs go on"
+            )
+        } else {
+            "it was never started; the backend sends more jobs than FETCH asks for, or the worker lowers what it takes"
+                .to_owned()
+        };
+        Some(note(Level::Warn, job, None, &format!("{what}: {follows}{more}")))
+    }
+
     /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.
     pub fn no_handler(
         &mut self,
@@ -233,9 +264,7 @@ impl JobNarrator {
         now: Duration,
     ) -> Option<LogRecord> {
         let kind = clipped(&job.kind, NAME_BYTES);
-        let is_known = self.unhandled.contains_key(&kind) || self.unhandled.len() < MOST_TYPES;
-        let seldom = if is_known { kind.clone() } else { String::new() };
-        let more = self.unhandled.entry(seldom).or_default().is_due_at(now)?;
+        let more = of_type(&mut self.unhandled, &kind).is_due_at(now)?;
         let waits = waits.map_or_else(
             || "it holds the last free place, and is failed, retryable".to_owned(),
             |time| format!("it waits {} for one that may still come", seconds(time)),
@@ -257,6 +286,13 @@ fn types_taken(kind: &str, taken: &[Text]) -> String {
     let listed = names.iter().take(LISTED_TYPES).map(String::as_str).collect::<Vec<_>>();
     let more = if names.len() > LISTED_TYPES { " ..." } else { "" };
     format!("; the worker takes {}{more}{meant}", listed.join(", "))
+}
+
+/// What is told of this type; those beyond the bound share one.
+fn of_type<'a>(all: &'a mut BTreeMap<String, Throttle>, kind: &str) -> &'a mut Throttle {
+    let is_known = all.contains_key(kind) || all.len() < MOST_TYPES;
+    all.entry(if is_known { kind.to_owned() } else { String::new() })
+        .or_default()
 }
 
 /// The states of a job (OJS core 4) that a FAIL or a requeue can lead to.

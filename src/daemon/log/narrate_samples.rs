@@ -179,3 +179,26 @@ pub fn heartbeat() -> Call {
         form: HeartbeatForm::Full,
     }
 }
+
+/// A job goes back.
+pub fn requeued() -> Outcome {
+    Outcome::Requeued {
+        reason: "so".into(),
+        after: Duration::ZERO,
+    }
+}
+
+/// What is said of jobs that are given back again and again: each of another type, because a type has its line once.
+pub fn given_back_again() -> Vec<Notice> {
+    let cases = [("v", true, true), ("w", false, true), ("x", false, false)];
+    let notice = |(kind, is_of_type, is_held): (&str, bool, bool)| Notice::GivenBackAgain {
+        job: Arc::new(Subject {
+            kind: kind.into(),
+            ..(*job(3)).clone()
+        }),
+        times: 3,
+        is_of_type,
+        is_held,
+    };
+    cases.map(notice).to_vec()
+}

@@ -23,7 +23,9 @@ use super::*;
 
 #[path = "narrate_samples.rs"]
 mod samples;
-use samples::{drains, heartbeat, hung, last_words, lost, memory_gate, out_of_memory, stops};
+use samples::{
+    drains, given_back_again, heartbeat, hung, last_words, lost, memory_gate, out_of_memory, requeued, stops,
+};
 
 const PAGE: &str = include_str!("../../../docs/logging.md");
 
@@ -352,8 +354,9 @@ fn assert_in_step(rows: &[Row], records: &[Value]) {
 fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
     let mut narrator = narrator();
     let now = Duration::from_secs(5);
-    let mut records: Vec<Value> = about_jobs()
+    let mut records: Vec<Value> = [about_jobs(), given_back_again()]
         .iter()
+        .flatten()
         .map(|notice| read(&narrator.note(notice, now).unwrap()))
         .collect();
     // Whatever the error and the number of attempts may suggest, it is what the answer says.
@@ -373,13 +376,12 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         assert_eq!(failed["ojs"]["state"], expected, "{failed}");
         records.push(failed);
     }
-    let given_back = || settled(1, Outcome::Requeued { reason: "so".into() });
     for state in ["available", "discarded", "parked"] {
         answer(&mut narrator, Some(state));
-        records.push(read(&narrator.note(&given_back(), now).unwrap()));
+        records.push(read(&narrator.note(&settled(1, requeued()), now).unwrap()));
     }
     answer(&mut narrator, None);
-    let given_back = read(&narrator.note(&given_back(), now).unwrap());
+    let given_back = read(&narrator.note(&settled(1, requeued()), now).unwrap());
     assert_eq!(given_back["message"], "Job given back to its queue");
     assert_eq!(given_back["ojs"].get("state"), None, "the backend has not said it");
     assert!(records.iter().all(|record| record["category"] == "lifecycle"));
@@ -426,9 +428,9 @@ fn no_remark_is_left_out_here() {
         // It is for the metrics alone.
         .filter(|name| name != "OutcomeSent")
         .collect();
-    let samples = about_jobs()
+    let samples = [about_jobs(), given_back_again(), about_the_worker()]
         .into_iter()
-        .chain(about_the_worker())
+        .flatten()
         .chain(about_the_backend());
     let here: BTreeSet<String> = samples.map(|notice| name(&format!("{notice:?}"))).collect();
     assert_eq!(all, here);
@@ -479,7 +481,7 @@ fn a_job_s_time_is_told_with_its_outcome_where_a_worker_had_it() {
         let record = read(&narrator.note(notice, Duration::ZERO).unwrap());
         record.pointer("/attributes/duration_ms").and_then(Value::as_u64)
     };
-    let outcome = Outcome::Requeued { reason: "so".into() };
+    let outcome = requeued();
     assert_eq!(told(&settled(1, outcome.clone())), Some(1250));
     let (job, took) = (job(1), None);
     assert_eq!(told(&Notice::Settled { job, outcome, took }), None);

@@ -31,6 +31,8 @@ pub enum FromWorker {
     Release {
         job: JobId,
         reason: Option<Text>,
+        /// How long it is held here first.
+        after: Duration,
     },
     Progress {
         job: JobId,

@@ -126,6 +126,16 @@ pub enum Notice {
         /// Since it was given to a worker; none where it never was.
         took: Option<Duration>,
     },
+    /// It was given back, and makes them too many within a minute: jobs of its type, or returns of this very job.
+    GivenBackAgain {
+        job: Arc<Subject>,
+        /// How many there were.
+        times: u32,
+        /// Whether jobs of its type are counted.
+        is_of_type: bool,
+        /// Whether such jobs are held from now on before they go back.
+        is_held: bool,
+    },
     /// Nobody was told about it: it is left to its visibility timeout.
     Abandoned(Arc<Subject>, &'static str),
     /// A delivery of a job came to nothing, for this reason: the outcome of the one before it was on its way when it came.

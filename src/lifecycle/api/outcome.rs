@@ -1,8 +1,19 @@
 //! How a job ended: what the backend is told of it, and as what that is counted.
 
+use std::time::Duration;
+
 use crate::lifecycle::api::ids::Text;
 use crate::lifecycle::api::job::JobError;
 use crate::lifecycle::api::words::About;
+
+/// The first hold of a job that is given back again and again; each further one of the same job is twice as long.
+pub const FIRST_HOLD: Duration = Duration::from_secs(1);
+
+/// The longest of these holds. Other workers can have the job after this time at the latest.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
+
+/// The longest time for which a worker may ask that a job is held before it goes back.
+pub const LONGEST_ASKED_HOLD: Duration = Duration::from_secs(15 * 60);
 
 /// What the backend is told of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,6 +28,8 @@ pub enum Outcome {
     Requeued {
         /// Why it is given back.
         reason: Text,
+        /// How long the job is held here first, if the worker asks for that.
+        after: Duration,
     },
 }
 

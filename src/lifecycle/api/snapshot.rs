@@ -20,7 +20,9 @@ pub struct Snapshot {
     pub active: usize,
     /// Of these, in our buffer.
     pub waiting: usize,
-    /// Of these, with a worker.
+    /// Jobs that were given back again and again and are held before they go back: they do not count as active.
+    pub held_back: usize,
+    /// Of the active ones, with a worker.
     pub held: usize,
     /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered in time.
     pub unanswered: usize,

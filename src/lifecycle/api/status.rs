@@ -28,6 +28,8 @@ pub struct Status {
     pub jobs: Vec<JobStatus>,
     /// Jobs that are not among these: with those that go straight back, which do not count as active.
     pub not_shown: usize,
+    /// The types whose jobs are given back again and again, at most `MOST_TYPES_SHOWN`, with the number of returns.
+    pub given_back: Vec<(Text, u32)>,
     /// The queues that jobs are taken from, where holders say that; none: those that are configured.
     pub queues: Option<Vec<Text>>,
     /// What comes right after this, when that is the end.
@@ -82,6 +84,8 @@ pub enum JobPlace {
     Held(HolderId),
     /// Its outcome is on its way to the backend.
     Reporting,
+    /// It was given back, and is held here before it goes.
+    GoesBack,
 }
 
 /// The worker's process.

@@ -338,7 +338,10 @@ impl Lifecycle {
         let was_waiting = self.jobs.get(claim).is_some_and(|job| job.place == Place::Waiting);
         self.decide(
             claim,
-            Outcome::Requeued { reason: reason.into() },
+            Outcome::Requeued {
+                reason: reason.into(),
+                after: Duration::ZERO,
+            },
             None,
             was_waiting,
             now,

@@ -158,6 +158,8 @@ pub struct Report {
     pub listener: Option<HolderId>,
     /// The job goes straight back: it was never meant for a worker and does not count as active.
     pub is_surplus: bool,
+    /// Whether it is held before it goes out for the first time.
+    pub hold: Hold,
     /// Requests of this outcome that went out, less those that certainly never got there.
     pub sent: u32,
     /// What the next look is to find out.
@@ -207,7 +209,27 @@ pub struct News {
     pub checkpoints_replaced: u32,
 }
 
+/// Whether a job that goes back is held first, see `brake`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Hold {
+    No,
+    /// It is, and counts against the concurrency as before.
+    InItsPlace,
+    /// It is, and takes no place of another job until it has gone back.
+    Beside,
+}
+
 impl Report {
+    /// Whether it waits for the end of its hold.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        let is_held = match self.hold {
+            Hold::No => false,
+            Hold::InItsPlace | Hold::Beside => true,
+        };
+        is_held && self.sent == 0 && self.step == ReportStage::Pausing
+    }
+
     /// A request of it goes out.
     pub fn goes_out(&mut self) {
         self.sent = self.sent.saturating_add(1);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lifecycle::api::ids::{CallId, Claim, HolderId, JobId, Text, WorkerId};
 use crate::lifecycle::api::{Delivery, Moment};
 use crate::lifecycle::groups::Groups;
-use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, Suspicion};
+use crate::lifecycle::jobs::job::{Again, Hold, Job, LookStep, News, Place, Report, Suspicion};
 use crate::lifecycle::jobs::marks::Marks;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::jobs::waiting::Waiting;
@@ -34,6 +34,7 @@ pub struct Ledger {
     lost: BTreeSet<Claim>,
     dropped: BTreeSet<Claim>,
     surplus: usize,
+    held_back: usize,
     next: u64,
 }
 
@@ -190,6 +191,17 @@ impl Ledger {
         });
     }
 
+    /// A job that is to go back waits first, beside those that count against the concurrency or as one of them.
+    pub(super) fn hold(&mut self, claim: Claim, is_beside: bool) {
+        self.change(claim, |job| {
+            if let Place::Reporting(report) = &mut job.place {
+                report.step = ReportStage::Pausing;
+                report.is_surplus |= is_beside;
+                report.hold = if is_beside { Hold::Beside } else { Hold::InItsPlace };
+            }
+        });
+    }
+
     /// A checkpoint of a job is on its way.
     pub fn checkpoint_sent(&mut self, claim: Claim, call: CallId, state: Text) {
         self.change(claim, |job| job.news.checkpoint_call = Some((call, state)));
@@ -229,6 +241,7 @@ impl Ledger {
             list.insert(claim);
         }
         self.surplus += usize::from(marks.is_surplus);
+        self.held_back += usize::from(marks.is_held_back);
     }
 
     fn unlist(&mut self, claim: Claim, marks: &Marks) {
@@ -246,6 +259,7 @@ impl Ledger {
             list.remove(&claim);
         }
         self.surplus -= usize::from(marks.is_surplus);
+        self.held_back -= usize::from(marks.is_held_back);
     }
 
     /// The lists of claims that a job with these marks is in.
@@ -419,10 +433,16 @@ impl Ledger {
         reports.filter(|report| !report.is_surplus).count()
     }
 
-    /// Jobs whose reservations are ours, those that go straight back among them.
+    /// Jobs whose reservations are ours, those that go straight back among them, those that are held back not.
     #[must_use]
     pub fn reserved(&self) -> usize {
-        self.jobs.len() - self.lost.len() - self.dropped.len()
+        self.jobs.len() - self.lost.len() - self.dropped.len() - self.held_back
+    }
+
+    /// Jobs that are held before they go back, and take no place.
+    #[must_use]
+    pub fn held_back(&self) -> usize {
+        self.held_back
     }
 }
 
@@ -464,6 +484,7 @@ impl Ledger {
             ("lost", self.lost == right.lost),
             ("dropped", self.dropped == right.dropped),
             ("going straight back", self.surplus == right.surplus),
+            ("held back", self.held_back == right.held_back),
             ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
         ];
         let wrong = lists.iter().find(|(_, is_right)| !is_right);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::lifecycle::api::Subject;
 use crate::lifecycle::api::ids::HolderId;
-use crate::lifecycle::jobs::job::{Job, LookStep, Place};
+use crate::lifecycle::jobs::job::{Hold, Job, LookStep, Place};
 use crate::lifecycle::jobs::stages::ReportStage;
 
 /// The lists of one job.
@@ -32,6 +32,8 @@ pub(super) struct Marks {
     pub(super) is_dropped: bool,
     /// It goes straight back.
     pub(super) is_surplus: bool,
+    /// It is held before it goes back, or was, and takes no place.
+    pub(super) is_held_back: bool,
 }
 
 impl Marks {
@@ -56,6 +58,7 @@ impl Marks {
             is_overdue: job.is_overdue,
             is_dropped: job.is_dropped,
             is_surplus: report.is_some_and(|report| report.is_surplus),
+            is_held_back: report.is_some_and(|report| report.hold == Hold::Beside),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod ack_fallback;
 pub(super) mod answers;
+pub mod brake;
 pub(super) mod dispatch;
 pub(super) mod doubts;
 pub(super) mod isolation;
@@ -15,6 +16,7 @@ pub(super) mod progress;
 pub(super) mod pulled;
 pub(super) mod redelivery;
 pub(super) mod reports;
+pub(super) mod returns;
 pub mod stages;
 pub(super) mod suspects;
 pub(super) mod unhandled;

@@ -10,7 +10,8 @@ use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
 use crate::lifecycle::api::{About, Call, Failure, JobState, JobView, Moment, Notice, Outcome, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
-use crate::lifecycle::jobs::job::{Job, Place, Question, Report};
+use crate::lifecycle::jobs::brake::GivenBackBy;
+use crate::lifecycle::jobs::job::{Hold, Job, Place, Question, Report};
 use crate::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use crate::lifecycle::jobs::stages::{after_failure, stage_verdict};
 use crate::lifecycle::machine::Lifecycle;
@@ -34,27 +35,41 @@ impl Lifecycle {
         is_surplus: bool,
         now: Moment,
     ) {
-        let is_requeue = matches!(what, Outcome::Requeued { .. });
         let is_ack = what.is_ack();
-        if is_requeue {
-            self.pause_fetch(now);
-            self.streams.hold_until(now.after(self.options.poll_interval));
-        }
-        let Some(job) = self.jobs.get(claim) else { return };
-        if job.holder().is_some() {
+        if let Some(job) = self.jobs.get(claim)
+            && job.holder().is_some()
+        {
             self.suspects.forget(job.id());
         }
-        if let Some(why) = job.why_not_requeue(self.agent.traits()).filter(|_| is_requeue) {
+        let mut hold = None;
+        if let Outcome::Requeued { after, .. } = &what {
+            let by = match (listener, is_surplus) {
+                (Some(_), _) => GivenBackBy::Worker(*after),
+                (None, false) => GivenBackBy::Us,
+                (None, true) => GivenBackBy::UsUnstarted,
+            };
+            hold = self.brake(claim, by, now);
+            let Some(job) = self.jobs.get(claim) else { return };
+            let why_not = job.why_not_requeue(self.agent.traits());
             let id = job.id().clone();
-            self.let_reservation_expire(claim, why);
-            return self.confirm(listener, id, About::Release, false);
+            if hold.is_none() || why_not.is_some() {
+                self.pause_fetch(now);
+                self.streams.hold_until(now.after(self.options.poll_interval));
+            }
+            if let Some(why) = why_not {
+                self.let_reservation_expire(claim, why);
+                return self.confirm(listener, id, About::Release, false);
+            }
         }
         // A dropped job is on nobody's credit. Once its reservation is over somebody else may have it, whom a FAIL would hit.
+        let Some(job) = self.jobs.get(claim) else { return };
         let was_dropped = job.is_dropped;
         let may_be_elsewhere = was_dropped && !is_ack && self.reserved_until(job) <= now;
         self.put_report(claim, what, listener, is_surplus || was_dropped, now);
         if may_be_elsewhere {
             self.look_first(claim, now);
+        } else if let Some(hold) = hold {
+            self.hold(claim, hold, now);
         }
         self.limit_the_wait(claim, now);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
@@ -79,6 +94,7 @@ impl Lifecycle {
             setbacks: RetryState::default(),
             listener,
             is_surplus,
+            hold: Hold::No,
             sent: 0,
             question: Question::Done,
             missing: None,

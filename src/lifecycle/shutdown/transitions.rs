@@ -44,6 +44,7 @@ impl Lifecycle {
     fn begin_quiet(&mut self, reason: Reason, now: Moment) {
         self.signal_worker_if_set(self.options.signals.on_quiet);
         self.agent.heartbeats.take_resumed();
+        self.end_holds(now);
         self.announce(reason, None, now);
     }
 
@@ -66,6 +67,7 @@ impl Lifecycle {
         }
         self.shutdown.begins(reason, now);
         self.outcomes_are_ours();
+        self.end_holds(now);
         self.begin_account(now);
         self.set_deadline(self.latest_deadline(now));
         let state = self.state();

@@ -137,6 +137,8 @@ pub struct Metrics {
     pub wakeups: u64,
     /// Jobs that their holders had no more, for all that could be told.
     pub jobs_dropped: u64,
+    /// How often a type, or a job, began to be given back again and again.
+    pub give_back_loops: u64,
     workers_started: u64,
     /// Processes that were reaped and are not the worker.
     pub orphans_reaped: u64,
@@ -158,6 +160,7 @@ impl Metrics {
             results_dropped: 0,
             wakeups: 0,
             jobs_dropped: 0,
+            give_back_loops: 0,
             workers_started: 0,
             orphans_reaped: 0,
             started_at: since_1970,
@@ -183,6 +186,8 @@ impl Metrics {
             self.of(job).timed_out += 1;
         } else if let Notice::WokenUp = notice {
             self.wakeups += 1;
+        } else if let Notice::GivenBackAgain { .. } = notice {
+            self.give_back_loops += 1;
         } else if let Notice::ResultDropped(_) = notice {
             self.results_dropped += 1;
         } else if let Some((job, end)) = end(notice) {

@@ -50,7 +50,13 @@ fn acked(job: &Arc<Subject>) -> Notice {
 }
 
 fn requeued(job: &Arc<Subject>) -> Notice {
-    settled(job, Outcome::Requeued { reason: "so".into() })
+    settled(
+        job,
+        Outcome::Requeued {
+            reason: "so".into(),
+            after: Duration::ZERO,
+        },
+    )
 }
 
 fn failed(job: &Arc<Subject>) -> Notice {
@@ -206,7 +212,10 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
     let requeue = Call::Report {
         worker: worker(),
         job: one.id.clone(),
-        outcome: Outcome::Requeued { reason: "so".into() },
+        outcome: Outcome::Requeued {
+            reason: "so".into(),
+            after: Duration::ZERO,
+        },
         is_bare: false,
     };
     call(&mut metrics, 9, requeue, 0);

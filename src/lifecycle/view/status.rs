@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    BackendStatus, Ending, JobPlace, JobStatus, Moment, NotRunningBecause, Phase, Status, Timer, WorkerState,
+    BackendStatus, Ending, JobPlace, JobStatus, Moment, NotRunningBecause, Phase, Status, Text, Timer, WorkerState,
     WorkerStatus,
 };
 use crate::lifecycle::jobs::job::Place;
@@ -13,6 +13,9 @@ use crate::lifecycle::shutdown::steps::StopStep;
 
 /// Most jobs that are shown, the oldest first; the counts are of all.
 pub const MOST_JOBS_SHOWN: usize = 100;
+
+/// Most types that are shown whose jobs are given back again and again, those with the most returns.
+pub const MOST_TYPES_SHOWN: usize = 8;
 
 impl Lifecycle {
     /// What an operator is shown.
@@ -29,6 +32,7 @@ impl Lifecycle {
             left_of: left.and(self.whole_time()),
             not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
+            given_back: self.shown_returns(now),
             queues: self.takes().queues,
             ending: self.ending(),
             worker: self.shown_worker(now),
@@ -94,6 +98,7 @@ impl Lifecycle {
                 let (place, is_cancelled) = match &job.place {
                     Place::Waiting => (JobPlace::Waiting, false),
                     Place::Held(held) => (JobPlace::Held(held.holder), held.cancelled.is_some()),
+                    Place::Reporting(report) if report.is_held() => (JobPlace::GoesBack, false),
                     Place::Reporting(_) => (JobPlace::Reporting, false),
                 };
                 JobStatus {
@@ -112,6 +117,17 @@ impl Lifecycle {
         jobs.sort_by_key(|job| Reverse(job.age));
         jobs.truncate(MOST_JOBS_SHOWN);
         jobs
+    }
+
+    fn shown_returns(&self, now: Moment) -> Vec<(Text, u32)> {
+        let mut types: Vec<(Text, u32)> = self
+            .returns
+            .types(now)
+            .map(|(kind, times)| (kind.clone(), times))
+            .collect();
+        types.sort_by_key(|(_, times)| Reverse(*times));
+        types.truncate(MOST_TYPES_SHOWN);
+        types
     }
 
     fn shown_worker(&self, now: Moment) -> WorkerStatus {

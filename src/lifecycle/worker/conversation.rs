@@ -71,9 +71,9 @@ impl Lifecycle {
             FromWorker::Ready(ready) => self.ready(id, ready, now),
             FromWorker::Ack { job, result } => self.answered(id, &job, Outcome::Acked { result }, now),
             FromWorker::Fail { job, error } => self.answered(id, &job, Outcome::Failed { error }, now),
-            FromWorker::Release { job, reason } => {
+            FromWorker::Release { job, reason, after } => {
                 let reason = reason.unwrap_or_else(|| "released by the worker".into());
-                self.answered(id, &job, Outcome::Requeued { reason }, now);
+                self.answered(id, &job, Outcome::Requeued { reason, after }, now);
             }
             FromWorker::Progress { job, progress } => {
                 if let Some(claim) = self.held_by(id, &job) {

@@ -163,7 +163,7 @@ fn report(worker: &WorkerId, job: &JobId, outcome: &Outcome, is_bare: bool) -> H
             },
         ),
         Outcome::Failed { error } => post("workers/nack", &failure(worker, job, error, is_bare)),
-        Outcome::Requeued { reason } => post("workers/nack", &requeue(worker, job, reason)),
+        Outcome::Requeued { reason, .. } => post("workers/nack", &requeue(worker, job, reason)),
     }
 }
 

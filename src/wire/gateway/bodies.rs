@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::lifecycle::api::{FromWorker, JobError, JobId, Text};
 use crate::wire::json::fields::{self, Fields};
@@ -162,7 +163,11 @@ pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBod
         FromWorker::Ack { job, result }
     } else if body.get("requeue") == Some("true") {
         let job = job.clone();
-        FromWorker::Release { job, reason: None }
+        FromWorker::Release {
+            job,
+            reason: None,
+            after: Duration::ZERO,
+        }
     } else {
         let error = failure(body.get("error"));
         let job = job.clone();

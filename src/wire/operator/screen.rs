@@ -145,6 +145,7 @@ fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
         lines.push(field("gateway", &format!("callers are known by: {proof}"), screen));
     }
     lines.extend(memory(report, screen));
+    lines.extend(returns(report, screen));
     if report.log_records_dropped > 0 {
         let mut line = Line::begin("log", screen);
         let count = report.log_records_dropped;
@@ -280,6 +281,20 @@ fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
     if report.memory_gate.as_deref() == Some("closed") {
         line.put(Style::Plain, ": ");
         line.put(Style::Warning, "the memory gate is closed, no job is fetched");
+    }
+    Some(line.text)
+}
+
+/// Where jobs are given back again and again, or held before they go back.
+fn returns(report: &StatusReply, screen: &Screen) -> Option<String> {
+    let types = report.given_back.iter();
+    let types: Vec<String> = types.map(|of| format!("{} {} times", of.kind, of.times)).collect();
+    let held = format!("{} held before they go", several(report.held_back, "job"));
+    let mut line = Line::begin("returns", screen);
+    match (types.is_empty(), report.held_back) {
+        (true, 0) => return None,
+        (true, _) => line.put(Style::Plain, &held),
+        (false, _) => line.put(Style::Warning, &format!("{held}; given back: {}", types.join(", "))),
     }
     Some(line.text)
 }

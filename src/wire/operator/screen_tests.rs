@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
 
 use super::*;
-use crate::wire::operator::status_reply::{BackendReport, TroubleReport, WorkerReport};
+use crate::wire::operator::status_reply::{BackendReport, ReturnsReport, TroubleReport, WorkerReport};
 
 const NORMAL: Screen = Screen {
     width: 80,
@@ -164,6 +164,21 @@ fn refused() -> StatusReply {
     report
 }
 
+fn given_back() -> StatusReply {
+    let mut report = running();
+    report.held_back = 12;
+    let returns = [("email.send", 37), ("report.render", 3)];
+    let returns = returns.map(|(kind, times)| ReturnsReport {
+        kind: kind.to_owned(),
+        times,
+    });
+    report.given_back = returns.to_vec();
+    report
+        .jobs
+        .push(placed("0192d3a8-5e0e-7a52-9c1b-3f2a6f1f0a05", "going back"));
+    report
+}
+
 fn crowded() -> StatusReply {
     let mut report = running();
     report.concurrency = 200;
@@ -207,6 +222,7 @@ fn each_situation_looks_as_its_golden_file() {
         ("no_worker", without_worker()),
         ("backend_unreachable", unreachable()),
         ("backend_refuses_us", refused()),
+        ("given_back", given_back()),
         ("two_hundred_jobs", crowded()),
         ("nothing_known", StatusReply::default()),
     ];

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::lifecycle::api::{
-    Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Snapshot, Status, Trouble,
+    Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Snapshot, Status, Text, Trouble,
 };
 use crate::wire::health::reasons as why_unhealthy;
 use crate::wire::names;
 use crate::wire::operator::status_reply::{
-    BackendReport, HealthReport, JobReport, StatusReply, TroubleReport, WorkerReport,
+    BackendReport, HealthReport, JobReport, ReturnsReport, StatusReply, TroubleReport, WorkerReport,
 };
 use crate::wire::text::{count, milliseconds, shortened};
 use crate::wire::trouble;
@@ -72,6 +72,7 @@ struct Public {
     waiting: u64,
     held: u64,
     reporting: u64,
+    held_back: u64,
     cut_off: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_job_age_ms: Option<u64>,
@@ -138,6 +139,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
         waiting: count(snapshot.waiting),
         held: count(snapshot.held),
         reporting: count(snapshot.reporting),
+        held_back: count(snapshot.held_back),
         cut_off: count(snapshot.cut_off),
         oldest_job_age_ms: status.jobs.first().map(|job| milliseconds(job.age)),
         memory_taken_percent: snapshot.memory_taken,
@@ -186,6 +188,8 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         waiting: count(snapshot.waiting),
         held: count(snapshot.held),
         reporting: count(snapshot.reporting),
+        held_back: count(snapshot.held_back),
+        given_back: status.given_back.iter().map(returns).collect(),
         cut_off: count(snapshot.cut_off),
         jobs: status.jobs.iter().map(job).collect(),
         jobs_not_shown: count(status.not_shown),
@@ -250,6 +254,7 @@ fn job(job: &JobStatus) -> JobReport {
         JobPlace::Waiting => ("waiting", None),
         JobPlace::Held(connection) => ("held", Some(connection.0)),
         JobPlace::Reporting => ("reporting", None),
+        JobPlace::GoesBack => ("going back", None),
     };
     JobReport {
         id: shortened(&job.subject.id.0, LONGEST_NAME),
@@ -270,6 +275,13 @@ fn job(job: &JobStatus) -> JobReport {
             .as_ref()
             .and_then(|progress| progress.message.as_ref())
             .map(|message| shortened(message, LONGEST_MESSAGE)),
+    }
+}
+
+fn returns((kind, times): &(Text, u32)) -> ReturnsReport {
+    ReturnsReport {
+        kind: shortened(kind, LONGEST_NAME),
+        times: *times,
     }
 }
 

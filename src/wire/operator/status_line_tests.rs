@@ -6,7 +6,7 @@ use crate::lifecycle::api::{
     BackendStatus, Failure, HolderId, JobId, Phase, ProcessId, Progress, Reason as Why, Snapshot, Subject, Trouble,
     Unhealthy, WorkerId, WorkerState, WorkerStatus,
 };
-use crate::lifecycle::view::status::MOST_JOBS_SHOWN;
+use crate::lifecycle::view::status::{MOST_JOBS_SHOWN, MOST_TYPES_SHOWN};
 use crate::signal::Signal;
 use crate::wire::operator::control::NoRequest;
 use crate::wire::operator::status_reply::{decode_health, decode_report, printable};
@@ -46,6 +46,7 @@ fn everything() -> Status {
             concurrency: 10,
             active: 3,
             waiting: 1,
+            held_back: 6,
             held: 1,
             unanswered: 0,
             dropped: 0,
@@ -72,6 +73,7 @@ fn everything() -> Status {
         terminating_for: Some(ms(26_000)),
         left: Some(ms(4_000)),
         left_of: Some(ms(5_000)),
+        given_back: vec![("secret.type".into(), 37)],
         queues: None,
         jobs: vec![shown_job("secret-id", "secret.type", "secret-queue")],
         not_shown: 2,
@@ -124,7 +126,8 @@ fn every_name_of_an_answer_is_where_the_page_says() {
     let expected = concat!(
         r#"{"ok":true,"version":"VERSION","pid":1,"up_ms":60000,"state":"terminate","phase":"stop","#,
         r#""reasons":["sigterm"],"terminating_for_ms":26000,"left_ms":4000,"left_of_ms":5000,"ending":"exit","#,
-        r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"cut_off":4,"#,
+        r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"#,
+        r#""given_back":[{"type":"secret.type","times":37}],"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
         r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
         r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
@@ -208,6 +211,7 @@ fn the_longest_answer_keeps_its_bound() {
             data: None,
         });
     }
+    status.given_back = vec![(worst.as_str().into(), u32::MAX); MOST_TYPES_SHOWN];
     status.backend.worker = Some(WorkerId(worst.as_str().into()));
     let facts = InstanceInfo {
         pid: u32::MAX,
@@ -233,7 +237,7 @@ fn whoever_reaches_the_port_is_told_no_name() {
     let expected = serde_json::json!({
         "state": "terminate", "phase": "stop", "reasons": ["sigterm"],
         "terminating_for_ms": 26_000, "left_ms": 4_000, "left_of_ms": 5_000,
-        "concurrency": 10, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "cut_off": 4,
+        "concurrency": 10, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "held_back": 6, "cut_off": 4,
         "oldest_job_age_ms": 1_500, "memory_taken_percent": 91, "memory_gate": "closed",
         "worker": {
             "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,

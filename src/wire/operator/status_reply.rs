@@ -50,6 +50,11 @@ pub struct StatusReply {
     pub held: u64,
     /// Active jobs whose outcome is on its way to the backend.
     pub reporting: u64,
+    /// Jobs that were given back and are held before they go: they do not count as active.
+    pub held_back: u64,
+    /// The types whose jobs are given back again and again, the one with the most returns first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub given_back: Vec<ReturnsReport>,
     /// Jobs that the stop phase cut off so far.
     pub cut_off: u64,
     /// Active jobs, the oldest first.
@@ -76,6 +81,16 @@ pub struct StatusReply {
     pub log_records_dropped: u64,
 }
 
+/// Jobs of one type that are given back again and again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReturnsReport {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How many returns there were since these began.
+    pub times: u32,
+}
+
 /// One job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -90,7 +105,7 @@ pub struct JobReport {
     pub attempt: Option<u64>,
     /// How long ago the job was claimed.
     pub age_ms: u64,
-    /// waiting, held or reporting.
+    /// waiting, held, reporting or going back.
     pub place: String,
     /// The number of the connection that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! What a worker says.
 
 use std::str;
+use std::time::Duration;
 
 use crate::lifecycle::api::{ErrorCode, FromWorker, JobId, MAX_CONCURRENCY, Progress, Ready, Text};
 use crate::wire::json::fields::{self, Fields};
@@ -9,9 +10,9 @@ use crate::wire::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
 use crate::wire::worker::values::{Wrong, boolean, optional_text};
 
 /// Every field of every frame that a worker sends.
-type RawFrame<'a> = Fields<'a, 17>;
+type RawFrame<'a> = Fields<'a, 18>;
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "type",
     "job_id",
     "protocol",
@@ -24,6 +25,7 @@ const FIELDS: [&str; 17] = [
     "result",
     "error",
     "reason",
+    "after_ms",
     "progress",
     "message",
     "data",
@@ -157,7 +159,13 @@ fn release(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Release {
         job: job(frame)?,
         reason: optional_text("reason", frame.get("reason"))?,
+        after: frame.get("after_ms").map(milliseconds).transpose()?.unwrap_or_default(),
     })
+}
+
+fn milliseconds(json: &str) -> Result<Duration, Wrong> {
+    let number = json.parse().map(Duration::from_millis);
+    number.map_err(|_| Wrong::invalid("after_ms must be an integer from 0 to 2^64 - 1"))
 }
 
 fn progress(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {

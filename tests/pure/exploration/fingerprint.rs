@@ -14,8 +14,9 @@ const RANKED: [&str; 3] = ["CallId(", "Claim(", "PullId("];
 /// Fields that count what has been, and are compared with nothing: `served` only orders connections.
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];
 
-/// What is only counted and told, between these and the end of its braces.
-const TALLIES: [&str; 4] = [" ShutdownCounts ", " Outages ", " Crashed ", "(Handover "];
+/// What is only counted and told, between these and the end of its braces. Returns decide something from the third on: no world has so
+/// many.
+const TALLIES: [&str; 5] = [" ShutdownCounts ", " Outages ", " Crashed ", "(Handover ", " Returns "];
 
 /// 128 bits that stand for `state` at `now`.
 pub fn of(state: &impl Debug, now: Moment) -> u128 {

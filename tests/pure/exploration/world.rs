@@ -362,7 +362,11 @@ impl World {
                 job,
                 result: Some("1".into()),
             },
-            Kind::Requeue => FromWorker::Release { job, reason: None },
+            Kind::Requeue => FromWorker::Release {
+                job,
+                reason: None,
+                after: Duration::ZERO,
+            },
             Kind::Fail => FromWorker::Fail {
                 job,
                 error: JobError {

@@ -373,6 +373,7 @@ impl World {
             Kind::Release => FromWorker::Release {
                 job: job.clone(),
                 reason: None,
+                after: Duration::ZERO,
             },
         };
         if kind == Kind::Release {

@@ -167,7 +167,7 @@ impl Blame {
                 return self.is_taken_by_nobody(job, ledger);
             }
             Outcome::Failed { error } if error.kind.as_deref() == Some("worker_death") => true,
-            Outcome::Requeued { reason } if reason.contains("another job of it hung") => false,
+            Outcome::Requeued { reason, .. } if reason.contains("another job of it hung") => false,
             Outcome::Acked { .. } | Outcome::Failed { .. } | Outcome::Requeued { .. } => return Ok(()),
         };
         let Some(is_innocent) = self.is_innocent(job, ledger) else {

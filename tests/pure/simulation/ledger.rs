@@ -1,10 +1,9 @@
 //! The reference for jobs and connections: a list of claims, searched from its start each time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
 use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::lifecycle::api::{Delivery, Event, FromWorker, JobEnd, Notice, WorkerState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::backend::{PADDING, serial_of};
 use super::links::Link;
@@ -387,6 +386,7 @@ impl Ledger {
                 }
             }
             Notice::Stayed { .. }
+            | Notice::GivenBackAgain { .. }
             | Notice::DrainBegan { .. }
             | Notice::Draining { .. }
             | Notice::Drained

@@ -167,7 +167,11 @@ pub fn said(answer: Answer, job: JobId) -> FromWorker {
                 backtrace: None,
             },
         },
-        Answer::Release => FromWorker::Release { job, reason: None },
+        Answer::Release => FromWorker::Release {
+            job,
+            reason: None,
+            after: Duration::ZERO,
+        },
     }
 }
 

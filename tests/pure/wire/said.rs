@@ -1,6 +1,9 @@
 //! What each valid vector of a worker means.
 
+use std::time::Duration;
+
 use ojs_init::lifecycle::api::{FromWorker, JobError, JobId, Progress, Ready, Text};
+use ojs_init::wire::worker::decode;
 
 pub fn job() -> JobId {
     JobId("job-1".into())
@@ -87,7 +90,25 @@ fn progress(fraction: &str, message: Option<&str>, data: Option<&str>) -> FromWo
 
 fn release(reason: Option<&str>) -> FromWorker {
     let reason = reason.map(Text::from);
-    FromWorker::Release { job: job(), reason }
+    FromWorker::Release {
+        job: job(),
+        reason,
+        after: Duration::ZERO,
+    }
+}
+
+#[test]
+fn a_release_for_later_says_when_in_milliseconds() {
+    let said = |after: &str| decode(format!(r#"{{"type":"release","job_id":"1","after_ms":{after}}}"#).as_bytes());
+    for (spelled, milliseconds) in [("0", 0), ("1500", 1500), ("18446744073709551615", u64::MAX)] {
+        let FromWorker::Release { after, .. } = said(spelled) else {
+            panic!("{:?}", said(spelled))
+        };
+        assert_eq!(after, Duration::from_millis(milliseconds));
+    }
+    for wrong in ["-1", "1.5", "\"30s\"", "true", "18446744073709551616"] {
+        assert!(matches!(said(wrong), FromWorker::Garbage { .. }), "{wrong}");
+    }
 }
 
 fn checkpoint(state: &str) -> FromWorker {

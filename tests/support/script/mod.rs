@@ -3,6 +3,7 @@
 pub mod ends;
 pub mod holders;
 pub mod render;
+pub mod render_status;
 pub mod replies;
 pub mod settings;
 pub mod words;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::api::{
     About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, ErrorCode, Failure, Farewell, FetchForm,
-    Force, HeartbeatForm, JobError, JobId, JobPlace, Manner, Notice, OperatorAnswer, Outage, Outcome, ShownToOperator,
-    Status, StillThere, StreamTopic, Takes, ToWorker, WorkerState,
+    Force, HeartbeatForm, JobError, JobId, Manner, Notice, OperatorAnswer, Outage, Outcome, ShownToOperator,
+    StillThere, StreamTopic, Takes, ToWorker, WorkerState,
 };
 use ojs_init::wire::termination_log;
 
 use super::ends;
+use super::render_status::show_status;
 use super::words::{OPERATOR, drain};
 
 /// One effect.
@@ -61,60 +62,6 @@ fn show(shown: &ShownToOperator) -> String {
         ShownToOperator::Status(status) => show_status(status),
         ShownToOperator::Health(probe, health) => format!("{probe:?}: {:?}", health.troubles),
     }
-}
-
-/// Its first line is the phase; then each job, the worker and the backend.
-fn show_status(status: &Status) -> String {
-    let time = |time: Option<Duration>| time.map_or("-".to_owned(), seconds);
-    let snapshot = &status.snapshot;
-    let mut lines = vec![format!(
-        "{:?} {:?}, {} of {} left; {} active of {} ({} waiting, {} held, {} reporting, {} not shown), {} cut off",
-        snapshot.phase,
-        status.causes,
-        time(status.left),
-        time(status.left_of),
-        snapshot.active,
-        snapshot.concurrency,
-        snapshot.waiting,
-        snapshot.held,
-        snapshot.reporting,
-        status.not_shown,
-        snapshot.cut_off
-    )];
-    lines.extend(status.ending.map(|ending| format!("next: {ending:?}")));
-    lines.extend(status.jobs.iter().map(|job| {
-        let place = match job.place {
-            JobPlace::Waiting => "waiting".to_owned(),
-            JobPlace::Held(connection) => format!("on {connection}"),
-            JobPlace::Reporting => "reporting".to_owned(),
-        };
-        let cancelled = if job.is_cancelled { ", cancelled" } else { "" };
-        format!("{}, {} old, {place}{cancelled}", job.subject.id, seconds(job.age))
-    }));
-    let worker = &status.worker;
-    let process = worker.process.map_or("none".to_owned(), |process| process.to_string());
-    lines.push(format!(
-        "worker {process}, {} up, {:?}, {} restarts, starts in {}, {} connections, {} ready",
-        seconds(worker.up),
-        worker.ended,
-        worker.restarts,
-        time(worker.starts_in),
-        worker.holders,
-        snapshot.ready_holders
-    ));
-    let backend = &status.backend;
-    let reachable = if backend.is_unreachable {
-        "unreachable"
-    } else {
-        "reachable"
-    };
-    lines.push(format!(
-        "backend {reachable}, heartbeat {} ago, every {}, {} requests",
-        time(backend.heartbeat_age),
-        seconds(snapshot.heartbeat_interval),
-        backend.requests
-    ));
-    lines.join("\n         >   ")
 }
 
 fn answer(answer: &OperatorAnswer) -> String {
@@ -271,7 +218,7 @@ pub fn call(call: &Call) -> String {
                 Outcome::Acked { result: None } => format!("ack {job} by {worker}{bare}"),
                 Outcome::Acked { result: Some(result) } => format!("ack {job} by {worker}, result {result}{bare}"),
                 Outcome::Failed { error } => format!("fail {job} by {worker}: {}{bare}", self::error(error)),
-                Outcome::Requeued { reason } => format!("requeue {job} by {worker}: {reason}"),
+                Outcome::Requeued { reason, .. } => format!("requeue {job} by {worker}: {reason}"),
             }
         }
         Call::GetJob { job } => format!("look at {job}"),
@@ -412,6 +359,16 @@ fn said(remark: &Notice) -> String {
         Notice::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
         Notice::Claimed(job) => format!("claimed {job}"),
         Notice::HandedOver(job, connection) => format!("handed {job} to {connection}"),
+        Notice::GivenBackAgain {
+            job,
+            times,
+            is_of_type,
+            is_held,
+        } => {
+            let what = if *is_of_type { &*job.kind } else { &*job.id.0 };
+            let follows = if *is_held { "held from now on" } else { "never started" };
+            format!("{what} is given back again and again, {times} times: {follows}")
+        }
         Notice::OutcomeSent { job, end, took } => format!("{job} is to be {end:?} after {}", seconds(*took)),
         Notice::Settled { job, outcome, .. } => {
             let outcome = match outcome {

@@ -158,6 +158,22 @@ fn holder(text: &str) -> Result<Event, Wrong> {
     }
 }
 
+/// `release job-1 not mine`, `release job-1 later 30 not mine`.
+fn release(name: &str, more: &str) -> Result<FromWorker, Wrong> {
+    let (after, reason) = match more.strip_prefix("later ") {
+        Some(more) => {
+            let (seconds, reason) = more.split_once(' ').unwrap_or((more, ""));
+            (Duration::from_secs(number(seconds)?), reason)
+        }
+        None => (Duration::ZERO, more),
+    };
+    Ok(FromWorker::Release {
+        job: job(name),
+        reason: (!reason.is_empty()).then(|| reason.into()),
+        after,
+    })
+}
+
 fn said(text: &str) -> Result<FromWorker, Wrong> {
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
     let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -180,10 +196,7 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
                 backtrace: None,
             },
         },
-        "release" => FromWorker::Release {
-            job: job(name),
-            reason: optional(),
-        },
+        "release" => release(name, more)?,
         "progress" => FromWorker::Progress {
             job: job(name),
             progress: Progress {

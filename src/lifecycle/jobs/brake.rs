@@ -1,0 +1,85 @@
+//! Jobs that are given back again and again. To give a job back costs no attempt, so nothing else would ever end such a circle: the
+//! backend hands out the same jobs first, and others behind them never come.
+//!
+//! No FETCH can name the jobs or types that it does not want. So ojs-init holds a job of this kind for a while before the requeue goes
+//! out, with its reservation kept by heartbeats, and longer each time. Meanwhile the job takes no place of another one.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::ids::Claim;
+use crate::lifecycle::api::{LONGEST_ASKED_HOLD, Moment, Notice, Phase, Timer};
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::returns::Returned;
+use crate::lifecycle::jobs::stages::ReportEvent;
+use crate::lifecycle::machine::Lifecycle;
+
+/// Most jobs that are held beside those that the concurrency allows. A further one keeps its place while it is held, so that the pace of
+/// the circle stays bounded.
+const MOST_BESIDE: usize = 256;
+
+/// Who gives a job back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GivenBackBy {
+    /// The worker, which asks for this delay.
+    Worker(Duration),
+    /// ojs-init: the holder of the job is gone.
+    Us,
+    /// ojs-init, and no holder ever had the job. More of these come with a FETCH only, which pauses, and each FETCH leaves some of them
+    /// here. So they are counted and not held.
+    UsUnstarted,
+}
+
+impl Lifecycle {
+    /// A job goes back: for how long it is held first, if it is. Outside running nothing is: no FETCH brings it again.
+    pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, now: Moment) -> Option<Duration> {
+        if self.phase != Phase::Running {
+            return None;
+        }
+        let subject = self.jobs.get(claim)?.subject();
+        let Returned {
+            is_news,
+            is_many,
+            times,
+        } = match by {
+            GivenBackBy::Worker(_) => self.returns.by_worker(&subject.id, &subject.kind, now),
+            GivenBackBy::Us | GivenBackBy::UsUnstarted => self.returns.by_itself(&subject.id, now),
+        };
+        if is_news {
+            self.notify(Notice::GivenBackAgain {
+                job: subject.clone(),
+                times,
+                is_of_type: matches!(by, GivenBackBy::Worker(_)),
+                is_held: by != GivenBackBy::UsUnstarted,
+            });
+        }
+        let asked = match by {
+            GivenBackBy::Worker(after) => after.min(LONGEST_ASKED_HOLD),
+            GivenBackBy::Us => Duration::ZERO,
+            GivenBackBy::UsUnstarted => return None,
+        };
+        let braked = if is_many {
+            self.returns.hold(&subject.id, now)
+        } else {
+            Duration::ZERO
+        };
+        Some(asked.max(braked)).filter(|hold| !hold.is_zero())
+    }
+
+    /// Holds a job whose requeue was just decided.
+    pub(super) fn hold(&mut self, claim: Claim, hold: Duration, now: Moment) {
+        self.jobs.hold(claim, self.jobs.held_back() < MOST_BESIDE);
+        self.timers.arm(Timer::Report(claim), now.after(hold));
+    }
+
+    /// No FETCH goes out from now on, so that nothing can come again: what is held goes back at once.
+    pub(in crate::lifecycle) fn end_holds(&mut self, now: Moment) {
+        // A walk: a phase ends once.
+        let is_held = |place: &Place| matches!(place, Place::Reporting(report) if report.is_held());
+        let held = self.jobs.iter().filter(|(_, job)| is_held(&job.place));
+        let held: Vec<Claim> = held.map(|(claim, _)| claim).collect();
+        for claim in held {
+            self.timers.cancel(Timer::Report(claim));
+            self.report_event(claim, ReportEvent::TimerDue, now);
+        }
+    }
+}
