@@ -59,7 +59,7 @@ pub use options::{
     FinalState, Leftovers, MAX_CONCURRENCY, Options, Queues, Restart, StopSignal, TransitionSignals, Wake,
 };
 pub use outage::Outage;
-pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_ASKED_HOLD, LONGEST_HOLD, Outcome};
+pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
 pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, shortage_pause};
 pub use snapshot::Snapshot;

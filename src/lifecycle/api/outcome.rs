@@ -9,11 +9,9 @@ use crate::lifecycle::api::words::About;
 /// The first hold of a job that is given back again and again; each further one of the same job is twice as long.
 pub const FIRST_HOLD: Duration = Duration::from_secs(1);
 
-/// The longest of these holds. Other workers can have the job after this time at the latest.
+/// The longest hold, also where a worker asks for a longer one. Other workers can have the job after this time at the latest. No hold is
+/// longer than a third of the job's visibility timeout, so that one lost heartbeat does not end the reservation.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
-
-/// The longest time for which a worker may ask that a job is held before it goes back.
-pub const LONGEST_ASKED_HOLD: Duration = Duration::from_secs(15 * 60);
 
 /// What the backend is told of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::{LONGEST_ASKED_HOLD, Moment, Notice, Phase, Timer};
-use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::api::ids::{Claim, JobId};
+use crate::lifecycle::api::{FIRST_HOLD, LONGEST_HOLD, Moment, Notice, Phase, Timer};
+use crate::lifecycle::jobs::job::{Job, Report};
 use crate::lifecycle::jobs::returns::Returned;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::machine::Lifecycle;
@@ -16,6 +16,12 @@ use crate::lifecycle::machine::Lifecycle;
 /// Most jobs that are held beside those that the concurrency allows. A further one keeps its place while it is held, so that the pace of
 /// the circle stays bounded.
 const MOST_BESIDE: usize = 256;
+
+/// The same for each job that the concurrency allows: a small worker keeps few jobs of others.
+const MOST_BESIDE_EACH: usize = 8;
+
+/// The part of the visibility timeout that a hold takes at most.
+const VISIBILITY_SHARE: u32 = 3;
 
 /// Who gives a job back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +59,7 @@ impl Lifecycle {
             });
         }
         let asked = match by {
-            GivenBackBy::Worker(after) => after.min(LONGEST_ASKED_HOLD),
+            GivenBackBy::Worker(after) => after,
             GivenBackBy::Us => Duration::ZERO,
             GivenBackBy::UsUnstarted => return None,
         };
@@ -62,24 +68,56 @@ impl Lifecycle {
         } else {
             Duration::ZERO
         };
-        Some(asked.max(braked)).filter(|hold| !hold.is_zero())
+        let longest = LONGEST_HOLD.min(self.jobs.get(claim).map(|job| self.granted(job))? / VISIBILITY_SHARE);
+        Some(asked.max(braked).min(longest)).filter(|hold| !hold.is_zero())
     }
 
     /// Holds a job whose requeue was just decided.
     pub(super) fn hold(&mut self, claim: Claim, hold: Duration, now: Moment) {
-        self.jobs.hold(claim, self.jobs.held_back() < MOST_BESIDE);
+        let most_beside = self.most_active().saturating_mul(MOST_BESIDE_EACH).min(MOST_BESIDE);
+        let is_beside = self.jobs.held_back() < most_beside;
+        self.jobs.hold(claim, is_beside);
+        // The worker's part is over now.
+        self.measure(claim, now);
+        // Others wait for its place.
+        let hold = if is_beside { hold } else { hold.min(FIRST_HOLD) };
         self.timers.arm(Timer::Report(claim), now.after(hold));
     }
 
     /// No FETCH goes out from now on, so that nothing can come again: what is held goes back at once.
     pub(in crate::lifecycle) fn end_holds(&mut self, now: Moment) {
-        // A walk: a phase ends once.
-        let is_held = |place: &Place| matches!(place, Place::Reporting(report) if report.is_held());
-        let held = self.jobs.iter().filter(|(_, job)| is_held(&job.place));
+        // A walk: a phase, and the time between two workers, begin once.
+        let held = self.jobs.iter().filter(|(_, job)| is_held(job));
         let held: Vec<Claim> = held.map(|(claim, _)| claim).collect();
         for claim in held {
-            self.timers.cancel(Timer::Report(claim));
-            self.report_event(claim, ReportEvent::TimerDue, now);
+            self.end_hold(claim, now);
         }
     }
+
+    /// A job comes again while we hold it, so its reservation was over: it is of no use to hold it any longer.
+    pub(super) fn end_hold_of(&mut self, id: &JobId, now: Moment) {
+        let held = self
+            .jobs
+            .claims_of(id)
+            .find(|claim| self.jobs.get(*claim).is_some_and(is_held));
+        if let Some(claim) = held {
+            self.end_hold(claim, now);
+        }
+    }
+
+    fn end_hold(&mut self, claim: Claim, now: Moment) {
+        self.timers.cancel(Timer::Report(claim));
+        self.report_event(claim, ReportEvent::TimerDue, now);
+    }
+
+    /// Whether the hold of a job ends now and its reservation may be over: somebody else may have it, whom a requeue would hit.
+    pub(super) fn was_held_too_long(&self, claim: Claim, now: Moment) -> bool {
+        self.jobs
+            .get(claim)
+            .is_some_and(|job| is_held(job) && self.reserved_until(job) <= now)
+    }
+}
+
+fn is_held(job: &Job) -> bool {
+    job.report().is_some_and(Report::is_held)
 }

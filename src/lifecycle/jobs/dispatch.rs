@@ -31,6 +31,7 @@ impl Lifecycle {
             let is_suspect = delivery.has_crashed || self.suspects.knows(id, now);
             let claim = self.jobs.add(delivery, worker.clone(), now);
             self.jobs.is_suspect(claim, is_suspect);
+            self.end_hold_of(id, now);
             is_news = true;
             if is_surplus {
                 let reason = "not started: more than was asked for, or no longer taking jobs";

@@ -89,13 +89,17 @@ impl Lifecycle {
 
     /// Until when a job is reserved, as far as we were told.
     pub(super) fn reserved_until(&self, job: &Job) -> Moment {
-        let granted = match self.agent.fetch_forms.sent() {
-            FetchForm::Full => self.options.visibility_timeout,
-            FetchForm::WithoutVisibility | FetchForm::Bare => job.delivery.visibility.unwrap_or(UNSAID_VISIBILITY),
-        };
-        let claimed_until = job.claimed_at.after(granted);
+        let claimed_until = job.claimed_at.after(self.granted(job));
         job.extended_until
             .map_or(claimed_until, |extended| extended.max(claimed_until))
+    }
+
+    /// The visibility timeout with which the backend gave us the job.
+    pub(super) fn granted(&self, job: &Job) -> Duration {
+        match self.agent.fetch_forms.sent() {
+            FetchForm::Full => self.options.visibility_timeout,
+            FetchForm::WithoutVisibility | FetchForm::Bare => job.delivery.visibility.unwrap_or(UNSAID_VISIBILITY),
+        }
     }
 
     /// The backend says that there is no such job, to a request of this moment. It is believed when the reservation is over,

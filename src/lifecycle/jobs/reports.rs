@@ -168,7 +168,7 @@ impl Lifecycle {
     }
 
     /// How long a worker had the job is told once, with the first request of its outcome.
-    fn measure(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn measure(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         let (subject, took) = (job.subject(), job.worked_for(now));
         if let (Some(handover), Place::Reporting(report)) = (&mut job.handover, &job.place)
@@ -220,6 +220,7 @@ impl Lifecycle {
             ReportStep::Send => self.send_report(claim, now),
             ReportStep::Settle => self.reported(claim, now),
             ReportStep::Weigh { failure, asked_at } => self.report_failed(claim, failure, asked_at, now),
+            ReportStep::Repeat if self.was_held_too_long(claim, now) => self.look_first(claim, now),
             ReportStep::Repeat => self.jobs.step(claim, ReportStage::Due),
             ReportStep::Look => self.look_before_repeat(claim, now),
             ReportStep::EndPause => self.timers.arm_at_latest(Timer::Report(claim), now),

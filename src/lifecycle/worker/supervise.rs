@@ -247,6 +247,7 @@ impl Lifecycle {
             let pause = restart_pause(self.worker.failures);
             self.worker.failures = self.worker.failures.saturating_add(1);
             self.worker.state = WorkerProcessState::Between;
+            self.end_holds(now);
             self.timers.arm(Timer::Start, now.after(pause));
             let patience = pause.max(self.options.times.drain(Duration::ZERO));
             self.timers.arm(Timer::StartAnyway, now.after(patience));

@@ -87,4 +87,13 @@ impl Ledger {
         }
         Ok(())
     }
+
+    /// How many of so many places are taken. Of the jobs that a worker gave back, eight for each place may be held beside them.
+    pub fn places_taken(&self, places: usize) -> usize {
+        let (released, others): (Vec<&Claim>, Vec<&Claim>) = self
+            .open()
+            .filter(|claim| !claim.is_lost)
+            .partition(|claim| claim.answer == Some(Answer::Release));
+        others.len() + released.len().saturating_sub(8 * places)
+    }
 }

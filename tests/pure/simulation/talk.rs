@@ -374,8 +374,7 @@ impl Talk {
         promise!("one FETCH at a time", !self.is_fetching(), "another is on its way");
         let count = usize::try_from(count).unwrap();
         let most = usize::try_from(self.options.concurrency).unwrap();
-        let takes_a_place = |claim: &&Claim| !claim.is_lost && claim.answer != Some(Answer::Release);
-        let open = ledger.open().filter(takes_a_place).count();
+        let open = ledger.places_taken(most);
         promise!(
             "a FETCH within the concurrency",
             count >= 1 && count + open <= most,
