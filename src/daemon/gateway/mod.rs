@@ -239,16 +239,17 @@ impl Gateway {
 
     /// Takes who came, goes on with everything that can go on: no more than belongs into one turn.
     pub fn turn(&mut self, turn: &mut GatewayTurn<'_>) {
-        let mut overdue = Vec::new();
+        let (mut overdue, mut half_closed) = (Vec::new(), Vec::new());
         while let Some(due) = self.deadlines.take_due(turn.now) {
             match due {
                 GatewayTimer::Accept => self.acceptor.try_again(),
                 GatewayTimer::Link(id) => overdue.push(id),
-                GatewayTimer::Left(id) => self.look_whether_left(id, turn),
+                GatewayTimer::Left(id) => half_closed.push(id),
                 // Later in the turn.
                 GatewayTimer::Places | GatewayTimer::Silent => {}
             }
         }
+        self.look_who_left(half_closed, turn);
         self.hear_tunnels(turn);
         self.accept(turn);
         self.search(turn);

@@ -7,6 +7,7 @@ use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId,
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
 use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn, Step};
+use crate::os::clock;
 use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head, with_worker};
 use crate::wire::http::body::{BadChunk, BodyStep};
 use crate::wire::http::message::{BodyLength, MessageHead};
@@ -24,6 +25,9 @@ const FIRST_LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// Longest time between two such questions. Where there is no sock_diag one may take 60 ms.
 const LAST_LOOK_AFTER: Duration = Duration::from_secs(4);
+
+/// How long such questions may take in one turn.
+const LOOKS_TIME_PER_TURN: Duration = Duration::from_millis(10);
 
 const NO_ROOM: GatewayError<'static> = GatewayError {
     status: Status::Unavailable,
@@ -132,16 +136,31 @@ impl Gateway {
             return Step::Waits;
         }
         link.flush();
-        if link.says_no_more() && self.deadlines.deadline_of(GatewayTimer::Left(id)).is_none() {
+        // A deaf link has lost its client already: nothing is left to find out.
+        if link.says_no_more() && !link.is_deaf && self.deadlines.deadline_of(GatewayTimer::Left(id)).is_none() {
             self.deadlines
                 .arm(GatewayTimer::Left(id), turn.now.after(FIRST_LOOK_AFTER));
         }
         upward
     }
 
+    /// Looks whether the clients of these links have left, for as long as one turn may take. The rest is looked at in the next turn, before
+    /// links whose deadline ends later.
+    pub(super) fn look_who_left(&mut self, links: Vec<LinkId>, turn: &mut GatewayTurn<'_>) {
+        let end = clock::monotonic() + LOOKS_TIME_PER_TURN;
+        let rest = within(
+            links,
+            || clock::monotonic() < end,
+            |id| self.look_whether_left(id, turn),
+        );
+        for id in rest {
+            self.deadlines.arm(GatewayTimer::Left(id), turn.now);
+        }
+    }
+
     /// The client of a request that passes through has closed its side. It may wait for its answer, or have closed both sides: on the wire
     /// these look the same, and the kernel knows.
-    pub(super) fn look_whether_left(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+    fn look_whether_left(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let LinkStage::Relaying(relay) = &mut link.stage else {
             return;
@@ -242,6 +261,20 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Works on the first item and on further ones while there is time; the rest of them.
+fn within<T>(items: Vec<T>, has_time: impl Fn() -> bool, mut work: impl FnMut(T)) -> Vec<T> {
+    let mut items = items.into_iter();
+    if let Some(first) = items.next() {
+        work(first);
+    }
+    while has_time()
+        && let Some(item) = items.next()
+    {
+        work(item);
+    }
+    items.collect()
 }
 
 /// Drops what is here of a body that nobody wants. Whether that is the rest of it, so that the next request can come.
@@ -363,5 +396,29 @@ fn error_of(failure: &TunnelFailure) -> GatewayError<'_> {
         status,
         code,
         message: &failure.text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn one_item_is_worked_on_in_any_case_and_the_rest_while_there_is_time() {
+        for (time_for, done_then, rest_then) in [
+            (0, vec![1], vec![2, 3, 4]),
+            (3, vec![1, 2, 3], vec![4]),
+            (9, vec![1, 2, 3, 4], vec![]),
+        ] {
+            let done = RefCell::new(Vec::new());
+            let rest = within(
+                vec![1, 2, 3, 4],
+                || done.borrow().len() < time_for,
+                |item| done.borrow_mut().push(item),
+            );
+            assert_eq!((done.into_inner(), rest), (done_then, rest_then));
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::gateway::front::{Front, Head};
 use crate::gateway::worker;
 use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::wait::{now, pause, wait_until};
+use crate::system_calls::SystemCalls;
 
 /// As many requests pass through at once.
 const WAYS: usize = 64;
@@ -131,6 +132,40 @@ rest()
     for course in ["GETclosed", "GETreset", "POSTclosed", "POSTreset"] {
         assert_eq!(init.noted(course), "200 True", "{course}");
     }
+    init.stops();
+}
+
+#[test]
+fn a_client_that_has_left_while_its_request_waits_for_its_way_is_looked_for_no_more() {
+    let stage = Stage::new();
+    let front = Front::start(&stage, |mut reader, _| io::copy(&mut reader, &mut io::sink()).map(drop));
+    let script = format!(
+        r#"
+beat = post("heartbeat", worker_id="w")
+change = request("POST", "/front/hang", {{"a": 1}})
+links = [Link() for _ in range({WAYS} + 20)]
+for link in links:
+    link.send(change)
+assert Link().ask(beat)[0] == 200
+for link in links[{WAYS}:]:
+    link.socket.close()
+note("left", "yes")
+orders("beat")
+for _ in range(20):
+    time.sleep(0.05)
+    assert Link().ask(beat)[0] == 200
+note("beaten", "yes")
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).with("OJS_URL", front.url()).start();
+    init.noted("left");
+    let counting = SystemCalls::count(&init, &stage.at("strace"));
+    init.order("beat");
+    init.noted("beaten");
+    let counted = counting.end();
+    // For each heartbeat a question for the owner of its connection and an answer, and for each client that has left a question or two.
+    assert!(counted["sendto"] < 200, "{counted:?}");
     init.stops();
 }
 
