@@ -79,7 +79,9 @@ impl Gateway {
     /// Closes the oldest connection that has sent no whole request for too long. One that has had a request is never closed: its client may
     /// be about to send another one, and most SDKs do not send it again.
     fn make_room(&mut self, turn: &mut GatewayTurn<'_>) -> bool {
-        let silent = self.links.iter().filter_map(|(id, link)| {
+        // A queued link has something to read: its turn decides.
+        let unread = self.links.iter().filter(|(_, link)| !link.is_queued);
+        let silent = unread.filter_map(|(id, link)| {
             let since = link.silent_since()?;
             Some((since.after(LONGEST_SILENCE), *id))
         });
@@ -88,13 +90,16 @@ impl Gateway {
             self.deadlines.arm(GatewayTimer::Silent, ends);
             return false;
         }
+        self.has_made_room = true;
+        if self.has_come(id, turn.now) {
+            return false;
+        }
         let most = self.room.most;
         self.acceptor.warn(format_args!(
             "gateway: all {most} connections are taken, so the oldest of those without a whole request are closed: a program of the worker \
              opens connections that it does not use"
         ));
         self.hang_up(id, turn);
-        self.has_made_room = true;
         true
     }
 

@@ -337,6 +337,9 @@ impl GatewayLink {
 
     /// Reads and drops what the client still sends.
     pub(super) fn drop_rest(&mut self, buffer: &mut [u8]) -> Filled {
+        if self.is_ended {
+            return Filled::End;
+        }
         while self.may_read {
             match self.stream.read(buffer) {
                 Ok(0) => return self.ended(),

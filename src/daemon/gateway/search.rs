@@ -293,9 +293,10 @@ impl Search {
         Ok(is_ours)
     }
 
-    /// A process that is gone has nothing any more, and one of another user none of the sockets that are sought.
+    /// A process that is gone has nothing any more, and one of another user none of the sockets that are sought. A zombie is gone, too: its
+    /// descriptors in `/proc` are root's, so only its state tells it from a process that keeps its memory to itself.
     fn could_not_look(&mut self, pid: Pid, error: &io::Error) {
-        if descriptors::is_gone(error) {
+        if descriptors::is_gone(error) || matches!(process::start_time(pid), Ok(None)) {
             return;
         }
         let blind = if descriptors::is_refusal(error) {
@@ -308,5 +309,40 @@ impl Search {
             Blind::Failed(error.to_string())
         };
         self.blind.get_or_insert(blind);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its process has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
+    fn a_process_that_keeps_its_memory_to_itself_makes_the_search_blind_and_a_zombie_does_not() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let number = child.id().cast_signed();
+        let descendants = process::descendants(1000).unwrap();
+        let pid = descendants.into_iter().find(|pid| pid.number() == number).unwrap();
+        let refusal = io::Error::from_raw_os_error(nix::libc::EACCES);
+        let blind = || {
+            let sought = Sought {
+                uid: nix::unistd::geteuid().as_raw(),
+                wanted: BTreeSet::from([1]),
+                known: Vec::new(),
+                is_exact: true,
+                has_lists: true,
+            };
+            let mut search = Search::begin(sought, Duration::ZERO);
+            search.could_not_look(pid, &refusal);
+            search.blind
+        };
+        assert_eq!(blind(), Some(Blind::Closed(pid)));
+        child.kill().unwrap();
+        while process::start_time(pid).unwrap().is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(blind(), None, "a zombie");
+        child.wait().unwrap();
     }
 }

@@ -109,17 +109,23 @@ impl Gateway {
     }
 
     fn end_stall(&mut self, id: LinkId, now: Moment) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        // Its bytes may have come while we were held up.
-        link.look_again();
-        match link.fill(&mut self.buffer) {
-            Filled::Nothing => {
-                self.refuse(id, &STALLED);
-            }
-            Filled::Bytes(_) | Filled::End => {
-                link.heard_at = now;
-                self.enqueue(id);
-            }
+        if !self.has_come(id, now) {
+            self.refuse(id, &STALLED);
         }
+    }
+
+    /// Reads once more from a link before its silence counts: bytes may have arrived while ojs-init was held up. If some have, the link gets
+    /// its turn.
+    pub(super) fn has_come(&mut self, id: LinkId, now: Moment) -> bool {
+        let Some(link) = self.links.get_mut(&id) else {
+            return true;
+        };
+        link.look_again();
+        if link.fill(&mut self.buffer) == Filled::Nothing {
+            return false;
+        }
+        link.heard_at = now;
+        self.enqueue(id);
+        true
     }
 }

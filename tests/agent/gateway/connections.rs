@@ -1,11 +1,20 @@
 //! Connections that are many, slow, half or odd.
 
+use std::time::Duration;
+
 use crate::backend::{Behaviour, Endpoint};
 use crate::gateway::worker;
 use crate::stage::Stage;
+use crate::support::wait::pause;
 
 /// Resident memory that our side may have while somebody does harm to it, in KiB.
 const MOST_MEMORY_KIB: u64 = 48 * 1024;
+
+/// With so few there may be 48 connections.
+const FEW_DESCRIPTORS: [&str; 4] = ["sh", "-c", "ulimit -n 256; exec \"$@\"", "sh"];
+
+/// From here on a connection without a whole request makes room for others.
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_thousand_connections_and_more_are_served_and_none_is_closed_unannounced() {
@@ -52,14 +61,63 @@ note("new", Link().ask(beat)[0], time.monotonic() - began < 15)
 note("kept", all(link.ask(beat)[0] == 200 for link in kept))
 rest()
 "#;
-    let mut init = worker(&stage, script)
-        .through(&["sh", "-c", "ulimit -n 256; exec \"$@\"", "sh"])
-        .start();
+    let mut init = worker(&stage, script).through(&FEW_DESCRIPTORS).start();
     assert_eq!(init.noted("new"), "200 True");
     assert_eq!(init.noted("kept"), "True");
     let complaints = init.complaints();
     let of_it = complaints.iter().filter(|line| line.contains("connections are taken"));
     assert_eq!(of_it.count(), 1, "{}", init.story());
+    init.stops();
+}
+
+#[test]
+fn a_connection_whose_request_comes_while_the_gateway_is_held_up_is_answered_and_makes_no_room() {
+    let stage = Stage::new();
+    let script = r#"
+beat = post("heartbeat", worker_id="w", active_jobs=[])
+links = [Link() for _ in range(47)]
+# It is the last one there is room for, so all others are there as well.
+asked = Link()
+assert asked.ask(beat)[0] == 200
+note("open", "yes")
+orders("send")
+for link in links:
+    link.send(beat)
+links += [Link() for _ in range(3)]
+for link in links[47:]:
+    link.send(beat)
+note("sent", "yes")
+def answered(link):
+    status = link.answer()[0]
+    link.socket.close()
+    return status == 200
+note("answers", sum(map(answered, links)))
+rest()
+"#;
+    let mut init = worker(&stage, script).through(&FEW_DESCRIPTORS).start();
+    init.noted("open");
+    init.signal(libc::SIGSTOP);
+    init.order("send");
+    init.noted("sent");
+    pause(LONGEST_SILENCE);
+    init.signal(libc::SIGCONT);
+    assert_eq!(init.noted("answers"), "50");
+    init.stops();
+}
+
+#[test]
+fn clients_that_keep_connections_open_that_have_ended_take_the_room_from_nobody_for_long() {
+    let stage = Stage::new();
+    let script = r#"
+beat = post("heartbeat", worker_id="w", active_jobs=[])
+last = beat.replace(b"Host:", b"Connection: close\r\nHost:")
+links = [Link() for _ in range(48)]
+assert all(link.ask(last)[0] == 200 for link in links)
+note("new", Link().ask(beat)[0])
+rest()
+"#;
+    let mut init = worker(&stage, script).through(&FEW_DESCRIPTORS).start();
+    assert_eq!(init.noted("new"), "200");
     init.stops();
 }
 
