@@ -47,9 +47,10 @@ pub fn route(method: &str, target: &str) -> Route {
 }
 
 /// Whether a server that decodes a path again, drops what is behind a `;`, takes `\` for `/`, or knows no capitals may see one of our
-/// routes in it.
+/// routes in it. All of these are POST or DELETE.
 fn is_doubtful(method: &str, path: &str, decoded: &[String]) -> bool {
-    if !is_about_workers(path) {
+    let method = method.to_ascii_uppercase();
+    if !matches!(method.as_str(), "POST" | "DELETE") || !is_about_workers(path) {
         return false;
     }
     let is_odd = |letter: char| DOUBTFUL.contains(&letter) || letter.is_control() || letter.is_whitespace();
@@ -59,7 +60,7 @@ fn is_doubtful(method: &str, path: &str, decoded: &[String]) -> bool {
         .any(|escape| path.to_ascii_lowercase().contains(escape));
     let has_odd = decoded.iter().any(|part| part.contains(is_odd) && !is_cut_escape(part));
     let lower: Vec<String> = decoded.iter().map(|part| part.to_ascii_lowercase()).collect();
-    has_odd || has_overlong || resolve(&method.to_ascii_uppercase(), &lower) != Route::Other
+    has_odd || has_overlong || resolve(&method, &lower) != Route::Other
 }
 
 /// Whether a path has the name of our routes in it, however often it is to be decoded.
@@ -211,6 +212,9 @@ mod tests {
             assert_eq!(route("POST", path), Route::Other, "{path}");
         }
         assert_eq!(route("GET", "/ojs/v1/jobs?x=workers%2Ffetch;y"), Route::Other);
+        for method in ["GET", "HEAD", "PUT", "PATCH", "OPTIONS"] {
+            assert_eq!(route(method, "/ojs/v1/admin/workers/a%2Fb"), Route::Other, "{method}");
+        }
     }
 
     #[test]
