@@ -86,6 +86,12 @@ impl TunnelRig {
         self.opened
     }
 
+    /// Its client is gone.
+    pub fn abandon(&mut self, id: u64) {
+        let now = Moment::new(clock::monotonic());
+        self.backend.abandon_tunnel(TunnelId(id), now);
+    }
+
     /// A request of our own beside them.
     pub fn send(&mut self, call: Call) {
         let give_up = Moment::new(clock::monotonic()).after(PATIENCE);

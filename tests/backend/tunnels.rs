@@ -412,9 +412,9 @@ fn what_may_not_come_twice_never_goes_out_on_a_connection_that_may_just_be_closi
     }
 }
 
-#[test]
-fn there_is_a_bound_and_neither_those_under_way_nor_those_that_wait_hold_up_a_heartbeat() {
-    let server = Server::start(|stream, _| {
+/// Answers everything but what asks for `/hangs`.
+fn hanging() -> Server {
+    Server::start(|stream, _| {
         let mut reader = BufReader::new(stream);
         while let Some((line, length)) = read_head(&mut reader)? {
             crate::raw_server::skip(&mut reader, length)?;
@@ -424,7 +424,30 @@ fn there_is_a_bound_and_neither_those_under_way_nor_those_that_wait_hold_up_a_he
             reader.get_mut().write_all(FINE)?;
         }
         Ok(())
-    });
+    })
+}
+
+#[test]
+fn an_abandoned_request_gives_way_to_a_request_that_may_have_its_place_and_to_no_other() {
+    let server = hanging();
+    let mut rig = TunnelRig::of(&server);
+    let _reads = [0; MOST_READING_TUNNELS].map(|_| rig.open(get("/hangs")));
+    let change = || request("POST", "/hangs", TunnelBody::None);
+    let left = [0; MOST_TUNNELS - MOST_READING_TUNNELS].map(|_| rig.open(change()));
+    rig.until(|_| server.accepted() == MOST_TUNNELS);
+    rig.abandon(left[0]);
+    rig.open(get("/hangs"));
+    rig.abandon(left[1]);
+    rig.pump();
+    assert!(left.iter().all(|id| rig.passed[id].end.is_none()));
+    rig.open(change());
+    assert_eq!(rig.end_of(left[0]).failure(), Some(TunnelFailureKind::Overloaded));
+    assert!(rig.passed[&left[1]].end.is_none());
+}
+
+#[test]
+fn there_is_a_bound_and_neither_those_under_way_nor_those_that_wait_hold_up_a_heartbeat() {
+    let server = hanging();
     let mut rig = TunnelRig::of(&server);
     let hanging: Vec<u64> = (0..MOST_READING_TUNNELS).map(|_| rig.open(get("/hangs"))).collect();
     let waiting: Vec<u64> = (0..MOST_WAITING_TUNNELS).map(|_| rig.open(get("/"))).collect();
@@ -443,20 +466,9 @@ fn there_is_a_bound_and_neither_those_under_way_nor_those_that_wait_hold_up_a_he
 
 #[test]
 fn what_waits_for_its_turn_takes_nothing_of_its_body_and_all_of_it_when_it_has_come() {
-    let server = Server::start(|stream, _| {
-        let mut reader = BufReader::new(stream);
-        while let Some((line, length)) = read_head(&mut reader)? {
-            crate::raw_server::skip(&mut reader, length)?;
-            if line.contains("/hangs") {
-                wait::pause(PATIENCE);
-            }
-            reader.get_mut().write_all(FINE)?;
-        }
-        Ok(())
-    });
+    let server = hanging();
     let mut rig = TunnelRig::of(&server);
-    let hangs = || request("POST", "/hangs", TunnelBody::None);
-    let hanging: Vec<u64> = (0..MOST_TUNNELS).map(|_| rig.open(hangs())).collect();
+    let hanging = [0; MOST_TUNNELS].map(|_| rig.open(request("POST", "/hangs", TunnelBody::None)));
     let waiting = rig.open(request("POST", "/", TunnelBody::Length(5)));
     assert_eq!(rig.backend.tunnel_offer(TunnelId(waiting), b"12345"), 0);
     rig.backend.close_tunnel(TunnelId(hanging[0]));

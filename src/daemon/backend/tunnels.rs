@@ -147,6 +147,7 @@ impl Tunnels {
     pub(in crate::daemon) fn open(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
         let changes_nothing = request.changes_nothing();
         if !self.has_place(changes_nothing)
+            && self.may_follow_abandoned(changes_nothing)
             && let Some(oldest) = self.abandoned.first().copied()
         {
             self.end(oldest, TunnelNews::Failed(overloaded()));
@@ -212,7 +213,8 @@ impl Tunnels {
     /// request needs the place.
     pub(in crate::daemon) fn abandon(&mut self, id: TunnelId, now: Moment) {
         let Some(tunnel) = self.tunnels.get(&id) else { return };
-        if matches!(tunnel.stage, TunnelStage::Waiting) || !self.waiting.is_empty() {
+        let is_waiting = matches!(tunnel.stage, TunnelStage::Waiting);
+        if is_waiting || self.waiting.iter().any(|id| self.may_follow_abandoned(self.reads(*id))) {
             return self.end(id, TunnelNews::Failed(overloaded()));
         }
         self.abandoned.insert(id);
@@ -325,7 +327,17 @@ impl Tunnels {
     }
 
     fn has_place(&self, changes_nothing: bool) -> bool {
-        self.under_way < MOST_TUNNELS && (!changes_nothing || self.reading < MOST_READING_TUNNELS)
+        self.under_way < MOST_TUNNELS && self.may_follow_abandoned(changes_nothing)
+    }
+
+    /// Whether a request may have the place that an abandoned one leaves. Abandoned requests change something, so at the bound of reading
+    /// requests their place is no use to another one of those.
+    fn may_follow_abandoned(&self, changes_nothing: bool) -> bool {
+        !changes_nothing || self.reading < MOST_READING_TUNNELS
+    }
+
+    fn reads(&self, id: TunnelId) -> bool {
+        self.tunnels.get(&id).is_some_and(|tunnel| tunnel.changes_nothing())
     }
 
     fn take_place(&mut self, changes_nothing: bool) {
@@ -337,8 +349,7 @@ impl Tunnels {
     pub(in crate::daemon::backend) fn leave_place(&mut self, changes_nothing: bool) {
         self.under_way -= 1;
         self.reading -= usize::from(changes_nothing);
-        let reads = |id: &TunnelId| self.tunnels.get(id).is_some_and(|tunnel| tunnel.changes_nothing());
-        let next = self.waiting.iter().position(|id| self.has_place(reads(id)));
+        let next = self.waiting.iter().position(|id| self.has_place(self.reads(*id)));
         if let Some(next) = next.and_then(|at| self.waiting.remove(at))
             && let Some(tunnel) = self.tunnels.get_mut(&next)
         {
