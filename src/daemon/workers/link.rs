@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
-use crate::lifecycle::api::{Event, ToWorker};
+use crate::lifecycle::api::{Event, FromWorker, ToWorker};
+use crate::os::clock;
 use crate::os::socket::{Piece, Stream};
 use crate::wire::frame::{Frame, FrameReader};
 use crate::wire::worker::{HelloContext, decode, encode, too_long};
@@ -75,6 +77,10 @@ pub struct WorkerLink {
     may_read: bool,
     /// A short read says nothing about what follows: the peer has closed, or has sent urgent data.
     reads_until_nothing: bool,
+    /// When bytes arrived last, by the monotonic clock; at first, when it was accepted.
+    heard_at: Duration,
+    /// The worker has declared itself ready on it.
+    has_been_ready: bool,
     /// It ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
     /// The machine knows that nothing is read from it.
@@ -103,6 +109,8 @@ impl WorkerLink {
             outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
             may_read: true,
             reads_until_nothing: false,
+            heard_at: clock::monotonic(),
+            has_been_ready: false,
             last_bytes: None,
             is_reading_paused: false,
             is_watched_for_room: false,
@@ -118,6 +126,12 @@ impl WorkerLink {
     /// Whether to read from it in this turn.
     pub fn wants_read(&self) -> bool {
         self.is_ending() || self.may_read && self.outbound.control() <= HIGH_WATER
+    }
+
+    /// Since when nothing has arrived on a connection that was never ready. `None`: it was, or there is something to read.
+    pub fn silent_since(&self) -> Option<Duration> {
+        let is_silent = !self.has_been_ready && !self.may_read && !self.is_ending();
+        is_silent.then_some(self.heard_at)
     }
 
     /// Whether something waits to be written.
@@ -146,6 +160,7 @@ impl WorkerLink {
             match self.stream.read_piece(buffer.get_mut(..room).unwrap_or_default()) {
                 Ok(Piece { length: 0, .. }) => return self.closed(),
                 Ok(Piece { length: count, is_cut }) => {
+                    self.heard_at = clock::monotonic();
                     share -= count;
                     budget.bytes -= count;
                     self.last_bytes = self.last_bytes.map(|last| last - count);
@@ -195,6 +210,7 @@ impl WorkerLink {
                 Frame::Line(line) => decode(line),
                 Frame::TooLong => too_long(self.max_frame),
             };
+            self.has_been_ready |= matches!(said, FromWorker::Ready(_));
             events.push_back(Event::Said(self.id, said));
             count += 1;
         }

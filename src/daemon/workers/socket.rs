@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use log::{debug, warn};
 use mio::unix::SourceFd;
@@ -16,6 +17,7 @@ use crate::daemon::workers::link::{Link, READ_BYTES, ReadBudget, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::ids::HolderId;
 use crate::lifecycle::api::{Event, Manners, ToWorker};
+use crate::os::clock;
 use crate::os::open_files::open_files_limit;
 use crate::os::socket::{Accepted, Listener};
 use crate::wire::worker::HelloContext;
@@ -33,6 +35,10 @@ const OTHER_DESCRIPTORS: usize = 256;
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
+/// How long a connection may be silent before it has declared itself ready. If all connections are taken, the oldest silent one is closed
+/// after that for the next one.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
 /// The listening socket and the connections to it.
 #[derive(Debug)]
 pub struct WorkerSocket {
@@ -40,6 +46,8 @@ pub struct WorkerSocket {
     allowed: Allowed,
     hello: HelloContext,
     most: usize,
+    /// A silent connection was closed or looked at again in this turn: there may be more of them.
+    has_made_room: bool,
     links: BTreeMap<HolderId, WorkerLink>,
     next_connection: u64,
     /// The one that was read last: the next turn begins behind it.
@@ -59,6 +67,7 @@ impl WorkerSocket {
             allowed,
             hello,
             most: most_connections(open_files_limit()),
+            has_made_room: false,
             links: BTreeMap::new(),
             next_connection: 0,
             last_read: HolderId(0),
@@ -85,7 +94,7 @@ impl WorkerSocket {
 
     /// Accepts and reads, each connection its share, all together no more than belongs into one turn.
     pub fn turn(&mut self, processes: &mut Processes, registry: &Registry, events: &mut VecDeque<Event>) {
-        self.accept(processes, registry, events);
+        self.accept(clock::monotonic(), processes, registry, events);
         let readable = self.readable();
         let mut budget = ReadBudget::of_a_turn(readable.len());
         for id in readable {
@@ -112,7 +121,7 @@ impl WorkerSocket {
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        let can_accept = self.acceptor.has_more() && self.has_room();
+        let can_accept = self.acceptor.has_more() && (self.has_room() || self.has_made_room);
         can_accept || self.links.values().any(WorkerLink::wants_read)
     }
 
@@ -161,10 +170,14 @@ impl WorkerSocket {
     }
 
     /// Takes connections. Where there is no room, the rest waits for a later turn.
-    fn accept(&mut self, processes: &mut Processes, registry: &Registry, events: &mut VecDeque<Event>) {
+    fn accept(&mut self, now: Duration, processes: &mut Processes, registry: &Registry, events: &mut VecDeque<Event>) {
         self.acceptor.try_again();
         self.acceptor.begin_turn();
-        while self.acceptor.can_take() && self.has_room() {
+        self.has_made_room = false;
+        while self.acceptor.can_take() {
+            if !self.has_room() && !self.close_silent(now, processes, registry, events) {
+                return;
+            }
             if !self.make_room(processes) {
                 return self.acceptor.is_short_of(format_args!(
                     "{} processes that have been given jobs and have no connection left keep all descriptors that there are \
@@ -175,6 +188,38 @@ impl WorkerSocket {
             let Some(accepted) = self.acceptor.next() else { return };
             self.admit(accepted, processes, registry, events);
         }
+    }
+
+    /// Closes the connection that has been silent for longest without ever being ready, if that is long enough. A connection that was ready
+    /// may hold jobs and is never closed for another one.
+    fn close_silent(
+        &mut self,
+        now: Duration,
+        processes: &mut Processes,
+        registry: &Registry,
+        events: &mut VecDeque<Event>,
+    ) -> bool {
+        let silent = self
+            .links
+            .iter_mut()
+            .filter_map(|(id, link)| Some((link.silent_since()?, *id, link)));
+        let oldest = silent.min_by_key(|(since, id, _)| (*since, *id));
+        let Some((_, id, link)) = oldest.filter(|(since, ..)| since.saturating_add(LONGEST_SILENCE) <= now) else {
+            return false;
+        };
+        self.has_made_room = true;
+        // Bytes may have arrived that the kernel has not told of yet.
+        if link.stream.readable().is_ok_and(|count| count > 0) {
+            link.is_readable(false);
+            return false;
+        }
+        let (most, seconds) = (self.most, LONGEST_SILENCE.as_secs());
+        self.acceptor.warn(format_args!(
+            "all {most} connections of the worker socket are taken, so the oldest of those are closed that were silent for {seconds} s and \
+             never ready: a program of the worker opens connections that it does not use"
+        ));
+        self.hang_up(id, processes, registry, events);
+        true
     }
 
     /// Sees to it that there are descriptors for one more connection and its process.
@@ -263,8 +308,46 @@ fn most_connections(open_files: usize) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+    use crate::os::socket::BoundSocket;
+
+    #[test]
+    fn where_all_connections_are_taken_the_oldest_silent_one_that_was_never_ready_makes_room() {
+        let path = std::env::temp_dir().join(format!("ojs-worker-socket-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let hello = HelloContext {
+            concurrency: 1,
+            queues: Vec::new(),
+            max_frame: 1 << 20,
+        };
+        let mut socket = WorkerSocket::new(listener, Allowed::new(None, &[]), hello, poll.registry()).unwrap();
+        socket.most = 3;
+        let (mut processes, mut events) = (Processes::default(), VecDeque::new());
+        let [mut ready, mut silent, mut speaks, _next] = [(); 4].map(|()| UnixStream::connect(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        ready
+            .write_all(b"{\"type\":\"ready\",\"protocol\":1,\"concurrency\":1}\n")
+            .unwrap();
+        socket.turn(&mut processes, poll.registry(), &mut events);
+        speaks.write_all(b"{").unwrap();
+        let now = clock::monotonic();
+        let mut at = |socket: &mut WorkerSocket, now| {
+            socket.accept(now, &mut processes, poll.registry(), &mut events);
+            socket.links.keys().map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(at(&mut socket, now), [1, 2, 3], "nobody was silent for long");
+        assert!(!socket.has_more());
+        assert_eq!(at(&mut socket, now + LONGEST_SILENCE), [1, 3, 4]);
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+        assert!(events.iter().any(|event| matches!(event, Event::HungUp(HolderId(2)))));
+    }
 
     #[test]
     fn the_limit_on_open_files_bounds_the_connections() {
