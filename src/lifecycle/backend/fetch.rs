@@ -75,13 +75,13 @@ impl Lifecycle {
     /// Whether a job that becomes available would be fetched, now or after the pause between two polls.
     pub(in crate::lifecycle) fn is_looking_for_jobs(&self) -> bool {
         let is_wanted = self.pushed_credit() > 0 || self.holders.pull();
-        is_wanted && self.is_open_for_jobs() && !self.is_kept_from_fetching() && !self.has_outage()
+        is_wanted && self.is_open_for_jobs() && !self.is_kept_from_fetching() && !self.is_in_outage()
     }
 
-    /// Ends the pause between two polls. Returns false if no holder takes jobs that it did not ask for: no FETCH would follow.
-    pub(in crate::lifecycle) fn fetch_unasked(&mut self) -> bool {
+    /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would follow.
+    pub(in crate::lifecycle) fn fetch_once_more(&mut self) -> bool {
         self.timers.cancel(Timer::Fetch);
-        self.pushed_credit() > 0
+        self.pushed_credit() > 0 || self.pulls.wait_for_a_fetch()
     }
 
     /// Whether FETCH pauses because the last one failed.
@@ -167,8 +167,8 @@ impl Lifecycle {
                 }
                 self.is_known_now(&worker, now);
             }
-            // Without a pause, if there is still room for jobs.
-            Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => {}
+            // Another form goes out without a pause, if there is still room for jobs.
+            Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => self.renew_idle_time(),
             Reply::Failed(_)
             | Reply::Registered { .. }
             | Reply::HeartbeatOk { .. }

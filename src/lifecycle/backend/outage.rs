@@ -40,11 +40,6 @@ impl Lifecycle {
         }
     }
 
-    /// Whether the backend cannot be reached, as far as the last request shows.
-    pub(super) fn has_outage(&self) -> bool {
-        self.outages.now.is_some()
-    }
-
     /// A request was answered by the backend.
     pub(super) fn request_answered(&mut self, now: Moment) {
         let outage = self.outage(now);
@@ -91,7 +86,7 @@ impl Lifecycle {
         }
     }
 
-    /// Whether requests to the backend get no answer at the moment.
+    /// Whether the backend cannot be reached, as far as the last request shows.
     pub(in crate::lifecycle) fn is_in_outage(&self) -> bool {
         self.outages.now.is_some()
     }

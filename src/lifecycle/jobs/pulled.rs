@@ -113,10 +113,6 @@ impl Lifecycle {
         while let Some(pull) = self.pulls.first_asked() {
             self.answer_pull(pull, Vec::new());
         }
-        if self.has_its_one_job() && self.jobs.waiting().is_empty() {
-            // No other job comes.
-            self.end_all_pulls();
-        }
     }
 
     /// What waits was asked for by nobody until now.
@@ -175,12 +171,9 @@ impl Lifecycle {
 
     /// Outside running, without a worker and while there is no memory for more, there are no jobs to wait for.
     pub(in crate::lifecycle) fn end_pulls(&mut self) {
-        if !self.is_open_for_jobs() {
-            self.end_all_pulls();
+        if self.is_open_for_jobs() {
+            return;
         }
-    }
-
-    fn end_all_pulls(&mut self) {
         let waiting: Vec<PullId> = self.pulls.iter().map(|(id, _)| id).collect();
         for pull in waiting {
             self.answer_pull(pull, Vec::new());

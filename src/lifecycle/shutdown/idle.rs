@@ -49,18 +49,24 @@ impl Lifecycle {
             return;
         };
         if !self.has_nothing_to_do() || !self.is_looking_for_jobs() {
-            self.idle.since = None;
-            self.timers.cancel(Timer::Idle);
+            self.renew_idle_time();
         } else if since.elapsed(now) >= longest && !self.is_fetching() {
             let due = since.after(longest);
-            if self.idle.asked_at.is_some_and(|asked_at| asked_at >= due) || !self.fetch_unasked() {
+            if self.idle.asked_at.is_some_and(|asked_at| asked_at >= due) || !self.fetch_once_more() {
                 self.go(Trigger::Terminate, Reason::Idle(longest), now);
             }
         }
     }
 
-    /// Whether no job is here, but for dropped ones. Nothing tells that a worker still has those; the drain waits for them.
+    /// The idle time begins anew with the next FETCH that finds no job.
+    pub(in crate::lifecycle) fn renew_idle_time(&mut self) {
+        self.idle.since = None;
+        self.timers.cancel(Timer::Idle);
+    }
+
+    /// Whether there is no job of ours, and no handler of a lost job has time left to end. Dropped jobs do not count: nothing tells that a
+    /// worker still has them, and the drain waits for them.
     fn has_nothing_to_do(&self) -> bool {
-        self.jobs.reserved() == 0 && self.jobs.lost() == 0
+        self.jobs.reserved() + self.jobs.held_back() == 0 && self.jobs.lost() == self.jobs.unanswered()
     }
 }

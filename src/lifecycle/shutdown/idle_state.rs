@@ -1,8 +1,8 @@
-//! What the ends that begin without a request depend on.
+//! The state behind the ends that begin without a request.
 
 use crate::lifecycle::api::{Moment, Notice, Outcome};
 
-/// Since when there is nothing to do, and how far the one job of `--once` is.
+/// The begin of the idle time, and the progress of the one job of `--once`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct Idle {
     /// When the idle time began, if the machine is idle.

@@ -153,6 +153,12 @@ impl Pulls {
         self.asked.first().copied()
     }
 
+    /// Whether one of them waits for a FETCH that has not brought its answer yet.
+    #[must_use]
+    pub fn wait_for_a_fetch(&self) -> bool {
+        self.all.len() > self.asked.len()
+    }
+
     /// Those of one holder.
     #[must_use]
     pub fn of(&self, holder: HolderId) -> Vec<PullId> {

@@ -1,5 +1,7 @@
 //! Claims that end without an outcome that the backend took: left, come to nothing, lost.
 
+use std::collections::BTreeSet;
+
 use ojs_init::lifecycle::api::{HolderId, JobId};
 
 use super::ledger::{Claim, Ledger, broken};
@@ -88,12 +90,19 @@ impl Ledger {
         Ok(())
     }
 
-    /// How many of so many places are taken. Of the jobs that a worker gave back, eight for each place may be held beside them.
-    pub fn places_taken(&self, places: usize) -> usize {
+    /// How many of so many places are taken by such jobs. Of the jobs that a worker gave back, eight for each place may be held beside
+    /// them.
+    pub fn places_taken(&self, places: usize, counts: fn(&Claim) -> bool) -> usize {
         let (released, others): (Vec<&Claim>, Vec<&Claim>) = self
             .open()
-            .filter(|claim| !claim.is_lost)
+            .filter(|claim| !claim.is_lost && counts(claim))
             .partition(|claim| claim.answer == Some(Answer::Release));
         others.len() + released.len().saturating_sub(8 * places)
+    }
+
+    /// Whether there is a job, or a handler of a lost one that still has time to end.
+    pub fn is_at_work(&self, unanswered: &BTreeSet<JobId>) -> bool {
+        self.open()
+            .any(|claim| !(claim.is_lost && unanswered.contains(&claim.id)))
     }
 }

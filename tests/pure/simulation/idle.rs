@@ -1,8 +1,9 @@
 //! Ends that begin without a request: when they may, and what their exit status says.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::{Call, Effect, Notice, Options, Outcome, Reason, Reply, WorkerState};
+use ojs_init::lifecycle::api::{Call, Effect, JobId, Notice, Options, Outcome, Reason, Reply, WorkerState};
 
 use super::chance::Chance;
 use super::course::Course;
@@ -37,6 +38,8 @@ pub struct Idle {
     empty_since: Option<Duration>,
     has_claimed: bool,
     has_acked: bool,
+    /// Lost jobs whose handlers have had their time to end.
+    pub unanswered: BTreeSet<JobId>,
 }
 
 impl Idle {
@@ -47,6 +50,7 @@ impl Idle {
             empty_since: None,
             has_claimed: false,
             has_acked: false,
+            unanswered: BTreeSet::new(),
         }
     }
 
@@ -80,6 +84,9 @@ impl Idle {
         if let Notice::Claimed(_) = notice {
             promise!("one job only", !(self.once && self.has_claimed), "{self:?}");
             self.has_claimed = true;
+        }
+        if let Notice::Unanswered(job, _) = notice {
+            self.unanswered.insert(job.id.clone());
         }
         if let Notice::Settled { outcome, .. } = notice {
             self.has_acked |= matches!(outcome, Outcome::Acked { .. });

@@ -311,11 +311,7 @@ impl Ledger {
         let main = self.main;
         let frame = self.frames;
         let shown = self.shown.get(&id).copied();
-        let before = self
-            .claims
-            .iter()
-            .filter(|claim| claim.is_open && claim.holder.is_some() && !claim.is_lost)
-            .count();
+        let before = self.places_taken(most, |claim| claim.holder.is_some());
         let (Some(link), Some(claim)) = (link, self.find(&id)) else {
             return Err(broken("jobs come from claims", format!("{id} on {connection}")));
         };

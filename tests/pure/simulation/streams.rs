@@ -49,8 +49,8 @@ impl Streams {
         self.there.remove(&id);
     }
 
-    /// A FETCH is brought forward.
-    pub fn wakes(&mut self, state: WorkerState, now: Duration) -> Kept {
+    /// A FETCH is brought forward, once more for an idle end that is due.
+    pub fn wakes(&mut self, state: WorkerState, has_idle_end: bool, now: Duration) -> Kept {
         let [before, last] = self.woken;
         self.woken = [last, Some(now)];
         promise!(
@@ -60,7 +60,7 @@ impl Streams {
         );
         promise!(
             "at most five FETCHes a second are brought forward",
-            before.is_none_or(|before| now >= before + BETWEEN_WAKE_UPS),
+            has_idle_end || before.is_none_or(|before| now >= before + BETWEEN_WAKE_UPS),
             "at {before:?}, {last:?} and {now:?}"
         );
         Ok(())

@@ -374,7 +374,7 @@ impl Talk {
         promise!("one FETCH at a time", !self.is_fetching(), "another is on its way");
         let count = usize::try_from(count).unwrap();
         let most = usize::try_from(self.options.concurrency).unwrap();
-        let open = ledger.places_taken(most);
+        let open = ledger.places_taken(most, |_| true);
         promise!(
             "a FETCH within the concurrency",
             count >= 1 && count + open <= most,

@@ -271,7 +271,7 @@ impl World {
 
     /// Compares an order with what it may be.
     fn hold_up(&mut self, effect: &Effect) -> Kept {
-        let is_busy = !self.ledger.is_idle() || self.talk.is_fetching();
+        let is_busy = self.ledger.is_at_work(&self.idle.unanswered) || self.talk.is_fetching();
         self.idle.effect(effect, is_busy, &mut self.course, self.now)?;
         self.course.effect(effect, self.now)?;
         self.memory.effect(effect)?;
@@ -300,7 +300,8 @@ impl World {
                     self.hold_up_void(&job.id)?;
                 }
                 if *remark == Notice::WokenUp {
-                    self.streams.wakes(state, self.now)?;
+                    self.streams
+                        .wakes(state, self.plan.options.exit_when_idle.is_some(), self.now)?;
                 }
                 if *remark == Notice::FetchAbandoned {
                     self.talk.fetch_is_abandoned();
@@ -375,8 +376,10 @@ impl World {
                 "{count} of reservation {serial}"
             );
         }
-        self.idle
-            .after(self.ledger.is_idle() && self.ledger.main.is_some(), self.course.state);
+        self.idle.after(
+            !self.ledger.is_at_work(&self.idle.unanswered) && self.ledger.main.is_some(),
+            self.course.state,
+        );
         self.streams.after(self.course.state)?;
         self.memory.after(&snapshot, self.now)?;
         self.stuck
