@@ -46,6 +46,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         queues: queues(config),
         tell_worker: config.gateway.tell_worker,
         enforce_timeouts: config.gateway.enforce_timeouts,
+        isolates_suspects: config.mode != Mode::Exec,
         restart: worker.restart,
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,

@@ -61,7 +61,7 @@ impl Lifecycle {
         let mut holders = self.holders.of(turn.process);
         let (held, pulls) = (
             self.holders.jobs_of(turn.process),
-            holders.any(|(_, holder)| holder.has_pulled),
+            holders.any(|(_, holder)| holder.asks.has_asked()),
         );
         if !is_due || turn.is_running && held > 1 && !pulls {
             return Err(format!("a suspect is not alone: {turn:?}, {held} jobs, {is_due}"));

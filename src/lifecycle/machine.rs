@@ -303,7 +303,7 @@ impl Lifecycle {
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
             Timer::Silence(claim) => self.silence_is_over(claim, now),
             Timer::NoHandler(claim) => self.no_handler(claim, now),
-            Timer::Suspect => self.isolation_is_over(),
+            Timer::Suspect => self.isolation_is_over(now),
             Timer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, now),
             Timer::AnswerBy(claim) => self.outcome_is_ours(claim),
             Timer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, now),

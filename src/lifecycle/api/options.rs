@@ -24,6 +24,8 @@ pub struct Options {
     /// Whether the process of a holder that hears nothing is ended for a job whose timeout is over, or that is lost
     /// (`gateway.enforce_timeouts`). That of one that hears always is.
     pub enforce_timeouts: bool,
+    /// Whether a job whose process crashed gets a process for itself the next time. Not in mode exec: there each job has one.
+    pub isolates_suspects: bool,
     /// Whether a worker that ended is started again.
     pub restart: Restart,
     /// Warn when nobody has said ready by then.

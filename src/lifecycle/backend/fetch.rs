@@ -105,8 +105,8 @@ impl Lifecycle {
 
     /// Jobs that holders are ready for which did not ask for each.
     fn pushed_credit(&self) -> usize {
-        // A process that is kept for a suspect takes nothing else. Suspects that wait take room as well: a job beyond what the
-        // holders are free for would go straight back.
+        // A process that is kept for a suspect takes no other job. Each suspect that waits needs a slot as well, although only one has
+        // a turn: a further suspect could only wait behind them, and there may be more of them than slots.
         let kept = self.suspects.turn.map_or(0, |turn| self.holders.room_of(turn.process));
         let suspects = self.jobs.suspects().len();
         let waiting = self.jobs.waiting().len() - suspects;

@@ -28,7 +28,8 @@ impl Lifecycle {
             }
             let is_full = self.has_its_one_job() || self.jobs.active() >= self.most_active();
             let is_surplus = is_former || !self.is_taking_jobs() || is_full;
-            let is_suspect = delivery.has_crashed || self.suspects.knows(id, now);
+            let has_crashed = delivery.has_crashed || self.suspects.knows(id, now);
+            let is_suspect = has_crashed && self.options.isolates_suspects;
             let claim = self.jobs.add(delivery, worker.clone(), now);
             self.jobs.is_suspect(claim, is_suspect);
             self.end_hold_of(id, now);
@@ -117,6 +118,8 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn return_surplus(&mut self, now: Moment) {
         let keep = match (self.is_taking_jobs(), self.holders.pull()) {
             (false, _) => 0,
+            // Suspects run one after the other, so each of them needs room only at its own turn.
+            (true, false) if self.holders.ready() > 0 => self.holders.free().max(self.jobs.suspects().len()),
             (true, false) => self.holders.free(),
             // Somebody may ask for them; see `unasked`.
             (true, true) => usize::MAX,

@@ -1,11 +1,12 @@
-//! Suspects run alone: while one has a process for itself, that process gets no other job, and so the next crash has one holder.
-//! One suspect at a time has that. Its process first finishes what it holds; other processes go on as ever.
+//! A suspect runs alone: while it has a process for itself, that process gets no other job, and so the next crash has one holder.
+//! One suspect at a time has a turn. Its process first finishes the jobs that it holds. Other processes get other jobs meanwhile, as
+//! far as the concurrency has room beside the suspects that wait. No suspect waits longer than `TURN_WITHIN`.
 
 use crate::lifecycle::api::ids::{Claim, HolderId, ProcessId};
 use crate::lifecycle::api::{Moment, Notice, Subject, Timer};
 use crate::lifecycle::jobs::dispatch::frame_bytes;
 use crate::lifecycle::jobs::job::Job;
-use crate::lifecycle::jobs::suspects::{ALONE_FOR, EMPTIED_WITHIN, Turn};
+use crate::lifecycle::jobs::suspects::{ALONE_FOR, EMPTIED_WITHIN, TURN_WITHIN, Turn};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::holder::Holder;
 
@@ -45,7 +46,7 @@ impl Lifecycle {
         {
             match self.emptiest_taker(claim) {
                 Some(process) => self.begin_turn(claim, process, now),
-                // As of any other job it is told that nobody takes it.
+                // It runs alone without a turn, or, as of any other job, it is told that nobody takes it.
                 None => {
                     self.jobs.is_suspect(claim, false);
                     are_released = true;
@@ -55,16 +56,25 @@ impl Lifecycle {
         if are_released {
             self.hand_over(now);
         }
-        let Some(turn) = self.suspects.turn.filter(|turn| !turn.is_running) else {
-            return;
-        };
+        if let Some(turn) = self.suspects.turn.filter(|turn| !turn.is_running) {
+            self.go_on_with(turn, now);
+        }
+        if let Some(turn) = self.suspects.turn {
+            let next = self.next_to_wait_no_longer().map(|(_, until)| until);
+            let at = next.map_or(turn.until, |next| next.min(turn.until));
+            self.timers.arm(Timer::Suspect, at);
+        }
+    }
+
+    /// Starts the suspect as soon as its process is empty.
+    fn go_on_with(&mut self, turn: Turn, now: Moment) {
         let is_empty = self.holders.jobs_of(turn.process) == 0;
         if is_empty && self.give_alone(turn, now) {
             self.suspects.turn = Some(Turn {
                 is_running: true,
+                until: now.after(ALONE_FOR),
                 ..turn
             });
-            self.timers.arm(Timer::Suspect, now.after(ALONE_FOR));
         }
         // Who asks for jobs itself is told that there are none for now: the process shall become empty, or stay alone.
         let holders: Vec<HolderId> = self.holders.of(turn.process).map(|(id, _)| id).collect();
@@ -78,17 +88,29 @@ impl Lifecycle {
             claim,
             process,
             is_running: false,
+            until: now.after(EMPTIED_WITHIN),
         });
         self.holders.keep(process, true);
-        self.timers.arm(Timer::Suspect, now.after(EMPTIED_WITHIN));
     }
 
-    /// The process was not empty in time, or the suspect had its time alone: others run beside it.
-    pub(in crate::lifecycle) fn isolation_is_over(&mut self) {
-        if let Some(turn) = self.suspects.turn {
-            self.jobs.is_suspect(turn.claim, false);
+    /// The process was not empty in time, or the suspect had its time alone: others run beside it. Or suspects have waited for long
+    /// enough, and are jobs like any other.
+    pub(in crate::lifecycle) fn isolation_is_over(&mut self, now: Moment) {
+        while let Some((claim, until)) = self.next_to_wait_no_longer()
+            && until <= now
+        {
+            self.jobs.is_suspect(claim, false);
         }
-        self.end_turn();
+        if let Some(turn) = self.suspects.turn.filter(|turn| turn.until <= now) {
+            self.jobs.is_suspect(turn.claim, false);
+            self.end_turn();
+        }
+    }
+
+    /// The suspect that came first, and until when it waits for its turn.
+    fn next_to_wait_no_longer(&self) -> Option<(Claim, Moment)> {
+        let claim = *self.jobs.suspects().first()?;
+        Some((claim, self.jobs.get(claim)?.claimed_at.after(TURN_WITHIN)))
     }
 
     /// Gives it to a holder of its process that can be given a job now.
@@ -114,11 +136,22 @@ impl Lifecycle {
         true
     }
 
-    /// The process with the fewest jobs that takes this job.
+    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only processes that take one at a time.
     fn emptiest_taker(&self, claim: Claim) -> Option<ProcessId> {
         let processes = self.holders.iter().map(|(_, holder)| holder.process);
         let takers = processes.filter(|process| self.takers_in(*process, claim).next().is_some());
+        let takers: Vec<ProcessId> = takers.collect();
+        let are_needed = takers.iter().any(|process| self.takes_several(*process));
+        let takers = takers.into_iter().filter(|_| are_needed);
         takers.min_by_key(|process| self.holders.jobs_of(*process))
+    }
+
+    /// Whether a process may hold several jobs at a time.
+    fn takes_several(&self, process: ProcessId) -> bool {
+        let holders = || self.holders.of(process).map(|(_, holder)| holder);
+        let most = holders().filter_map(|holder| holder.ready.as_ref());
+        let most: u64 = most.map(|ready| u64::from(ready.concurrency)).sum();
+        most > 1 || holders().any(|holder| holder.asks.has_asked())
     }
 
     /// The holders of a process that take this job, now or later.
@@ -133,7 +166,7 @@ impl Lifecycle {
                 let fits = holder.manners.frame_limit.is_none_or(|most| *bytes <= most);
                 ready.concurrency > 0 && fits && types.is_none_or(|types| types.contains(&subject.kind))
             });
-            holder.is_there() && (is_offered || holder.has_pulled)
+            holder.is_there() && (is_offered || holder.asks.take(&subject.queue))
         };
         let is_ending = self.holders.ending(process).is_some() || self.holders.is_gone(process);
         let theirs = self.holders.of(process).filter(move |_| !is_ending);

@@ -39,12 +39,14 @@ impl Lifecycle {
         }
         let left = usize::try_from(count).map_or(self.most_active(), |count| count.min(self.most_active()));
         if is_there {
-            self.holders.change(id, |holder| holder.has_pulled = true);
             self.timers.cancel(Timer::Ready);
             self.worker.said_ready(now);
             self.jobs_are_asked_for(left);
         }
         let queues = self.queues_to_take(id, queues, now);
+        if is_there {
+            self.holders.change(id, |holder| holder.asks.add(queues.as_deref()));
+        }
         let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);
         let is_in_vain =
             !is_there || is_restricted || !self.is_open_for_jobs() || left == 0 || self.pulls.len() >= MOST_PULLS;

@@ -18,6 +18,10 @@ pub(in crate::lifecycle) const EMPTIED_WITHIN: Duration = Duration::from_secs(30
 /// How long a suspect has its process for itself. Then others run beside it: most jobs that crash do so early.
 pub(in crate::lifecycle) const ALONE_FOR: Duration = Duration::from_secs(60);
 
+/// How long a suspect waits for its turn, from its claim. Then it is a job like any other: many suspects would otherwise take the
+/// whole concurrency for as long as all of them take one after the other.
+pub(in crate::lifecycle) const TURN_WITHIN: Duration = Duration::from_secs(120);
+
 /// What is remembered of crashes, and which job has a process for itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Suspects {
@@ -40,6 +44,8 @@ pub struct Turn {
     pub process: ProcessId,
     /// The job runs; before that the process finishes what it has.
     pub is_running: bool,
+    /// When the turn ends at the latest.
+    pub until: Moment,
 }
 
 impl Suspects {

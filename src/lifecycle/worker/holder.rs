@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
 use crate::lifecycle::api::{EndCause, Manners, Moment, Ready};
+use crate::lifecycle::worker::asks::Asks;
 use crate::lifecycle::worker::offers::{OfferNumber, Turn};
 
 /// One holder.
@@ -21,8 +22,8 @@ pub struct Holder {
     pub manners: Manners,
     /// Its conditions; none before it has said ready.
     pub ready: Option<Ready>,
-    /// It has asked for jobs itself: it needs no conditions.
-    pub has_pulled: bool,
+    /// Its own requests for jobs: a holder that makes them needs no conditions.
+    pub asks: Asks,
     /// How often it has asked for jobs from more queues than are asked for at once.
     pub queue_turns: usize,
     /// Something that we wrote was not taken yet.
@@ -63,7 +64,7 @@ impl Holder {
             last_said: None,
             manners,
             ready: None,
-            has_pulled: false,
+            asks: Asks::default(),
             queue_turns: 0,
             is_busy: false,
             has_unread_job: false,
@@ -114,7 +115,7 @@ impl Holder {
     /// Whether it is ready, or has asked for jobs, and can be talked to. One that pauses, with a concurrency of 0, is.
     #[must_use]
     pub fn takes_jobs(&self) -> bool {
-        (self.ready.is_some() || self.has_pulled) && self.is_there()
+        (self.ready.is_some() || self.asks.has_asked()) && self.is_there()
     }
 
     /// Whether it has to answer a ping with the jobs that it has: it has nothing else to do, or said that it answers anyway.
@@ -128,7 +129,7 @@ impl Holder {
         let ready = self.ready.as_ref().filter(|_| takes_jobs);
         Share {
             is_ready: takes_jobs,
-            pulls: self.has_pulled && takes_jobs,
+            pulls: self.asks.has_asked() && takes_jobs,
             concurrency: ready.map_or(0, |ready| u64::from(ready.concurrency)),
             free,
             limit: self.is_there().then_some(self.manners.frame_limit),

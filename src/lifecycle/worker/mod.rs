@@ -1,5 +1,6 @@
 //! The worker: its process, whoever in it has jobs, and what these say.
 
+pub(super) mod asks;
 pub(super) mod beats;
 pub(super) mod blame;
 pub(super) mod cancel_signals;

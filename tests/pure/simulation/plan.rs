@@ -275,6 +275,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         queues: Queues::Configured,
         tell_worker: false,
         enforce_timeouts: true,
+        isolates_suspects: true,
         restart: *chance.pick(&[
             Restart::Never,
             Restart::Hung,
