@@ -350,7 +350,14 @@ mod tests {
             ("[exec.routes]\na = [\"x\\u0000\"]", "NUL character"),
             ("[exec.routes]\n\"a*b\" = [\"x\"]", "not at its end"),
             ("[exec]\nroutes = [\"x\"]", "wrong type (array); accepted: a table"),
-            ("[exec.exit]\n2 = \"fail\"", "none of ack, release, retry, discard"),
+            (
+                "[exec.exit]\n2 = \"fail\"",
+                "none of ack, release, later:TIME up to 30s, retry, discard",
+            ),
+            (
+                "[exec.exit]\n2 = \"later:31s\"",
+                "none of ack, release, later:TIME up to 30s, retry, discard",
+            ),
             (
                 "[exec.exit]\nSIGNOTHING = \"ack\"",
                 "neither an exit status nor a signal",

@@ -24,6 +24,7 @@ use crate::wire::runner::settings::{
     RunnerSettings, UserRange, VARIABLE,
 };
 use crate::wire::runner::template::{Template, command_name};
+use crate::wire::text::milliseconds;
 
 /// What the runner is called.
 pub const OWN_NAME: &str = "ojs-init";
@@ -61,7 +62,6 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
 
 fn settings(config: &Config, max_memory: Option<u64>) -> RunnerSettings {
     let exec = &config.exec;
-    let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     RunnerSettings {
         routes: exec
             .routes
@@ -117,7 +117,9 @@ fn settings(config: &Config, max_memory: Option<u64>) -> RunnerSettings {
 fn meaning(verdict: Verdict) -> ExitMeaning {
     match verdict {
         Verdict::Ack => ExitMeaning::Ack,
-        Verdict::Release => ExitMeaning::Release,
+        Verdict::Release(after) => ExitMeaning::Release {
+            after_ms: milliseconds(after),
+        },
         Verdict::Retry => ExitMeaning::Retry,
         Verdict::Discard => ExitMeaning::Discard,
     }

@@ -137,6 +137,7 @@ impl Runner {
                 );
                 JobOutcome::Release {
                     reason: "no process".to_owned(),
+                    after_ms: 0,
                 }
             }
             NotStarted::Shortage(error) => {
@@ -234,7 +235,7 @@ impl Runner {
     pub fn tell(&mut self, id: &str, outcome: JobOutcome) {
         let frame = match &outcome {
             JobOutcome::Ack { result } => frames::ack(id, result.as_deref()),
-            JobOutcome::Release { reason } => frames::release(id, reason),
+            JobOutcome::Release { reason, after_ms } => frames::release(id, reason, *after_ms),
             JobOutcome::Fail(error) => frames::fail(id, error),
             JobOutcome::CutOff => return,
         };
@@ -248,11 +249,11 @@ impl Runner {
             JobOutcome::Fail(error) => {
                 JobOutcome::failure(error.code.as_deref().unwrap_or("failed"), "", error.retryable)
             }
-            JobOutcome::Release { .. } | JobOutcome::CutOff => JobOutcome::Release { reason: String::new() },
+            JobOutcome::Release { .. } | JobOutcome::CutOff => JobOutcome::CutOff,
         };
         self.connection.send(&match shorter {
             JobOutcome::Fail(error) => frames::fail(id, &error),
-            JobOutcome::Ack { .. } | JobOutcome::Release { .. } | JobOutcome::CutOff => frames::release(id, ""),
+            JobOutcome::Ack { .. } | JobOutcome::Release { .. } | JobOutcome::CutOff => frames::release(id, "", 0),
         });
     }
 }

@@ -73,6 +73,8 @@ pub enum JobOutcome {
     },
     Release {
         reason: String,
+        /// How long PID 1 holds the job first, in milliseconds.
+        after_ms: u64,
     },
     Fail(JobError),
     /// The shutdown has cut it off. Nothing is told: PID 1, which counts such jobs, says what becomes of it.
@@ -133,7 +135,7 @@ impl Meanings {
         let has_exited = matches!(ending.ended, Ended::Exited(_));
         match (meaning, ending.cause) {
             (ExitMeaning::Ack, _) if has_exited => self.acknowledge(ending, redaction),
-            (ExitMeaning::Release, _) if has_exited => release(&ending.ended.to_string()),
+            (ExitMeaning::Release { after_ms }, _) if has_exited => release(&ending.ended.to_string(), after_ms),
             (_, Some(EndedFor::Cancel(reason))) => self.cancelled(reason, ending, redaction),
             (_, Some(EndedFor::Timeout(limit))) => {
                 let message = format!("timed out after {} (exec.timeout)", seconds(limit));
@@ -150,8 +152,8 @@ impl Meanings {
             (ExitMeaning::Ack, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
                 self.acknowledge(ending, redaction)
             }
-            (ExitMeaning::Release, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                release(&ending.ended.to_string())
+            (ExitMeaning::Release { after_ms }, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                release(&ending.ended.to_string(), after_ms)
             }
             (ExitMeaning::Retry, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
                 by_end(ending, redaction, true)
@@ -166,7 +168,7 @@ impl Meanings {
     pub fn not_started(&self, reason: CancelReason) -> JobOutcome {
         match reason {
             CancelReason::Timeout => JobOutcome::failure("timeout", "timed out before its process was started", true),
-            CancelReason::Shutdown | CancelReason::Cancelled | CancelReason::Lost => release("not started"),
+            CancelReason::Shutdown | CancelReason::Cancelled | CancelReason::Lost => release("not started", 0),
         }
     }
 
@@ -189,15 +191,16 @@ impl Meanings {
         match reason {
             CancelReason::Timeout => failure(ending, redaction, "timeout", "timed out".to_owned(), true),
             CancelReason::Shutdown => JobOutcome::CutOff,
-            CancelReason::Cancelled => release("cancelled"),
-            CancelReason::Lost => release("lost"),
+            CancelReason::Cancelled => release("cancelled", 0),
+            CancelReason::Lost => release("lost", 0),
         }
     }
 }
 
-fn release(reason: &str) -> JobOutcome {
+fn release(reason: &str, after_ms: u64) -> JobOutcome {
     JobOutcome::Release {
         reason: reason.to_owned(),
+        after_ms,
     }
 }
 

@@ -5,7 +5,8 @@ use crate::wire::runner::settings::{JobInput, JobLeftovers, RunnerLogFormat, Run
 fn settings() -> RunnerSettings {
     let exits = [
         ("0", ExitMeaning::Ack),
-        ("75", ExitMeaning::Release),
+        ("75", ExitMeaning::Release { after_ms: 0 }),
+        ("76", ExitMeaning::Release { after_ms: 5_000 }),
         ("100", ExitMeaning::Discard),
         ("SIGXCPU", ExitMeaning::Discard),
     ];
@@ -102,7 +103,14 @@ fn who_was_asked_to_end_may_have_finished_or_give_the_job_back() {
     for reason in [CancelReason::Shutdown, CancelReason::Timeout, CancelReason::Lost] {
         let cause = Some(EndedFor::Cancel(reason));
         assert_eq!(judged(Ended::Exited(0), cause), acked());
-        assert!(matches!(judged(Ended::Exited(75), cause), JobOutcome::Release { .. }));
+        assert!(matches!(
+            judged(Ended::Exited(75), cause),
+            JobOutcome::Release { after_ms: 0, .. }
+        ));
+        assert!(matches!(
+            judged(Ended::Exited(76), cause),
+            JobOutcome::Release { after_ms: 5_000, .. }
+        ));
     }
 }
 

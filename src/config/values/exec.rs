@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
-use super::duration::whole;
+use super::duration::{Human, parse, whole};
 use super::{Form, Notation, Problem, Value, joined};
+use crate::lifecycle::api::LONGEST_HOLD;
 use crate::signal::Signal;
 
 /// Between the pattern and the words of a command in one text: no argument can hold it.
@@ -12,6 +14,9 @@ pub const WORDS_APART: char = '\0';
 
 /// Between a name and its value in one text of a table.
 pub const NAME_APART: char = '=';
+
+/// Begins the word of a job that goes back after a time.
+const LATER: &str = "later:";
 
 /// The program for jobs of some types.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,8 +87,8 @@ impl Value for Routes {
 pub enum Verdict {
     /// It is done.
     Ack,
-    /// It goes back, and no failure is recorded.
-    Release,
+    /// It goes back after this time, and no failure is recorded.
+    Release(Duration),
     /// It has failed, and may be tried again.
     Retry,
     /// It has failed for good.
@@ -91,17 +96,26 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    const ALL: [Self; 4] = [Self::Ack, Self::Release, Self::Retry, Self::Discard];
+    /// Those that need no time.
+    const WORDS: [Self; 4] = [Self::Ack, Self::Release(Duration::ZERO), Self::Retry, Self::Discard];
 
     /// As it is spelled in the file.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn word(self) -> String {
         match self {
-            Self::Ack => "ack",
-            Self::Release => "release",
-            Self::Retry => "retry",
-            Self::Discard => "discard",
+            Self::Ack => "ack".to_owned(),
+            Self::Release(Duration::ZERO) => "release".to_owned(),
+            Self::Release(time) => format!("{LATER}{}", Human(time)),
+            Self::Retry => "retry".to_owned(),
+            Self::Discard => "discard".to_owned(),
         }
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        if let Some(time) = word.strip_prefix(LATER) {
+            return parse(time).filter(|time| *time <= LONGEST_HOLD).map(Self::Release);
+        }
+        Self::WORDS.into_iter().find(|verdict| verdict.word() == word)
     }
 }
 
@@ -138,7 +152,11 @@ pub struct Verdicts(pub BTreeMap<JobEnd, Verdict>);
 
 impl Default for Verdicts {
     fn default() -> Self {
-        let usual = [(0, Verdict::Ack), (75, Verdict::Release), (100, Verdict::Discard)];
+        let usual = [
+            (0, Verdict::Ack),
+            (75, Verdict::Release(Duration::ZERO)),
+            (100, Verdict::Discard),
+        ];
         Self(usual.map(|(status, verdict)| (JobEnd::Status(status), verdict)).into())
     }
 }
@@ -149,7 +167,7 @@ impl Value for Verdicts {
         Form::Table,
         "TABLE",
         "2=discard,SIGXCPU=retry",
-        "a table in the file of exit statuses from 0 to 255 and signals, each ack, release, retry or discard: \
+        "a table in the file of exit statuses from 0 to 255 and signals, each ack, release, later:TIME (30s at most), retry or discard: \
          exit = { 2 = \"discard\", SIGXCPU = \"retry\" }; what it does not name is as by default, else retry",
     );
 
@@ -159,9 +177,9 @@ impl Value for Verdicts {
             let (end, word) = text.split_once(NAME_APART).ok_or("has an entry that is not a pair")?;
             let end = JobEnd::read(end)
                 .ok_or_else(|| format!("has an entry {end:?}, which is neither an exit status nor a signal"))?;
-            let verdict = Verdict::ALL.into_iter().find(|verdict| verdict.word() == word);
-            let verdict = verdict
-                .ok_or_else(|| format!("has {word:?} for {end}, which is none of ack, release, retry, discard"))?;
+            let verdict = Verdict::read(word).ok_or_else(|| {
+                format!("has {word:?} for {end}, which is none of ack, release, later:TIME up to 30s, retry, discard")
+            })?;
             if named.insert(end, verdict).is_some() {
                 return Err(format!("has {end} twice").into());
             }

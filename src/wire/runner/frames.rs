@@ -199,12 +199,13 @@ pub fn fail(job: &str, error: &JobError) -> Vec<u8> {
         .end()
 }
 
-/// `release`: somebody else shall do the job.
+/// `release`: the job goes back, after so many milliseconds.
 #[must_use]
-pub fn release(job: &str, reason: &str) -> Vec<u8> {
+pub fn release(job: &str, reason: &str, after_ms: u64) -> Vec<u8> {
     FrameLine::new("release")
         .text("job_id", job)
         .text("reason", reason)
+        .json("after_ms", &after_ms.to_string())
         .end()
 }
 

@@ -147,10 +147,14 @@ fn pid_1_understands_what_the_runner_says() {
         backtrace: None,
     };
     assert_eq!(said(fail("j\"1", &error)), FromWorker::Fail { job: id(), error });
-    assert!(matches!(
-        said(release("j\"1", "why")),
-        FromWorker::Release { reason: Some(_), .. }
-    ));
+    assert_eq!(
+        said(release("j\"1", "why", 1_500)),
+        FromWorker::Release {
+            job: id(),
+            reason: Some("why".into()),
+            after: Duration::from_millis(1_500),
+        }
+    );
     assert!(matches!(
         said(progress("j\"1", "0.5", Some("half"))),
         FromWorker::Progress { .. }

@@ -94,8 +94,8 @@ pub enum JobLeftovers {
 pub enum ExitMeaning {
     /// It is done.
     Ack,
-    /// Somebody else shall do it; no failure.
-    Release,
+    /// It goes back after so many milliseconds; no failure.
+    Release { after_ms: u64 },
     /// It failed, and may be tried again.
     Retry,
     /// It failed, and is not tried again.

@@ -82,6 +82,20 @@ fn what_a_status_or_a_signal_means_can_be_said() {
 }
 
 #[test]
+fn a_job_that_goes_back_later_is_held_and_its_place_is_free_at_once() {
+    let stage = Stage::new();
+    enqueue(&stage, "later", "status.69", &json!([]), "");
+    let start = handler(&stage, ENDS).with("OJS_CONCURRENCY", "1");
+    let mut init = configured(&stage, start, "[exec.exit]\n69 = \"later:30s\"\n").start();
+    init.logs("later");
+    enqueue(&stage, "next", "status.0", &json!([]), "");
+    stage.becomes("next", &[Outcome::Acked(None)]);
+    assert_eq!(stage.outcomes("later"), []);
+    init.stops();
+    assert_eq!(stage.outcomes("later"), [Outcome::Requeued]);
+}
+
+#[test]
 fn standard_output_is_the_result_json_if_it_is_and_otherwise_a_text() {
     for (printed, result) in [
         (r#"{"a":[1,2.5,null]}"#, json!({"a": [1, 2.5, null]})),
