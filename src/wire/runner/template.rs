@@ -15,6 +15,7 @@ use std::ffi::{OsStr, OsString};
 
 use crate::wire::runner::arguments::Path;
 use crate::wire::runner::frames::JobFacts;
+use crate::wire::runner::guard;
 
 /// Longest word of a command that the kernel takes, in bytes, its NUL byte not counted (`MAX_ARG_STRLEN`).
 pub const MOST_WORD_BYTES: usize = (128 << 10) - 1;
@@ -42,27 +43,6 @@ const MEANT: [&str; 16] = [
     "queue",
     "attempt",
 ];
-
-/// Programs that run the word behind these options as a program of their own.
-const INTERPRETERS: [(&str, &[&str]); 14] = [
-    ("sh", SHELL_OPTIONS),
-    ("bash", SHELL_OPTIONS),
-    ("dash", SHELL_OPTIONS),
-    ("ash", SHELL_OPTIONS),
-    ("ksh", SHELL_OPTIONS),
-    ("zsh", SHELL_OPTIONS),
-    ("busybox", SHELL_OPTIONS),
-    ("su", SHELL_OPTIONS),
-    ("python", &["-c"]),
-    ("python3", &["-c"]),
-    ("perl", &["-e", "-E"]),
-    ("ruby", &["-e"]),
-    ("node", &["-e", "-p", "--eval", "--print"]),
-    ("php", &["-r"]),
-];
-
-/// Those of a shell.
-const SHELL_OPTIONS: &[&str] = &["-c", "-ec", "-ce", "-lc", "-xc", "-exc", "-euc", "-euxc"];
 
 /// A command with its placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,9 +85,9 @@ impl Template {
             return Err("a placeholder in the name of the program; a job may not choose which program runs".to_owned());
         }
         for (number, _) in words.iter().enumerate().filter(|(_, word)| is_filled(word)) {
-            if let Some(program) = interpreter(command.get(..number).unwrap_or_default()) {
+            if let Some(program) = guard::runs(command, number) {
                 return Err(format!(
-                    "a placeholder in the program text of {program}; a job could run anything with it; give the value as an \
+                    "a placeholder where {program} takes a program to run; a job could run anything with it; give the value as an \
                      argument instead, as in [\"sh\", \"-c\", \"echo \\\"$1\\\"\", \"sh\", \"{{args.0}}\"]; a literal brace is \
                      written {{{{"
                 ));
@@ -282,20 +262,6 @@ fn is_slip(one: &str, other: &str) -> bool {
             || matches!(differing.as_slice(), [(a, b), (c, d)] if a == d && b == c);
     }
     (one_length == other_length + 1 && shorter(one, other)) || (one_length + 1 == other_length && shorter(other, one))
-}
-
-/// The interpreter among these words that runs the word behind them as a program.
-fn interpreter(before: &[OsString]) -> Option<&'static str> {
-    let (option, words) = before.split_last()?;
-    let option = option.to_str()?;
-    let base = |word: &OsString| {
-        word.to_str()
-            .map(|word| word.rsplit('/').next().unwrap_or(word).to_owned())
-    };
-    let runs = |(name, options): &&(&str, &[&str])| {
-        options.contains(&option) && words.iter().any(|word| base(word).as_deref() == Some(name))
-    };
-    INTERPRETERS.iter().find(runs).map(|(name, _)| *name)
 }
 
 #[cfg(test)]
