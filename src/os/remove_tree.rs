@@ -114,10 +114,13 @@ impl Removal {
             let result = match remove(directory.as_fd(), inner) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                     self.moved += 1;
-                    // Where the job has used that name, the next number is tried in the next pass. A directory that may not
-                    // be written cannot be moved either, so it is opened first.
-                    self.open(directory.as_fd(), inner)
-                        .and_then(|_| renameat(&directory, inner, &self.top, format!("{}", self.moved).as_str()))
+                    // A directory that may not be written cannot be moved either, so it is opened first.
+                    let opened = self.open(directory.as_fd(), inner);
+                    match opened.and_then(|_| renameat(&directory, inner, &self.top, self.moved.to_string().as_str())) {
+                        // The job has used that name: the next pass tries another number.
+                        Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => Ok(()),
+                        result => result,
+                    }
                 }
                 result => result,
             };
@@ -235,6 +238,24 @@ mod tests {
         };
         of_small_stack.spawn(work).unwrap().join().unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn directories_with_the_names_that_moved_ones_get_are_removed_too() {
+        for directories in [
+            &["1/x"][..],
+            &["1/1/1"],
+            &["1/2/3/4", "2/x"],
+            &["1/x/1/2", "1/y/3", "2/2/2/2", "3"],
+        ] {
+            let path = scene("numbers");
+            for directory in directories {
+                fs::create_dir_all(path.join(directory)).unwrap();
+                fs::write(path.join(directory).join("file"), "x").unwrap();
+            }
+            remove_tree(&path, LONG).unwrap();
+            assert!(!path.exists());
+        }
     }
 
     #[test]
