@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use log::{Level, warn};
 
@@ -264,19 +263,10 @@ fn program(
     user: Option<&Credentials>,
 ) -> Result<(), StartFailure> {
     let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
-    let found = [seen_from(config.exec.directory.as_deref(), name).into_os_string()];
+    let found = [name.to_owned()];
     let plan = ChildPlan::new(&found, environ).map_err(|_| usage("an argument contains a NUL byte".to_owned()))?;
-    let plan = plan.run_as(user.cloned());
+    let plan = plan.seen_from(config.exec.directory.as_deref()).run_as(user.cloned());
     start::rehearse(&plan, Some(&name.to_string_lossy()), |message| warn!("{message}"))
-}
-
-/// A program as a process names it that runs in this directory.
-fn seen_from(directory: Option<&Path>, program: &OsStr) -> PathBuf {
-    let is_path = program.as_encoded_bytes().contains(&b'/');
-    match directory {
-        Some(directory) if is_path => directory.join(program),
-        Some(_) | None => PathBuf::from(program),
-    }
 }
 
 /// What operators are shown as the worker's program.

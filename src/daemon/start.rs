@@ -67,8 +67,8 @@ fn not_started_now(plan: &ChildPlan, program: &str, error: SpawnError) -> NotSta
     }
 }
 
-/// What a start would say against the child, without running the program; without a program only its user is tried. What the
-/// program's file says of its machine, interpreter or loader counts as well. A shortage of processes may be over by the time of the
+/// What a start would say against the child, without running the program; without a program only its user is tried. An interpreter or
+/// loader that the program's file names and that is missing counts as well. A shortage of processes may be over by the time of the
 /// start, so it is a warning.
 pub fn rehearse(
     plan: &ChildPlan,
@@ -82,7 +82,7 @@ pub fn rehearse(
         (Ok(()), None) | (Err(SpawnError::Exec(_)), None) => Ok(()),
         (Ok(()), Some(program)) => plan
             .trouble(None)
-            .map_or(Ok(()), |trouble| Err(will_not_run(program, trouble))),
+            .map_or(Ok(()), |trouble| rehearsed(program, trouble, warn)),
         (Err(error), program) => match not_started_now(plan, program.unwrap_or_default(), error) {
             NotStartedNow::Refused(refused) => Err(refused),
             NotStartedNow::Shortage(error) => {
@@ -91,6 +91,21 @@ pub fn rehearse(
             }
         },
     }
+}
+
+/// What the program's file says against it. A file that is no program for this machine is only warned of: the host's binfmt_misc may know
+/// how to run it, and in most containers nobody can see that.
+fn rehearsed(program: &str, trouble: Trouble, warn: impl Fn(fmt::Arguments<'_>)) -> Result<(), StartFailure> {
+    let is_missing = trouble.is_missing;
+    let failure = will_not_run(program, trouble);
+    if is_missing {
+        return Err(failure);
+    }
+    let message = failure.message;
+    warn(format_args!(
+        "{message}; it is tried all the same, because the host's binfmt_misc may run it"
+    ));
+    Ok(())
 }
 
 /// Starts the child. When the system has no process for us it tries again for a while: a limit that is hit for a

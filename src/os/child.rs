@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
+use nix::unistd::{AccessFlags, access};
+
 use crate::os::child_words::{candidates, changed};
 use crate::os::entry::{Environ, value_of};
 use crate::os::errno::errno;
@@ -128,6 +130,20 @@ impl ChildPlan {
         self
     }
 
+    /// Looks for the program from this directory, as a job does that starts there.
+    #[must_use]
+    pub fn seen_from(mut self, directory: Option<&Path>) -> Self {
+        let Some(directory) = directory else { return self };
+        for candidate in &mut self.candidates {
+            let path = directory.join(OsStr::from_bytes(candidate.as_bytes()));
+            // There is no directory with a NUL byte in its name.
+            if let Ok(path) = CString::new(path.as_os_str().as_bytes()) {
+                *candidate = path;
+            }
+        }
+        self
+    }
+
     /// Runs it as this user.
     #[must_use]
     pub fn run_as(mut self, credentials: Option<Credentials>) -> Self {
@@ -203,17 +219,24 @@ impl ChildPlan {
             }
     }
 
-    /// What about the program's file keeps the kernel from running it, as far as that can be seen by reading it. `directory` is
-    /// where the child starts, if not where we are.
+    /// What about the program's file keeps the kernel from running it, as far as that can be seen by reading it. As `execvp` does it goes on
+    /// behind a file that may not be executed, or that names something missing. `directory` is where the child starts, if not where
+    /// we are.
     #[must_use]
     pub fn trouble(&self, directory: Option<&Path>) -> Option<Trouble> {
         let paths = self
             .candidates
             .iter()
             .map(|path| Path::new(OsStr::from_bytes(path.as_bytes())));
-        let mut paths = paths.map(|path| directory.map_or_else(|| path.to_owned(), |directory| directory.join(path)));
-        let file = paths.find(|path| path.is_file())?;
-        program_file::trouble(&file)
+        let paths = paths.map(|path| directory.map_or_else(|| path.to_owned(), |directory| directory.join(path)));
+        let mut missing = None;
+        for file in paths.filter(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok()) {
+            match program_file::trouble(&file) {
+                Some(trouble) if trouble.is_missing => missing = missing.or(Some(trouble)),
+                trouble => return trouble,
+            }
+        }
+        missing
     }
 
     fn fork(&self, is_rehearsal: bool) -> Result<Pid, SpawnError> {

@@ -138,3 +138,35 @@ fn a_job_has_its_own_descriptors_limits_and_directory_whatever_we_have_open() {
     unsafe { libc::waitpid(pid.number(), ptr::null_mut(), 0) };
     assert_eq!(text, "0\n1\n2\n3\n8\n/usr\n19\n");
 }
+
+#[test]
+fn the_file_that_would_be_executed_is_judged_and_none_before_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = std::env::temp_dir().join(format!("ojs-child-trouble-{}", std::process::id()));
+    let file = |directory: &str, text: &str, mode: u32| {
+        std::fs::create_dir_all(place.join(directory)).unwrap();
+        let path = place.join(directory).join("program");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    file("closed", "#!/no/such/interpreter\n", 0o644);
+    file("missing", "#!/no/such/interpreter\n", 0o755);
+    file("missing_too", "#!/nor/this\n", 0o755);
+    file("fine", "#!/bin/sh\n", 0o755);
+    let trouble = |directories: &[&str]| {
+        let path = directories.join(":");
+        let plan = ChildPlan::new(&["program".into()], &block(&[&format!("PATH={path}")])).unwrap();
+        let from_there = plan.trouble(Some(&place)).map(|trouble| trouble.words);
+        let seen = plan.seen_from(Some(&place)).trouble(None).map(|trouble| trouble.words);
+        assert_eq!(from_there, seen);
+        seen
+    };
+    assert_eq!(trouble(&["nowhere", "closed", "missing", "fine"]), None);
+    assert_eq!(trouble(&["closed"]), None, "that is told by the kernel");
+    assert!(
+        trouble(&["closed", "missing", "missing_too"])
+            .unwrap()
+            .contains("/no/such/interpreter")
+    );
+    std::fs::remove_dir_all(&place).unwrap();
+}

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Most bytes of the file that are read: headers and the name of a loader are at its beginning.
 const READ_BYTES: usize = 4096;
 
-/// A file with a NUL byte in so many bytes at its beginning is no text.
+/// A file with a NUL byte in its first line, looked for in so many bytes at its beginning, is no text.
 const TEXT_BYTES: usize = 256;
 
 /// The beginning of an ELF file.
@@ -91,13 +91,13 @@ fn trouble_in(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: boo
     if are_others_run {
         return None;
     }
-    if let Some((_, system)) = FOREIGN.iter().find(|(begin, _)| file.starts_with(begin)) {
-        return Some(Trouble::foreign(format!("it is a program for {system}")));
-    }
     if is_no_text(file) {
-        return Some(Trouble::foreign(
-            "it is a binary file, and none that Linux runs".to_owned(),
-        ));
+        let foreign = FOREIGN.iter().find(|(begin, _)| file.starts_with(begin));
+        let words = foreign.map_or_else(
+            || "it is a binary file, and none that Linux runs".to_owned(),
+            |(_, system)| format!("it is a program for {system}"),
+        );
+        return Some(Trouble::foreign(words));
     }
     let needs_shell = !file.is_empty() && !is_there(Path::new(SHELL));
     needs_shell.then(|| {
@@ -220,8 +220,10 @@ impl<'a> Elf<'a> {
     }
 }
 
+/// As shells tell it: a script may carry binary data behind its first line, as self-extracting ones and programs for all systems do.
 fn is_no_text(file: &[u8]) -> bool {
-    file.iter().take(TEXT_BYTES).any(|byte| *byte == 0)
+    let first_line = file.iter().take(TEXT_BYTES).take_while(|byte| **byte != b'\n');
+    first_line.into_iter().any(|byte| *byte == 0)
 }
 
 fn has_other_interpreters() -> bool {
@@ -270,6 +272,8 @@ mod tests {
             b"",
             b"#!sh\n",
             b"#!/bin/sh",
+            b"exec tail -c +30 \"$0\"\n\x7f\0\0",
+            b"MZqFpD='\n\0\0'\n",
         ] {
             assert_eq!(words(fine), None, "{}", String::from_utf8_lossy(fine));
         }

@@ -103,7 +103,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves"))?;
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
     let routes = Routes::new(&settings.routes, command).map_err(|problem| (Exit::Usage, problem))?;
-    start::check_commands(&routes, &environ)?;
+    start::check_commands(&routes, settings.directory.as_deref(), &environ)?;
     let mut connection = Connection::open(Path::new(socket), settings.max_frame)
         .map_err(failed("cannot connect to the worker socket"))?;
     connection.send(&frames::ready(settings.concurrency, CLIENT));

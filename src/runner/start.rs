@@ -272,15 +272,16 @@ pub fn limits(settings: &RunnerSettings) -> Vec<Limit> {
         .collect()
 }
 
-/// Looks whether every command is there and may be executed, as a start would meet it.
+/// Looks whether every command is there and may be executed, as a start in `directory` would meet it.
 ///
 /// # Errors
 ///
 /// One is not; what that is for a shell, and for a person.
-pub fn check_commands(routes: &Routes, environ: &Environ) -> Result<(), (Exit, String)> {
+pub fn check_commands(routes: &Routes, directory: Option<&Path>, environ: &Environ) -> Result<(), (Exit, String)> {
     for command in routes.commands() {
         let program = command.template.program();
-        let rehearsed = ChildPlan::new(std::slice::from_ref(&program), environ).map(|plan| plan.rehearse());
+        let plan = ChildPlan::new(std::slice::from_ref(&program), environ);
+        let rehearsed = plan.map(|plan| plan.seen_from(directory).rehearse());
         let Ok(Err(SpawnError::Exec(error))) = rehearsed else {
             continue;
         };

@@ -128,6 +128,22 @@ fn a_type_that_nothing_serves_fails_at_once_and_may_be_tried_again() {
 }
 
 #[test]
+fn a_relative_name_of_a_program_and_of_a_directory_in_path_is_seen_from_the_directory_of_jobs() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.at("place")).unwrap();
+    std::fs::rename(script(&stage, "#!/bin/sh\nexit 0\n"), stage.at("place/relative")).unwrap();
+    for (number, name, path) in [(1, "./relative", "/usr/bin:/bin"), (2, "relative", "/usr/bin:/bin:.")] {
+        stage.enqueue([number]);
+        let mut init = program(&stage, &[name])
+            .with("OJS_EXEC_DIRECTORY", stage.at("place"))
+            .with("PATH", path)
+            .start();
+        stage.becomes(&format!("j{number}"), &[Outcome::Acked(None)]);
+        init.stops();
+    }
+}
+
+#[test]
 fn a_program_that_cannot_run_here_is_refused_with_the_reason() {
     let stage = Stage::new();
     let path = script(&stage, "#!/bin/sh\nexit 0\n");

@@ -116,6 +116,24 @@ fn what_ends_a_start_is_an_error_of_config_check_in_the_same_words() {
 }
 
 #[test]
+fn a_file_for_another_system_is_no_error_because_the_host_may_run_it() {
+    for mode in ["none", "socket", "exec"] {
+        let scene = agent().variable("OJS_MODE", mode);
+        let file = scene.path("program.exe");
+        fs::write(&file, b"MZ\x90\0").unwrap();
+        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let checked = scene.run(&["config", "check", "--", file.to_str().unwrap()]).printed();
+        assert_says(&checked, &["is valid"]);
+        // Where the kernel was told how to run such files there is nothing to say.
+        let is_warned = checked.contains("it is a program for Windows; it is tried");
+        assert!(
+            is_warned || Path::new("/proc/sys/fs/binfmt_misc/register").exists(),
+            "{checked}"
+        );
+    }
+}
+
+#[test]
 fn an_address_that_is_let_go_a_moment_later_is_no_error_of_a_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
