@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the addresses of one family wait for those of the other (RFC 8305, section 3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// How long the last known addresses are used while the look-up fails: time for a name server to restart. Later somebody else
+/// How long the last known addresses are used while the look-up fails or is not answered: time for a name server to restart. Later somebody else
 /// may have them.
 const STALE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -39,7 +39,7 @@ const MOST_LATE: usize = 16;
 pub(in crate::daemon) enum Lookup {
     /// These are its addresses.
     Known(Vec<SocketAddr>),
-    /// The look-up is under way. At this time the last known addresses are used, if there are any.
+    /// The look-up is under way. At this time the last known addresses are used, if there are any, or what failed is looked up again.
     Wait(Option<Moment>),
     /// It has none that we could use.
     Failed(Fault),
@@ -126,18 +126,18 @@ impl Names {
 
     /// No answer is fresh: the last known addresses, after some time if newer ones may come.
     fn without_fresh(&self, now: Moment) -> Lookup {
-        let has_known = self.halves.iter().any(|half| half.known.is_some());
+        let has_known = self.halves.iter().any(|half| half.may_be_used(now));
         let pending = || self.halves.iter().filter_map(|half| Some((half, half.lookup.asked()?)));
         // Only a family that had addresses is worth a wait; another one may be silent for good.
-        let of_known = pending().filter(|(half, _)| half.known.is_some());
+        let of_known = pending().filter(|(half, _)| half.may_be_used(now));
         let asked = of_known.map(|(_, asked)| asked).max();
         match asked.or_else(|| pending().map(|(_, asked)| asked).max()) {
-            Some(_) if !has_known => Lookup::Wait(None),
+            Some(_) if !has_known => Lookup::Wait(self.halves.iter().filter_map(Half::again_at).min()),
             Some(asked) => match asked.after(PATIENCE) {
                 until if until <= now => self.last_known(now),
                 until => Lookup::Wait(Some(until)),
             },
-            None if self.halves.iter().any(|half| half.may_be_used(now)) => self.last_known(now),
+            None if has_known => self.last_known(now),
             None => Lookup::Failed(self.fault()),
         }
     }
@@ -173,7 +173,8 @@ impl Names {
             let mut late = self.late.iter();
             late.any(|(late, at)| late == address && at.elapsed(now) < LATE_FOR)
         };
-        let known = self.halves.iter().filter_map(|half| half.known.as_ref());
+        let usable = self.halves.iter().filter(|half| half.may_be_used(now));
+        let known = usable.filter_map(|half| half.known.as_ref());
         let mut addresses: Vec<SocketAddr> = known.flat_map(|(addresses, _)| addresses).copied().collect();
         addresses.sort_by_key(is_late);
         Lookup::Known(addresses)
@@ -210,7 +211,16 @@ impl Half {
         (at.elapsed(now) < FRESH_LIMIT).then_some(*at)
     }
 
-    /// Whether the last known addresses are used although the look-up failed.
+    /// When the look-up that failed is repeated, while the other family may be silent for long.
+    fn again_at(&self) -> Option<Moment> {
+        let (miss, at) = self.miss.filter(|_| self.lookup.asked().is_none())?;
+        match miss {
+            Miss::Failed | Miss::NoThread => Some(at.after(FAILURE_LIMIT)),
+            Miss::NoName | Miss::NoAddress => None,
+        }
+    }
+
+    /// Whether the last known addresses may be used while no look-up has brought newer ones.
     fn may_be_used(&self, now: Moment) -> bool {
         let is_for_want_of_a_thread = matches!(self.miss, Some((Miss::NoThread, _)));
         let is_young = |(_, at): &(Vec<SocketAddr>, Moment)| at.elapsed(now) < STALE_LIMIT;

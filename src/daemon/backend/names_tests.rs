@@ -126,7 +126,14 @@ fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
         if addresses.is_empty() {
             let fault = match (a, aaaa) {
                 ("silent", _) | (_, "silent") => {
-                    assert_eq!(rig.until(at(10)), None, "{a} {aaaa}");
+                    // What failed is looked up again although the other half may be silent for long.
+                    let again = [a, aaaa].contains(&"fails").then(|| at(510));
+                    assert_eq!(rig.until(at(10)), again, "{a} {aaaa}");
+                    if again.is_some() {
+                        rig.until(at(510));
+                        rig.hear(1, at(520));
+                        assert_eq!(rig.until(at(520)), Some(at(1_020)), "{a} {aaaa}");
+                    }
                     continue;
                 }
                 ("nxdomain", _) | ("nodata", "nxdomain") => Fault::NoHost,
@@ -204,8 +211,10 @@ fn a_slow_name_server_holds_up_a_known_name_for_half_a_second_only() {
     // Another thread tries, and no third one.
     assert_eq!(rig.until(at(15_000)), Some(at(15_500)));
     assert_eq!(rig.threads(), [2, 2]);
-    assert_eq!(rig.known(at(60_000)), [address(1)]);
+    assert_eq!(rig.known(at(59_999)), [address(1)]);
     assert_eq!(rig.threads(), [2, 2]);
+    // Later somebody else may have it.
+    assert_eq!(rig.until(at(60_000)), None);
 }
 
 #[test]
