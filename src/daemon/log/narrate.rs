@@ -198,7 +198,7 @@ impl Narrator {
             Notice::FetchForm(form) => narrate_forms::fetch(*form),
             Notice::Listening => info(LISTENING),
             Notice::NotListening(_) => not_listening(self.answers.failure()),
-            Notice::StreamsAreDeaf { is_other_tried } => deaf_streams(*is_other_tried),
+            Notice::StreamsAreDeaf { .. } => deaf_streams(notice),
             Notice::WokenUp => LogRecord::new(Level::Debug, "a stream of events brings the next FETCH forward"),
             Notice::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
             Notice::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
@@ -455,11 +455,22 @@ const TRIES_OTHER_STREAM: &str = "the backend's event streams do not tell of new
 const DEAF_STREAMS: &str = "the backend's event streams do not tell of new jobs: polls found jobs that they had not \
                             announced; closing them, the worker polls every worker.poll_interval";
 
-fn deaf_streams(is_other_tried: bool) -> LogRecord {
-    info(if is_other_tried {
-        TRIES_OTHER_STREAM
-    } else {
-        DEAF_STREAMS
+const SOME_DEAF_STREAMS: &str = "some of the backend's event streams do not tell of new jobs: polls found jobs that they had not \
+                                 announced; closing these, their queues are polled every worker.poll_interval";
+
+fn deaf_streams(notice: &Notice) -> LogRecord {
+    let is_other_tried = matches!(
+        notice,
+        Notice::StreamsAreDeaf {
+            is_other_tried: true,
+            ..
+        }
+    );
+    let others_tell = matches!(notice, Notice::StreamsAreDeaf { others_tell: true, .. });
+    info(match (is_other_tried, others_tell) {
+        (true, _) => TRIES_OTHER_STREAM,
+        (false, true) => SOME_DEAF_STREAMS,
+        (false, false) => DEAF_STREAMS,
     })
 }
 

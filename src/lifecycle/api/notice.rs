@@ -201,6 +201,8 @@ pub enum Notice {
     StreamsAreDeaf {
         /// The streams of all queues together are tried instead.
         is_other_tried: bool,
+        /// Streams of other queues tell of jobs and stay open.
+        others_tell: bool,
     },
     /// A stream told of a job: the next FETCH goes out before the poll would have sent it.
     WokenUp,

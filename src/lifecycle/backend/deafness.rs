@@ -40,8 +40,12 @@ impl Lifecycle {
         }
         let together = self.streams.together().filter(|together| *together != index);
         let is_other_tried = together.is_some_and(|_| self.streams.are_all_missing());
-        self.streams.are_offered(false);
-        self.notify(Notice::StreamsAreDeaf { is_other_tried });
+        let others_tell = self.streams.telling() > 0;
+        self.streams.are_offered(others_tell);
+        self.notify(Notice::StreamsAreDeaf {
+            is_other_tried,
+            others_tell,
+        });
         match together.filter(|_| is_other_tried) {
             Some(together) => {
                 self.timers.cancel(Timer::Listen(together));

@@ -37,12 +37,12 @@ impl Lifecycle {
                 self.listen(index, now);
             }
         }
-        if let Some(together) = self
-            .streams
-            .together()
-            .filter(|_| are_wanted && self.streams.are_all_deaf())
-        {
-            self.listen(together, now);
+        if !are_wanted {
+            return;
+        }
+        match self.streams.together().filter(|_| self.streams.are_all_deaf()) {
+            Some(together) => self.listen(together, now),
+            None => self.listen_to_deaf_later(now),
         }
     }
 

@@ -389,8 +389,11 @@ fn said(remark: &Notice) -> String {
         Notice::Hedged(endpoint) => format!("{endpoint:?} hangs: once more on another connection"),
         Notice::Registered(worker) => format!("{worker} is registered"),
         Notice::Listening => "the backend tells of new jobs".to_owned(),
-        Notice::StreamsAreDeaf { is_other_tried: true } => "the streams are deaf: trying the other kind".to_owned(),
-        Notice::StreamsAreDeaf { is_other_tried: false } => "the streams are deaf: closed".to_owned(),
+        Notice::StreamsAreDeaf {
+            is_other_tried: true, ..
+        } => "the streams are deaf: trying the other kind".to_owned(),
+        Notice::StreamsAreDeaf { others_tell: true, .. } => "some streams are deaf: closed".to_owned(),
+        Notice::StreamsAreDeaf { .. } => "the streams are deaf: closed".to_owned(),
         Notice::NotListening(failure) => format!("the backend does not tell of new jobs: {failure:?}"),
         Notice::WokenUp => "woken up".to_owned(),
         Notice::NotRegistered => "there is no registration".to_owned(),
