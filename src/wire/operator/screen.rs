@@ -240,6 +240,10 @@ fn tally(report: &StatusReply) -> String {
         "{} of {most} active{besides}: {} with the worker, {} waiting, {} reporting",
         report.active, report.held, report.waiting, report.reporting
     );
+    if report.dropped > 0 {
+        // A text never fails to be written to.
+        let _ = write!(text, ", {} not named by the worker", report.dropped);
+    }
     if report.cut_off > 0 {
         // A text never fails to be written to.
         let _ = write!(text, ", {} cut off", report.cut_off);

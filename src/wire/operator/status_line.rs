@@ -189,6 +189,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         held: count(snapshot.held),
         reporting: count(snapshot.reporting),
         held_back: count(snapshot.held_back),
+        dropped: count(snapshot.dropped),
         given_back: status.given_back.iter().map(returns).collect(),
         cut_off: count(snapshot.cut_off),
         jobs: status.jobs.iter().map(job).collect(),

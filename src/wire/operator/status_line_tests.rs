@@ -49,7 +49,7 @@ fn everything() -> Status {
             held_back: 6,
             held: 1,
             unanswered: 0,
-            dropped: 0,
+            dropped: 2,
             past_their_time: 0,
             reporting: 1,
             oldest_since: None,
@@ -126,7 +126,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
     let expected = concat!(
         r#"{"ok":true,"version":"VERSION","pid":1,"up_ms":60000,"state":"terminate","phase":"stop","#,
         r#""reasons":["sigterm"],"terminating_for_ms":26000,"left_ms":4000,"left_of_ms":5000,"ending":"exit","#,
-        r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"#,
+        r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"dropped":2,"#,
         r#""given_back":[{"type":"secret.type","times":37}],"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
         r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"queues":["secret-queue"],"#,

@@ -52,6 +52,9 @@ pub struct StatusReply {
     pub reporting: u64,
     /// Jobs that were given back and are held before they go: they do not count as active.
     pub held_back: u64,
+    /// Of the active jobs, those that their worker does not name in its heartbeats any more.
+    #[serde(default)]
+    pub dropped: u64,
     /// The types whose jobs are given back again and again, the one with the most returns first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub given_back: Vec<ReturnsReport>,
