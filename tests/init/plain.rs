@@ -128,7 +128,13 @@ fn a_program_that_cannot_run_here_is_named_and_no_shell_reads_it() {
         std::fs::write(&file, content).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         for checks in [false, true] {
-            let (before, status) = if checks { ("config check ", 2) } else { ("", status) };
+            // What is there may be for a kernel with more formats: a warning. What is missing is an error.
+            let checked = if status == 127 { 2 } else { 0 };
+            let (before, status) = if checks {
+                ("config check ", checked)
+            } else {
+                ("", status)
+            };
             let output = run("sh", &format!("exec $INIT {before}--no-agent --format=text -- {file}"));
             assert_eq!(output.status.code(), Some(status), "{}", said(&output));
             assert!(said(&output).contains(part), "{}", said(&output));
