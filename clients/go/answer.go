@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"time"
 )
 
@@ -73,10 +74,14 @@ func (s *session) answerTo(job *Job, result any, err error) (kind string, line [
 		}
 	}
 	if release, ok := verdict.(*Release); ok {
-		if release.Reason == "" {
-			return "release", frame("release", job.rawID)
+		var fields []field
+		if release.Reason != "" {
+			fields = append(fields, field{"reason", quoted(clean(release.Reason, 1000))})
 		}
-		return "release", frame("release", job.rawID, field{"reason", quoted(clean(release.Reason, 1000))})
+		if release.After > 0 {
+			fields = append(fields, field{"after_ms", strconv.AppendInt(nil, wholeMilliseconds(release.After), 10)})
+		}
+		return "release", frame("release", job.rawID, fields...)
 	}
 	failed := s.describe(job, err, verdict)
 	if !isInOwnWords(verdict) {
@@ -139,6 +144,15 @@ func (s *session) ackFrame(job *Job, result any) ([]byte, error) {
 	return line, nil
 }
 
+// wholeMilliseconds counts a part of one as a whole one.
+func wholeMilliseconds(pause time.Duration) int64 {
+	whole := int64(pause / time.Millisecond)
+	if pause%time.Millisecond > 0 {
+		whole++
+	}
+	return whole
+}
+
 // describe says what an error is; verdict is the Retry or Discard in it, or nil.
 func (s *session) describe(job *Job, err, verdict error) *failure {
 	failed := &failure{Code: "handler_error", Retryable: true}
@@ -149,7 +163,7 @@ func (s *session) describe(job *Job, err, verdict error) *failure {
 		origin, kind, details = e.Cause, e.Type, e.Details
 		failed.setCode(e.Code)
 		if e.After > 0 {
-			details = map[string]any{"retry_after_ms": int64((e.After + time.Millisecond - 1) / time.Millisecond)}
+			details = map[string]any{"retry_after_ms": wholeMilliseconds(e.After)}
 			for name, value := range e.Details {
 				details[name] = value
 			}

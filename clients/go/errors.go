@@ -85,6 +85,8 @@ func (e *Discard) Unwrap() error { return e.Cause }
 type Release struct {
 	// Reason is for the log.
 	Reason string
+	// After is how long ojs-init holds the job before it goes back: 30 s at most.
+	After time.Duration
 }
 
 // Error is the reason.

@@ -44,8 +44,11 @@ export class Discard extends JobError {
 
 /** The job was not processed: it goes back to the queue and no attempt is counted. */
 export class Release extends Error {
-  constructor(reason?: string);
+  /** `after`: seconds for which ojs-init holds the job before it goes back, 30 at most. */
+  constructor(reason?: string, options?: { after?: number });
   reason: string | undefined;
+  /** The same in milliseconds; 0: at once. */
+  afterMs: number;
 }
 
 /** What `job.signal` is aborted with: `signal.reason`, and what `signal.throwIfAborted()` throws. */

@@ -79,11 +79,22 @@ class Discard extends JobError {
 
 /** The job was not processed: it goes back to the queue and no attempt is counted. */
 class Release extends Error {
-  /** @param {string} [reason] for the log */
-  constructor(reason) {
+  /**
+   * @param {string} [reason] for the log
+   * @param {{ after?: number }} [options] `after`: seconds for which ojs-init holds the job before it goes back, 30 at most
+   */
+  constructor(reason, options = {}) {
+    checkNames("Release", options, ["after"]);
     super(reason ?? "released");
     this.name = "Release";
     this.reason = reason === undefined ? undefined : String(reason);
+    const { after } = options;
+    // Whole milliseconds; a part of one counts.
+    const ms = typeof after === "number" ? Math.ceil(after * 1000) : after === undefined ? 0 : NaN;
+    if (!Number.isSafeInteger(ms) || ms < 0) {
+      throw new RangeError(`Release: after is a number of seconds from 0 on, not ${String(after)}`);
+    }
+    this.afterMs = ms;
   }
 }
 

@@ -73,9 +73,10 @@ function failLine(jobId, failure, maxFrame) {
   return JSON.stringify({ type: "fail", job_id: jobId, error });
 }
 
-/** @param {string} jobId @param {string | undefined} reason @param {number} maxFrame */
-function releaseLine(jobId, reason, maxFrame) {
-  return frameWith({ type: "release", job_id: jobId }, "reason", reason, maxFrame).line;
+/** @param {string} jobId @param {string | undefined} reason @param {number} maxFrame @param {number} [afterMs] */
+function releaseLine(jobId, reason, maxFrame, afterMs = 0) {
+  const later = afterMs > 0 ? { after_ms: afterMs } : {};
+  return frameWith({ type: "release", job_id: jobId, ...later }, "reason", reason, maxFrame).line;
 }
 
 module.exports = { checkedJson, failLine, fits, frameWith, releaseLine };

@@ -190,7 +190,7 @@ class Jobs {
       const ending = job._ending;
       const end = ending === undefined || isMeant(thrown, ending) ? thrown : ending;
       if (end !== thrown) this.#noteIfOwn(job, thrown);
-      if (end instanceof Release) return releaseLine(job.id, end.reason, this.maxFrame);
+      if (end instanceof Release) return releaseLine(job.id, end.reason, this.maxFrame, end.afterMs);
       if (end instanceof JobError) return this.#meantLine(job, end);
       if (job.signal.aborted) return this.#gaveUpLine(job, end);
       return this.#unexpectedLine(job, end);

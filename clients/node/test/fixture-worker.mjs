@@ -58,6 +58,10 @@ worker.job("fixture.release", () => {
 
 worker.job("fixture.large", ({ args: [times] }) => "x".repeat(times));
 
+worker.job("fixture.release_after", ({ args: [after] }) => {
+  throw new Release("later", { after });
+});
+
 worker.job("fixture.retry", ({ args: [message, after] }) => {
   throw new Retry(message, { after, code: "x_retry" });
 });

@@ -6,6 +6,7 @@ namespace Ojs\Worker;
 
 use function array_key_last;
 use function array_pop;
+use function ceil;
 use function count;
 use function explode;
 use function implode;
@@ -66,7 +67,8 @@ final class Answer
         }
         if ($error instanceof Release) {
             $reason = $error->reason === null ? null : Text::clean($error->reason, 1000);
-            return new self('release', Frame::about('release', $job->id, ['reason' => $reason]));
+            $later = $error->after > 0 ? ['after_ms' => (int) ceil($error->after * 1000)] : [];
+            return new self('release', Frame::about('release', $job->id, ['reason' => $reason] + $later));
         }
         if (!self::isInOwnWords($error)) {
             $isRetryable = !$error instanceof Failure || $error->isRetryable();

@@ -23,13 +23,19 @@ class Retry extends Failure
         ?array $details = null,
         ?\Throwable $previous = null,
     ) {
+        self::checkAfter($after);
         if ($after !== null) {
-            if (!is_finite($after) || $after < 0 || $after > 1e9) {
-                throw new \InvalidArgumentException("after is a number of seconds from 0 to 1000000000, not $after");
-            }
             $details = ['retry_after_ms' => (int) round($after * 1000)] + ($details ?? []);
         }
         parent::__construct($message, $code, $type, $details, $previous);
+    }
+
+    /** @internal */
+    public static function checkAfter(?float $after): void
+    {
+        if ($after !== null && (!is_finite($after) || $after < 0 || $after > 1e9)) {
+            throw new \InvalidArgumentException("after is a number of seconds from 0 to 1000000000, not $after");
+        }
     }
 
     public function isRetryable(): bool

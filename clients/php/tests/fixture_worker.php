@@ -48,6 +48,7 @@ $worker->job('fixture.checkpoint', static function (Job $job): array {
 });
 $worker->job('fixture.heartbeat', static fn (Job $job) => $job->heartbeat());
 $worker->job('fixture.release', static fn (Job $job) => throw new Release('not mine'));
+$worker->job('fixture.release_after', static fn (float $after) => throw new Release('later', $after));
 $worker->job('fixture.large', static fn (int $size): string => str_repeat('x', $size));
 $worker->job('fixture.retry', static fn (string $message, float $after) => throw new Retry($message, $after, 'x_retry'));
 $worker->job('fixture.discard', static fn (string $message) => throw new Discard($message));

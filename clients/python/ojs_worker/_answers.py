@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 from typing import Any, Callable, Optional, Tuple
 
@@ -89,7 +90,8 @@ class Answers(Base[J]):
                 error = Release(job.cancel_reason)
         if isinstance(error, Release):
             reason = None if error.reason is None else clean(error.reason, 1000)
-            return "release", make_frame("release", job.id, reason=reason)
+            after = math.ceil(error.after * 1000) if error.after else None
+            return "release", make_frame("release", job.id, reason=reason, after_ms=after)
         described = describe(error)
         if not _is_in_own_words(cause):
             level = _level_of(job, described["retryable"])

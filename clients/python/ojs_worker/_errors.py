@@ -7,7 +7,15 @@ from typing import Any, Dict, Optional
 from ._options import checks_options
 
 MAX_RETRY_AFTER = 366 * 86400.0
-"""Most seconds that `Retry` can ask for."""
+"""Most seconds that `Retry` and `Release` can ask for."""
+
+
+def _check_after(after: Optional[float]) -> Optional[float]:
+    if after is not None:
+        is_number = isinstance(after, (int, float)) and not isinstance(after, bool)
+        if not is_number or not 0 <= after <= MAX_RETRY_AFTER:
+            raise ValueError(f"after is a number of seconds from 0 to {MAX_RETRY_AFTER:g}, not {after!r}")
+    return after
 
 
 class OjsError(Exception):
@@ -78,11 +86,7 @@ class Retry(Failure):
         details: Optional[Dict[str, Any]] = None,
     ) -> None:
         super().__init__(message, code=code, type=type, details=details)
-        if after is not None:
-            is_number = isinstance(after, (int, float)) and not isinstance(after, bool)
-            if not is_number or not 0 <= after <= MAX_RETRY_AFTER:
-                raise ValueError(f"after is a number of seconds from 0 to {MAX_RETRY_AFTER:g}, not {after!r}")
-        self.after = after
+        self.after = _check_after(after)
 
 
 class Discard(Failure):
@@ -117,11 +121,16 @@ class Cancelled(Exception):
 
 
 class Release(Exception):
-    """Raise it to give the job back unprocessed, with no failure recorded where the backend can do that."""
+    """Raise it to give the job back unprocessed, with no failure recorded where the backend can do that.
+
+    ``after`` is a time in seconds: ojs-init holds the job so long, 30 s at most, before it goes back.
+    """
 
     reason: Optional[str] = None
+    after: Optional[float] = None
 
     @checks_options()
-    def __init__(self, reason: Optional[str] = None) -> None:
+    def __init__(self, reason: Optional[str] = None, *, after: Optional[float] = None) -> None:
         super().__init__(reason or "")
         self.reason = reason
+        self.after = _check_after(after)

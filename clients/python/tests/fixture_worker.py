@@ -97,6 +97,10 @@ def threaded() -> Worker:
         note(job, "inner")
         return call_next()
 
+    @worker.job("fixture.release_after")
+    def release_after(job: Job) -> Any:
+        raise Release("later", after=job.args[0])
+
     @worker.job("fixture.retry")
     def retry(job: Job) -> Any:
         raise Retry(job.args[0], after=job.args[1], code="x_retry")
@@ -269,6 +273,10 @@ def on_asyncio() -> AsyncWorker:
     async def inner(job: AsyncJob, call_next: Any) -> Any:
         note(job, "inner")
         return await call_next()
+
+    @worker.job("fixture.release_after")
+    async def release_after(job: AsyncJob) -> Any:
+        raise Release("later", after=job.args[0])
 
     @worker.job("fixture.retry")
     async def retry(job: AsyncJob) -> Any:

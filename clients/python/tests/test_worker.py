@@ -152,7 +152,7 @@ class Handshake(ClientTest):
             (functools.partial(worker.job, "t"), "args"),
             (Retry, "message, after, code, type, details"),
             (ojs_worker.Discard, "message, code, type, details"),
-            (Release, "reason"),
+            (Release, "reason, after"),
             (worker.run, "processes, max_jobs, max_age, max_memory"),
             (functools.partial(worker.perform, "t", []), "type, args, id, .*, patience"),
         ):

@@ -59,6 +59,8 @@ end
   end
 end
 
+worker.job("fixture.release_after") { |job| raise OjsWorker::Release.new("later", after: job.args[0]) }
+
 worker.job("fixture.retry") { |job| raise OjsWorker::Retry.new(job.args[0], after: job.args[1], code: "x_retry") }
 
 worker.job("fixture.discard") { |job| raise OjsWorker::Discard, job.args[0] }

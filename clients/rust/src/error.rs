@@ -134,15 +134,20 @@ impl Error {
         &self.inner.backtrace
     }
 
+    /// The time of a [`Retry`] or [`Release`] in whole milliseconds, where a part of one counts.
+    pub(crate) fn after_ms(&self) -> Option<u64> {
+        let after = self.inner.after.filter(|after| !after.is_zero())?;
+        Some(u64::try_from(after.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+
     /// The details with `retry_after_ms`.
     pub(crate) fn details(&self) -> Option<Map<String, Value>> {
         let mut details = match &self.inner.details {
             Some(Value::Object(details)) => details.clone(),
             _ => Map::new(),
         };
-        if let Some(after) = self.inner.after.filter(|after| !after.is_zero()) {
-            let millis = after.as_nanos().div_ceil(1_000_000).min(u128::from(u64::MAX));
-            details.entry("retry_after_ms").or_insert_with(|| Value::from(u64::try_from(millis).unwrap_or(u64::MAX)));
+        if let Some(millis) = self.after_ms() {
+            details.entry("retry_after_ms").or_insert_with(|| Value::from(millis));
         }
         (!details.is_empty()).then_some(details)
     }
@@ -293,20 +298,34 @@ impl Discard {
 #[derive(Clone, Debug)]
 pub struct Release {
     reason: String,
+    after: Option<Duration>,
 }
 
 impl Release {
     /// With a reason for the log.
     #[must_use]
     pub fn new(reason: impl fmt::Display) -> Release {
-        Release { reason: clean(&reason.to_string(), 1000) }
+        Release { reason: clean(&reason.to_string(), 1000), after: None }
+    }
+
+    /// How long ojs-init holds the job before it goes back: 30 s at most.
+    #[must_use]
+    pub fn after(mut self, after: Duration) -> Release {
+        self.after = Some(after);
+        self
     }
 }
 
 impl From<Release> for Error {
     fn from(release: Release) -> Error {
-        Inner { verdict: Verdict::Release, message: release.reason, kind: "Release".to_owned(), ..Inner::default() }
-            .into()
+        Inner {
+            verdict: Verdict::Release,
+            message: release.reason,
+            kind: "Release".to_owned(),
+            after: release.after,
+            ..Inner::default()
+        }
+        .into()
     }
 }
 

@@ -32,10 +32,10 @@ pub(crate) struct Failure {
     pub(crate) backtrace: Vec<String>,
 }
 
-/// A line about a job, with one member more.
-pub(crate) fn frame(kind: &str, raw_id: &str, member: Option<(&str, &str)>) -> Vec<u8> {
+/// A line about a job, with further members.
+pub(crate) fn frame<'a>(kind: &str, raw_id: &str, members: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut line = format!("{{\"type\":\"{kind}\",\"job_id\":{raw_id}");
-    if let Some((name, value)) = member {
+    for (name, value) in members {
         line.push_str(",\"");
         line.push_str(name);
         line.push_str("\":");
@@ -54,7 +54,7 @@ pub(crate) fn failure(raw_id: &str, code: &str, message: &str, retryable: bool) 
 fn fail(raw_id: &str, failure: &Failure) -> Vec<u8> {
     let plain = r#"{"message":"the error cannot be reported","code":"handler_error","retryable":true}"#;
     let text = json::encode(failure, MAX_DEPTH - 1).unwrap_or_else(|_| plain.to_owned());
-    frame("fail", raw_id, Some(("error", &text)))
+    frame("fail", raw_id, Some(("error", text.as_str())))
 }
 
 fn described(error: &Error) -> Failure {
@@ -144,8 +144,10 @@ impl Session {
         }
         if verdict == Verdict::Release {
             let reason = json::quoted(error.message());
-            let member = Some(("reason", reason.as_str())).filter(|_| !error.message().is_empty());
-            return (Answer::Release, frame("release", job.raw_id(), member));
+            let reason = Some(("reason", reason.as_str())).filter(|_| !error.message().is_empty());
+            let after = error.after_ms().map(|after| after.to_string());
+            let after = after.as_deref().map(|after| ("after_ms", after));
+            return (Answer::Release, frame("release", job.raw_id(), reason.into_iter().chain(after)));
         }
         (Answer::Fail, self.fail(job, &error))
     }

@@ -112,7 +112,8 @@ module OjsWorker
       end
       if error.is_a?(Release)
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
-        return ["release", Wire.frame("release", job.id, reason: reason)]
+        after_ms = (error.after * 1000).ceil if error.after&.positive?
+        return ["release", Wire.frame("release", job.id, reason: reason, after_ms: after_ms)]
       end
       described = Report.describe(error)
       unless in_own_words?(error)

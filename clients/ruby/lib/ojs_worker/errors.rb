@@ -63,12 +63,16 @@ module OjsWorker
     def initialize(message = nil, after: nil, code: "handler_error", type: nil, details: nil, **unknown)
       OjsWorker.check_options("#{self.class}.new", unknown, %w[after code type details])
       unless after.nil?
-        unless after.is_a?(Numeric) && after.real? && after >= 0 && after <= MAX_AFTER
-          raise ArgumentError, "after is a number of seconds from 0 to #{MAX_AFTER}, not #{after.inspect}"
-        end
+        Retry.check_after(after)
         details = (details || {}).merge("retry_after_ms" => (after * 1000).round) if details.nil? || details.is_a?(Hash)
       end
       super(message, code: code, type: type, details: details)
+    end
+
+    # @api private
+    def self.check_after(after)
+      return if after.is_a?(Numeric) && after.real? && after >= 0 && after <= MAX_AFTER
+      raise ArgumentError, "after is a number of seconds from 0 to #{MAX_AFTER}, not #{after.inspect}"
     end
   end
 
@@ -101,10 +105,18 @@ module OjsWorker
     # @return [String, nil] for the log
     attr_reader :reason
 
+    # @return [Numeric, nil] seconds for which ojs-init holds the job before it goes back, 30 at most
+    attr_reader :after
+
     # @param reason [String, nil] for the log
-    def initialize(reason = nil)
+    # @param after [Numeric, nil] seconds for which ojs-init holds the job before it goes back, 30 at most
+    # @raise [ArgumentError] for an `after` that is no such number
+    def initialize(reason = nil, after: nil, **unknown)
+      OjsWorker.check_options("#{self.class}.new", unknown, %w[after])
+      Retry.check_after(after) unless after.nil?
       super(reason.to_s)
       @reason = reason
+      @after = after
     end
   end
 end

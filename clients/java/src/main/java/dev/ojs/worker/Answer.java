@@ -35,7 +35,8 @@ record Answer(String kind, byte[] frame) {
         }
         if (end instanceof Release release) {
             String reason = release.getMessage() == null ? null : Failures.clean(release.getMessage(), 1000);
-            return new Answer("release", Frames.frame("release", job.id(), "reason", reason));
+            return new Answer("release", Frames.frame("release", job.id(), "reason", reason,
+                    "after_ms", release.afterMillis()));
         }
         if (!isInOwnWords(end)) {
             boolean isRetryable = !(end instanceof JobFailure failure) || failure.isRetryable();
