@@ -27,7 +27,11 @@ impl Judge<'_> {
             beat.took_ms.is_none() && ["hang", "delay", "late_reply"].contains(&beat.fault.unwrap_or_default())
         });
         let hangs = hangs || self.was_last_beat_before_a_stop();
-        let last = end.filter(|_| self.ends.t0.is_some() && !self.ends.is_abandoned() && !hangs);
+        // A backend that has never answered a worker itself needs no last words of it.
+        let is_known = self.requests.iter().any(|event| {
+            event.worker.is_some() && event.status.is_some_and(|status| status < 300) && event.fault.is_none()
+        });
+        let last = end.filter(|_| is_known && self.ends.t0.is_some() && !self.ends.is_abandoned() && !hangs);
         let last = last.map(|end| end - 2.0 * self.millis(self.plan.margin) / 9.0);
         let ends = beats.iter().copied().skip(1).chain(last);
         let gaps = beats.iter().copied().zip(ends);
