@@ -88,12 +88,12 @@ fn progress(fraction: &str, message: Option<&str>, data: Option<&str>) -> FromWo
     }
 }
 
-fn release(reason: Option<&str>) -> FromWorker {
+fn release(reason: Option<&str>, after_ms: u64) -> FromWorker {
     let reason = reason.map(Text::from);
     FromWorker::Release {
         job: job(),
         reason,
-        after: Duration::ZERO,
+        after: Duration::from_millis(after_ms),
     }
 }
 
@@ -221,8 +221,9 @@ fn meaning_of_fail(name: &str) -> Option<FromWorker> {
 
 fn meaning_of_other(name: &str) -> Option<FromWorker> {
     Some(match name {
-        "release, minimal" | "release, reason null" => release(None),
-        "release, full" => release(Some("no \"licence\" left")),
+        "release, minimal" | "release, reason null" => release(None, 0),
+        "release, full" => release(Some("no \"licence\" left"), 0),
+        "release, later" => release(None, 1_500),
         "progress, none" => progress("0", None, None),
         "progress, all" => progress("1.0", None, None),
         "progress, full" => progress("0.50", Some("half"), Some(r#"{"rows":9007199254740993}"#)),
