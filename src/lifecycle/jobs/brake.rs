@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId};
-use crate::lifecycle::api::{FIRST_HOLD, LONGEST_HOLD, Moment, Notice, Phase, Timer};
+use crate::lifecycle::api::{FIRST_HOLD, LONGEST_HOLD, Moment, Notice, Timer};
 use crate::lifecycle::jobs::job::{Job, Report};
 use crate::lifecycle::jobs::returns::Returned;
 use crate::lifecycle::jobs::stages::ReportEvent;
@@ -36,12 +36,13 @@ pub(super) enum GivenBackBy {
 }
 
 impl Lifecycle {
-    /// A job goes back: for how long it is held first, if it is. Outside running nothing is: no FETCH brings it again.
+    /// A job goes back: for how long it is held first, if it is. Nothing is where no FETCH would bring it again.
     pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, now: Moment) -> Option<Duration> {
-        if self.phase != Phase::Running {
+        if !self.is_taking_jobs() || self.has_its_one_job() {
             return None;
         }
-        let subject = self.jobs.get(claim)?.subject();
+        // No heartbeat keeps the reservation of a dropped job.
+        let subject = self.jobs.get(claim).filter(|job| !job.is_dropped)?.subject();
         let Returned {
             is_news,
             is_many,
@@ -68,7 +69,10 @@ impl Lifecycle {
         } else {
             Duration::ZERO
         };
-        let longest = LONGEST_HOLD.min(self.jobs.get(claim).map(|job| self.granted(job))? / VISIBILITY_SHARE);
+        let job = self.jobs.get(claim)?;
+        // The reservation may be near its end: where heartbeats fail, a hold must not outlast it.
+        let reserved = self.reserved_until(job).remaining(now);
+        let longest = LONGEST_HOLD.min(self.granted(job) / VISIBILITY_SHARE).min(reserved);
         Some(asked.max(braked).min(longest)).filter(|hold| !hold.is_zero())
     }
 

@@ -131,12 +131,14 @@ impl Default for Returns {
 impl Returns {
     /// A worker gave this job of this type back.
     pub fn by_worker(&mut self, job: &JobId, kind: &Text, now: Moment) -> Returned {
-        self.jobs.entry(job, now).returned(now);
+        let of_job = self.jobs.entry(job, now);
+        of_job.returned(now);
+        let is_many = of_job.is_many;
         let of_type = self.types.entry(kind, now);
         let is_news = of_type.returned(now);
         Returned {
             is_news,
-            is_many: of_type.is_many,
+            is_many: is_many || of_type.is_many,
             times: of_type.count,
         }
     }
