@@ -77,10 +77,8 @@ pub struct WorkerLink {
     may_read: bool,
     /// A short read says nothing about what follows: the peer has closed, or has sent urgent data.
     reads_until_nothing: bool,
-    /// When bytes arrived last, by the monotonic clock; at first, when it was accepted.
-    heard_at: Duration,
-    /// The worker has declared itself ready on it.
-    has_been_ready: bool,
+    /// When bytes arrived last, by the monotonic clock; at first, when it was accepted. `None`: the worker has declared itself ready on it.
+    heard_at: Option<Duration>,
     /// It ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
     /// The machine knows that nothing is read from it.
@@ -109,8 +107,7 @@ impl WorkerLink {
             outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
             may_read: true,
             reads_until_nothing: false,
-            heard_at: clock::monotonic(),
-            has_been_ready: false,
+            heard_at: Some(clock::monotonic()),
             last_bytes: None,
             is_reading_paused: false,
             is_watched_for_room: false,
@@ -130,8 +127,7 @@ impl WorkerLink {
 
     /// Since when nothing has arrived on a connection that was never ready. `None`: it was, or there is something to read.
     pub fn silent_since(&self) -> Option<Duration> {
-        let is_silent = !self.has_been_ready && !self.may_read && !self.is_ending();
-        is_silent.then_some(self.heard_at)
+        self.heard_at.filter(|_| !self.may_read && !self.is_ending())
     }
 
     /// Whether something waits to be written.
@@ -160,7 +156,7 @@ impl WorkerLink {
             match self.stream.read_piece(buffer.get_mut(..room).unwrap_or_default()) {
                 Ok(Piece { length: 0, .. }) => return self.closed(),
                 Ok(Piece { length: count, is_cut }) => {
-                    self.heard_at = clock::monotonic();
+                    self.heard_at = self.heard_at.map(|_| clock::monotonic());
                     share -= count;
                     budget.bytes -= count;
                     self.last_bytes = self.last_bytes.map(|last| last - count);
@@ -210,7 +206,9 @@ impl WorkerLink {
                 Frame::Line(line) => decode(line),
                 Frame::TooLong => too_long(self.max_frame),
             };
-            self.has_been_ready |= matches!(said, FromWorker::Ready(_));
+            if matches!(said, FromWorker::Ready(_)) {
+                self.heard_at = None;
+            }
             events.push_back(Event::Said(self.id, said));
             count += 1;
         }
