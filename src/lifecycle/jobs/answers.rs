@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId};
 use crate::lifecycle::api::{About, Delivery, ErrorCode, Moment, Outcome, Timer};
-use crate::lifecycle::jobs::job::{Job, Place, Report};
+use crate::lifecycle::jobs::job::{Job, Place};
 use crate::lifecycle::jobs::memory::Remembered;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
@@ -114,8 +114,7 @@ impl Lifecycle {
         let Some(limit) = self.waiting_listener(claim).and_then(|id| self.answer_limit(id)) else {
             return;
         };
-        let is_held = self.jobs.get(claim).and_then(Job::report).is_some_and(Report::is_held);
-        if self.phase.is_terminating() || is_held {
+        if self.phase.is_terminating() || self.jobs.get(claim).is_some_and(Job::is_held_back) {
             self.outcome_is_ours(claim);
         } else {
             self.timers.arm(Timer::AnswerBy(claim), now.after(limit));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId};
 use crate::lifecycle::api::{FIRST_HOLD, LONGEST_HOLD, Moment, Notice, Timer};
-use crate::lifecycle::jobs::job::{Job, Report};
+use crate::lifecycle::jobs::job::Job;
 use crate::lifecycle::jobs::returns::Returned;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::machine::Lifecycle;
@@ -91,7 +91,7 @@ impl Lifecycle {
     /// No FETCH goes out from now on, so that nothing can come again: what is held goes back at once.
     pub(in crate::lifecycle) fn end_holds(&mut self, now: Moment) {
         // A walk: a phase, and the time between two workers, begin once.
-        let held = self.jobs.iter().filter(|(_, job)| is_held(job));
+        let held = self.jobs.iter().filter(|(_, job)| job.is_held_back());
         let held: Vec<Claim> = held.map(|(claim, _)| claim).collect();
         for claim in held {
             self.end_hold(claim, now);
@@ -103,7 +103,7 @@ impl Lifecycle {
         let held = self
             .jobs
             .claims_of(id)
-            .find(|claim| self.jobs.get(*claim).is_some_and(is_held));
+            .find(|claim| self.jobs.get(*claim).is_some_and(Job::is_held_back));
         if let Some(claim) = held {
             self.end_hold(claim, now);
         }
@@ -118,10 +118,6 @@ impl Lifecycle {
     pub(super) fn was_held_too_long(&self, claim: Claim, now: Moment) -> bool {
         self.jobs
             .get(claim)
-            .is_some_and(|job| is_held(job) && self.reserved_until(job) <= now)
+            .is_some_and(|job| job.is_held_back() && self.reserved_until(job) <= now)
     }
-}
-
-fn is_held(job: &Job) -> bool {
-    job.report().is_some_and(Report::is_held)
 }

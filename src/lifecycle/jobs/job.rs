@@ -285,6 +285,12 @@ impl Job {
         }
     }
 
+    /// Whether it goes back and waits for the end of its hold.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.report().is_some_and(Report::is_held)
+    }
+
     /// Its outcome, where that waits for the backend.
     #[must_use]
     pub fn report(&self) -> Option<&Report> {
