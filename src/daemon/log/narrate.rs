@@ -14,7 +14,8 @@ use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, in_progress, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_memory, narrate_stop};
 use crate::lifecycle::api::{
-    Call, CapacityNews, EndCause, EndReport, Endpoint, HolderId, Notice, ProcessId, Reason, WorkerId, WorkerState,
+    Call, CapacityNews, EndCause, EndReport, Endpoint, HolderId, InPlaceOfDeaf, Notice, ProcessId, Reason, WorkerId,
+    WorkerState,
 };
 use crate::os::clock;
 use crate::os::process::Pid;
@@ -198,7 +199,7 @@ impl Narrator {
             Notice::FetchForm(form) => narrate_forms::fetch(*form),
             Notice::Listening => info(LISTENING),
             Notice::NotListening(_) => not_listening(self.answers.failure()),
-            Notice::StreamsAreDeaf { .. } => deaf_streams(notice),
+            Notice::StreamsAreDeaf(instead) => deaf_streams(*instead),
             Notice::WokenUp => LogRecord::new(Level::Debug, "a stream of events brings the next FETCH forward"),
             Notice::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
             Notice::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
@@ -458,19 +459,11 @@ const DEAF_STREAMS: &str = "the backend's event streams do not tell of new jobs:
 const SOME_DEAF_STREAMS: &str = "some of the backend's event streams do not tell of new jobs: polls found jobs that they had not \
                                  announced; closing these, their queues are polled every worker.poll_interval";
 
-fn deaf_streams(notice: &Notice) -> LogRecord {
-    let is_other_tried = matches!(
-        notice,
-        Notice::StreamsAreDeaf {
-            is_other_tried: true,
-            ..
-        }
-    );
-    let others_tell = matches!(notice, Notice::StreamsAreDeaf { others_tell: true, .. });
-    info(match (is_other_tried, others_tell) {
-        (true, _) => TRIES_OTHER_STREAM,
-        (false, true) => SOME_DEAF_STREAMS,
-        (false, false) => DEAF_STREAMS,
+fn deaf_streams(instead: InPlaceOfDeaf) -> LogRecord {
+    info(match instead {
+        InPlaceOfDeaf::OtherKind => TRIES_OTHER_STREAM,
+        InPlaceOfDeaf::OtherQueues => SOME_DEAF_STREAMS,
+        InPlaceOfDeaf::Polls => DEAF_STREAMS,
     })
 }
 

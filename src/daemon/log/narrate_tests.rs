@@ -221,9 +221,9 @@ fn about_the_backend() -> Vec<Notice> {
         Notice::FetchForm(FetchForm::Bare),
         Notice::Listening,
         Notice::NotListening(Failure::Unsupported),
-        deaf_streams(true, false),
-        deaf_streams(false, true),
-        deaf_streams(false, false),
+        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherKind),
+        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherQueues),
+        Notice::StreamsAreDeaf(InPlaceOfDeaf::Polls),
         Notice::WokenUp,
         Notice::HeartbeatIntervalCut {
             configured: soon,
@@ -486,11 +486,4 @@ fn a_job_s_time_is_told_with_its_outcome_where_a_worker_had_it() {
     assert_eq!(told(&settled(1, outcome.clone())), Some(1250));
     let (job, took) = (job(1), None);
     assert_eq!(told(&Notice::Settled { job, outcome, took }), None);
-}
-
-fn deaf_streams(is_other_tried: bool, others_tell: bool) -> Notice {
-    Notice::StreamsAreDeaf {
-        is_other_tried,
-        others_tell,
-    }
 }

@@ -18,6 +18,17 @@ use crate::lifecycle::api::outcome::{JobEnd, Outcome};
 use crate::lifecycle::api::words::{CancelReason, DropCause, Reason, WorkerState};
 use crate::lifecycle::api::worker_end::{Manner, StillThere, WorkerEnd};
 
+/// What stands in for event streams that tell nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InPlaceOfDeaf {
+    /// The stream of all queues together is tried.
+    OtherKind,
+    /// The streams of other queues tell of jobs and stay open; the queues of the deaf ones are polled.
+    OtherQueues,
+    /// All queues are polled.
+    Polls,
+}
+
 /// What is worth a line in the log. The texts are the shell's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Notice {
@@ -198,12 +209,7 @@ pub enum Notice {
     /// It does not: it is polled, as ever. Not said again before it did.
     NotListening(Failure),
     /// Polls found new jobs that the open streams did not tell of. They are closed.
-    StreamsAreDeaf {
-        /// The streams of all queues together are tried instead.
-        is_other_tried: bool,
-        /// Streams of other queues tell of jobs and stay open.
-        others_tell: bool,
-    },
+    StreamsAreDeaf(InPlaceOfDeaf),
     /// A stream told of a job: the next FETCH goes out before the poll would have sent it.
     WokenUp,
     /// The heartbeat interval that was configured is too long for the backend.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::{Delivery, Effect, Moment, Notice, Text, Timer};
+use crate::lifecycle::api::{Delivery, Effect, InPlaceOfDeaf, Moment, Notice, Text, Timer};
 use crate::lifecycle::backend::purpose::SentFetch;
 use crate::lifecycle::backend::streams::NOT_OFFERED;
 use crate::lifecycle::machine::Lifecycle;
@@ -42,10 +42,11 @@ impl Lifecycle {
         let is_other_tried = together.is_some_and(|_| self.streams.are_all_missing());
         let others_tell = self.streams.telling() > 0;
         self.streams.are_offered(others_tell);
-        self.notify(Notice::StreamsAreDeaf {
-            is_other_tried,
-            others_tell,
-        });
+        self.notify(Notice::StreamsAreDeaf(match (is_other_tried, others_tell) {
+            (true, _) => InPlaceOfDeaf::OtherKind,
+            (false, true) => InPlaceOfDeaf::OtherQueues,
+            (false, false) => InPlaceOfDeaf::Polls,
+        }));
         match together.filter(|_| is_other_tried) {
             Some(together) => {
                 self.timers.cancel(Timer::Listen(together));

@@ -428,7 +428,7 @@ impl Ledger {
             | Notice::NotRegistered
             | Notice::Listening
             | Notice::NotListening(_)
-            | Notice::StreamsAreDeaf { .. }
+            | Notice::StreamsAreDeaf(_)
             | Notice::WokenUp
             | Notice::HeartbeatIntervalCut { .. }
             | Notice::Summary(_) => {}

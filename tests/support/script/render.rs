@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::api::{
     About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, ErrorCode, Failure, Farewell, FetchForm,
-    Force, HeartbeatForm, JobError, JobId, Manner, Notice, OperatorAnswer, Outage, Outcome, ShownToOperator,
-    StillThere, StreamTopic, Takes, ToWorker, WorkerState,
+    Force, HeartbeatForm, InPlaceOfDeaf, JobError, JobId, Manner, Notice, OperatorAnswer, Outage, Outcome,
+    ShownToOperator, StillThere, StreamTopic, Takes, ToWorker, WorkerState,
 };
 use ojs_init::wire::termination_log;
 
@@ -389,11 +389,9 @@ fn said(remark: &Notice) -> String {
         Notice::Hedged(endpoint) => format!("{endpoint:?} hangs: once more on another connection"),
         Notice::Registered(worker) => format!("{worker} is registered"),
         Notice::Listening => "the backend tells of new jobs".to_owned(),
-        Notice::StreamsAreDeaf {
-            is_other_tried: true, ..
-        } => "the streams are deaf: trying the other kind".to_owned(),
-        Notice::StreamsAreDeaf { others_tell: true, .. } => "some streams are deaf: closed".to_owned(),
-        Notice::StreamsAreDeaf { .. } => "the streams are deaf: closed".to_owned(),
+        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherKind) => "the streams are deaf: trying the other kind".to_owned(),
+        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherQueues) => "some streams are deaf: closed".to_owned(),
+        Notice::StreamsAreDeaf(InPlaceOfDeaf::Polls) => "the streams are deaf: closed".to_owned(),
         Notice::NotListening(failure) => format!("the backend does not tell of new jobs: {failure:?}"),
         Notice::WokenUp => "woken up".to_owned(),
         Notice::NotRegistered => "there is no registration".to_owned(),
