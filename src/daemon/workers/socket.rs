@@ -330,7 +330,7 @@ mod tests {
         let mut socket = WorkerSocket::new(listener, Allowed::new(None, &[]), hello, poll.registry()).unwrap();
         socket.most = 3;
         let (mut processes, mut events) = (Processes::default(), VecDeque::new());
-        let [mut ready, mut silent, mut speaks, _next] = [(); 4].map(|()| UnixStream::connect(&path).unwrap());
+        let [mut ready, mut silent, mut speaks, _next, _last] = [(); 5].map(|()| UnixStream::connect(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
         ready
             .write_all(b"{\"type\":\"ready\",\"protocol\":1,\"concurrency\":1}\n")
@@ -345,6 +345,11 @@ mod tests {
         assert_eq!(at(&mut socket, now), [1, 2, 3], "nobody was silent for long");
         assert!(!socket.has_more());
         assert_eq!(at(&mut socket, now + LONGEST_SILENCE), [1, 3, 4]);
+        // Now all is read, and the one that was ready has been silent for longest.
+        socket.turn(&mut processes, poll.registry(), &mut events);
+        socket.accept(now + 2 * LONGEST_SILENCE, &mut processes, poll.registry(), &mut events);
+        let are_there = [1, 5].map(|id| socket.links.contains_key(&HolderId(id)));
+        assert_eq!(are_there, [true, true]);
         assert_eq!(silent.read(&mut [0]).unwrap(), 0);
         assert!(events.iter().any(|event| matches!(event, Event::HungUp(HolderId(2)))));
     }
