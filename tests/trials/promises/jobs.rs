@@ -1,5 +1,7 @@
 //! What becomes of each job: one outcome, in one place, and none of it in silence.
 
+use std::collections::BTreeSet;
+
 use ojs_devserver::{Dialect, End, Event};
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use crate::course::is_ours;
 use crate::ends::is_whole;
 use crate::gateway;
 use crate::journal::Word;
-use crate::kinds::{Behaviour, Weather};
+use crate::kinds::{Behaviour, Ending, Weather};
 use crate::worker::result;
 
 impl Judge<'_> {
@@ -178,18 +180,30 @@ impl Judge<'_> {
         let most = usize::try_from(self.plan.concurrency).unwrap();
         // Where it hears of all that it claims, the backend can count; else it says itself what it has.
         let claimed = self.story.most_active;
+        // Jobs that the worker gives back may be held beside the others; the log says from when on some are.
+        let jobs = self.story.jobs.iter().zip(&self.plan.jobs);
+        let released = jobs.filter(|(_, plan)| self.are_held() && plan.ending == Ending::Release);
+        let released: BTreeSet<&str> = released.map(|(job, _)| job.id.as_str()).collect();
         let said = self.requests.iter().filter(|event| event.operation == "heartbeat");
-        let said = said.map(|event| event.jobs.len()).max().unwrap_or(0);
+        let takes_a_place = |id: &&String| !released.contains(id.as_str());
+        let said = said.map(|event| event.jobs.iter().filter(takes_a_place).count());
+        let said = said.max().unwrap_or(0);
+        let claimed_at_most = most + released.len();
         // What must not be discarded, or cannot be given back, stays claimed without being anybody's.
         let can_go_back = !self.plan.is_last_attempt && self.plan.dialect != Dialect::Strict;
         let hears_all = self.plan.weather.is_reliable() && can_go_back;
-        if said > most || (hears_all && claimed > most) {
+        if said > most || (hears_all && claimed > claimed_at_most) {
             return broken(
                 "never more jobs than the concurrency",
                 format!("{said} said, {claimed} claimed"),
             );
         }
         Vec::new()
+    }
+
+    /// Whether some job was held before it went back.
+    fn are_held(&self) -> bool {
+        self.story.log.contains("each is held here before it goes back")
     }
 }
 
