@@ -107,7 +107,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 }
 
 /// Each path of a `use`, its braces taken apart.
-fn leaves(tree: &UseTree) -> Vec<Vec<String>> {
+pub fn leaves(tree: &UseTree) -> Vec<Vec<String>> {
     match tree {
         UseTree::Path(path) => {
             let before = |mut rest: Vec<String>| {
