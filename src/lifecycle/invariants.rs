@@ -1,7 +1,7 @@
 //! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
 
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Phase, Timer};
+use crate::lifecycle::api::{EndingTimer, Phase, Timer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
@@ -26,7 +26,7 @@ impl Lifecycle {
     ///
     /// The first contradiction, in words.
     pub fn invariants(&self) -> Result<(), String> {
-        if self.phase == Phase::Exited {
+        if self.phase() == Phase::Exited {
             return Ok(());
         }
         self.jobs.check()?;
@@ -106,7 +106,14 @@ impl Lifecycle {
 
     /// Each deadline is about something that there is, so that their number is bounded; and each request has one.
     fn check_deadlines(&self) -> Result<(), String> {
-        if let Some((timer, _)) = self.timers.iter().find(|(timer, _)| !self.has_a_use(*timer)) {
+        let of_the_end = self.ending.timers().iter();
+        let of_the_end = of_the_end.map(|(timer, due)| (Timer::Ending(timer), due));
+        if let Some((timer, _)) = self
+            .timers
+            .iter()
+            .chain(of_the_end)
+            .find(|(timer, _)| !self.has_a_use(*timer))
+        {
             return Err(format!("nobody needs {timer:?}"));
         }
         let has_a_deadline = |call: &CallId| self.timers.deadline_of(Timer::Call(*call)).is_some();
@@ -149,17 +156,11 @@ impl Lifecycle {
             Timer::Listen(index) => self.streams.is_closed(index),
             Timer::Pull(pull) => self.pulls.get(pull).is_some(),
             Timer::Suspect => self.suspects.turn.is_some(),
-            Timer::Idle => self.idle.is_running(),
+            Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
             Timer::Call(_)
             | Timer::Hanging
-            | Timer::Step
-            | Timer::WithoutCheckpoints
-            | Timer::FinalHeartbeat
-            | Timer::Deadline
-            | Timer::DelayOver
-            | Timer::DrainLog
-            | Timer::PrestopLapse
+            | Timer::Ending(_)
             | Timer::KillDescendants
             | Timer::GiveUpOnDescendants
             | Timer::Rescan

@@ -32,7 +32,9 @@
 //! | | `memory_gate` | whether there is memory for more jobs |
 //! | | `resume` | what a resume waits for |
 //! | | `outage` | which lines an outage of the backend is told in |
-//! | `shutdown` | `phase` | which trigger moves which phase; the only file that does |
+//! | | `last_heartbeat` | the last heartbeat, and what its answer means |
+//! | `shutdown` | `ending` | the end as a part of its own: it knows no other part, and answers with a list of `said` |
+//! | | `phase` | which trigger moves which phase; the only file that does |
 //! | | `triggers` | which trigger a signal or a directive is |
 //! | | `idle` | when the end begins without a request: nothing to do for long enough, or one job done |
 //! | | `transitions` | what a phase change brings with it |
@@ -42,6 +44,7 @@
 //! | | `timeouts` | how long what may take |
 //! | | `drain_log` | the lines that tell how the drain goes on |
 //! | | `end_report` | what is told of the end where an orchestrator looks for it |
+//! | (here) | `consequences` | the facts that the end decides by, and what follows in the other parts from what it says |
 //! | `view` | `health` | what probes are told |
 //! | | `operators` | what the programs on the control socket are answered, and when |
 //! | | `status` | what an operator is shown |
@@ -51,7 +54,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
 use crate::lifecycle::api::{
-    About, Call, Effect, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Queues, Reply, ShutdownCounts,
+    About, Call, Effect, EndingTimer, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Queues, Reply,
     Snapshot, Timer, ToWorker, WorkerState,
 };
 use crate::lifecycle::backend::agent::Agent;
@@ -68,8 +71,7 @@ use crate::lifecycle::jobs::memory::Memory;
 use crate::lifecycle::jobs::returns::Returns;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::jobs::suspects::Suspects;
-use crate::lifecycle::shutdown::idle_state::Idle;
-use crate::lifecycle::shutdown::state::Shutdown;
+use crate::lifecycle::shutdown::ending::Ending;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::health_state::HealthState;
 use crate::lifecycle::view::operator_state::Operators;
@@ -85,7 +87,7 @@ pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lifecycle {
     pub(super) options: Options,
-    pub(super) phase: Phase,
+    pub(super) ending: Ending,
     pub(super) timers: Timers<Timer>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) jobs: Ledger,
@@ -97,9 +99,6 @@ pub struct Lifecycle {
     pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
-    pub(super) shutdown: Shutdown,
-    pub(super) idle: Idle,
-    pub(super) tally: ShutdownCounts,
     pub(super) health_state: HealthState,
     pub(super) outages: Outages,
     pub(super) operators: Operators,
@@ -116,7 +115,7 @@ impl Lifecycle {
     #[must_use]
     pub fn new(options: Options, now: Moment) -> Self {
         let mut machine = Self {
-            phase: Phase::Running,
+            ending: Ending::default(),
             timers: Timers::default(),
             effects: VecDeque::new(),
             jobs: Ledger::default(),
@@ -128,9 +127,6 @@ impl Lifecycle {
             capacity: Capacity::default(),
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
-            shutdown: Shutdown::default(),
-            idle: Idle::default(),
-            tally: ShutdownCounts::default(),
             health_state: HealthState::default(),
             outages: Outages::default(),
             operators: Operators::default(),
@@ -155,7 +151,7 @@ impl Lifecycle {
     /// the FETCH is left to the last, so that one FETCH asks for what all of them have made room for, and so is what operators
     /// wait for.
     pub fn handle_one_of_several(&mut self, event: Event, now: Moment, is_last: bool) {
-        if self.phase != Phase::Exited {
+        if self.phase() != Phase::Exited {
             self.take_in(event, now);
             self.converge(now, is_last);
         }
@@ -163,7 +159,7 @@ impl Lifecycle {
 
     fn take_in(&mut self, event: Event, now: Moment) {
         match event {
-            Event::SignalArrived(signal) => self.signal_arrived(signal, now),
+            Event::SignalArrived(signal) => self.end(now, |ending, cx| ending.signal_arrived(signal, cx)),
             Event::OperatorConnected(client) => self.operator_connected(client, now),
             Event::OperatorAsked(client, request) => self.operator_asked(client, request, now),
             Event::OperatorLeft(client) => self.operator_left(client),
@@ -196,8 +192,8 @@ impl Lifecycle {
     /// Acts on the timer that was due first, if one is. What it orders can be done before the next one, of which there may be
     /// thousands: `poll_timeout` names it.
     pub fn handle_timeout(&mut self, now: Moment) {
-        if self.phase != Phase::Exited
-            && let Some(timer) = self.timers.take_due(now)
+        if self.phase() != Phase::Exited
+            && let Some((_, timer)) = self.poll_timeout().filter(|(due, _)| *due <= now)
         {
             self.fire(timer, now);
             self.converge(now, true);
@@ -212,7 +208,9 @@ impl Lifecycle {
     /// When to call `handle_timeout`, and why.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Moment, Timer)> {
-        self.timers.next()
+        let of_the_end = self.ending.timers().next();
+        let of_the_end = of_the_end.map(|(due, timer)| (due, Timer::Ending(timer)));
+        self.timers.next().into_iter().chain(of_the_end).min()
     }
 
     /// What can be seen from outside.
@@ -220,13 +218,13 @@ impl Lifecycle {
     pub fn snapshot(&self) -> Snapshot {
         let count = |is: fn(&Place) -> bool| self.jobs.iter().filter(|(_, job)| is(&job.place)).count();
         // Their handlers may run, so that an end waits for them.
-        let dropped = if self.phase.is_terminating() {
+        let dropped = if self.phase().is_terminating() {
             self.jobs.dropped()
         } else {
             0
         };
         Snapshot {
-            phase: self.phase,
+            phase: self.phase(),
             state: self.state(),
             concurrency: self.shown_concurrency(),
             active: self.jobs.active() + dropped,
@@ -248,11 +246,11 @@ impl Lifecycle {
             deaf_streams: self.streams.deaf(),
             worker_is_alive: self.worker.is_alive(),
             heartbeat_interval: self.agent.heartbeats.interval(),
-            terminating_since: self.shutdown.began(),
-            stop_by: self.timers.deadline_of(Timer::Deadline),
-            cut_off: self.shutdown.cut_off(),
-            exit_by: self.shutdown.exit_by(),
-            deadlines: self.timers.iter().count(),
+            terminating_since: self.ending.shutdown().began(),
+            stop_by: self.ending.timers().deadline_of(EndingTimer::Deadline),
+            cut_off: self.ending.shutdown().cut_off(),
+            exit_by: self.ending.shutdown().exit_by(),
+            deadlines: self.timers.iter().count() + self.ending.timers().iter().count(),
         }
     }
 
@@ -273,14 +271,12 @@ impl Lifecycle {
     }
 
     fn fire(&mut self, timer: Timer, now: Moment) {
+        self.timers.cancel(timer);
         match timer {
-            Timer::Step => self.step_is_over(now),
-            Timer::WithoutCheckpoints => self.shutdown.checkpoints_time_over(),
-            Timer::FinalHeartbeat => self.send_final_heartbeat(now),
-            Timer::Deadline => self.deadline_reached(now),
-            Timer::DelayOver => self.delay_is_over(now),
-            Timer::DrainLog => self.log_drain(now),
-            Timer::PrestopLapse => self.prestop_lapsed(now),
+            Timer::Ending(timer) => {
+                self.ending.cancel(timer);
+                self.end(now, |ending, cx| ending.due(timer, cx));
+            }
             Timer::Call(call) => self.backend_replied(call, Reply::Failed(Failure::Unanswered), now),
             Timer::Hanging => self.look_for_hanging(now),
             Timer::KillDescendants => self.kill_descendants(now),
@@ -318,14 +314,14 @@ impl Lifecycle {
             Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),
             // Being due is all: `settle` looks whether it is armed.
-            Timer::Idle | Timer::StartAnyway | Timer::Fetch | Timer::FetchReturned | Timer::FetchAgain => {}
+            Timer::StartAnyway | Timer::Fetch | Timer::FetchReturned | Timer::FetchAgain => {}
         }
     }
 
     /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
     /// at one of the many places that could cause it.
     fn converge(&mut self, now: Moment, is_last: bool) {
-        while self.phase != Phase::Exited {
+        while self.phase() != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
             self.end_if_idle(now);
@@ -344,10 +340,10 @@ impl Lifecycle {
                 // Who waits until nothing is left looks whether a FETCH is on its way.
                 self.answer_waits(now);
             }
-            // Each round moves a shutdown one step on, and there are only a few.
+            // Each round moves the end one step on, and there are only a few.
             if !self.advance(now) {
                 self.watch_holders(now);
-                self.watch_drain(now);
+                self.ending.watch_drain(self.jobs.unfinished(), now);
                 debug_assert_eq!(self.invariants_if_small(), Ok(()));
                 return;
             }
@@ -387,7 +383,7 @@ impl Lifecycle {
 
     /// Sends a request that may take `patience`, less where a shutdown does not leave that much.
     pub(super) fn call(&mut self, call: Call, purpose: Purpose, patience: Duration, now: Moment) -> CallId {
-        let give_up = self.shutdown.cap(now.after(patience));
+        let give_up = self.ending.shutdown().cap(now.after(patience));
         let id = self.send_call(call, give_up, false);
         self.watch_call(id, &purpose, now);
         self.calls.insert(id, purpose);
@@ -408,13 +404,13 @@ impl Lifecycle {
         id
     }
 
+    pub(super) fn phase(&self) -> Phase {
+        self.ending.phase()
+    }
+
     /// What the worker and the backend are told about our phase.
     pub(super) fn state(&self) -> WorkerState {
-        match self.phase {
-            Phase::Running => WorkerState::Running,
-            Phase::Quiet => WorkerState::Quiet,
-            Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => WorkerState::Terminate,
-        }
+        self.ending.state()
     }
 
     pub(super) fn order(&mut self, effect: Effect) {
@@ -422,7 +418,7 @@ impl Lifecycle {
     }
 
     pub(super) fn notify(&mut self, notice: Notice) {
-        self.count_for_end(&notice);
+        self.ending.note(&notice);
         self.order(Effect::Notify(notice));
     }
 

@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod backend;
+mod consequences;
 pub mod groups;
 mod invariants;
 pub mod jobs;

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::ids::{CallId, HolderId};
-use ojs_init::lifecycle::api::{Effect, Event, Failure, Moment, Notice, Options, Probe, Reply, Timer, ToWorker};
+use ojs_init::lifecycle::api::{
+    Effect, EndingTimer, Event, Failure, Moment, Notice, Options, Probe, Reply, Timer, ToWorker,
+};
 use ojs_init::lifecycle::machine::Lifecycle;
 
 use crate::script::holders;
@@ -98,14 +100,11 @@ pub fn play(script: &str) -> Result<String, Wrong> {
 
 /// What became due. At the same moment as one of the regular timers it may have been another one, too.
 fn name(timer: Timer) -> String {
-    let is_regular = matches!(
-        timer,
-        Timer::Ping(_) | Timer::Stalled(_) | Timer::Heartbeat | Timer::DrainLog
-    );
-    if is_regular {
+    let is_regular = matches!(timer, Timer::Ping(_) | Timer::Stalled(_) | Timer::Heartbeat);
+    if is_regular || timer == Timer::Ending(EndingTimer::DrainLog) {
         "due".to_owned()
     } else {
-        format!("{timer:?}")
+        timer.to_string()
     }
 }
 

@@ -67,7 +67,7 @@ pub use status::{BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, 
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;
-pub use timer::Timer;
+pub use timer::{EndingTimer, Timer};
 pub use trouble::Trouble;
 pub use words::{About, CancelReason, DropCause, Reason, WorkerState};
 pub use worker_end::{Manner, StillThere, WorkerEnd};

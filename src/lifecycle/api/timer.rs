@@ -1,10 +1,12 @@
 //! What can become due, each with the question that it answers.
 
+use std::fmt;
+
 use crate::lifecycle::api::ids::{CallId, Claim, ClientId, HolderId, ProcessId, PullId};
 
-/// What can become due. The one that comes first here goes first when two are due at the same moment.
+/// The timers of the end. The one that comes first here goes first when two are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
+pub enum EndingTimer {
     /// When has this step of the shutdown had its time?
     Step,
     /// When do outcomes go out although the last checkpoint of their job has no answer?
@@ -19,6 +21,15 @@ pub enum Timer {
     DrainLog,
     /// When has a preStop hook come to nothing?
     PrestopLapse,
+    /// When has there been no job for `worker.exit_when_idle`?
+    Idle,
+}
+
+/// What can become due. The one that comes first here goes first when two are due at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// One of the end.
+    Ending(EndingTimer),
     /// When do we stop waiting for an answer that should have come?
     Call(CallId),
     /// When may a request be said to hang?
@@ -79,8 +90,6 @@ pub enum Timer {
     Heartbeat,
     /// When is the next registration attempt?
     Register,
-    /// When has there been no job for `worker.exit_when_idle`?
-    Idle,
     /// When may the next FETCH be that nobody asks for?
     Fetch,
     /// When may the next FETCH be after something was given back?
@@ -95,4 +104,15 @@ pub enum Timer {
     Pull(PullId),
     /// When has a program on the control socket had its time to ask, or to wait?
     Client(ClientId),
+}
+
+/// The name of the question, whoever asks it.
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Ending(timer) = self {
+            write!(f, "{timer:?}")
+        } else {
+            write!(f, "{self:?}")
+        }
+    }
 }

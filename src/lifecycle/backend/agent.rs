@@ -217,6 +217,11 @@ impl Agent {
         self.retired.remove(worker) == Some(true)
     }
 
+    /// Whether `take_registered` would return anybody.
+    pub(in crate::lifecycle) fn has_registered(&self) -> bool {
+        (self.worker.is_some() && self.is_known) || self.retired.values().any(|is_known| *is_known)
+    }
+
     /// Everybody whom the backend knows and who has not been deregistered: they leave now.
     pub(in crate::lifecycle) fn take_registered(&mut self) -> Vec<WorkerId> {
         let former = self.retired.iter().filter(|(_, is_known)| **is_known);

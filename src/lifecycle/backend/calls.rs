@@ -73,6 +73,11 @@ impl Calls {
             .filter_map(|call| Some((*call, self.all.get(call)?)))
     }
 
+    /// Whether a request is on its way that is for this, and about no single job.
+    pub(in crate::lifecycle) fn is_any(&self, is: impl Fn(&Purpose) -> bool) -> bool {
+        self.general().any(|(_, purpose)| is(purpose))
+    }
+
     /// How many a report, or a delivery that came again, waits for.
     pub(in crate::lifecycle) fn reports(&self) -> usize {
         self.reports

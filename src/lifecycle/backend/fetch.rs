@@ -96,7 +96,7 @@ impl Lifecycle {
 
     /// The same, whoever would take them.
     fn room(&self) -> usize {
-        if self.is_open_for_jobs() && !self.has_its_one_job() {
+        if self.is_open_for_jobs() && !self.ending.has_its_one_job(&self.options) {
             self.most_active().saturating_sub(self.jobs.reserved())
         } else {
             0
@@ -117,7 +117,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {
-        self.is_waiting_for(|purpose| matches!(purpose, Purpose::Fetch(..)))
+        self.calls.is_any(|purpose| matches!(purpose, Purpose::Fetch(..)))
     }
 
     /// What was given back must not come straight back to us: no FETCH before a pause is over; in terminate there is none anyway.
@@ -126,7 +126,7 @@ impl Lifecycle {
     }
 
     fn pause_fetch_for(&mut self, timer: Timer, pause: Duration, now: Moment) {
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             return;
         }
         let until = now.after(pause);
@@ -154,7 +154,7 @@ impl Lifecycle {
                 if has_jobs {
                     self.store_was_seen(at);
                 } else {
-                    self.found_no_job(at, now);
+                    self.end(now, |ending, cx| ending.found_no_job(at, cx));
                 }
                 let is_news = self.claim(deliveries, worker.clone(), now);
                 if !is_news && fetch.is_for_pushed {
@@ -168,7 +168,7 @@ impl Lifecycle {
                 self.is_known_now(&worker, now);
             }
             // Another form goes out without a pause, if there is still room for jobs.
-            Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => self.renew_idle_time(),
+            Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => self.ending.renew_idle_time(),
             Reply::Failed(_)
             | Reply::Registered { .. }
             | Reply::HeartbeatOk { .. }
@@ -189,7 +189,7 @@ impl Lifecycle {
     }
 
     fn fetch_failed(&mut self, failure: Failure, now: Moment) {
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             if matches!(failure, Failure::Unanswered | Failure::ServerError) {
                 self.notify(Notice::FetchAbandoned);
             }
@@ -210,7 +210,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn retry_pause(&mut self, before: u32, failure: Failure) -> Duration {
         let asked_for = asked_for(failure);
         let pause = self.jitter.retry_pause(before, asked_for);
-        match self.phase {
+        match self.phase() {
             Phase::Running | Phase::Quiet => pause,
             Phase::Delay | Phase::Drain => pause.min(LONGEST_RETRY_IN_A_DRAIN.max(asked_for.unwrap_or_default())),
             Phase::EndGame | Phase::Stop | Phase::Exited => pause.min(LONGEST_RETRY_AT_THE_END),
@@ -240,7 +240,7 @@ impl Lifecycle {
             None => now.after(later),
         };
         let mut timers = Vec::new();
-        let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
+        let is_registering = self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)));
         let is_fetching = self.is_fetching();
         let mut is_news = false;
         let mut look_at = |setbacks: &mut RetryState, is_in_flight: bool, timer: Timer| {

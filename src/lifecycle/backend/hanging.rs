@@ -169,7 +169,7 @@ impl Lifecycle {
         let after = self.hedges.times.hangs_after();
         let rule = self.calls.get(&call).map(|purpose| self.when_it_hangs(purpose));
         match rule {
-            Some(WhenItHangs::Reset) if self.shutdown.is_reporting() => after.max(REPORT_HANGS_AFTER),
+            Some(WhenItHangs::Reset) if self.ending.shutdown().is_reporting() => after.max(REPORT_HANGS_AFTER),
             Some(WhenItHangs::Reset) => (after * RESET_AFTER).max(RESET_AFTER_AT_LEAST),
             Some(WhenItHangs::Again | WhenItHangs::Newer | WhenItHangs::Wait) | None => after,
         }
@@ -193,7 +193,7 @@ impl Lifecycle {
             .deadline_of(Timer::Call(first))
             .map(|end| end.remaining(now));
         let left = left.map_or(self.options.request_timeout, |left| left.saturating_sub(CALL_LEEWAY));
-        let sibling = self.send_call(call, self.shutdown.cap(now.after(left)), true);
+        let sibling = self.send_call(call, self.ending.shutdown().cap(now.after(left)), true);
         self.hedges.joins(first, sibling, now);
     }
 

@@ -33,14 +33,14 @@ impl Lifecycle {
         let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
-        if !self.agent.is_registration_answered() || self.shutdown.has_said_goodbye() {
+        if !self.agent.is_registration_answered() || self.ending.shutdown().has_said_goodbye() {
             return;
         }
         self.timers
             .arm(Timer::Heartbeat, now.after(self.agent.heartbeats.interval()));
         // Whoever never heard of us does not have to hear of our end, unless a job of a former worker is still reserved.
         let has_reserved = || self.jobs.iter().any(|(_, job)| job.is_kept_reserved());
-        if self.phase.is_terminating() && !self.agent.is_known() && !has_reserved() {
+        if self.phase().is_terminating() && !self.agent.is_known() && !has_reserved() {
             return;
         }
         let says = self.agent.heartbeats.would_say(self.state());
@@ -115,7 +115,7 @@ impl Lifecycle {
     /// knows, and the end is not to wait for it.
     fn is_quiet_on_its_way(&self, now: Moment) -> bool {
         let hangs_after = self.hedges.times.hangs_after();
-        self.is_waiting_for(|purpose| {
+        self.calls.is_any(|purpose| {
             matches!(purpose, Purpose::Heartbeat(sent)
                 if sent.state == WorkerState::Quiet && sent.at.elapsed(now) < hangs_after)
         })
@@ -164,7 +164,7 @@ impl Lifecycle {
                 self.reservations_secured(heartbeat.at, heartbeat.kept_for);
                 self.agent.registrations = RetryState::default();
                 // The last heartbeats are no time to try something.
-                let may_try = !self.phase.is_terminating();
+                let may_try = !self.phase().is_terminating();
                 self.agent.heartbeats.accepted(heartbeat.form, may_try, now);
                 // One that is lost now and then is no outage.
                 if self.agent.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
@@ -173,13 +173,16 @@ impl Lifecycle {
                 let extended = extended.map(BTreeSet::from_iter);
                 self.note_extended(heartbeat, extended.as_ref(), now);
                 self.look_for_lost(heartbeat, extended.as_ref(), now);
-                self.directed(directive, now);
+                let is_new = self.agent.directed(directive);
+                self.end(now, |ending, cx| ending.directed(directive, is_new, cx));
                 // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.
                 self.ask_for_manifest(now);
             }
             Reply::Failed(failure @ Failure::Unregistered) => {
-                let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
-                if !is_registering && self.timers.deadline_of(Timer::Register).is_none() && !self.phase.is_terminating()
+                let is_registering = self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)));
+                if !is_registering
+                    && self.timers.deadline_of(Timer::Register).is_none()
+                    && !self.phase().is_terminating()
                 {
                     self.register_again(failure, now);
                 }
@@ -211,14 +214,16 @@ impl Lifecycle {
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
         let form = self.agent.heartbeats.form();
         refused != form
-            && self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.form == form))
+            && self
+                .calls
+                .is_any(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.form == form))
     }
 
     /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
         let is_on_its_way =
             |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
-        let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
+        let was_to_be_said = refused.says_quiet_first || self.calls.is_any(is_on_its_way);
         was_to_be_said && !self.agent.heartbeats.has_said_terminate()
     }
 

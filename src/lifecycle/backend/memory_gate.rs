@@ -28,7 +28,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn memory_is_taken(&mut self, taken: u8, now: Moment) {
         let Some(most) = self.options.memory_gate else { return };
         self.memory_gate.taken = Some(taken);
-        if !self.phase.is_terminating() && !self.memory_gate.is_closed && taken > most {
+        if !self.phase().is_terminating() && !self.memory_gate.is_closed && taken > most {
             self.memory_gate.is_closed = true;
             self.notify(Notice::MemoryGateClosed {
                 taken,
@@ -44,7 +44,7 @@ impl Lifecycle {
         let (Some(most), Some(taken)) = (self.options.memory_gate, self.memory_gate.taken) else {
             return;
         };
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             // Nobody is asked for jobs any more.
         } else if taken <= reopens_at(most) {
             self.memory_gate.is_closed = false;

@@ -11,6 +11,7 @@ pub(super) mod hanging;
 pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;
 pub(super) mod hedges;
+pub(super) mod last_heartbeat;
 pub(super) mod memory_gate;
 pub(super) mod memory_gate_state;
 pub mod outage;

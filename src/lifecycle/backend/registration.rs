@@ -32,7 +32,7 @@ impl Lifecycle {
         let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             return;
         }
         // The first request for jobs names some.
@@ -76,7 +76,7 @@ impl Lifecycle {
     }
 
     fn is_registering(&self) -> bool {
-        self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)))
+        self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)))
     }
 
     /// Holders ask for jobs from these queues, where nobody has configured any: the first ones are what the registration waits for;
@@ -95,7 +95,7 @@ impl Lifecycle {
 
     fn register_more_queues(&mut self, now: Moment) {
         let is_under_way = self.is_registering() || self.timers.deadline_of(Timer::Register).is_some();
-        if self.agent.has_more_queues() && !is_under_way && !self.phase.is_terminating() {
+        if self.agent.has_more_queues() && !is_under_way && !self.phase().is_terminating() {
             self.timers.arm(Timer::Register, now.after(REGISTER_MORE_AFTER));
         }
     }
@@ -103,7 +103,7 @@ impl Lifecycle {
     /// The backend has accepted something from this incarnation, perhaps a former one by now.
     pub(super) fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
         // Its first answer came after the end had begun: what was held back until then is due.
-        if self.agent.heard_of(worker) && self.phase.is_terminating() {
+        if self.agent.heard_of(worker) && self.phase().is_terminating() {
             self.heartbeat_now(now);
         }
     }
@@ -133,7 +133,7 @@ impl Lifecycle {
                 self.agent.is_without_registration();
                 self.notify(Notice::NotRegistered);
                 self.registration_is_settled(now);
-                if self.phase.is_terminating() {
+                if self.phase().is_terminating() {
                     self.heartbeat_now(now);
                 }
             }
@@ -171,7 +171,7 @@ impl Lifecycle {
     }
 
     pub(super) fn register_again(&mut self, failure: Failure, now: Moment) {
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             return;
         }
         let before = self.agent.registrations.add(failure, now);
@@ -196,13 +196,13 @@ impl Lifecycle {
         let was_settled = self.agent.registration_answered();
         self.streams.forget_backend();
         self.listen_again(now);
-        if !was_settled && !self.phase.is_terminating() {
+        if !was_settled && !self.phase().is_terminating() {
             self.heartbeat_now(now);
         }
     }
 
     pub(in crate::lifecycle) fn retire_workers(&mut self, now: Moment) {
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             return;
         }
         let done = |worker: &&WorkerId| !self.jobs.has_any_of(worker) && !self.is_waiting_for_answers(worker);
@@ -216,7 +216,7 @@ impl Lifecycle {
 
     /// Whether an answer may still make this incarnation known, or bring it a job.
     fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
-        self.is_waiting_for(|purpose| match purpose {
+        self.calls.is_any(|purpose| match purpose {
             Purpose::Register(worker)
             | Purpose::Fetch(SentFetch { worker, .. })
             | Purpose::Heartbeat(SentHeartbeat { worker, .. }) => worker == former,
@@ -277,8 +277,8 @@ impl Lifecycle {
     /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a backend that is down
     /// is asked no more often than that.
     pub(super) fn ask_for_manifest(&mut self, now: Moment) {
-        let is_asking = self.is_waiting_for(|purpose| *purpose == Purpose::Manifest);
-        if !self.agent.knows_traits() && !is_asking && !self.phase.is_terminating() {
+        let is_asking = self.calls.is_any(|purpose| *purpose == Purpose::Manifest);
+        if !self.agent.knows_traits() && !is_asking && !self.phase().is_terminating() {
             self.call(Call::Manifest, Purpose::Manifest, self.options.request_timeout, now);
         }
     }

@@ -114,7 +114,7 @@ impl Lifecycle {
         let Some(limit) = self.waiting_listener(claim).and_then(|id| self.answer_limit(id)) else {
             return;
         };
-        if self.phase.is_terminating() || self.jobs.get(claim).is_some_and(Job::is_held_back) {
+        if self.phase().is_terminating() || self.jobs.get(claim).is_some_and(Job::is_held_back) {
             self.outcome_is_ours(claim);
         } else {
             self.timers.arm(Timer::AnswerBy(claim), now.after(limit));

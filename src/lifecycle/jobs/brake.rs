@@ -38,7 +38,7 @@ pub(super) enum GivenBackBy {
 impl Lifecycle {
     /// A job goes back: for how long it is held first, if it is. Nothing is where no FETCH would bring it again.
     pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, now: Moment) -> Option<Duration> {
-        if !self.is_taking_jobs() || self.has_its_one_job() {
+        if !self.is_taking_jobs() || self.ending.has_its_one_job(&self.options) {
             return None;
         }
         // No heartbeat keeps the reservation of a dropped job.

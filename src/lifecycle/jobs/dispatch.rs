@@ -26,7 +26,7 @@ impl Lifecycle {
             if !seen.insert(id.clone()) || self.adopt(id, &delivery, &worker, now) {
                 continue;
             }
-            let is_full = self.has_its_one_job() || self.jobs.active() >= self.most_active();
+            let is_full = self.ending.has_its_one_job(&self.options) || self.jobs.active() >= self.most_active();
             let is_surplus = is_former || !self.is_taking_jobs() || is_full;
             let has_crashed = delivery.has_crashed || self.suspects.knows(id, now);
             let is_suspect = has_crashed && self.options.isolates_suspects;
@@ -39,7 +39,7 @@ impl Lifecycle {
                 self.requeue(claim, reason, now);
                 continue;
             }
-            self.idle.claimed();
+            self.ending.job_claimed();
             if !self.is_refused_as_too_large(claim, now) {
                 self.notify(Notice::Claimed(subject));
             }
@@ -278,7 +278,7 @@ impl Lifecycle {
         let id = job.id().clone();
         held.cancelled = held.cancelled.or(Some(reason));
         held.is_told_of_shutdown = reason == CancelReason::Shutdown;
-        let end = self.shutdown.cancel_grace_left(now);
+        let end = self.ending.shutdown().cancel_grace_left(now);
         let grace = end.map_or(grace, |end| grace.min(end));
         self.place(claim, Place::Held(held));
         self.tell(held.holder, ToWorker::Cancel { job: id, reason, grace });
@@ -291,13 +291,13 @@ impl Lifecycle {
         let Place::Held(held) = job.place else { return false };
         let is_lost = job.is_lost;
         // In a drain the earlier of the two ends decides.
-        let has_time_left = self.phase == Phase::Stop && self.timers.deadline_of(Timer::JobGrace(claim)).is_some();
+        let has_time_left = self.phase() == Phase::Stop && self.timers.deadline_of(Timer::JobGrace(claim)).is_some();
         if is_lost {
             self.finish(claim);
         } else if held.cancelled == Some(CancelReason::Timeout) && !has_time_left {
             let message = "the handler did not end within the job's timeout";
             self.fail(claim, error("timeout", message, true), now);
-        } else if self.phase == Phase::Stop {
+        } else if self.phase() == Phase::Stop {
             self.cut_off_by_shutdown(claim, now);
         } else if self.ended_for_another_job(held.holder) {
             self.requeue(claim, "its process was ended because another job of it hung", now);
@@ -324,11 +324,11 @@ impl Lifecycle {
     }
 
     fn cut_off_by_shutdown(&mut self, claim: Claim, now: Moment) {
-        self.count_cut_off(claim);
+        self.job_cut_off(claim);
         match self.options.leftovers {
             Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", now),
             Leftovers::Fail => {
-                let error = self.shutdown_error(now);
+                let error = self.ending.shutdown_error(&self.options, now);
                 self.fail(claim, error, now);
             }
         }

@@ -187,7 +187,7 @@ impl Lifecycle {
         let Place::Held(held) = job.place else { return };
         // Whoever has it is being ended already.
         let is_ending = |holder: &Holder| holder.is_given_up || holder.is_closed;
-        if self.phase == Phase::Stop || self.holders.get(held.holder).is_none_or(is_ending) {
+        if self.phase() == Phase::Stop || self.holders.get(held.holder).is_none_or(is_ending) {
             return;
         }
         let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));

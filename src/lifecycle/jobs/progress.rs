@@ -170,7 +170,7 @@ impl Lifecycle {
 
     /// A job that is struck out at the end had one on its way: whether the backend will have it nobody will know.
     pub(super) fn checkpoint_is_left(&mut self, job: &Job) {
-        let is_late = self.shutdown.goes_without_checkpoints();
+        let is_late = self.ending.shutdown().goes_without_checkpoints();
         let is_pending = job.news.checkpoint.is_some() || job.news.checkpoint_call.is_some();
         if is_late && is_pending && job.needs_its_checkpoint() {
             self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));

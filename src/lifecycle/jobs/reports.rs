@@ -136,7 +136,7 @@ impl Lifecycle {
     /// Sends what is due, as far as there is room.
     pub(in crate::lifecycle) fn send_reports(&mut self, now: Moment) {
         for _ in 0..self.room_for_reports() {
-            let Some(claim) = self.jobs.next_due(self.shutdown.goes_without_checkpoints()) else {
+            let Some(claim) = self.jobs.next_due(self.ending.shutdown().goes_without_checkpoints()) else {
                 return;
             };
             self.report_event(claim, ReportEvent::Room, now);
@@ -150,7 +150,7 @@ impl Lifecycle {
         self.jobs.step(claim, ReportStage::Sent(sent, now));
         self.jobs.report_mut(claim).into_iter().for_each(Report::goes_out);
         self.note_store(claim, now);
-        if self.shutdown.is_reporting() {
+        if self.ending.shutdown().is_reporting() {
             self.timers.arm(Timer::Report(claim), now.after(REPORT_HANGS_AFTER));
         }
     }
@@ -187,7 +187,11 @@ impl Lifecycle {
     /// When the end is near there is room for as many again: those that hang must not hold up the others.
     fn report_room(&self) -> usize {
         let room = self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
-        if self.shutdown.is_reporting() { room * 2 } else { room }
+        if self.ending.shutdown().is_reporting() {
+            room * 2
+        } else {
+            room
+        }
     }
 
     /// How many more requests about outcomes may be on their way. Those that a shutdown stopped waiting for do not count.
@@ -267,7 +271,7 @@ impl Lifecycle {
         // The last attempt of those that are made while the backend's store may be away.
         let last = missing.filter(|_| failure == Failure::NotFound);
         let mut pause = last.map_or(pause, |missing| pause.min(missing.until.remaining(now)));
-        if last.is_some() && self.phase.is_terminating() {
+        if last.is_some() && self.phase().is_terminating() {
             pause = pause.min(LONGEST_RETRY_OF_A_MISSING_JOB);
         }
         self.jobs.step(claim, step);

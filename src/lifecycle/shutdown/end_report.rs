@@ -1,20 +1,33 @@
-//! What is told of an end: to a person who began it, how it went and what became of the jobs from then on; to the backend
-//! why a job was cut off; to the orchestrator an exit status.
+//! The account of an end: what became of the jobs since its beginning, why a job was cut off, and the exit status.
+
+use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    Claim, Effect, EndCause, EndReport, EndedBy, JobError, MOST_LEFT_NAMES, Manner, Moment, Notice, ShutdownCounts,
+    EndCause, EndReport, EndedBy, JobError, MOST_LEFT_NAMES, Manner, Moment, Notice, Options, ShutdownCounts, Subject,
+    Trouble, WorkerEnd,
 };
-use crate::lifecycle::jobs::job::Place;
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::ending::{Context, Ending};
+use crate::lifecycle::shutdown::said::Said;
 use crate::signal::Signal;
 
 /// Exit status if the one job of `--once` was claimed and not acknowledged.
 const NOT_DONE: u8 = 1;
 
-impl Lifecycle {
+/// What is known of the last worker when an account is given.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::lifecycle) struct LastWorker {
+    pub(in crate::lifecycle) ended: Option<WorkerEnd>,
+    pub(in crate::lifecycle) ran: Option<Duration>,
+    /// Our exit status if it could not be started.
+    pub(in crate::lifecycle) refused_with: Option<u8>,
+    /// ojs-init ended it.
+    pub(in crate::lifecycle) was_ended: bool,
+}
+
+impl Ending {
     /// Counts what is said to the log: nothing becomes of a job in silence.
-    pub(in crate::lifecycle) fn count_for_end(&mut self, notice: &Notice) {
+    pub(in crate::lifecycle) fn note(&mut self, notice: &Notice) {
         self.idle.note(notice);
         if *notice == Notice::TooManyRestarts {
             self.tally.has_ended_too_often = true;
@@ -55,11 +68,11 @@ impl Lifecycle {
         self.tally.ended_for = Some(cause.clone());
     }
 
-    /// The end begins. What was counted before counts only where we ended a process of the worker a moment ago; and where
+    /// The end begins. What was counted before counts only if ojs-init ended a process of the worker a moment ago; and if
     /// somebody asked for the end, nothing but what is left of that.
-    pub(super) fn begin_account(&mut self, now: Moment) {
+    pub(super) fn begin_account(&mut self, cx: &Context) {
         let before = std::mem::take(&mut self.tally);
-        if self.worker.has_just_ended_for(now).is_none() {
+        if !cx.facts.worker_was_just_ended {
             self.tally.has_ended_too_often = before.has_ended_too_often;
         } else if self.shutdown.is_asked() {
             self.tally = ShutdownCounts {
@@ -73,68 +86,38 @@ impl Lifecycle {
         }
     }
 
-    /// A shutdown cut this job off.
-    pub(in crate::lifecycle) fn count_cut_off(&mut self, claim: Claim) {
+    /// The end cut this job off.
+    pub(in crate::lifecycle) fn job_cut_off(&mut self, job: Option<&Subject>) {
         self.shutdown.job_cut_off();
-        if let Some(job) = self.jobs.get(claim) {
-            let subject = job.subject();
-            self.tally.names.insert(subject.id.clone(), subject.kind.clone());
+        if let Some(job) = job {
+            self.tally.names.insert(job.id.clone(), job.kind.clone());
         }
     }
 
     /// The stop phase begins: should somebody kill us before its end, this is what is known.
-    pub(super) fn account_for_stop(&mut self, now: Moment) {
-        self.tally.stop = Some((self.shutdown.took(now), self.shutdown.forced_by().is_some()));
-        let mut account = self.account(now);
-        let held = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| job.holder().is_some() && !job.is_lost);
-        let held: Vec<_> = held.map(|(_, job)| job.subject()).collect();
-        account.cut_off = held.len();
-        let named = held.iter().map(|subject| (subject.id.clone(), subject.kind.clone()));
-        account.tally.names = named.collect();
-        self.order(Effect::WriteTerminationLog(Box::new(account)));
+    pub(super) fn account_for_stop(&mut self, cx: &Context) {
+        self.tally.stop = Some((self.shutdown.took(cx.now), self.shutdown.forced_by().is_some()));
+        self.say(Said::WriteAccount);
     }
 
-    /// Nothing was finished: for the summary.
-    pub(super) fn count_what_is_left(&mut self) {
-        let is_ack = |place: &Place| matches!(place, Place::Reporting(report) if report.what.is_ack());
-        for _ in self.jobs.iter().filter(|(_, job)| is_ack(&job.place)) {
-            self.shutdown.ack_unreported();
-        }
-        self.account_for_abandoning();
+    /// The backend never took so many ACKs of finished jobs.
+    pub(in crate::lifecycle) fn acks_unreported(&mut self, acks: usize) {
+        self.shutdown.acks_unreported(acks);
     }
 
-    /// A third signal: nothing more is heard of anything.
-    fn account_for_abandoning(&mut self) {
-        let claims: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
-        self.tally.left += claims.len();
-        for claim in claims {
-            if self
-                .jobs
-                .get(claim)
-                .is_some_and(|job| matches!(job.place, Place::Held(_)) && !job.is_lost)
-            {
-                self.count_cut_off(claim);
-            }
-        }
-        if self.is_fetching() {
-            self.notify(Notice::FetchAbandoned);
-        }
+    /// A third signal: nothing more is heard of so many jobs.
+    pub(in crate::lifecycle) fn jobs_left(&mut self, jobs: usize) {
+        self.tally.left += jobs;
     }
 
-    /// The last words, for whoever reads the log and for whoever reads the termination log.
-    pub(super) fn account_for_exit(&mut self, status: u8, now: Moment) {
-        let mut account = self.account(now);
-        account.status = Some(status);
-        self.notify(Notice::Summary(Box::new(account.clone())));
-        self.order(Effect::WriteTerminationLog(Box::new(account)));
+    /// The exit status of a third signal, if that came.
+    pub(in crate::lifecycle) fn abandoned_with(&self) -> Option<u8> {
+        self.shutdown.abandoned_with()
     }
 
     /// How this end of the worker fits what was asked for.
-    pub(in crate::lifecycle) fn manner(&self, ended: Ended) -> Manner {
-        let is_success = self.options.remap_exit.apply(ended) == 0;
+    pub(in crate::lifecycle) fn manner(&self, ended: Ended, options: &Options) -> Manner {
+        let is_success = options.remap_exit.apply(ended) == 0;
         if !self.phase.is_terminating() {
             return if is_success { Manner::Unasked } else { Manner::Failed };
         }
@@ -153,31 +136,32 @@ impl Lifecycle {
         }
     }
 
-    fn account(&self, now: Moment) -> EndReport {
+    /// What is known of the end by now.
+    pub(in crate::lifecycle) fn account(&self, worker: LastWorker, backend: Option<Trouble>, now: Moment) -> EndReport {
         let is_abandoned = self.shutdown.abandoned_with().is_some();
-        let cause = match (self.shutdown.is_asked(), self.worker.refused_with()) {
+        let cause = match (self.shutdown.is_asked(), worker.refused_with) {
             (true, _) => EndedBy::Asked(self.shutdown.reason()),
             (false, _) if is_abandoned => EndedBy::AtOnce,
             (false, Some(status)) => EndedBy::NotStarted(status),
-            (false, None) if self.worker.ended_for().is_some() => EndedBy::WorkerWasEnded,
+            (false, None) if worker.was_ended => EndedBy::WorkerWasEnded,
             (false, None) => EndedBy::WorkerEnded,
         };
         EndReport {
             cause,
-            worker: self.worker.ended(),
-            ran: self.worker.ran(),
+            worker: worker.ended,
+            ran: worker.ran,
             took: self.shutdown.took(now),
             status: None,
             is_abandoned,
             unreported: self.shutdown.unreported(),
             cut_off: self.shutdown.cut_off(),
-            backend: self.trouble(now),
+            backend,
             tally: self.tally.clone(),
         }
     }
 
     /// The FAIL of a job that was cut off (GS-005, worker protocol 7.2.5, requirements C-05).
-    pub(in crate::lifecycle) fn shutdown_error(&self, now: Moment) -> JobError {
+    pub(in crate::lifecycle) fn shutdown_error(&self, options: &Options, now: Moment) -> JobError {
         let elapsed = self.shutdown.took(now);
         let details = format!(
             r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
@@ -187,13 +171,13 @@ impl Lifecycle {
                 "ShutdownTimeout"
             },
             self.shutdown.reason().name(),
-            // What was in force, which the orchestrator's limit may have made less than what is configured.
+            // The grace that was in force. The orchestrator's limit may have made it shorter than the configured one.
             self.shutdown.granted().as_millis(),
             elapsed.as_millis(),
         );
         JobError {
-            code: Some(self.options.shutdown_error_code.clone()),
-            kind: Some(self.options.shutdown_error_type.clone()),
+            code: Some(options.shutdown_error_code.clone()),
+            kind: Some(options.shutdown_error_type.clone()),
             message: "the worker was shut down before the job was finished".into(),
             retryable: true,
             details: Some(details.into()),
@@ -201,19 +185,19 @@ impl Lifecycle {
         }
     }
 
-    /// With what status to end.
-    pub(in crate::lifecycle) fn exit_status(&self) -> u8 {
+    /// The exit status. `of_worker` is what the end of the worker makes of it if nobody asked for the end.
+    pub(in crate::lifecycle) fn exit_status(&self, of_worker: u8, options: &Options) -> u8 {
         if let Some(status) = self.shutdown.abandoned_with() {
             return status;
         }
         let status = if !self.shutdown.is_asked() {
-            self.worker.status(&self.options.remap_exit)
+            of_worker
         } else if self.shutdown.cut_off() > 0 {
-            self.options.interrupted_exit
+            options.interrupted_exit
         } else {
             0
         };
-        if status == 0 && self.lacks_its_one_ack() {
+        if status == 0 && self.lacks_its_one_ack(options) {
             NOT_DONE
         } else {
             status

@@ -4,18 +4,20 @@
 //! |---|---|
 //! | how long something of the end may take | `timeouts` |
 //! | which trigger leads from which phase to which | `phase`, a table |
-//! | what happens when a phase begins | `transitions` |
+//! | what happens when a phase begins | `transitions`; in the other parts `lifecycle/consequences` |
 //! | which step of the stop phase follows which, and what it waits for | `steps`, a table |
-//! | what a step does | `stop` |
+//! | what a step does | `stop`; in the other parts `lifecycle/consequences` |
 //! | what counts as a request to end, and as a repetition of one | `triggers`, `stop_signals` |
 //! | when the end begins without a request | `idle` |
 
 pub(super) mod deadline;
 pub(super) mod drain_log;
-pub mod end_report;
+pub(super) mod end_report;
+pub(super) mod ending;
 pub(super) mod idle;
 pub(super) mod idle_state;
 pub mod phase;
+pub(super) mod said;
 pub(super) mod state;
 pub mod steps;
 pub(super) mod stop;

@@ -277,7 +277,7 @@ impl Shutdown {
         self.step == StopStep::Report
     }
 
-    pub(super) fn is_saying_goodbye(&self) -> bool {
+    pub(in crate::lifecycle) fn is_saying_goodbye(&self) -> bool {
         self.step == StopStep::FinalHeartbeat
     }
 
@@ -303,7 +303,7 @@ impl Shutdown {
 /// What became of processes, jobs and outcomes.
 impl Shutdown {
     /// SIGKILL went out.
-    pub(in crate::lifecycle) fn killed(&mut self, now: Moment) {
+    pub(super) fn killed(&mut self, now: Moment) {
         self.killed_at = Some(now);
     }
 
@@ -332,9 +332,9 @@ impl Shutdown {
         self.cut_off
     }
 
-    /// The backend never took the ACK of a finished job.
-    pub(super) fn ack_unreported(&mut self) {
-        self.unreported += 1;
+    /// The backend never took so many ACKs of finished jobs.
+    pub(super) fn acks_unreported(&mut self, acks: usize) {
+        self.unreported += acks;
     }
 
     /// Finished jobs whose ACK the backend never took.
@@ -343,7 +343,7 @@ impl Shutdown {
     }
 
     /// Outcomes have waited for checkpoints for long enough.
-    pub(in crate::lifecycle) fn checkpoints_time_over(&mut self) {
+    pub(super) fn checkpoints_time_over(&mut self) {
         self.goes_without_checkpoints = true;
     }
 

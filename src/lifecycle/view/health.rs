@@ -72,7 +72,7 @@ impl Lifecycle {
     /// what it needs, and one that ended is started again or takes us with it. Of holders that ask for their jobs none has to be there:
     /// the process that did may have ended, and another one will.
     pub(in crate::lifecycle) fn watch_holders(&mut self, now: Moment) {
-        let is_disconnected = self.phase == Phase::Running
+        let is_disconnected = self.phase() == Phase::Running
             && self.worker.is_alive()
             && self.worker.has_been_ready()
             && self.holders.ready() == 0

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    ClientId, Disposition, Effect, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason, ShownToOperator,
-    Timer,
+    ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason,
+    ShownToOperator, Timer,
 };
 use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::ending::Ending;
 use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::lifecycle::view::operator_state::Client;
 
@@ -45,23 +46,32 @@ impl Lifecycle {
             OperatorRequest::Terminate => Trigger::Terminate,
             OperatorRequest::Stop => Trigger::Force,
         };
-        let verdict = verdict(self.phase, trigger);
-        let before = (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace());
+        let verdict = verdict(self.phase(), trigger);
+        let before = (
+            self.ending.shutdown().has_clock(),
+            self.ending.shutdown().skips_cancel_grace(),
+        );
         match request {
-            OperatorRequest::Quiet => self.quiet(Reason::Control, now),
-            OperatorRequest::Resume => self.resume(Reason::Control, now),
+            OperatorRequest::Quiet => self.end(now, |ending, cx| ending.quiet(Reason::Control, cx)),
+            OperatorRequest::Resume => self.end(now, |ending, cx| ending.resume(Reason::Control, cx)),
             OperatorRequest::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
-            OperatorRequest::Stop => self.force(Force::BY_OPERATOR, now),
-            OperatorRequest::Prestop => self.prestop(now),
+            OperatorRequest::Stop => self.end(now, |ending, cx| ending.force(Force::BY_OPERATOR, cx)),
+            OperatorRequest::Prestop => self.end(now, Ending::prestop),
             OperatorRequest::Wait { .. } | OperatorRequest::Status { .. } | OperatorRequest::Health(_) => {}
         }
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
             // The clock started, or the cancel grace is over: something has changed, though no phase did.
-            Verdict::Stay(_) if before != (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace()) => {
+            Verdict::Stay(_)
+                if before
+                    != (
+                        self.ending.shutdown().has_clock(),
+                        self.ending.shutdown().skips_cancel_grace(),
+                    ) =>
+            {
                 Disposition::Done
             }
-            Verdict::Stay(why) if request == OperatorRequest::Resume && self.phase.is_terminating() => {
+            Verdict::Stay(why) if request == OperatorRequest::Resume && self.phase().is_terminating() => {
                 Disposition::Refused(why)
             }
             // In terminate no jobs are taken either: who wanted quiet has got it.
@@ -75,10 +85,10 @@ impl Lifecycle {
         if self.operators.waiting() >= MOST_WAITING {
             return self.answer(client, Disposition::Busy("8 others wait already"), now);
         }
-        let latest = match self.phase {
-            Phase::Running | Phase::Quiet => self.latest_deadline(now),
+        let latest = match self.phase() {
+            Phase::Running | Phase::Quiet => self.ending.latest_deadline(&self.options, now),
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
-                now.after(self.time_to_deadline(now))
+                now.after(self.ending.time_to_deadline(now))
             }
         };
         self.operators.clients.insert(client, Client::Waiting { until_idle });
@@ -99,7 +109,7 @@ impl Lifecycle {
 
     /// Answers everybody whose wait is over: no job is active, or we are about to go.
     pub(in crate::lifecycle) fn answer_waits(&mut self, now: Moment) {
-        let is_ending = match self.phase {
+        let is_ending = match self.phase() {
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain => false,
             Phase::EndGame | Phase::Stop | Phase::Exited => true,
         };
@@ -148,7 +158,7 @@ impl Lifecycle {
         let answer = OperatorAnswer {
             taken,
             state: self.state(),
-            phase: self.phase,
+            phase: self.phase(),
             active: self.jobs.unfinished(),
             left: self.time_left(now),
         };
@@ -159,13 +169,18 @@ impl Lifecycle {
 
     /// See [`OperatorAnswer::left`].
     pub(super) fn time_left(&self, now: Moment) -> Option<Duration> {
-        match self.phase {
+        match self.phase() {
             Phase::Running | Phase::Quiet => self
-                .shutdown
+                .ending
+                .shutdown()
                 .has_clock()
-                .then(|| self.latest_deadline(now).remaining(now)),
+                .then(|| self.ending.latest_deadline(&self.options, now).remaining(now)),
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
-                let end = self.timers.deadline_of(Timer::Deadline).or(self.shutdown.exit_by());
+                let end = self
+                    .ending
+                    .timers()
+                    .deadline_of(EndingTimer::Deadline)
+                    .or(self.ending.shutdown().exit_by());
                 Some(end.map_or(Duration::ZERO, |end| end.remaining(now)))
             }
         }

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    BackendStatus, Ending, JobPlace, JobStatus, Moment, NotRunningBecause, Phase, Status, Text, Timer, WorkerState,
-    WorkerStatus,
+    BackendStatus, Ending, EndingTimer, JobPlace, JobStatus, Moment, NotRunningBecause, Phase, Status, Text, Timer,
+    WorkerState, WorkerStatus,
 };
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
@@ -22,12 +22,13 @@ impl Lifecycle {
     #[must_use]
     pub fn status(&self, now: Moment) -> Status {
         // In the last steps of the end game nothing of the drain is left to tell.
-        let is_over = self.phase == Phase::EndGame && self.timers.deadline_of(Timer::Deadline).is_none();
+        let is_over =
+            self.phase() == Phase::EndGame && self.ending.timers().deadline_of(EndingTimer::Deadline).is_none();
         let left = self.time_left(now).filter(|_| !is_over);
         Status {
             snapshot: self.snapshot(),
             causes: self.causes(),
-            terminating_for: self.shutdown.began().map(|began| began.elapsed(now)),
+            terminating_for: self.ending.shutdown().began().map(|began| began.elapsed(now)),
             left,
             left_of: left.and(self.whole_time()),
             not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
@@ -50,7 +51,7 @@ impl Lifecycle {
         match self.state() {
             WorkerState::Running => Vec::new(),
             WorkerState::Quiet => {
-                let by = self.shutdown.quiet_by();
+                let by = self.ending.shutdown().quiet_by();
                 let causes = [
                     (by.operator, NotRunningBecause::Operator),
                     (by.server, NotRunningBecause::Server),
@@ -62,12 +63,14 @@ impl Lifecycle {
                     .map(|(_, cause)| cause)
                     .collect()
             }
-            WorkerState::Terminate | WorkerState::Terminated => vec![NotRunningBecause::End(self.shutdown.reason())],
+            WorkerState::Terminate | WorkerState::Terminated => {
+                vec![NotRunningBecause::End(self.ending.shutdown().reason())]
+            }
         }
     }
 
     fn ending(&self) -> Option<Ending> {
-        match self.shutdown.step() {
+        match self.ending.shutdown().step() {
             StopStep::BeforeKill => Some(Ending::Kill),
             StopStep::BeforeExit | StopStep::Over => Some(Ending::Exit(self.exit_status())),
             StopStep::NotYet
@@ -82,7 +85,7 @@ impl Lifecycle {
 
     /// Of which `time_left` is what is left: the drain, or the stop phase.
     fn whole_time(&self) -> Option<Duration> {
-        match self.phase {
+        match self.phase() {
             Phase::Stop | Phase::Exited => Some(self.options.times.stop_margin),
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::EndGame => {
                 Some(self.options.times.drain(Duration::ZERO))

@@ -60,7 +60,7 @@ impl Lifecycle {
         let all = self.holders.concurrency();
         self.capacity.most = self.capacity.most.max(all);
         self.capacity.most_since = self.capacity.most_since.max(all);
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             return;
         }
         let soon = now.after(TELL_AFTER);
@@ -72,7 +72,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn tell_capacity(&mut self, now: Moment) {
         let process = self.worker.process().filter(|_| self.worker.is_alive());
         let is_ending = |process| self.holders.ending(process).is_some();
-        if self.phase.is_terminating() || process.is_none_or(is_ending) {
+        if self.phase().is_terminating() || process.is_none_or(is_ending) {
             return;
         }
         let all = self.holders.concurrency();

@@ -301,7 +301,7 @@ impl Lifecycle {
                 .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));
         }
         self.end_process_if_stuck(process, now);
-        if self.holders.ready() == 0 && self.worker.is_alive() && !self.phase.is_terminating() {
+        if self.holders.ready() == 0 && self.worker.is_alive() && !self.phase().is_terminating() {
             self.timers
                 .arm_at_latest(Timer::Ready, now.after(self.options.ready_timeout));
         }
@@ -386,6 +386,6 @@ impl Lifecycle {
 
     /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.
     pub(in crate::lifecycle) fn is_taking_jobs(&self) -> bool {
-        self.phase == Phase::Running && self.worker.is_alive()
+        self.phase() == Phase::Running && self.worker.is_alive()
     }
 }

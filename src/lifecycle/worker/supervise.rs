@@ -38,14 +38,21 @@ impl Lifecycle {
         self.worker.blame = None;
         self.worker.ended_for = None;
         self.capacity_begins_anew();
-        if !self.phase.is_terminating() {
+        if !self.phase().is_terminating() {
             self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         }
         self.begin_incarnation(worker, now);
-        if self.shutdown.has_killed() {
+        if self.ending.shutdown().has_killed() {
             self.order(Effect::KillEverything);
-        } else if matches!(self.phase, Phase::EndGame | Phase::Stop) {
+        } else if matches!(self.phase(), Phase::EndGame | Phase::Stop) {
             self.ask_worker_to_end();
+        }
+    }
+
+    /// Sends a signal to the worker, if it is alive.
+    pub(in crate::lifecycle) fn signal_worker(&mut self, signal: Signal) {
+        if self.worker.is_alive() {
+            self.order(Effect::SignalWorker(signal));
         }
     }
 
@@ -91,7 +98,7 @@ impl Lifecycle {
         };
         let oom_kills = std::mem::take(&mut self.worker.oom_kills);
         let end = WorkerEnd { ended, oom_kills };
-        let manner = self.manner(ended);
+        let manner = self.ending.manner(ended, &self.options);
         self.worker.ended_process = Some(process);
         self.worker.ended = Some(end);
         self.worker.ran = self.worker.up(now);
@@ -103,7 +110,7 @@ impl Lifecycle {
         };
         self.timers.cancel(Timer::Ready);
         self.say_how_it_ended(process, end, manner, now);
-        if !matches!(self.phase, Phase::EndGame | Phase::Stop) {
+        if !matches!(self.phase(), Phase::EndGame | Phase::Stop) {
             let patience = self.options.cancel_grace.saturating_add(KILL_PATIENCE);
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
         }
@@ -126,7 +133,7 @@ impl Lifecycle {
             .blame
             .take()
             .filter(|blame| blame.explains(process, end, now));
-        let is_asked_to_end = matches!(self.phase, Phase::EndGame | Phase::Stop);
+        let is_asked_to_end = matches!(self.phase(), Phase::EndGame | Phase::Stop);
         self.worker.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
         self.notify(match self.worker.ended_for.clone() {
             Some(cause) => Notice::WorkerWasEnded { end, cause },
@@ -163,7 +170,7 @@ impl Lifecycle {
         if !are_left {
             return;
         }
-        if *is_killed || self.shutdown.is_killing() {
+        if *is_killed || self.ending.shutdown().is_killing() {
             self.timers.arm_at_latest(Timer::Rescan, now.after(KILL_RESCAN_AFTER));
         } else if *is_asked {
             self.timers.arm_at_latest(Timer::Rescan, now.after(RESCAN_AFTER));
@@ -177,8 +184,8 @@ impl Lifecycle {
     /// a cancel.
     fn ask_descendants(&mut self, now: Moment) {
         self.order(Effect::TerminateDescendants);
-        let patience = if self.phase == Phase::EndGame {
-            self.time_to_deadline(now)
+        let patience = if self.phase() == Phase::EndGame {
+            self.ending.time_to_deadline(now)
         } else {
             self.timers
                 .arm(Timer::KillDescendants, now.after(self.options.cancel_grace));
@@ -191,7 +198,7 @@ impl Lifecycle {
         if let WorkerProcessState::Clearing { is_killed, .. } = &mut self.worker.state {
             *is_killed = true;
             self.notify(Notice::Killing);
-            self.shutdown.killed(now);
+            self.ending.killed(now);
             self.order(Effect::KillDescendants);
         }
     }
@@ -200,7 +207,7 @@ impl Lifecycle {
         let WorkerProcessState::Clearing { is_killed, .. } = self.worker.state else {
             return;
         };
-        self.order(if self.shutdown.is_killing() {
+        self.order(if self.ending.shutdown().is_killing() {
             Effect::KillEverything
         } else if is_killed {
             Effect::KillDescendants
@@ -232,7 +239,7 @@ impl Lifecycle {
         for timer in [Timer::KillDescendants, Timer::GiveUpOnDescendants, Timer::Rescan] {
             self.timers.cancel(timer);
         }
-        if self.phase.is_terminating() {
+        if self.phase().is_terminating() {
             self.worker.state = WorkerProcessState::Over;
             return;
         }
@@ -282,7 +289,7 @@ impl Lifecycle {
 
     /// Orders a start again for which the system had no process. The next worker's is the business of `settle`.
     pub(in crate::lifecycle) fn start_is_due(&mut self) {
-        if self.worker.state == WorkerProcessState::Postponed && !self.phase.is_terminating() {
+        if self.worker.state == WorkerProcessState::Postponed && !self.phase().is_terminating() {
             self.worker.state = WorkerProcessState::Starting;
             self.order(Effect::StartWorker);
         }
@@ -296,7 +303,7 @@ impl Lifecycle {
             self.nothing_is_left(now);
             self.resolve_gone_processes(now);
         }
-        if self.worker.state != WorkerProcessState::Between || self.phase.is_terminating() {
+        if self.worker.state != WorkerProcessState::Between || self.phase().is_terminating() {
             return;
         }
         let is_pausing = self.timers.deadline_of(Timer::Start).is_some();

@@ -11,8 +11,8 @@ use crate::script::settings;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::api::{
-    Call, Delivery, Effect, Event, Failure, FromWorker, Limits, Moment, Options, Outcome, Ready, Reply, Reservation,
-    ShutdownTimes, Subject, Surroundings, Timer, ToWorker, WorkerState,
+    Call, Delivery, Effect, EndingTimer, Event, Failure, FromWorker, Limits, Moment, Options, Outcome, Ready, Reply,
+    Reservation, ShutdownTimes, Subject, Surroundings, Timer, ToWorker, WorkerState,
 };
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
@@ -186,7 +186,7 @@ impl Play {
             return self.happens(Event::BackendReplied(call, Reply::Failed(Failure::Unanswered)));
         }
         self.now = self.now.max(start.elapsed(due));
-        if timer == Timer::Step && std::mem::take(&mut self.is_killed) {
+        if timer == Timer::Ending(EndingTimer::Step) && std::mem::take(&mut self.is_killed) {
             self.happens(Event::WorkerEnded(Ended::Signalled(Signal::KILL)));
             self.happens(Event::Reaped { children_left: false });
             return self.happens(Event::HungUp(LINK));

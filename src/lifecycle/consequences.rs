@@ -1,0 +1,332 @@
+//! Between the end and the other parts: the facts that it decides by, and what follows from what it says.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::ids::{CallId, Claim, ProcessId};
+use crate::lifecycle::api::{CancelReason, Effect, EndReport, Farewell, Moment, Notice, Phase, Reason, Timer};
+use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::jobs::job::{Job, Place};
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::end_report::LastWorker;
+use crate::lifecycle::shutdown::ending::{Context, Ending, Facts};
+use crate::lifecycle::shutdown::phase::Trigger;
+use crate::lifecycle::shutdown::said::Said;
+
+/// Timers of the other parts that the end does not need. They are cancelled when it begins.
+const NOT_IN_THE_END: [Timer; 9] = [
+    Timer::Fetch,
+    Timer::FetchReturned,
+    Timer::FetchAgain,
+    Timer::Register,
+    Timer::Start,
+    Timer::StartAnyway,
+    Timer::Ready,
+    Timer::Capacity,
+    Timer::Settled,
+];
+
+impl Lifecycle {
+    /// Lets the end decide something, and carries out what it says.
+    pub(in crate::lifecycle) fn end<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Ending, &Context) -> T) -> T {
+        let facts = self.facts(now);
+        let context = Context {
+            options: &self.options,
+            facts,
+            now,
+        };
+        let decided = decide(&mut self.ending, &context);
+        for said in self.ending.take_said() {
+            self.end_said(said, now);
+        }
+        decided
+    }
+
+    /// A trigger came from outside the end.
+    pub(in crate::lifecycle) fn go(&mut self, trigger: Trigger, reason: Reason, now: Moment) {
+        self.end(now, |ending, cx| ending.go(trigger, reason, cx));
+    }
+
+    /// See [`Ending::end_if_idle`].
+    pub(super) fn end_if_idle(&mut self, now: Moment) {
+        if self.ending.may_end_by_itself(&self.options) {
+            self.end(now, Ending::end_if_idle);
+        }
+    }
+
+    /// See [`Ending::advance`].
+    pub(super) fn advance(&mut self, now: Moment) -> bool {
+        self.ending.is_waiting_for_something() && self.end(now, Ending::advance)
+    }
+
+    /// See [`Ending::is_idle`].
+    pub(in crate::lifecycle) fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && !self.is_fetching()
+    }
+
+    fn facts(&self, now: Moment) -> Facts {
+        let jobs = &self.jobs;
+        let is_out = |is: fn(&Purpose) -> bool| self.calls.is_any(is);
+        Facts {
+            unfinished: jobs.unfinished(),
+            has_jobs: !jobs.is_empty(),
+            has_held_jobs: self.has_held_jobs(),
+            // Dropped jobs do not count: nothing tells that a worker still has them, and the drain waits for them.
+            has_nothing_to_do: jobs.reserved() + jobs.held_back() == 0 && jobs.lost() == jobs.unanswered(),
+            is_fetching: self.is_fetching(),
+            is_looking_for_jobs: self.is_looking_for_jobs(),
+            worker_is_alive: self.worker.is_alive(),
+            worker_is_over: self.worker.is_over(),
+            worker_was_just_ended: self.worker.has_just_ended_for(now).is_some(),
+            operators_have_left: self.operators.have_left(),
+            is_known: self.agent.is_known(),
+            owes_farewell: self.agent.has_registered(),
+            heartbeats: self.beats_in_flight(),
+            is_saying_last: is_out(|purpose| matches!(purpose, Purpose::FinalHeartbeat { .. })),
+            is_registering: is_out(|purpose| matches!(purpose, Purpose::Register(_))),
+            is_deregistering: is_out(|purpose| matches!(purpose, Purpose::Deregister(..))),
+        }
+    }
+
+    fn end_said(&mut self, said: Said, now: Moment) {
+        match said {
+            Said::Notify(notice) => self.notify(notice),
+            Said::SignalWorker(signal) => self.signal_worker(signal),
+            Said::TellAll(word) => self.tell_all(&word),
+            Said::Heartbeat => self.heartbeat_now(now),
+            Said::Resumed(reason) => self.resumed(reason),
+            Said::QuietBegins => {
+                self.agent.heartbeats.take_resumed();
+                self.end_holds(now);
+            }
+            Said::TerminateBegins => {
+                for timer in NOT_IN_THE_END {
+                    self.timers.cancel(timer);
+                }
+                self.outcomes_are_ours();
+                self.end_holds(now);
+            }
+            Said::TellBackend { from } => self.beat_for_terminate(from, now),
+            Said::DrainBegins => {
+                self.shorten_pauses(now);
+                self.shorten_look_pauses(now);
+            }
+            Said::DrainLine { is_first, left } => self.drain_line(is_first, left),
+            Said::StopBegins(forced) => {
+                let held = self.jobs.holders().map(|id| self.jobs.held_by(id).len()).sum();
+                self.notify(Notice::StopBegan { held, forced });
+            }
+            Said::WriteAccount => self.account_for_stop(now),
+            Said::CancelJobs(grace) => self.cancel_jobs(grace, now),
+            Said::AskWorkerToEnd => self.ask_worker_to_end(),
+            Said::Kill => self.kill_everything(now),
+            Said::Report => self.report_leftovers(now),
+            Said::GiveUpOnOutcomes(why) => self.give_up_on_outcomes(why),
+            Said::SayLast(state) => self.say_last(state, now),
+            Said::Deregister => {
+                self.abandon_heartbeats();
+                for worker in self.agent.take_registered() {
+                    self.deregister(worker, Farewell::Full, now);
+                }
+            }
+            Said::ShowEnd => self.show_end(now),
+            Said::AskOnceMore { idle_for } => {
+                if !self.fetch_once_more() {
+                    self.go(Trigger::Terminate, Reason::Idle(idle_for), now);
+                }
+            }
+            Said::Exit => self.exit(now),
+        }
+    }
+
+    /// Without a worker and without a job there is nothing that a person would wait for.
+    fn drain_line(&mut self, is_first: bool, left: Duration) {
+        let active = self.jobs.unfinished();
+        if active == 0 && !self.worker.is_alive() {
+            return;
+        }
+        let reporting = self.jobs.reporting();
+        self.notify(if is_first {
+            Notice::DrainBegan {
+                active,
+                reporting,
+                left,
+            }
+        } else {
+            Notice::Draining {
+                active,
+                reporting,
+                left,
+            }
+        });
+    }
+
+    /// Each handler may still answer.
+    fn cancel_jobs(&mut self, grace: Duration, now: Moment) {
+        let held: Vec<Claim> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| matches!(job.place, Place::Held(_)))
+            .map(|(claim, _)| claim)
+            .collect();
+        let hears_nothing = |claim: &Claim| {
+            let holder = self.jobs.get(*claim).and_then(|job| job.holder());
+            holder.is_some_and(|holder| !self.holders.hears(holder))
+        };
+        if held.iter().any(hears_nothing) {
+            // That is all that such a one can be told.
+            self.ask_worker_to_end();
+        }
+        for claim in held {
+            self.cancel(claim, CancelReason::Shutdown, grace, now);
+        }
+    }
+
+    fn kill_everything(&mut self, now: Moment) {
+        self.timers.cancel(Timer::KillDescendants);
+        self.timers.cancel(Timer::GiveUpOnDescendants);
+        self.notify(Notice::Killing);
+        self.order(Effect::KillEverything);
+        let holders: Vec<ProcessId> = self
+            .holders
+            .with_jobs(&self.jobs)
+            .map(|(_, holder)| holder.process)
+            .collect();
+        for process in holders {
+            self.kill_process(process);
+        }
+        // Whoever is reaped next may have left children.
+        self.timers.arm_at_latest(Timer::Rescan, now);
+    }
+
+    /// Everybody who could have answered has, or is gone; or the kernel holds the process, and its job may still be
+    /// worked on.
+    fn report_leftovers(&mut self, now: Moment) {
+        self.timers.cancel(Timer::Rescan);
+        if self.worker.is_clearing() {
+            self.give_up_on_descendants(now);
+        } else if self.has_held_jobs() || !self.worker.is_over() {
+            self.give_up_on_the_killed(now);
+        }
+        self.hurry_reports(now);
+        self.hurry_looks(now);
+        // What hangs since before has less time from now on.
+        self.look_for_hanging(now);
+    }
+
+    /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is known.
+    pub(in crate::lifecycle) fn give_up_on_the_killed(&mut self, now: Moment) {
+        let still_there = self.ending.still_there(now);
+        self.notify(Notice::KillGaveUp(still_there));
+        let held: Vec<Claim> = self
+            .holders
+            .with_jobs(&self.jobs)
+            .filter(|(_, holder)| {
+                let is_gone = self.holders.is_gone(holder.process);
+                // What the worker's own process held, a descendant that is left may be working on.
+                let is_with_descendants = self.worker.process() == Some(holder.process);
+                !(is_gone && holder.is_closed) || is_with_descendants
+            })
+            .flat_map(|(id, _)| self.jobs.held_by(id).iter().copied())
+            .collect();
+        for claim in held {
+            let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
+            if self.phase() == Phase::Stop && !is_lost {
+                self.job_cut_off(claim);
+            }
+            self.let_reservation_expire(claim, still_there.why_left());
+        }
+    }
+
+    /// The end cut this job off.
+    pub(in crate::lifecycle) fn job_cut_off(&mut self, claim: Claim) {
+        let subject = self.jobs.get(claim).map(|job| job.subject());
+        self.ending.job_cut_off(subject.as_deref());
+    }
+
+    fn give_up_on_outcomes(&mut self, why: &'static str) {
+        self.timers.cancel(Timer::Heartbeat);
+        self.timers.cancel(Timer::Rescan);
+        if self.is_fetching() {
+            self.notify(Notice::FetchAbandoned);
+            let is_fetch = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Fetch(..));
+            let fetches: Vec<CallId> = self.calls.general().filter(is_fetch).map(|(call, _)| call).collect();
+            for call in fetches {
+                self.calls.remove(&call);
+            }
+        }
+        self.ending.acks_unreported(self.unfinished_acks());
+        let left: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
+        for claim in left {
+            self.let_reservation_expire(claim, why);
+        }
+    }
+
+    /// Finished jobs whose ACK the backend has not taken.
+    fn unfinished_acks(&self) -> usize {
+        let is_ack = |place: &Place| matches!(place, Place::Reporting(report) if report.what.is_ack());
+        self.jobs.iter().filter(|(_, job)| is_ack(&job.place)).count()
+    }
+
+    /// What is known of the end by now.
+    fn account(&self, now: Moment) -> EndReport {
+        let worker = LastWorker {
+            ended: self.worker.ended(),
+            ran: self.worker.ran(),
+            refused_with: self.worker.refused_with(),
+            was_ended: self.worker.ended_for().is_some(),
+        };
+        self.ending.account(worker, self.trouble(now), now)
+    }
+
+    fn account_for_stop(&mut self, now: Moment) {
+        let mut account = self.account(now);
+        let held = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.holder().is_some() && !job.is_lost);
+        let held: Vec<_> = held.map(|(_, job)| job.subject()).collect();
+        account.cut_off = held.len();
+        let named = held.iter().map(|subject| (subject.id.clone(), subject.kind.clone()));
+        account.tally.names = named.collect();
+        self.order(Effect::WriteTerminationLog(Box::new(account)));
+    }
+
+    /// The exit status, as far as it is known.
+    pub(in crate::lifecycle) fn exit_status(&self) -> u8 {
+        let of_worker = self.worker.status(&self.options.remap_exit);
+        self.ending.exit_status(of_worker, &self.options)
+    }
+
+    /// The last order of all.
+    fn exit(&mut self, now: Moment) {
+        // Clients that wait are told. After a third signal they get no time to leave before the SIGKILL.
+        self.answer_waits(now);
+        self.timers.clear();
+        if self.ending.abandoned_with().is_some() {
+            self.order(Effect::KillEverything);
+            self.count_what_is_left();
+        }
+        let mut account = self.account(now);
+        let status = self.exit_status();
+        account.status = Some(status);
+        self.notify(Notice::Summary(Box::new(account.clone())));
+        self.order(Effect::WriteTerminationLog(Box::new(account)));
+        self.order(Effect::Exit(status));
+    }
+
+    /// A third signal: nothing was finished, and nothing more is heard of anything.
+    fn count_what_is_left(&mut self) {
+        self.ending.acks_unreported(self.unfinished_acks());
+        let claims: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
+        self.ending.jobs_left(claims.len());
+        for claim in claims {
+            let is_held = |job: &Job| matches!(job.place, Place::Held(_)) && !job.is_lost;
+            if self.jobs.get(claim).is_some_and(is_held) {
+                self.job_cut_off(claim);
+            }
+        }
+        if self.is_fetching() {
+            self.notify(Notice::FetchAbandoned);
+        }
+    }
+}
