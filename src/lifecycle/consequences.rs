@@ -71,7 +71,7 @@ impl Lifecycle {
             has_jobs: !jobs.is_empty(),
             has_held_jobs: self.has_held_jobs(),
             // Dropped jobs do not count: nothing tells that a worker still has them, and the drain waits for them.
-            has_nothing_to_do: jobs.reserved() + jobs.held_back() == 0 && jobs.lost() == jobs.unanswered(),
+            has_nothing_to_do: jobs.reserved() + jobs.beside() == 0 && jobs.lost() == jobs.unanswered(),
             is_fetching: self.is_fetching(),
             is_looking_for_jobs: self.is_looking_for_jobs(),
             worker_is_alive: self.worker.is_alive(),

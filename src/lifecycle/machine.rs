@@ -216,6 +216,7 @@ impl Lifecycle {
     /// What can be seen from outside.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        let held_back = self.jobs.iter().filter(|(_, job)| job.is_held_beside()).count();
         let count = |is: fn(&Place) -> bool| self.jobs.iter().filter(|(_, job)| is(&job.place)).count();
         // Their handlers may run, so that an end waits for them.
         let dropped = if self.phase().is_terminating() {
@@ -229,12 +230,12 @@ impl Lifecycle {
             concurrency: self.shown_concurrency(),
             active: self.jobs.active() + dropped,
             waiting: self.jobs.waiting().len(),
-            held_back: self.jobs.held_back(),
+            held_back,
             held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost() - self.jobs.dropped() + dropped,
             unanswered: self.jobs.unanswered(),
             dropped: self.jobs.dropped(),
             past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
-            reporting: count(|place| matches!(place, Place::Reporting(_))) - self.jobs.held_back(),
+            reporting: count(|place| matches!(place, Place::Reporting(_))) - held_back,
             oldest_since: self.oldest_active_since(),
             ready_holders: self.holders.ready(),
             capacity: self.holders.concurrency(),

@@ -1,8 +1,8 @@
-//! Jobs that are given back again and again. To give a job back costs no attempt, so nothing else would ever end such a circle: the
-//! backend hands out the same jobs first, and others behind them never come.
+//! The brake on jobs that are given back again and again. A release costs no attempt, so nothing else ends such a circle: the backend
+//! hands out the same jobs first, and the jobs behind them never start.
 //!
-//! No FETCH can name the jobs or types that it does not want. So ojs-init holds a job of this kind for a while before the requeue goes
-//! out, with its reservation kept by heartbeats, and longer each time. Meanwhile the job takes no place of another one.
+//! A FETCH cannot exclude jobs or types. Therefore ojs-init holds such a job for some time before it sends the requeue. Heartbeats keep
+//! its reservation meanwhile, and it takes no place of another job. Each hold of a job is longer than the one before.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::lifecycle::jobs::returns::Returned;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::machine::Lifecycle;
 
-/// Most jobs that are held beside those that the concurrency allows. A further one keeps its place while it is held, so that the pace of
-/// the circle stays bounded.
+/// Most jobs that are held beside those that the concurrency allows. A further one keeps its place during its hold, which bounds the
+/// pace of the circle.
 const MOST_BESIDE: usize = 256;
 
-/// The same for each job that the concurrency allows: a small worker keeps few jobs of others.
+/// Most jobs that are held beside, for each job that the concurrency allows. It bounds how many jobs a small worker keeps from others.
 const MOST_BESIDE_EACH: usize = 8;
 
-/// The part of the visibility timeout that a hold takes at most.
+/// Longest hold, as a part of the visibility timeout.
 const VISIBILITY_SHARE: u32 = 3;
 
 /// Who gives a job back.
@@ -30,19 +30,32 @@ pub(super) enum GivenBackBy {
     Worker(Duration),
     /// ojs-init: the holder of the job is gone.
     Us,
-    /// ojs-init, and no holder ever had the job. More of these come with a FETCH only, which pauses, and each FETCH leaves some of them
-    /// here. So they are counted and not held.
+    /// ojs-init, and no holder ever had the job. Such a return is counted, and the job is not held. The pause of FETCH bounds the pace,
+    /// because only a FETCH brings more of these jobs.
     UsUnstarted,
 }
 
+/// What the brake does with a job that goes back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Braked {
+    /// How long the job is held first.
+    pub(super) hold: Option<Duration>,
+    /// FETCH needs no pause, because the hold keeps the job from coming straight back.
+    pub(super) is_pause_enough: bool,
+}
+
 impl Lifecycle {
-    /// A job goes back: for how long it is held first, if it is. Nothing is where no FETCH would bring it again.
-    pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, now: Moment) -> Option<Duration> {
+    /// Counts the return of a job, and decides whether the job is held. A job is not held if no FETCH can bring it again.
+    pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, now: Moment) -> Braked {
+        let no_hold = Braked::default();
         if !self.is_taking_jobs() || self.ending.has_its_one_job(&self.options) {
-            return None;
+            return no_hold;
         }
         // No heartbeat keeps the reservation of a dropped job.
-        let subject = self.jobs.get(claim).filter(|job| !job.is_dropped)?.subject();
+        let Some(job) = self.jobs.get(claim).filter(|job| !job.is_dropped) else {
+            return no_hold;
+        };
+        let subject = job.subject();
         let Returned {
             is_news,
             is_many,
@@ -62,35 +75,41 @@ impl Lifecycle {
         let asked = match by {
             GivenBackBy::Worker(after) => after,
             GivenBackBy::Us => Duration::ZERO,
-            GivenBackBy::UsUnstarted => return None,
+            GivenBackBy::UsUnstarted => return no_hold,
         };
         let braked = if is_many {
             self.returns.hold(&subject.id, now)
         } else {
             Duration::ZERO
         };
-        let job = self.jobs.get(claim)?;
-        // The reservation may be near its end: where heartbeats fail, a hold must not outlast it.
+        let Some(job) = self.jobs.get(claim) else {
+            return no_hold;
+        };
+        // If heartbeats fail, the reservation may be near its end. A hold must not outlast it.
         let reserved = self.reserved_until(job).remaining(now);
         let longest = LONGEST_HOLD.min(self.granted(job) / VISIBILITY_SHARE).min(reserved);
-        Some(asked.max(braked).min(longest)).filter(|hold| !hold.is_zero())
+        let hold = asked.max(braked).min(longest);
+        Braked {
+            hold: Some(hold).filter(|hold| !hold.is_zero()),
+            is_pause_enough: !hold.is_zero() && (is_many || hold >= self.options.poll_interval),
+        }
     }
 
     /// Holds a job whose requeue was just decided.
     pub(super) fn hold(&mut self, claim: Claim, hold: Duration, now: Moment) {
         let most_beside = self.most_active().saturating_mul(MOST_BESIDE_EACH).min(MOST_BESIDE);
-        let is_beside = self.jobs.held_back() < most_beside;
+        let is_beside = self.jobs.beside() < most_beside;
         self.jobs.hold(claim, is_beside);
-        // The worker's part is over now.
+        // The worker's part ends here, not at the end of the hold.
         self.measure(claim, now);
-        // Others wait for its place.
+        // Other jobs wait for the place of a job that keeps it.
         let hold = if is_beside { hold } else { hold.min(FIRST_HOLD) };
         self.timers.arm(Timer::Report(claim), now.after(hold));
     }
 
-    /// No FETCH goes out from now on, so that nothing can come again: what is held goes back at once.
+    /// Ends all holds, because no FETCH goes out from now on and so no job can come again.
     pub(in crate::lifecycle) fn end_holds(&mut self, now: Moment) {
-        // A walk: a phase, and the time between two workers, begin once.
+        // A walk over all jobs: it happens once for each phase, and once between two workers.
         let held = self.jobs.iter().filter(|(_, job)| job.is_held_back());
         let held: Vec<Claim> = held.map(|(claim, _)| claim).collect();
         for claim in held {
@@ -98,7 +117,7 @@ impl Lifecycle {
         }
     }
 
-    /// A job comes again while we hold it, so its reservation was over: it is of no use to hold it any longer.
+    /// Ends the hold of a job that comes again. Its reservation is over, so the hold keeps nothing.
     pub(super) fn end_hold_of(&mut self, id: &JobId, now: Moment) {
         let held = self
             .jobs
@@ -114,10 +133,14 @@ impl Lifecycle {
         self.report_event(claim, ReportEvent::TimerDue, now);
     }
 
-    /// Whether the hold of a job ends now and its reservation may be over: somebody else may have it, whom a requeue would hit.
-    pub(super) fn was_held_too_long(&self, claim: Claim, now: Moment) -> bool {
-        self.jobs
-            .get(claim)
-            .is_some_and(|job| job.is_held_back() && self.reserved_until(job) <= now)
+    /// Ends the hold of a job whose outcome may be sent now, if it has one. Returns whether the reservation may be over: then another
+    /// worker may have the job, and a requeue would take it from that worker.
+    pub(super) fn was_held_too_long(&mut self, claim: Claim, now: Moment) -> bool {
+        let Some(job) = self.jobs.get(claim) else { return false };
+        let is_too_long = job.is_held_back() && self.reserved_until(job) <= now;
+        if let Some(report) = self.jobs.report_mut(claim) {
+            report.end_hold();
+        }
+        is_too_long
     }
 }

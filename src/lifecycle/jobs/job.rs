@@ -212,11 +212,14 @@ pub struct News {
 /// Whether a job that goes back is held first, see `brake`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hold {
+    /// It is not, or its hold in its place is over.
     No,
     /// It is, and counts against the concurrency as before.
     InItsPlace,
     /// It is, and takes no place of another job until it has gone back.
     Beside,
+    /// The hold is over. The job takes no place until the backend has the requeue.
+    WasBeside,
 }
 
 impl Report {
@@ -224,10 +227,18 @@ impl Report {
     #[must_use]
     pub fn is_held(&self) -> bool {
         let is_held = match self.hold {
-            Hold::No => false,
+            Hold::No | Hold::WasBeside => false,
             Hold::InItsPlace | Hold::Beside => true,
         };
-        is_held && self.sent == 0 && self.step == ReportStage::Pausing
+        is_held && self.step == ReportStage::Pausing
+    }
+
+    /// Ends the hold, if there is one.
+    pub fn end_hold(&mut self) {
+        self.hold = match self.hold {
+            Hold::No | Hold::InItsPlace => Hold::No,
+            Hold::Beside | Hold::WasBeside => Hold::WasBeside,
+        };
     }
 
     /// A request of it goes out.
@@ -289,6 +300,12 @@ impl Job {
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.report().is_some_and(Report::is_held)
+    }
+
+    /// The same, and it takes no place of another job.
+    #[must_use]
+    pub fn is_held_beside(&self) -> bool {
+        self.is_held_back() && self.report().is_some_and(|report| report.hold == Hold::Beside)
     }
 
     /// Its outcome, where that waits for the backend.

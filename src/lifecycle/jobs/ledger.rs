@@ -34,7 +34,7 @@ pub struct Ledger {
     lost: BTreeSet<Claim>,
     dropped: BTreeSet<Claim>,
     surplus: usize,
-    held_back: usize,
+    beside: usize,
     next: u64,
 }
 
@@ -241,7 +241,7 @@ impl Ledger {
             list.insert(claim);
         }
         self.surplus += usize::from(marks.is_surplus);
-        self.held_back += usize::from(marks.is_held_back);
+        self.beside += usize::from(marks.is_beside);
     }
 
     fn unlist(&mut self, claim: Claim, marks: &Marks) {
@@ -259,7 +259,7 @@ impl Ledger {
             list.remove(&claim);
         }
         self.surplus -= usize::from(marks.is_surplus);
-        self.held_back -= usize::from(marks.is_held_back);
+        self.beside -= usize::from(marks.is_beside);
     }
 
     /// The lists of claims that a job with these marks is in.
@@ -272,8 +272,8 @@ impl Ledger {
             (&mut self.lost, marks.is_lost),
             (&mut self.dropped, marks.is_dropped),
         ];
-        all.into_iter()
-            .filter_map(|(list, is_member)| is_member.then_some(list))
+        let all = all.into_iter();
+        all.filter_map(|(list, is_member)| is_member.then_some(list))
     }
 }
 
@@ -433,16 +433,16 @@ impl Ledger {
         reports.filter(|report| !report.is_surplus).count()
     }
 
-    /// Jobs whose reservations are ours, those that go straight back among them, those that are held back not.
+    /// Jobs whose reservations are ours, with those that go straight back, without those that go back after a hold.
     #[must_use]
     pub fn reserved(&self) -> usize {
-        self.jobs.len() - self.lost.len() - self.dropped.len() - self.held_back
+        self.jobs.len() - self.lost.len() - self.dropped.len() - self.beside
     }
 
-    /// Jobs that are held before they go back, and take no place.
+    /// Jobs that take no place and go back after a hold: it lasts, or the requeue is on its way.
     #[must_use]
-    pub fn held_back(&self) -> usize {
-        self.held_back
+    pub fn beside(&self) -> usize {
+        self.beside
     }
 }
 
@@ -484,7 +484,7 @@ impl Ledger {
             ("lost", self.lost == right.lost),
             ("dropped", self.dropped == right.dropped),
             ("going straight back", self.surplus == right.surplus),
-            ("held back", self.held_back == right.held_back),
+            ("beside the others", self.beside == right.beside),
             ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
         ];
         let wrong = lists.iter().find(|(_, is_right)| !is_right);

@@ -32,8 +32,8 @@ pub(super) struct Marks {
     pub(super) is_dropped: bool,
     /// It goes straight back.
     pub(super) is_surplus: bool,
-    /// It is held before it goes back, or was, and takes no place.
-    pub(super) is_held_back: bool,
+    /// It was held before it goes back, or is, and takes no place.
+    pub(super) is_beside: bool,
 }
 
 impl Marks {
@@ -58,7 +58,7 @@ impl Marks {
             is_overdue: job.is_overdue,
             is_dropped: job.is_dropped,
             is_surplus: report.is_some_and(|report| report.is_surplus),
-            is_held_back: report.is_some_and(|report| report.hold == Hold::Beside),
+            is_beside: report.is_some_and(|report| matches!(report.hold, Hold::Beside | Hold::WasBeside)),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
 use crate::lifecycle::api::{About, Call, Failure, JobState, JobView, Moment, Notice, Outcome, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
-use crate::lifecycle::jobs::brake::GivenBackBy;
+use crate::lifecycle::jobs::brake::{Braked, GivenBackBy};
 use crate::lifecycle::jobs::job::{Hold, Job, Place, Question, Report};
 use crate::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use crate::lifecycle::jobs::stages::{after_failure, stage_verdict};
@@ -48,11 +48,16 @@ impl Lifecycle {
                 (None, false) => GivenBackBy::Us,
                 (None, true) => GivenBackBy::UsUnstarted,
             };
-            hold = self.brake(claim, by, now);
             let Some(job) = self.jobs.get(claim) else { return };
             let why_not = job.why_not_requeue(self.agent.traits());
             let id = job.id().clone();
-            if hold.is_none() || why_not.is_some() {
+            let braked = if why_not.is_none() {
+                self.brake(claim, by, now)
+            } else {
+                Braked::default()
+            };
+            hold = braked.hold;
+            if !braked.is_pause_enough {
                 self.pause_fetch(now);
                 self.streams.hold_until(now.after(self.options.poll_interval));
             }
@@ -224,12 +229,20 @@ impl Lifecycle {
             ReportStep::Send => self.send_report(claim, now),
             ReportStep::Settle => self.reported(claim, now),
             ReportStep::Weigh { failure, asked_at } => self.report_failed(claim, failure, asked_at, now),
-            ReportStep::Repeat if self.was_held_too_long(claim, now) => self.look_first(claim, now),
-            ReportStep::Repeat => self.jobs.step(claim, ReportStage::Due),
+            ReportStep::Repeat => self.pause_is_over(claim, now),
             ReportStep::Look => self.look_before_repeat(claim, now),
             ReportStep::EndPause => self.timers.arm_at_latest(Timer::Report(claim), now),
             ReportStep::Hedge(call, sent_at) => self.hedge_at_the_end(claim, call, sent_at, now),
             ReportStep::DropResult => self.drop_result(claim, now),
+        }
+    }
+
+    /// The outcome may go out, after a hold or a failed attempt.
+    fn pause_is_over(&mut self, claim: Claim, now: Moment) {
+        if self.was_held_too_long(claim, now) {
+            self.look_first(claim, now);
+        } else {
+            self.jobs.step(claim, ReportStage::Due);
         }
     }
 

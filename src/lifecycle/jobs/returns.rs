@@ -1,4 +1,5 @@
-//! Which jobs and types are given back again and again. It is bounded in number; the entry that is due to be forgotten first goes first.
+//! Counts the returns of jobs and types. A bounded number is remembered. A new one takes the place of the entry that had no return for
+//! the longest time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,38 +7,38 @@ use std::time::Duration;
 use crate::lifecycle::api::ids::{JobId, Text};
 use crate::lifecycle::api::{FIRST_HOLD, LONGEST_HOLD, Moment};
 
-/// Returns within [`WITHIN`] that make a job or a type one that is given back again and again.
+/// Number of returns within [`WITHIN`] from which on a job or a type counts as given back again and again.
 const MANY: usize = 3;
 
 /// See [`MANY`].
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// A job or type without a return for so long is forgotten: twice the longest hold and then [`WITHIN`] at most, so that a job does not
-/// look like a new one after each hold.
+/// Time without a return after which a job or a type is forgotten. It is longer than the longest hold and [`WITHIN`] together: otherwise
+/// a job would count as new after its hold.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
 
-/// Most types that are remembered.
+/// Most types in memory.
 const MOST_TYPES: usize = 64;
 
-/// Most jobs that are remembered.
+/// Most jobs in memory.
 const MOST_JOBS: usize = 1024;
 
 /// The returns of one job or type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Entry {
-    /// The last ones, fewer than [`MANY`]; none once there were too many.
+    /// Times of the last returns, fewer than [`MANY`]. Empty once `is_many` is true.
     recent: Vec<Moment>,
-    /// All since the first one that is remembered.
+    /// Number of all returns since the first one in memory.
     count: u32,
-    /// There were [`MANY`] within [`WITHIN`].
+    /// True once there were [`MANY`] returns within [`WITHIN`].
     is_many: bool,
-    /// How often it was held.
+    /// Number of holds so far.
     holds: u32,
     forget_at: Option<Moment>,
 }
 
 impl Entry {
-    /// Whether this return is the one that makes them many.
+    /// Counts a return. Returns true for the one that makes them [`MANY`].
     fn returned(&mut self, now: Moment) -> bool {
         self.count = self.count.saturating_add(1);
         if self.is_many {
@@ -70,9 +71,9 @@ impl<K: Ord + Clone> Book<K> {
         }
     }
 
-    /// The entry of this name, which lasts anew from now on.
+    /// The entry of this name, which lasts [`FORGET_AFTER`] from now on.
     fn entry(&mut self, name: &K, now: Moment) -> &mut Entry {
-        self.forget(now);
+        self.forget(name, now);
         let end = now.after(FORGET_AFTER);
         let entry = self.entries.entry(name.clone()).or_default();
         if let Some(before) = entry.forget_at.replace(end) {
@@ -82,17 +83,19 @@ impl<K: Ord + Clone> Book<K> {
         entry
     }
 
-    /// Forgets what is over, and what is one too many.
-    fn forget(&mut self, now: Moment) {
-        while let Some((end, name)) = self.by_end.first().cloned()
-            && (end <= now || self.by_end.len() >= self.most)
-        {
-            self.by_end.remove(&(end, name.clone()));
-            self.entries.remove(&name);
+    /// Removes the entries whose time is over, and the first of the others if there is no room for a new entry of this name.
+    fn forget(&mut self, name: &K, now: Moment) {
+        while let Some((end, first)) = self.by_end.first().cloned() {
+            let is_full = self.by_end.len() >= self.most && !self.entries.contains_key(name);
+            if end > now && !is_full {
+                break;
+            }
+            self.by_end.remove(&(end, first.clone()));
+            self.entries.remove(&first);
         }
     }
 
-    /// Those that are given back again and again.
+    /// The names that are given back again and again.
     fn many(&self, now: Moment) -> impl Iterator<Item = (&K, &Entry)> {
         let is_over = move |entry: &Entry| entry.forget_at.is_none_or(|end| end <= now);
         self.entries
@@ -101,18 +104,18 @@ impl<K: Ord + Clone> Book<K> {
     }
 }
 
-/// What one return led to.
+/// The result of one return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Returned {
-    /// Whether this return made the job or its type one that is given back again and again.
+    /// With this return the type, or the job if only that is counted, begins to count as given back again and again.
     pub is_news: bool,
-    /// Whether the job or its type is one.
+    /// The job or its type counts as given back again and again.
     pub is_many: bool,
-    /// Returns of jobs of this type, or of this job where only that is counted.
+    /// Number of returns of jobs of this type, or of this job if only that is counted.
     pub times: u32,
 }
 
-/// All of them.
+/// The returns of all jobs and types.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Returns {
     jobs: Book<JobId>,
@@ -129,7 +132,7 @@ impl Default for Returns {
 }
 
 impl Returns {
-    /// A worker gave this job of this type back.
+    /// Counts the return of a job by its worker, for the job and for its type.
     pub fn by_worker(&mut self, job: &JobId, kind: &Text, now: Moment) -> Returned {
         let of_job = self.jobs.entry(job, now);
         of_job.returned(now);
@@ -143,7 +146,7 @@ impl Returns {
         }
     }
 
-    /// The job goes back for a reason that says nothing about others of its type.
+    /// Counts the return of a job for a reason that does not concern other jobs of its type.
     pub fn by_itself(&mut self, job: &JobId, now: Moment) -> Returned {
         let of_job = self.jobs.entry(job, now);
         let is_news = of_job.returned(now);
@@ -154,7 +157,7 @@ impl Returns {
         }
     }
 
-    /// The job is held: for how long. Each hold of a job is twice as long as the one before.
+    /// Length of the next hold of a job: twice as long as its last one.
     pub fn hold(&mut self, job: &JobId, now: Moment) -> Duration {
         let of_job = self.jobs.entry(job, now);
         let doubled = 1_u32.checked_shl(of_job.holds).unwrap_or(u32::MAX);
@@ -162,7 +165,7 @@ impl Returns {
         FIRST_HOLD.saturating_mul(doubled).min(LONGEST_HOLD)
     }
 
-    /// The types whose jobs are given back again and again, and how often that was.
+    /// The types that are given back again and again, with the number of returns.
     pub fn types(&self, now: Moment) -> impl Iterator<Item = (&Text, u32)> {
         self.types.many(now).map(|(kind, entry)| (kind, entry.count))
     }
@@ -216,6 +219,20 @@ mod tests {
         assert_eq!(holds.get(..7).unwrap(), [1, 2, 4, 8, 16, 30, 30]);
         assert!(holds.iter().skip(7).all(|hold| *hold == 30));
         assert_eq!(returns.hold(&id("2"), at(0)), FIRST_HOLD);
+    }
+
+    #[test]
+    fn a_name_of_a_full_book_comes_again_and_no_other_one_is_forgotten() {
+        let mut returns = Returns::default();
+        for number in 0..MOST_TYPES {
+            returns.types.entry(&number.to_string().into(), at(0));
+        }
+        returns.types.entry(&"7".into(), at(1));
+        assert_eq!(returns.types.entries.len(), MOST_TYPES);
+        returns.types.entry(&"new".into(), at(2));
+        assert_eq!(returns.types.entries.len(), MOST_TYPES);
+        assert!(returns.types.entries.contains_key(&Text::from("7")));
+        assert!(!returns.types.entries.contains_key(&Text::from("0")));
     }
 
     #[test]

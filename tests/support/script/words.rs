@@ -158,12 +158,12 @@ fn holder(text: &str) -> Result<Event, Wrong> {
     }
 }
 
-/// `release job-1 not mine`, `release job-1 later 30 not mine`.
+/// `release job-1 not mine`, `release job-1 later 30 not mine`, in seconds.
 fn release(name: &str, more: &str) -> Result<FromWorker, Wrong> {
     let (after, reason) = match more.strip_prefix("later ") {
         Some(more) => {
             let (seconds, reason) = more.split_once(' ').unwrap_or((more, ""));
-            (Duration::from_secs(number(seconds)?), reason)
+            (period(&format!("{seconds}s"))?, reason)
         }
         None => (Duration::ZERO, more),
     };
