@@ -28,6 +28,7 @@ pub struct Ledger {
     /// Those among them that are lost and whose handlers have had their time to answer.
     overdue: Groups<HolderId, Claim>,
     due: BTreeSet<Claim>,
+    due_requeues: BTreeSet<Claim>,
     awaiting_checkpoint: BTreeSet<Claim>,
     to_look: BTreeSet<Claim>,
     suspects: BTreeSet<Claim>,
@@ -266,6 +267,7 @@ impl Ledger {
     fn lists(&mut self, marks: &Marks) -> impl Iterator<Item = &mut BTreeSet<Claim>> {
         let all = [
             (&mut self.due, marks.is_due),
+            (&mut self.due_requeues, marks.is_due_requeue),
             (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
             (&mut self.to_look, marks.is_to_look),
             (&mut self.suspects, marks.is_suspect),
@@ -364,11 +366,13 @@ impl Ledger {
         self.held.names().copied()
     }
 
-    /// The next report that can be sent, also one whose job has a checkpoint on its way if that does not count any more.
+    /// The next report that can be sent, also one whose job has a checkpoint on its way if that does not count any more. Requeues come
+    /// last: the outcomes of finished work must not wait behind them.
     #[must_use]
     pub fn next_due(&self, without_checkpoints: bool) -> Option<Claim> {
         let others = self.awaiting_checkpoint.first().filter(|_| without_checkpoints);
-        self.due.first().into_iter().chain(others).min().copied()
+        let next = self.due.first().into_iter().chain(others).min();
+        next.or(self.due_requeues.first()).copied()
     }
 
     /// The jobs that can be looked at before anything is done with them.
@@ -475,6 +479,7 @@ impl Ledger {
             ),
             ("overdue", self.overdue == right.overdue),
             ("due", self.due == right.due),
+            ("requeues that are due", self.due_requeues == right.due_requeues),
             (
                 "due after a checkpoint",
                 self.awaiting_checkpoint == right.awaiting_checkpoint,

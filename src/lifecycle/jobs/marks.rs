@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::lifecycle::api::Subject;
 use crate::lifecycle::api::ids::HolderId;
+use crate::lifecycle::api::{Outcome, Subject};
 use crate::lifecycle::jobs::job::{Hold, Job, LookStep, Place};
 use crate::lifecycle::jobs::stages::ReportStage;
 
@@ -16,8 +16,10 @@ pub(super) struct Marks {
     pub(super) is_waiting: bool,
     /// What says in which lines it waits; none while it is to be looked at first, or waits until it can run alone.
     pub(super) line: Option<Arc<Subject>>,
-    /// Its outcome can be sent.
+    /// Its outcome can be sent, and is no requeue.
     pub(super) is_due: bool,
+    /// Its requeue can be sent.
+    pub(super) is_due_requeue: bool,
     /// Its outcome could be sent but for a checkpoint that is on its way.
     pub(super) awaits_checkpoint: bool,
     /// It can be looked at before anything is done with it.
@@ -43,6 +45,7 @@ impl Marks {
         let report = job.report();
         // As long as an earlier outcome of the same job is on its way, a second one could only undo it.
         let is_sendable = report.is_some_and(|report| report.step == ReportStage::Due) && job.again.is_none();
+        let is_requeue = report.is_some_and(|report| matches!(report.what, Outcome::Requeued { .. }));
         // A checkpoint is for the next attempt: that must not begin before it is saved. After an ACK there is none.
         let awaits_checkpoint =
             report.is_some_and(|report| !report.what.is_ack()) && job.news.checkpoint_call.is_some();
@@ -50,7 +53,8 @@ impl Marks {
             holder: job.holder(),
             is_waiting,
             line: (is_startable && !job.is_suspect).then(|| job.subject()),
-            is_due: is_sendable && !awaits_checkpoint,
+            is_due: is_sendable && !awaits_checkpoint && !is_requeue,
+            is_due_requeue: is_sendable && !awaits_checkpoint && is_requeue,
             awaits_checkpoint: is_sendable && awaits_checkpoint,
             is_to_look: job.again.as_ref().is_some_and(|again| again.step == LookStep::Due),
             is_suspect: is_startable && job.is_suspect,
