@@ -187,6 +187,7 @@ impl Narrator {
             Notice::TimedOut(job, elapsed) => JobNarrator::timed_out(job, *elapsed),
             Notice::TimeoutPassed(job, elapsed) => JobNarrator::timeout_passed(job, *elapsed),
             Notice::Dropped(job, why) => JobNarrator::dropped(job, *why),
+            Notice::NamedAgain(job) => JobNarrator::named_again(job),
             Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
             Notice::NoHandler { .. } | Notice::CheckpointNotSaved(..) => return self.told_now_and_then(notice, now),
             Notice::GivenBackAgain { .. } | Notice::CallFailed { .. } => return self.told_now_and_then(notice, now),

@@ -125,6 +125,12 @@ impl JobNarrator {
         note(Level::Warn, job, Some("active"), message)
     }
 
+    /// It was dropped, and a heartbeat of the worker names it again.
+    pub fn named_again(job: &Subject) -> LogRecord {
+        let message = "Job is named again in the worker's heartbeats: ojs-init keeps its reservation again";
+        note(Level::Info, job, Some("active"), message)
+    }
+
     /// It is no longer ours.
     /// `said` is what the answer says that ended it, if one did.
     pub fn reservation_lost(job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {

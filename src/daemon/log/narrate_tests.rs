@@ -167,6 +167,7 @@ fn about_jobs() -> Vec<Notice> {
         Notice::TimeoutPassed(Arc::clone(&job), TOOK),
         Notice::Dropped(Arc::clone(&job), DropCause::NotNamed),
         Notice::Dropped(Arc::clone(&job), DropCause::Silent),
+        Notice::NamedAgain(Arc::clone(&job)),
         settled(3, Outcome::Acked { result: None }),
         Notice::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
         Notice::ReservationLost(Arc::clone(&job), CancelReason::Lost),

@@ -169,6 +169,8 @@ pub enum Notice {
     TimeoutPassed(Arc<Subject>, Option<Duration>),
     /// Whoever had it does not have it any more, for all that can be told: it is left to its visibility timeout.
     Dropped(Arc<Subject>, DropCause),
+    /// A heartbeat of the worker names a dropped job again: its holder has it as before.
+    NamedAgain(Arc<Subject>),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
     /// A checkpoint of it is lost: the next attempt begins at the one before. Where the backend saves none at all, that is said

@@ -142,7 +142,7 @@ impl Lifecycle {
         }
     }
 
-    /// A job that was lost is ours again, with a new reservation. When its own timeout was over meanwhile nothing has been made of
+    /// A job that was lost is ours again, with a new reservation; or one that was dropped, perhaps with the same one. When its own timeout was over meanwhile nothing has been made of
     /// that yet.
     pub(super) fn regain(&mut self, claim: Claim, now: Moment) {
         self.timers.cancel(Timer::LostGrace(claim));
@@ -178,6 +178,26 @@ impl Lifecycle {
     pub(super) fn is_regained_beyond_credit(&self, claim: Claim) -> bool {
         let is_free = self.jobs.get(claim).is_some_and(|job| job.is_lost || job.is_dropped);
         is_free && self.jobs.active() >= self.most_active()
+    }
+
+    /// A heartbeat names a job. If it was dropped, its holder has it again, as long as nothing else can have happened to the job: its
+    /// reservation lasts, and its place was not given to another job.
+    pub(in crate::lifecycle) fn take_back_dropped(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim).filter(|job| job.is_dropped) else {
+            return;
+        };
+        let is_reserved = self.reserved_until(job) > now;
+        if is_reserved && self.phase() != Phase::Stop && !self.is_regained_beyond_credit(claim) {
+            let subject = job.subject();
+            self.regain(claim, now);
+            self.notify(Notice::NamedAgain(subject));
+        }
+    }
+
+    /// Whether a job was dropped, came again and was adopted, and was dropped once more without a word of it in between.
+    pub(super) fn is_dropped_once_more(&self, claim: Claim) -> bool {
+        let job = self.jobs.get(claim).filter(|job| job.is_dropped);
+        job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.words.was_adopted))
     }
 
     /// The handler of a lost job has had its time. It holds a slot of its holder, and nobody but its process can be ended

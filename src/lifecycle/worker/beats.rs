@@ -78,6 +78,7 @@ impl Lifecycle {
         for job in named {
             let claims: Vec<Claim> = self.jobs.claims_of(job).collect();
             for claim in claims {
+                self.take_back_dropped(claim, now);
                 if let Some(words) = self.words_of(claim) {
                     *words = Words::named_at(now);
                 }
@@ -159,12 +160,6 @@ impl Lifecycle {
         {
             self.let_dropped_go(oldest);
         }
-    }
-
-    /// Whether a job was dropped, came again and was adopted, and was dropped once more without a word of it in between.
-    pub(in crate::lifecycle) fn is_dropped_once_more(&self, claim: Claim) -> bool {
-        let job = self.jobs.get(claim).filter(|job| job.is_dropped);
-        job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.words.was_adopted))
     }
 
     /// A dropped job is kept no more. What is told of it later goes to the backend all the same.

@@ -109,6 +109,8 @@ impl World {
             }
         } else if let Notice::Adopted(job) = notice {
             self.seen[11] |= self.let_go.contains(&job.id);
+        } else if let Notice::NamedAgain(job) = notice {
+            self.let_go.remove(&job.id);
         }
     }
 

@@ -376,10 +376,9 @@ impl Ledger {
             Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
             Notice::StopBegan { .. } => self.stop_began(),
             Notice::StateChanged { state, .. } => {
-                for claim in &mut self.claims {
-                    // What waits goes back, now or when an earlier outcome of the same job is settled.
-                    claim.is_decided |= *state != WorkerState::Running && claim.is_waiting();
-                }
+                // What waits goes back, now or when an earlier outcome of the same job is settled.
+                let goes_back = |claim: &Claim| *state != WorkerState::Running && claim.is_waiting();
+                self.claims.iter_mut().for_each(|it| it.is_decided |= goes_back(it));
             }
             Notice::Stayed { .. }
             | Notice::GivenBackAgain { .. }
@@ -401,6 +400,7 @@ impl Ledger {
             | Notice::NothingAskedFor
             | Notice::TimeoutPassed(..)
             | Notice::Dropped(..)
+            | Notice::NamedAgain(_)
             | Notice::CheckpointNotSaved(..)
             | Notice::HolderReady { .. }
             | Notice::Capacity(_)

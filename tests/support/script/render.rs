@@ -399,6 +399,7 @@ fn said(remark: &Notice) -> String {
         Notice::TimeoutPassed(job, _) => format!("the timeout of {job} is over, and it goes on"),
         Notice::Dropped(job, why) => format!("{job} is dropped: {why:?}"),
         Notice::CheckpointNotSaved(job, failure) => format!("a checkpoint of {job} is lost: {failure:?}"),
+        Notice::NamedAgain(job) => format!("{job} is named again and kept"),
         Notice::ResultDropped(job) => format!("the result of {job} is dropped"),
         Notice::NoHandler { job, waits, .. } => {
             let waits = waits.map(|time| format!(": it waits {}", seconds(time)));
