@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ojs_init::lifecycle::api::{Call, Failure, Reply, StreamNews, StreamTopic};
 
@@ -17,6 +18,9 @@ const AVAILABLE: &str =
     "id: 1\nevent: job.state_changed\ndata: {\"job_id\":\"a\",\"queue\":\"default\",\"to\":\"available\"}\n\n";
 
 const CANCELLED: &str = "event: job.state_changed\r\ndata: {\"to\":\"cancelled\",\"job_id\":\"a\"}\r\n\r\n";
+
+/// How long a peer keeps connections that are idle. Two ends are then further apart than those of a server that leaves.
+const IDLE_LIMIT: Duration = Duration::from_millis(1_200);
 
 /// More bytes than any stream may tell at once.
 const MUCH: u64 = 64 << 20;
@@ -32,11 +36,21 @@ fn listen() -> Call {
 
 /// A server that does this with the request for a stream, and answers all others.
 fn server(stream: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static) -> RawServer {
+    server_that_answers(stream, |connection| {
+        connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    })
+}
+
+/// A server that does the one with the request for a stream, and the other with all others.
+fn server_that_answers(
+    stream: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    others: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+) -> RawServer {
     RawServer::start(move |connection: &mut TcpStream, asked: &Asked| {
         if asked.line.contains("/events") {
             stream(connection)
         } else {
-            connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            others(connection)
         }
     })
 }
@@ -246,4 +260,31 @@ fn what_others_are_answered_is_no_stream_whatever_it_says() {
     assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
     assert_eq!(rig.ask(ack("a")), Reply::Accepted);
     assert!(rig.news.try_recv().is_err());
+}
+
+#[test]
+fn a_peer_that_closes_what_is_idle_sooner_than_is_usual_ends_no_stream_for_that_a_second_time() {
+    let server = server_that_answers(
+        |connection| connection.write_all(HEAD.as_bytes()),
+        |connection| {
+            connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")?;
+            connection.set_read_timeout(Some(IDLE_LIMIT))
+        },
+    );
+    let mut rig = Rig::new(settings(&server.url()));
+    let id = rig.send(listen(), PATIENCE);
+    assert_eq!(rig.news.recv_timeout(PATIENCE).unwrap(), (id, StreamNews::Opened));
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
+    // Nothing tells this end from that of a server that leaves.
+    assert_eq!(
+        rig.news.recv_timeout(PATIENCE).unwrap(),
+        (id, StreamNews::BackendLeaves)
+    );
+    for ended in 2..4 {
+        assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
+        assert!(wait_until(PATIENCE, || server.ended() == ended));
+    }
+    // The end was noticed, so this request has another connection.
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
+    assert_eq!(rig.news.try_iter().collect::<Vec<_>>(), []);
 }

@@ -16,6 +16,7 @@ use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::connection::Buffers;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
+use crate::daemon::backend::idle_limits::IdleLimits;
 use crate::daemon::backend::kept::{EarlyEnd, KeptConnections};
 use crate::daemon::backend::lookup::Wake;
 use crate::daemon::backend::names::Names;
@@ -89,6 +90,7 @@ pub struct Backend {
     pub(in crate::daemon::backend) kept: KeptConnections,
     /// The last kept connection that the peer has closed too soon.
     pub(in crate::daemon::backend) early_end: Option<EarlyEnd>,
+    pub(in crate::daemon::backend) idle_limits: IdleLimits,
     /// Requests of somebody else.
     pub(in crate::daemon::backend) tunnels: Tunnels,
     /// Requests that have their turn.
@@ -142,6 +144,7 @@ impl Backend {
             slots: Slots::new(BACKEND_SLOTS, TokenOwner::Backend),
             kept: KeptConnections::default(),
             early_end: None,
+            idle_limits: IdleLimits::default(),
             ready: VecDeque::new(),
             ready_slots: VecDeque::new(),
             waiting_for_thread: BTreeSet::new(),

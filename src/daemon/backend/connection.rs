@@ -121,6 +121,8 @@ pub(in crate::daemon) struct Connection<O = CallId> {
     pub(in crate::daemon) address: SocketAddr,
     /// Since when it is there.
     pub(in crate::daemon) since: Moment,
+    /// When the last request on it was answered; none before that.
+    pub(in crate::daemon) idle_since: Option<Moment>,
     /// Until then the peer keeps it without a request, as it says or as is usual.
     pub(in crate::daemon) kept_until: Moment,
     /// Whether it has served a request.
@@ -152,6 +154,7 @@ impl<O> Connection<O> {
             owner: Some(owner),
             address,
             since: now,
+            idle_since: None,
             kept_until: now,
             has_served: false,
             is_queued: false,

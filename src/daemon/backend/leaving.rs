@@ -2,17 +2,14 @@
 //! order closes its listener and its idle connections at once, and then waits for open requests. An open stream is one.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use crate::daemon::backend::client::{Backend, BackendSays};
 use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::idle_limits::ENDS_TOGETHER;
 use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::pending::RequestStage;
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Moment, StreamNews};
-
-/// Within this time after the peer has closed one kept connection too soon, the end of the last one belongs to the same event.
-const ENDS_TOGETHER: Duration = Duration::from_secs(1);
 
 impl Backend {
     /// A connection to this address failed. Where that was refused nothing listens there any more.
@@ -24,13 +21,15 @@ impl Backend {
 
     /// The peer has closed the kept connection in this slot, or answered that it closes it. Where it did so too soon, and no other
     /// connection is kept to that address, the peer leaves. An old connection that ends says nothing by itself: servers close
-    /// what is idle for some time.
+    /// what is idle for some time. Neither does one that ends at an idle age at which the peer has closed one before.
     pub(in crate::daemon::backend) fn note_end_of_kept(&mut self, slot: usize, now: Moment) {
         let Some(connection) = self.slots.get(slot).filter(|connection| connection.has_served) else {
             return;
         };
-        let address = connection.address;
-        if now < connection.kept_until {
+        let (address, is_early) = (connection.address, now < connection.kept_until);
+        let age = connection.idle_since.filter(|_| connection.owner.is_none());
+        let age = age.map(|since| since.elapsed(now));
+        if is_early && !age.is_some_and(|age| self.idle_limits.explain(address, age, now)) {
             self.early_end = Some(EarlyEnd { address, at: now });
         }
         let is_early = |end: &EarlyEnd| end.address == address && end.at.elapsed(now) < ENDS_TOGETHER;

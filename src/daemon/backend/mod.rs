@@ -8,6 +8,7 @@ pub(super) mod dial;
 pub(super) mod exchange;
 pub(super) mod fault;
 pub(super) mod head;
+mod idle_limits;
 pub(super) mod kept;
 pub(super) mod leaving;
 pub(super) mod lookup;

@@ -312,6 +312,7 @@ impl Backend {
         let Some(connection) = self.slots.get(slot) else { return };
         connection.owner = None;
         connection.has_served = true;
+        connection.idle_since = Some(turn.now);
         connection.kept_until = used.safe_until(turn.now);
         connection.shrink();
         let used = Used {
