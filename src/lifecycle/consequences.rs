@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{CallId, Claim, ProcessId};
-use crate::lifecycle::api::{CancelReason, Effect, EndReport, Farewell, Moment, Notice, Phase, Reason, Timer};
+use crate::lifecycle::api::ids::{Claim, ProcessId};
+use crate::lifecycle::api::{CancelReason, Effect, EndReport, Moment, Notice, Phase, Reason, Timer};
+use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Job, Place};
 use crate::lifecycle::machine::Lifecycle;
@@ -12,12 +13,8 @@ use crate::lifecycle::shutdown::ending::{Context, Ending, Facts};
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::shutdown::said::Said;
 
-/// Timers of the other parts that the end does not need. They are cancelled when it begins.
-const NOT_IN_THE_END: [Timer; 9] = [
-    Timer::Fetch,
-    Timer::FetchReturned,
-    Timer::FetchAgain,
-    Timer::Register,
+/// Timers of the worker that the end does not need. They are cancelled when it begins.
+const NOT_IN_THE_END: [Timer; 5] = [
     Timer::Start,
     Timer::StartAnyway,
     Timer::Ready,
@@ -60,29 +57,29 @@ impl Lifecycle {
 
     /// See [`Ending::is_idle`].
     pub(in crate::lifecycle) fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && !self.is_fetching()
+        self.jobs.is_empty() && !self.link.is_fetching()
     }
 
     fn facts(&self, now: Moment) -> Facts {
         let jobs = &self.jobs;
-        let is_out = |is: fn(&Purpose) -> bool| self.calls.is_any(is);
+        let is_out = |is: fn(&Purpose) -> bool| self.link.calls().is_any(is);
         Facts {
             unfinished: jobs.unfinished(),
             has_jobs: !jobs.is_empty(),
             has_held_jobs: self.has_held_jobs(),
             // Dropped jobs do not count: nothing tells that a worker still has them, and the drain waits for them.
             has_nothing_to_do: jobs.reserved() + jobs.beside() == 0 && jobs.lost() == jobs.unanswered(),
-            is_fetching: self.is_fetching(),
+            is_fetching: self.link.is_fetching(),
             is_looking_for_jobs: self.is_looking_for_jobs(),
             worker_is_alive: self.worker.is_alive(),
             worker_is_over: self.worker.is_over(),
             worker_was_just_ended: self.worker.has_just_ended_for(now).is_some(),
             operators_have_left: self.operators.have_left(),
-            is_known: self.agent.is_known(),
-            owes_farewell: self.agent.has_registered(),
-            heartbeats: self.beats_in_flight(),
+            is_known: self.link.agent().is_known(),
+            owes_farewell: self.link.agent().has_registered(),
+            heartbeats: self.link.beats_in_flight(),
             is_saying_last: is_out(|purpose| matches!(purpose, Purpose::FinalHeartbeat { .. })),
-            is_registering: is_out(|purpose| matches!(purpose, Purpose::Register(_))),
+            is_registering: self.link.is_registering(),
             is_deregistering: is_out(|purpose| matches!(purpose, Purpose::Deregister(..))),
         }
     }
@@ -92,20 +89,21 @@ impl Lifecycle {
             Said::Notify(notice) => self.notify(notice),
             Said::SignalWorker(signal) => self.signal_worker(signal),
             Said::TellAll(word) => self.tell_all(&word),
-            Said::Heartbeat => self.heartbeat_now(now),
-            Said::Resumed(reason) => self.resumed(reason),
+            Said::Heartbeat => self.link(now, Link::heartbeat_now),
+            Said::Resumed(reason) => self.link.resumed(reason),
             Said::QuietBegins => {
-                self.agent.heartbeats.take_resumed();
+                self.link.agent_mut().heartbeats.take_resumed();
                 self.end_holds(now);
             }
             Said::TerminateBegins => {
                 for timer in NOT_IN_THE_END {
                     self.timers.cancel(timer);
                 }
+                self.link.end_begins();
                 self.outcomes_are_ours();
                 self.end_holds(now);
             }
-            Said::TellBackend { from } => self.beat_for_terminate(from, now),
+            Said::TellBackend { from } => self.link(now, |link, cx| link.beat_for_terminate(from, cx)),
             Said::DrainBegins => {
                 self.shorten_pauses(now);
                 self.shorten_look_pauses(now);
@@ -120,13 +118,10 @@ impl Lifecycle {
             Said::AskWorkerToEnd => self.ask_worker_to_end(),
             Said::Kill => self.kill_everything(now),
             Said::Report => self.report_leftovers(now),
-            Said::GiveUpOnOutcomes(why) => self.give_up_on_outcomes(why),
-            Said::SayLast(state) => self.say_last(state, now),
+            Said::GiveUpOnOutcomes(why) => self.give_up_on_outcomes(why, now),
+            Said::SayLast(state) => self.link(now, |link, cx| link.say_last(state, cx)),
             Said::Deregister => {
-                self.abandon_heartbeats();
-                for worker in self.agent.take_registered() {
-                    self.deregister(worker, Farewell::Full, now);
-                }
+                self.link(now, Link::deregister_everybody);
             }
             Said::ShowEnd => self.show_end(now),
             Said::AskOnceMore { idle_for } => {
@@ -210,7 +205,7 @@ impl Lifecycle {
         self.hurry_reports(now);
         self.hurry_looks(now);
         // What hangs since before has less time from now on.
-        self.look_for_hanging(now);
+        self.link(now, Link::look_for_hanging);
     }
 
     /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is known.
@@ -243,17 +238,9 @@ impl Lifecycle {
         self.ending.job_cut_off(subject.as_deref());
     }
 
-    fn give_up_on_outcomes(&mut self, why: &'static str) {
-        self.timers.cancel(Timer::Heartbeat);
+    fn give_up_on_outcomes(&mut self, why: &'static str, now: Moment) {
         self.timers.cancel(Timer::Rescan);
-        if self.is_fetching() {
-            self.notify(Notice::FetchAbandoned);
-            let is_fetch = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Fetch(..));
-            let fetches: Vec<CallId> = self.calls.general().filter(is_fetch).map(|(call, _)| call).collect();
-            for call in fetches {
-                self.calls.remove(&call);
-            }
-        }
+        self.link(now, |link, _| link.says_nothing_more());
         self.ending.acks_unreported(self.unfinished_acks());
         let left: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
         for claim in left {
@@ -302,6 +289,7 @@ impl Lifecycle {
         // Clients that wait are told. After a third signal they get no time to leave before the SIGKILL.
         self.answer_waits(now);
         self.timers.clear();
+        self.link.clear_timers();
         if self.ending.abandoned_with().is_some() {
             self.order(Effect::KillEverything);
             self.count_what_is_left();
@@ -325,7 +313,7 @@ impl Lifecycle {
                 self.job_cut_off(claim);
             }
         }
-        if self.is_fetching() {
+        if self.link.is_fetching() {
             self.notify(Notice::FetchAbandoned);
         }
     }

@@ -1,7 +1,7 @@
 //! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
 
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{EndingTimer, Phase, Timer};
+use crate::lifecycle::api::{EndingTimer, LinkTimer, Phase, Timer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
@@ -32,7 +32,7 @@ impl Lifecycle {
         self.jobs.check()?;
         self.memory.check()?;
         self.holders.check(&self.jobs)?;
-        self.calls.check()?;
+        self.link.calls().check()?;
         self.check_holders()?;
         self.check_pulls()?;
         self.check_isolation()?;
@@ -94,7 +94,7 @@ impl Lifecycle {
         let lacks_its_call = |place: &Place| match place {
             Place::Waiting | Place::Held(_) => false,
             Place::Reporting(report) => match report.step {
-                ReportStage::Sent(call, _) | ReportStage::Looking(call, _) => !self.calls.contains_key(&call),
+                ReportStage::Sent(call, _) | ReportStage::Looking(call, _) => !self.link.calls().contains_key(&call),
                 ReportStage::Due | ReportStage::Pausing | ReportStage::Doubtful | ReportStage::ResultRefused => false,
             },
         };
@@ -106,22 +106,15 @@ impl Lifecycle {
 
     /// Each deadline is about something that there is, so that their number is bounded; and each request has one.
     fn check_deadlines(&self) -> Result<(), String> {
-        let of_the_end = self.ending.timers().iter();
-        let of_the_end = of_the_end.map(|(timer, due)| (Timer::Ending(timer), due));
-        if let Some((timer, _)) = self
-            .timers
-            .iter()
-            .chain(of_the_end)
-            .find(|(timer, _)| !self.has_a_use(*timer))
-        {
+        if let Some((timer, _)) = self.all_timers().find(|(timer, _)| !self.has_a_use(*timer)) {
             return Err(format!("nobody needs {timer:?}"));
         }
-        let has_a_deadline = |call: &CallId| self.timers.deadline_of(Timer::Call(*call)).is_some();
-        let is_endless = |first: &&CallId| !self.hedges.siblings.open(**first).iter().any(has_a_deadline);
-        if let Some(call) = self.calls.keys().find(is_endless) {
+        let has_a_deadline = |call: &CallId| self.link.timers().deadline_of(LinkTimer::Call(*call)).is_some();
+        let is_endless = |first: &&CallId| !self.link.hedges().siblings.open(**first).iter().any(has_a_deadline);
+        if let Some(call) = self.link.calls().keys().find(is_endless) {
             return Err(format!("request {call} may take for ever"));
         }
-        if !self.hedges.are_all(|call| self.calls.contains_key(&call)) {
+        if !self.link.hedges().are_all(|call| self.link.calls().contains_key(&call)) {
             return Err("a request is hedged that is not on its way".to_owned());
         }
         Ok(())
@@ -153,13 +146,12 @@ impl Lifecycle {
                 .is_some_and(|holder| !holder.is_closed && !self.holders.is_gone(holder.process)),
             Timer::HungUp(process) | Timer::KillProcess(process) => self.holders.process(process).is_some(),
             Timer::Client(client) => self.operators.knows(client),
-            Timer::Listen(index) => self.streams.is_closed(index),
+            Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
             Timer::Pull(pull) => self.pulls.get(pull).is_some(),
             Timer::Suspect => self.suspects.turn.is_some(),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
-            Timer::Call(_)
-            | Timer::Hanging
+            Timer::Link(_)
             | Timer::Ending(_)
             | Timer::KillDescendants
             | Timer::GiveUpOnDescendants
@@ -168,14 +160,7 @@ impl Lifecycle {
             | Timer::StartAnyway
             | Timer::Ready
             | Timer::Capacity
-            | Timer::Settled
-            | Timer::Outage
-            | Timer::Heartbeat
-            | Timer::Register
-            | Timer::MemoryGate
-            | Timer::Fetch
-            | Timer::FetchReturned
-            | Timer::FetchAgain => true,
+            | Timer::Settled => true,
         }
     }
 

@@ -54,17 +54,12 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
 use crate::lifecycle::api::{
-    About, Call, Effect, EndingTimer, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Queues, Reply,
-    Snapshot, Timer, ToWorker, WorkerState,
+    About, Call, Effect, EndingTimer, ErrorCode, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Queues,
+    Reply, Snapshot, Timer, ToWorker, WorkerState,
 };
-use crate::lifecycle::backend::agent::Agent;
-use crate::lifecycle::backend::backoff::Jitter;
-use crate::lifecycle::backend::calls::Calls;
-use crate::lifecycle::backend::hedges::Hedges;
-use crate::lifecycle::backend::memory_gate_state::MemoryGate;
-use crate::lifecycle::backend::outages::Outages;
+use crate::lifecycle::backend::answers::Answered;
+use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::streams::Streams;
 use crate::lifecycle::jobs::job::{Job, Place};
 use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::jobs::memory::Memory;
@@ -80,14 +75,12 @@ use crate::lifecycle::worker::holders::Holders;
 use crate::lifecycle::worker::pulls::Pulls;
 use crate::lifecycle::worker::supervision::Supervision;
 
-/// How long after its `give_up` a request that was not answered counts as unanswered: the shell should have said so.
-pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
-
 /// The life of one worker, its jobs and its conversation with the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lifecycle {
     pub(super) options: Options,
     pub(super) ending: Ending,
+    pub(super) link: Link,
     pub(super) timers: Timers<Timer>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) jobs: Ledger,
@@ -98,16 +91,8 @@ pub struct Lifecycle {
     pub(super) returns: Returns,
     pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
-    pub(super) agent: Agent,
     pub(super) health_state: HealthState,
-    pub(super) outages: Outages,
     pub(super) operators: Operators,
-    pub(super) calls: Calls,
-    pub(super) hedges: Hedges,
-    pub(super) memory_gate: MemoryGate,
-    pub(super) streams: Streams,
-    pub(super) next_call: u64,
-    pub(super) jitter: Jitter,
 }
 
 impl Lifecycle {
@@ -116,6 +101,7 @@ impl Lifecycle {
     pub fn new(options: Options, now: Moment) -> Self {
         let mut machine = Self {
             ending: Ending::default(),
+            link: Link::new(&options),
             timers: Timers::default(),
             effects: VecDeque::new(),
             jobs: Ledger::default(),
@@ -126,16 +112,8 @@ impl Lifecycle {
             returns: Returns::default(),
             capacity: Capacity::default(),
             worker: Supervision::new(now),
-            agent: Agent::new(options.heartbeat_interval),
             health_state: HealthState::default(),
-            outages: Outages::default(),
             operators: Operators::default(),
-            calls: Calls::default(),
-            hedges: Hedges::default(),
-            memory_gate: MemoryGate::default(),
-            streams: Streams::new(&options.listen_to),
-            next_call: 0,
-            jitter: Jitter::new(options.seed),
             options,
         };
         machine.order(Effect::StartWorker);
@@ -183,9 +161,9 @@ impl Lifecycle {
             Event::HungUp(holder) => self.hung_up(holder, now),
             Event::ProcessGone(process) => self.process_gone(process, now),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
-            Event::StreamSaid(call, news) => self.stream_said(call, news, now),
-            Event::CredentialsChanged => self.credentials_changed(now),
-            Event::MemoryTaken(percent) => self.memory_is_taken(percent, now),
+            Event::StreamSaid(call, news) => self.link(now, |link, cx| link.stream_said(call, news, cx)),
+            Event::CredentialsChanged => self.link(now, Link::credentials_changed),
+            Event::MemoryTaken(percent) => self.link(now, |link, cx| link.memory_is_taken(percent, cx)),
         }
     }
 
@@ -210,7 +188,10 @@ impl Lifecycle {
     pub fn poll_timeout(&self) -> Option<(Moment, Timer)> {
         let of_the_end = self.ending.timers().next();
         let of_the_end = of_the_end.map(|(due, timer)| (due, Timer::Ending(timer)));
-        self.timers.next().into_iter().chain(of_the_end).min()
+        let of_the_link = self.link.timers().next();
+        let of_the_link = of_the_link.map(|(due, timer)| (due, Timer::Link(timer)));
+        let due = [self.timers.next(), of_the_end, of_the_link].into_iter().flatten();
+        due.min_by_key(|(due, timer)| (*due, timer.turn()))
     }
 
     /// What can be seen from outside.
@@ -240,18 +221,18 @@ impl Lifecycle {
             ready_holders: self.holders.ready(),
             capacity: self.holders.concurrency(),
             free_credit: self.credit(),
-            memory_taken: self.memory_gate.taken(),
-            memory_gate_is_closed: self.memory_gate.is_closed(),
-            streams: self.streams.open(),
-            telling_streams: self.streams.telling(),
-            deaf_streams: self.streams.deaf(),
+            memory_taken: self.link.memory_gate().taken(),
+            memory_gate_is_closed: self.link.memory_gate().is_closed(),
+            streams: self.link.streams().open(),
+            telling_streams: self.link.streams().telling(),
+            deaf_streams: self.link.streams().deaf(),
             worker_is_alive: self.worker.is_alive(),
-            heartbeat_interval: self.agent.heartbeats.interval(),
+            heartbeat_interval: self.link.agent().heartbeats.interval(),
             terminating_since: self.ending.shutdown().began(),
             stop_by: self.ending.timers().deadline_of(EndingTimer::Deadline),
             cut_off: self.ending.shutdown().cut_off(),
             exit_by: self.ending.shutdown().exit_by(),
-            deadlines: self.timers.iter().count() + self.ending.timers().iter().count(),
+            deadlines: self.all_timers().count(),
         }
     }
 
@@ -267,7 +248,8 @@ impl Lifecycle {
     /// What nobody has set is what the worker asks for.
     fn shown_concurrency(&self) -> u32 {
         let active = u32::try_from(self.jobs.active()).unwrap_or(u32::MAX);
-        self.concurrency_asked_for()
+        self.link
+            .concurrency_asked_for(&self.options)
             .map_or(self.options.concurrency, |most| most.max(active))
     }
 
@@ -278,8 +260,14 @@ impl Lifecycle {
                 self.ending.cancel(timer);
                 self.end(now, |ending, cx| ending.due(timer, cx));
             }
-            Timer::Call(call) => self.backend_replied(call, Reply::Failed(Failure::Unanswered), now),
-            Timer::Hanging => self.look_for_hanging(now),
+            Timer::Link(timer) => {
+                self.link.cancel(timer);
+                if let LinkTimer::Call(call) = timer {
+                    self.backend_replied(call, Reply::Failed(Failure::Unanswered), now);
+                } else {
+                    self.link(now, |link, cx| link.due(timer, cx));
+                }
+            }
             Timer::KillDescendants => self.kill_descendants(now),
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
@@ -307,15 +295,10 @@ impl Lifecycle {
             Timer::LookAgain(claim) => self.look_again_is_due(claim),
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
-            Timer::Outage => self.outage_goes_on(now),
-            Timer::Heartbeat => self.heartbeat_now(now),
-            Timer::Register => self.register(now),
-            Timer::MemoryGate => self.look_at_memory_gate(now),
-            Timer::Listen(index) => self.listen(index, now),
             Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),
-            // Being due is all: `settle` looks whether it is armed.
-            Timer::StartAnyway | Timer::Fetch | Timer::FetchReturned | Timer::FetchAgain => {}
+            // It only expires: `start_next_worker` asks whether it is armed.
+            Timer::StartAnyway => {}
         }
     }
 
@@ -334,8 +317,8 @@ impl Lifecycle {
             self.isolate(now);
             self.answer_asked_pulls();
             self.send_reports(now);
-            self.retire_workers(now);
-            self.watch_streams(now);
+            self.link(now, Link::retire_workers);
+            self.link(now, Link::watch_streams);
             if is_last {
                 self.fetch(now);
                 // Who waits until nothing is left looks whether a FETCH is on its way.
@@ -352,24 +335,11 @@ impl Lifecycle {
     }
 
     fn backend_replied(&mut self, call: CallId, reply: Reply, now: Moment) {
-        self.timers.cancel(Timer::Call(call));
-        if self.streams.find(call).is_some() {
-            return self.stream_ended(call, reply.failure(), now);
-        }
-        let Some((call, reply)) = self.one_answer(call, reply, now) else {
+        let answered = self.link(now, |link, cx| link.answered(call, reply, cx));
+        let Some(Answered { call, purpose, reply }) = answered else {
             return;
         };
-        let Some(purpose) = self.calls.remove(&call) else {
-            return;
-        };
-        if !self.hedges.was_reset(call) {
-            self.note_backend_health(&purpose, &reply, now);
-            self.note_greeting(&purpose, &reply, now);
-        }
         match purpose {
-            Purpose::Register(worker) => self.register_replied(&worker, reply, now),
-            Purpose::Heartbeat(heartbeat) => self.heartbeat_replied(&heartbeat, reply, now),
-            Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, now),
             Purpose::Fetch(fetch) => self.fetch_replied(fetch, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
@@ -377,32 +347,26 @@ impl Lifecycle {
             Purpose::CheckUnextended(claim) => self.looked_for_lost(claim, reply, now),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
-            Purpose::Manifest => self.manifest_replied(&reply),
-            Purpose::Deregister(worker, way) => self.deregister_replied(worker, way, &reply, now),
+            Purpose::Register(_)
+            | Purpose::Heartbeat(_)
+            | Purpose::FinalHeartbeat { .. }
+            | Purpose::Manifest
+            | Purpose::Deregister(..) => self.link(now, |link, cx| link.replied(purpose, reply, cx)),
         }
     }
 
-    /// Sends a request that may take `patience`, less where a shutdown does not leave that much.
+    /// Sends a request that may take `patience`, less if the end does not leave that much.
     pub(super) fn call(&mut self, call: Call, purpose: Purpose, patience: Duration, now: Moment) -> CallId {
-        let give_up = self.ending.shutdown().cap(now.after(patience));
-        let id = self.send_call(call, give_up, false);
-        self.watch_call(id, &purpose, now);
-        self.calls.insert(id, purpose);
-        id
+        self.link(now, |link, cx| link.call(call, purpose, patience, cx))
     }
 
-    /// Sends a request under a new number.
-    pub(super) fn send_call(&mut self, call: Call, give_up: Moment, is_again: bool) -> CallId {
-        self.next_call += 1;
-        let id = CallId(self.next_call);
-        self.timers.arm(Timer::Call(id), give_up.after(CALL_LEEWAY));
-        self.order(Effect::CallBackend {
-            id,
-            call,
-            give_up,
-            is_again,
-        });
-        id
+    /// Every timer that is armed, whoever owns it.
+    pub(super) fn all_timers(&self) -> impl Iterator<Item = (Timer, Moment)> {
+        let of_the_end = self.ending.timers().iter();
+        let of_the_end = of_the_end.map(|(timer, due)| (Timer::Ending(timer), due));
+        let of_the_link = self.link.timers().iter();
+        let of_the_link = of_the_link.map(|(timer, due)| (Timer::Link(timer), due));
+        self.timers.iter().chain(of_the_end).chain(of_the_link)
     }
 
     pub(super) fn phase(&self) -> Phase {

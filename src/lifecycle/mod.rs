@@ -10,6 +10,7 @@ mod consequences;
 pub mod groups;
 mod invariants;
 pub mod jobs;
+mod link_consequences;
 pub mod machine;
 pub mod plain;
 pub mod shutdown;

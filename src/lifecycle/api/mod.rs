@@ -22,6 +22,7 @@ pub mod notice;
 pub mod options;
 pub mod outage;
 pub mod outcome;
+pub mod patience;
 pub mod phase;
 pub mod processes;
 pub mod snapshot;
@@ -67,7 +68,7 @@ pub use status::{BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, 
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;
-pub use timer::{EndingTimer, Timer};
+pub use timer::{EndingTimer, LinkTimer, Timer};
 pub use trouble::Trouble;
 pub use words::{About, CancelReason, DropCause, Reason, WorkerState};
 pub use worker_end::{Manner, StillThere, WorkerEnd};

@@ -25,15 +25,38 @@ pub enum EndingTimer {
     Idle,
 }
 
-/// What can become due. The one that comes first here goes first when two are due at the same moment.
+/// The timers of the link to the backend. The one that comes first here goes first when two are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// One of the end.
-    Ending(EndingTimer),
+pub enum LinkTimer {
     /// When do we stop waiting for an answer that should have come?
     Call(CallId),
     /// When may a request be said to hang?
     Hanging,
+    /// When is a person told of an outage again?
+    Outage,
+    /// When is the next heartbeat?
+    Heartbeat,
+    /// When is the next registration attempt?
+    Register,
+    /// When may the next FETCH be that nobody asks for?
+    Fetch,
+    /// When may the next FETCH be after something was given back?
+    FetchReturned,
+    /// When is a FETCH that failed tried again?
+    FetchAgain,
+    /// When may the memory gate open again?
+    MemoryGate,
+    /// When is this stream of events asked for, by its number?
+    Listen(usize),
+}
+
+/// What can become due. Of two with the same owner the one that comes first here goes first when both are due at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// One of the end.
+    Ending(EndingTimer),
+    /// One of the link to the backend.
+    Link(LinkTimer),
     /// When have the descendants of a worker that ended had their time?
     KillDescendants,
     /// When do we stop waiting for descendants that SIGKILL did not end?
@@ -84,32 +107,58 @@ pub enum Timer {
     Progress(Claim),
     /// When is the checkpoint saved again?
     Checkpoint(Claim),
-    /// When is a person told of an outage again?
-    Outage,
-    /// When is the next heartbeat?
-    Heartbeat,
-    /// When is the next registration attempt?
-    Register,
-    /// When may the next FETCH be that nobody asks for?
-    Fetch,
-    /// When may the next FETCH be after something was given back?
-    FetchReturned,
-    /// When is a FETCH that failed tried again?
-    FetchAgain,
-    /// When may the memory gate open again?
-    MemoryGate,
-    /// When is this stream of events asked for, by its number?
-    Listen(usize),
     /// When is a holder that wants jobs told that there are none?
     Pull(PullId),
     /// When has a program on the control socket had its time to ask, or to wait?
     Client(ClientId),
 }
 
+impl Timer {
+    /// Which goes first of two that are due at the same moment and have different owners: the one with the lower number.
+    #[must_use]
+    pub fn turn(self) -> u8 {
+        match self {
+            Self::Ending(EndingTimer::Idle) => 4,
+            Self::Ending(_) => 0,
+            Self::Link(LinkTimer::Call(_) | LinkTimer::Hanging) => 1,
+            Self::Link(LinkTimer::Outage | LinkTimer::Heartbeat | LinkTimer::Register) => 3,
+            Self::Link(_) => 5,
+            Self::Pull(_) | Self::Client(_) => 6,
+            Self::KillDescendants
+            | Self::GiveUpOnDescendants
+            | Self::Rescan
+            | Self::Start
+            | Self::StartAnyway
+            | Self::Ready
+            | Self::Capacity
+            | Self::Settled
+            | Self::HungUp(_)
+            | Self::KillProcess(_)
+            | Self::Ping(_)
+            | Self::Stalled(_)
+            | Self::CancelSignal(_)
+            | Self::JobTimeout(_)
+            | Self::JobGrace(_)
+            | Self::LostGrace(_)
+            | Self::Silence(_)
+            | Self::NoHandler(_)
+            | Self::Suspect
+            | Self::WithoutResult(_)
+            | Self::AnswerBy(_)
+            | Self::Report(_)
+            | Self::LookAgain(_)
+            | Self::Progress(_)
+            | Self::Checkpoint(_) => 2,
+        }
+    }
+}
+
 /// The name of the question, whoever asks it.
 impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Ending(timer) = self {
+            write!(f, "{timer:?}")
+        } else if let Self::Link(timer) = self {
             write!(f, "{timer:?}")
         } else {
             write!(f, "{self:?}")

@@ -3,13 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::lifecycle::api::Call;
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::backend::purpose::{Purpose, Topic};
+use crate::lifecycle::backend::purpose::{Purpose, Topic, WhenItHangs};
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct Calls {
     all: BTreeMap<CallId, Purpose>,
+    /// Those that may be sent twice.
+    repeatable: BTreeMap<CallId, Call>,
     /// Those that are about no single job: a handful, however many jobs there are.
     general: BTreeSet<CallId>,
     /// Those that a report, or a delivery that came again, waits for.
@@ -19,6 +22,12 @@ pub(in crate::lifecycle) struct Calls {
 }
 
 impl Calls {
+    /// A request goes out, which may be sent twice.
+    pub(super) fn insert_repeatable(&mut self, id: CallId, purpose: Purpose, call: Call) {
+        self.repeatable.insert(id, call);
+        self.insert(id, purpose);
+    }
+
     /// A request goes out.
     pub(in crate::lifecycle) fn insert(&mut self, call: CallId, purpose: Purpose) {
         match purpose.topic() {
@@ -34,6 +43,7 @@ impl Calls {
 
     /// It was answered, or nobody waits for it any more.
     pub(in crate::lifecycle) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
+        self.repeatable.remove(call);
         let purpose = self.all.remove(call)?;
         match purpose.topic() {
             Topic::General => {
@@ -49,6 +59,17 @@ impl Calls {
     /// What it is for.
     pub(in crate::lifecycle) fn get(&self, call: &CallId) -> Option<&Purpose> {
         self.all.get(call)
+    }
+
+    /// The request, if it may be sent twice.
+    pub(super) fn repeatable(&self, call: &CallId) -> Option<&Call> {
+        self.repeatable.get(call)
+    }
+
+    /// What is done about it if it hangs.
+    pub(super) fn when_it_hangs(&self, call: &CallId) -> Option<WhenItHangs> {
+        let purpose = self.all.get(call)?;
+        Some(purpose.when_it_hangs(self.repeatable.contains_key(call)))
     }
 
     /// Whether it is on its way.
@@ -98,7 +119,9 @@ impl Calls {
         for (call, purpose) in &self.all {
             right.insert(*call, purpose.clone());
         }
-        if *self == right {
+        right.repeatable.clone_from(&self.repeatable);
+        let is_repeatable_known = self.repeatable.keys().all(|call| self.all.contains_key(call));
+        if *self == right && is_repeatable_known {
             Ok(())
         } else {
             Err("the requests that are on their way are counted wrongly".to_owned())

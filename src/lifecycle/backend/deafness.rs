@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::{Delivery, Effect, InPlaceOfDeaf, Moment, Notice, Text, Timer};
+use crate::lifecycle::api::{Delivery, Effect, InPlaceOfDeaf, LinkTimer, Notice, Text};
+use crate::lifecycle::backend::link::{Context, Link};
 use crate::lifecycle::backend::purpose::SentFetch;
 use crate::lifecycle::backend::streams::NOT_OFFERED;
-use crate::lifecycle::machine::Lifecycle;
 
 /// So many polls that found new jobs prove that a stream which has never told anything is deaf.
 const POLLS_OF_PROOF: u8 = 3;
@@ -17,25 +17,25 @@ const POLLS_OF_PROOF: u8 = 3;
 /// Highest number of a job's first attempt: some backends count from 0, some from 1.
 const FIRST_ATTEMPT: u64 = 1;
 
-impl Lifecycle {
+impl Link {
     /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one forward, the new jobs in it
     /// became available without a word.
-    pub(super) fn judge_streams(&mut self, fetch: &SentFetch, deliveries: &[Delivery], now: Moment) {
+    pub(super) fn judge_streams(&mut self, fetch: &SentFetch, deliveries: &[Delivery], cx: &Context) {
         let idle_since = self.streams.fetch_answered(fetch.at, !deliveries.is_empty());
         let Some(idle_since) = idle_since.filter(|_| fetch.is_for_pushed && !fetch.is_woken) else {
             return;
         };
-        let idle_for = idle_since.elapsed(now);
+        let idle_for = idle_since.elapsed(cx.now);
         let new = deliveries.iter().filter(|delivery| is_new(delivery, idle_for));
         let queues: BTreeSet<&Text> = new.map(|delivery| &delivery.subject.queue).collect();
         if let Some(index) = self.streams.missed(&queues, idle_since, POLLS_OF_PROOF) {
-            self.streams_are_deaf(index, now);
+            self.streams_are_deaf(index, cx);
         }
     }
 
-    fn streams_are_deaf(&mut self, index: usize, now: Moment) {
+    fn streams_are_deaf(&mut self, index: usize, cx: &Context) {
         for call in self.streams.are_deaf(index) {
-            self.timers.cancel(Timer::Call(call));
+            self.timers.cancel(LinkTimer::Call(call));
             self.order(Effect::AbandonCall(call));
         }
         let together = self.streams.together().filter(|together| *together != index);
@@ -49,20 +49,21 @@ impl Lifecycle {
         }));
         match together.filter(|_| is_other_tried) {
             Some(together) => {
-                self.timers.cancel(Timer::Listen(together));
-                self.listen(together, now);
+                self.timers.cancel(LinkTimer::Listen(together));
+                self.listen(together, cx);
             }
-            None => self.listen_to_deaf_later(now),
+            None => self.listen_to_deaf_later(cx),
         }
     }
 
     /// There is no other kind of stream: the deaf ones are asked for again, much later.
-    pub(super) fn listen_to_deaf_later(&mut self, now: Moment) {
+    pub(super) fn listen_to_deaf_later(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
             let is_second = Some(index) == self.streams.together();
-            if self.streams.is_deaf(index) && !is_second && self.timers.deadline_of(Timer::Listen(index)).is_none() {
+            if self.streams.is_deaf(index) && !is_second && self.timers.deadline_of(LinkTimer::Listen(index)).is_none()
+            {
                 let pause = self.jitter.poll_pause(NOT_OFFERED);
-                self.timers.arm(Timer::Listen(index), now.after(pause));
+                self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
             }
         }
     }

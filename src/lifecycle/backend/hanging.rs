@@ -1,15 +1,15 @@
-//! A request that hangs while the backend answers others delays nothing but itself: what may come twice goes out once more,
-//! on another connection, and of what may not the connection is closed, so that a look finds out what became of it.
+//! A request that hangs while the backend answers others delays nothing but itself. A request that may come twice goes out once more,
+//! on another connection. Of any other the connection is closed, and a look finds out what became of it.
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{CallId, Claim};
-use crate::lifecycle::api::{Call, Effect, Failure, FailureClass, Moment, Notice, Reply, Timer};
+use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::patience::REPORT_HANGS_AFTER;
+use crate::lifecycle::api::{Effect, Failure, FailureClass, LinkTimer, Moment, Notice, Reply};
+use crate::lifecycle::backend::link::{CALL_LEEWAY, Context, Link};
+use crate::lifecycle::backend::link_said::Said;
 use crate::lifecycle::backend::purpose::{Purpose, WhenItHangs};
 use crate::lifecycle::backend::siblings::OneAnswer;
-use crate::lifecycle::jobs::job::{Job, Report};
-use crate::lifecycle::machine::{CALL_LEEWAY, Lifecycle};
-use crate::lifecycle::shutdown::timeouts::REPORT_HANGS_AFTER;
 
 /// A FAIL or a requeue has this many times as long as a request that may come twice: the backend may still be at it.
 const RESET_AFTER: u32 = 4;
@@ -17,38 +17,27 @@ const RESET_AFTER: u32 = 4;
 /// It has this long at least.
 const RESET_AFTER_AT_LEAST: Duration = Duration::from_secs(5);
 
-impl Lifecycle {
-    /// A request went out: something may have to be done when it hangs.
-    pub(in crate::lifecycle) fn watch_call(&mut self, call: CallId, purpose: &Purpose, now: Moment) {
-        match self.when_it_hangs(purpose) {
+impl Link {
+    /// A request goes out: something may have to be done if it hangs.
+    pub(super) fn watch_call(&mut self, call: CallId, rule: WhenItHangs, now: Moment) {
+        match rule {
             WhenItHangs::Wait => {}
             WhenItHangs::Again | WhenItHangs::Newer | WhenItHangs::Reset => {
                 self.hedges.watches(call, now);
                 self.timers
-                    .arm_at_latest(Timer::Hanging, now.after(self.hedges.times.hangs_after()));
+                    .arm_at_latest(LinkTimer::Hanging, now.after(self.hedges.times.hangs_after()));
             }
         }
     }
 
-    /// An ACK may come twice, a FAIL or a requeue not.
-    fn when_it_hangs(&self, purpose: &Purpose) -> WhenItHangs {
-        if let Purpose::Report(claim) = purpose {
-            let report = self.jobs.get(*claim).and_then(Job::report);
-            if !report.is_some_and(|report| report.what.is_ack()) {
-                return WhenItHangs::Reset;
-            }
-        }
-        purpose.when_it_hangs()
-    }
-
-    /// What was answered, and the number of the request that the answer is to; none: a sibling may still bring another one.
+    /// The answer, and the number of the request that it is to. None if a sibling may still bring another answer.
     pub(in crate::lifecycle) fn one_answer(
         &mut self,
         call: CallId,
         reply: Reply,
-        now: Moment,
+        cx: &Context,
     ) -> Option<(CallId, Reply)> {
-        self.note_answer_time(call, &reply, now);
+        self.note_answer_time(call, &reply, cx.now);
         let was_never_sent = matches!(reply, Reply::Failed(failure) if failure.was_never_sent());
         let is_of_the_form = reply == Reply::Failed(Failure::Refused);
         match self.hedges.siblings.answered(call, reply) {
@@ -57,16 +46,16 @@ impl Lifecycle {
                     self.abandon_call(call);
                 }
                 if self.hedges.is_idle() {
-                    self.timers.cancel(Timer::Hanging);
+                    self.timers.cancel(LinkTimer::Hanging);
                 }
                 Some((first, reply))
             }
             OneAnswer::Waits { first } => {
                 if was_never_sent && let Some(Purpose::Report(claim)) = self.calls.get(&first) {
-                    let report = self.jobs.report_mut(*claim);
-                    report.into_iter().for_each(Report::did_not_get_there);
+                    let claim = *claim;
+                    self.say(Said::ReportNotSent(claim));
                 }
-                // The siblings say the same words: what hangs will not be taken either, and another form waits for its turn.
+                // The siblings have the same form: the backend will not take them either, and another form waits for its turn.
                 if is_of_the_form {
                     for open in self.hedges.siblings.open(first) {
                         self.order(Effect::AbandonCall(open));
@@ -88,11 +77,11 @@ impl Lifecycle {
     fn abandon_call(&mut self, call: CallId) {
         self.hedges.forget(call);
         self.hedges.was_reset(call);
-        self.timers.cancel(Timer::Call(call));
+        self.timers.cancel(LinkTimer::Call(call));
         self.order(Effect::AbandonCall(call));
     }
 
-    /// Whoever answers is there, and what has no answer now may hang.
+    /// A backend that answers is there. A request that has no answer now may hang.
     fn note_answer_time(&mut self, call: CallId, reply: &Reply, now: Moment) {
         let sent_at = self.hedges.forget(call);
         let is_answer = match reply {
@@ -111,115 +100,87 @@ impl Lifecycle {
         if let Some(sent_at) = sent_at {
             self.hedges.times.took(sent_at.elapsed(now));
         }
-        // What waited while the backend answered nothing may be answered next.
+        // A request that waited while the backend answered nothing may be answered next.
         let after = self.hedges.times.hangs_after();
         if self.hedges.is_one_without_answer_for(after, now) {
-            self.timers.arm_at_latest(Timer::Hanging, now.after(after));
+            self.timers.arm_at_latest(LinkTimer::Hanging, now.after(after));
         }
     }
 
-    /// Does what there is to be done about each request that hangs.
-    pub(in crate::lifecycle) fn look_for_hanging(&mut self, now: Moment) {
+    /// Acts on each request that hangs.
+    pub(in crate::lifecycle) fn look_for_hanging(&mut self, cx: &Context) {
         let after = self.hedges.times.hangs_after();
-        let is_late = |(_, sent_at): &(CallId, Moment)| sent_at.elapsed(now) >= after;
+        let is_late = |(_, sent_at): &(CallId, Moment)| sent_at.elapsed(cx.now) >= after;
         let late: Vec<(CallId, Moment)> = self.hedges.watched().take_while(is_late).collect();
         for (call, sent_at) in late {
-            // Where the backend answers nothing, no request of its own hangs.
+            // If the backend answers nothing, no single request hangs.
             if self.hedges.times.has_answered_since(sent_at) {
-                self.hangs(call, sent_at, now);
+                self.hangs(call, sent_at, cx);
             }
         }
         let due = self
             .hedges
             .watched()
-            .map(|(call, sent_at)| sent_at.after(self.patience(call)));
-        match due.filter(|due| *due > now).min() {
-            Some(due) => self.timers.arm(Timer::Hanging, due),
-            // The next answer brings it up again.
-            None => self.timers.cancel(Timer::Hanging),
+            .map(|(call, sent_at)| sent_at.after(self.patience(call, cx)));
+        match due.filter(|due| *due > cx.now).min() {
+            Some(due) => self.timers.arm(LinkTimer::Hanging, due),
+            // The next answer arms it again.
+            None => self.timers.cancel(LinkTimer::Hanging),
         }
     }
 
-    fn hangs(&mut self, call: CallId, sent_at: Moment, now: Moment) {
-        let Some(rule) = self.calls.get(&call).map(|purpose| self.when_it_hangs(purpose)) else {
-            return self.hedges.done_about(call);
-        };
-        match rule {
-            WhenItHangs::Again => {
+    fn hangs(&mut self, call: CallId, sent_at: Moment, cx: &Context) {
+        match self.calls.when_it_hangs(&call) {
+            Some(WhenItHangs::Again) => {
                 if self.hedges.has_room(self.calls.len()) {
-                    self.hedge(call, now);
+                    self.hedge(call, cx);
                 }
             }
-            WhenItHangs::Newer => {
+            Some(WhenItHangs::Newer) => {
                 self.hedges.done_about(call);
-                self.heartbeat_hangs(now);
+                self.heartbeat_hangs(cx);
             }
-            WhenItHangs::Reset => {
-                if sent_at.elapsed(now) >= self.patience(call) {
+            Some(WhenItHangs::Reset) => {
+                if sent_at.elapsed(cx.now) >= self.patience(call, cx) {
                     self.hedges.resets(call);
                     self.order(Effect::AbandonCall(call));
                 }
             }
-            WhenItHangs::Wait => self.hedges.done_about(call),
+            Some(WhenItHangs::Wait) | None => self.hedges.done_about(call),
         }
     }
 
     /// How long this request has before something is done about it.
-    fn patience(&self, call: CallId) -> Duration {
+    fn patience(&self, call: CallId, cx: &Context) -> Duration {
         let after = self.hedges.times.hangs_after();
-        let rule = self.calls.get(&call).map(|purpose| self.when_it_hangs(purpose));
-        match rule {
-            Some(WhenItHangs::Reset) if self.ending.shutdown().is_reporting() => after.max(REPORT_HANGS_AFTER),
+        match self.calls.when_it_hangs(&call) {
+            Some(WhenItHangs::Reset) if cx.end.is_reporting => after.max(REPORT_HANGS_AFTER),
             Some(WhenItHangs::Reset) => (after * RESET_AFTER).max(RESET_AFTER_AT_LEAST),
             Some(WhenItHangs::Again | WhenItHangs::Newer | WhenItHangs::Wait) | None => after,
         }
     }
 
-    /// Sends the same request once more, on another connection. Whichever good answer comes first counts.
-    pub(in crate::lifecycle) fn hedge(&mut self, first: CallId, now: Moment) {
-        let Some(purpose) = self.calls.get(&first).cloned() else {
-            return;
-        };
-        let Some(call) = self.call_again(&purpose, now) else {
+    /// Sends the same request once more, on another connection. The first good answer counts.
+    pub(in crate::lifecycle) fn hedge(&mut self, first: CallId, cx: &Context) {
+        let Some(call) = self.calls.repeatable(&first).cloned() else {
             return self.hedges.done_about(first);
         };
-        if let Purpose::Report(claim) = purpose {
-            self.jobs.report_mut(claim).into_iter().for_each(Report::goes_out);
+        if let Some(Purpose::Report(claim)) = self.calls.get(&first) {
+            let claim = *claim;
+            self.say(Said::ReportSentAgain(claim));
         }
         self.notify(Notice::Hedged(call.endpoint()));
         // Both have the time of the first one.
         let left = self
             .timers
-            .deadline_of(Timer::Call(first))
-            .map(|end| end.remaining(now));
-        let left = left.map_or(self.options.request_timeout, |left| left.saturating_sub(CALL_LEEWAY));
-        let sibling = self.send_call(call, self.ending.shutdown().cap(now.after(left)), true);
-        self.hedges.joins(first, sibling, now);
+            .deadline_of(LinkTimer::Call(first))
+            .map(|end| end.remaining(cx.now));
+        let left = left.map_or(cx.options.request_timeout, |left| left.saturating_sub(CALL_LEEWAY));
+        let sibling = self.send_call(call, cx.cap(cx.now.after(left)), true);
+        self.hedges.joins(first, sibling, cx.now);
     }
 
-    /// The request of this purpose, once more.
-    fn call_again(&self, purpose: &Purpose, now: Moment) -> Option<Call> {
-        let look = |claim: &Claim| {
-            let job = self.jobs.get(*claim)?;
-            Some(Call::GetJob { job: job.id().clone() })
-        };
-        match purpose {
-            Purpose::Report(claim) => self.report_call(*claim),
-            Purpose::LookBeforeRepeat(claim) | Purpose::LookAgain(claim) | Purpose::CheckUnextended(claim) => {
-                look(claim)
-            }
-            Purpose::Manifest => Some(Call::Manifest),
-            Purpose::FinalHeartbeat { state, .. } => self.last_heartbeat(*state, now),
-            Purpose::Register(_)
-            | Purpose::Heartbeat(_)
-            | Purpose::Fetch(..)
-            | Purpose::Progress(_)
-            | Purpose::Checkpoint(_)
-            | Purpose::Deregister(..) => None,
-        }
-    }
-
-    /// What was the last word must be the last to arrive: the connections of heartbeats that hang are closed.
+    /// Closes the connections of heartbeats that hang, because the last word must be the last to arrive.
     pub(in crate::lifecycle) fn abandon_heartbeats(&mut self) {
         let is_heartbeat = |(_, purpose): &(CallId, &Purpose)| {
             matches!(purpose, Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. })

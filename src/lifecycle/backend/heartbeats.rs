@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::api::{Call, Failure, HeartbeatForm, Moment, Notice, Phase, Reply, Timer, WorkerState};
+use crate::lifecycle::api::ids::WorkerId;
+use crate::lifecycle::api::{Call, Failure, HeartbeatForm, LinkTimer, Notice, Options, Phase, Reply, WorkerState};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
+use crate::lifecycle::backend::link::{Context, Kept, Link};
+use crate::lifecycle::backend::link_said::Said;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
-use crate::lifecycle::jobs::job::Job;
-use crate::lifecycle::machine::Lifecycle;
 
 /// Heartbeats on their way at the same time: one that hangs, one that went out because of that, and one that tells of a change.
 const MAX_HEARTBEATS_IN_FLIGHT: usize = 3;
@@ -26,39 +26,38 @@ const WORKER_HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a job for ever.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Lifecycle {
+impl Link {
     /// Sends a heartbeat, and the next one an interval later. It waits for the answer to another one where three are on their
     /// way, and where it would say terminate beside a quiet: the backend could hear them the other way round.
-    pub(in crate::lifecycle) fn heartbeat_now(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn heartbeat_now(&mut self, cx: &Context) {
         let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
-        if !self.agent.is_registration_answered() || self.ending.shutdown().has_said_goodbye() {
+        if !self.agent.is_registration_answered() || cx.end.has_said_goodbye {
             return;
         }
         self.timers
-            .arm(Timer::Heartbeat, now.after(self.agent.heartbeats.interval()));
+            .arm(LinkTimer::Heartbeat, cx.now.after(self.agent.heartbeats.interval()));
         // Whoever never heard of us does not have to hear of our end, unless a job of a former worker is still reserved.
-        let has_reserved = || self.jobs.iter().any(|(_, job)| job.is_kept_reserved());
-        if self.phase().is_terminating() && !self.agent.is_known() && !has_reserved() {
+        if cx.is_terminating() && !self.agent.is_known() && !cx.jobs.has_kept() {
             return;
         }
-        let says = self.agent.heartbeats.would_say(self.state());
-        let comes_too_soon = says == WorkerState::Terminate && self.is_quiet_on_its_way(now);
+        let says = self.agent.heartbeats.would_say(cx.end.state);
+        let comes_too_soon = says == WorkerState::Terminate && self.is_quiet_on_its_way(cx);
         if comes_too_soon || self.beats_in_flight() >= MAX_HEARTBEATS_IN_FLIGHT {
             self.agent.heartbeats.wants_another();
             return;
         }
-        let (state, says_quiet_first) = self.agent.heartbeats.goes_out(self.state());
-        let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
-        let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
-        let call = self.heartbeat(worker.clone(), state, &named, now);
-        let kept_for = self.kept_for(&named);
+        let (state, says_quiet_first) = self.agent.heartbeats.goes_out(cx.end.state);
+        let kept = cx.jobs.kept();
+        let call = self.heartbeat(worker.clone(), state, &kept, cx);
+        let kept_for = kept_for(&kept, cx.options);
+        let named = kept.into_iter().map(|job| (job.id, job.claim)).collect();
         let form = self.agent.heartbeats.form();
-        let patience = self.options.request_timeout.min(self.agent.heartbeats.interval());
+        let patience = cx.options.request_timeout.min(self.agent.heartbeats.interval());
         let heartbeat = SentHeartbeat {
             worker,
-            at: now,
+            at: cx.now,
             state,
             named,
             form,
@@ -66,44 +65,28 @@ impl Lifecycle {
             kept_for,
             is_after_resume: self.agent.heartbeats.awaits_resume(),
         };
-        self.call(call, Purpose::Heartbeat(heartbeat), patience, now);
+        self.call(call, Purpose::Heartbeat(heartbeat), patience, cx);
     }
 
     /// A heartbeat that names these jobs, each once.
-    pub(in crate::lifecycle) fn heartbeat(
-        &self,
-        worker: WorkerId,
-        state: WorkerState,
-        named: &[(JobId, Claim)],
-        now: Moment,
-    ) -> Call {
+    pub(super) fn heartbeat(&self, worker: WorkerId, state: WorkerState, named: &[Kept], cx: &Context) -> Call {
         let mut seen = BTreeSet::new();
-        let ids = named.iter().map(|(id, _)| id.clone());
+        let ids = named.iter().map(|job| job.id.clone());
         Call::Heartbeat {
             worker,
             state,
             active: ids.filter(|id| seen.insert(id.clone())).collect(),
-            visibility: self.visibility(named, now),
-            takes: self.takes(),
+            visibility: self.visibility(named, cx),
+            takes: self.takes(cx.options),
             form: self.agent.heartbeats.form(),
         }
     }
 
-    /// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the longest. It is
-    /// said always: without it backends cut every job to 30 s.
-    fn kept_for(&self, named: &[(JobId, Claim)]) -> Duration {
-        let configured = self.options.visibility_timeout;
-        let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
-        let own = jobs.filter_map(|job| job.delivery.visibility).max();
-        own.map_or(configured, |own| own.min(LONGEST_VISIBILITY).max(configured))
-    }
-
     /// How that is said. Where the time counts from the start of each job, the oldest one decides.
-    fn visibility(&self, named: &[(JobId, Claim)], now: Moment) -> Duration {
-        let age = |job: &Job| job.claimed_at.elapsed(now);
-        let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
-        let oldest = jobs.map(age).max().filter(|_| self.agent.traits().extends_from_start);
-        self.kept_for(named).saturating_add(oldest.unwrap_or_default())
+    fn visibility(&self, named: &[Kept], cx: &Context) -> Duration {
+        let ages = named.iter().map(|job| job.claimed_at.elapsed(cx.now));
+        let oldest = ages.max().filter(|_| self.agent.traits().extends_from_start);
+        kept_for(named, cx.options).saturating_add(oldest.unwrap_or_default())
     }
 
     pub(in crate::lifecycle) fn beats_in_flight(&self) -> usize {
@@ -111,80 +94,77 @@ impl Lifecycle {
         self.calls.general().filter(is_beat).count()
     }
 
-    /// Whether one that says quiet may still arrive behind one that goes out now, on another connection. Of one that hangs nobody
+    /// Whether one that says quiet may still arrive behind one that goes out cx.now, on another connection. Of one that hangs nobody
     /// knows, and the end is not to wait for it.
-    fn is_quiet_on_its_way(&self, now: Moment) -> bool {
+    fn is_quiet_on_its_way(&self, cx: &Context) -> bool {
         let hangs_after = self.hedges.times.hangs_after();
         self.calls.is_any(|purpose| {
             matches!(purpose, Purpose::Heartbeat(sent)
-                if sent.state == WorkerState::Quiet && sent.at.elapsed(now) < hangs_after)
+                if sent.state == WorkerState::Quiet && sent.at.elapsed(cx.now) < hangs_after)
         })
     }
 
-    /// One hangs: another one says what is so by now. One that has waited for it tells of a change.
-    pub(super) fn heartbeat_hangs(&mut self, now: Moment) {
+    /// One hangs: another one says what is so by cx.now. One that has waited for it tells of a change.
+    pub(super) fn heartbeat_hangs(&mut self, cx: &Context) {
         let most = if self.agent.heartbeats.is_another_wanted() {
             MAX_HEARTBEATS_IN_FLIGHT
         } else {
             MAX_HEARTBEATS_THAT_HANG
         };
         if self.beats_in_flight() < most {
-            self.heartbeat_now(now);
+            self.heartbeat_now(cx);
         }
     }
 
     /// A handler said that it is alive: that counts as often as once a second.
-    pub(in crate::lifecycle) fn heartbeat_for_worker(&mut self, now: Moment) {
-        if self.agent.heartbeats.worker_asked(WORKER_HEARTBEAT_EVERY, now) {
-            self.heartbeat_now(now);
+    pub(in crate::lifecycle) fn heartbeat_for_worker(&mut self, cx: &Context) {
+        if self.agent.heartbeats.worker_asked(WORKER_HEARTBEAT_EVERY, cx.now) {
+            self.heartbeat_now(cx);
         } else {
             self.timers
-                .arm_at_latest(Timer::Heartbeat, now.after(WORKER_HEARTBEAT_EVERY));
+                .arm_at_latest(LinkTimer::Heartbeat, cx.now.after(WORKER_HEARTBEAT_EVERY));
         }
     }
 
     /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements C-03).
-    pub(in crate::lifecycle) fn beat_for_terminate(&mut self, from: Phase, now: Moment) {
+    pub(in crate::lifecycle) fn beat_for_terminate(&mut self, from: Phase, cx: &Context) {
         if self.agent.is_known() {
             self.agent.heartbeats.end_begins(from == Phase::Running);
-            self.heartbeat_now(now);
+            self.heartbeat_now(cx);
         }
     }
 
-    pub(in crate::lifecycle) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, now: Moment) {
+    pub(in crate::lifecycle) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, cx: &Context) {
         // One that this very answer causes is not sent twice.
         let mut beats_again = self.agent.heartbeats.takes_another();
         self.resume_is_answered(heartbeat, &reply);
         match reply {
             Reply::HeartbeatOk { directive, extended } => {
-                self.is_known_now(&heartbeat.worker, now);
+                self.is_known_now(&heartbeat.worker, cx);
                 if self.agent.is(&heartbeat.worker) {
-                    self.health_state.heartbeat_accepted(now);
+                    self.accepted_at = Some(cx.now);
                 }
                 self.reservations_secured(heartbeat.at, heartbeat.kept_for);
                 self.agent.registrations = RetryState::default();
                 // The last heartbeats are no time to try something.
-                let may_try = !self.phase().is_terminating();
-                self.agent.heartbeats.accepted(heartbeat.form, may_try, now);
-                // One that is lost now and then is no outage.
+                let may_try = !cx.is_terminating();
+                self.agent.heartbeats.accepted(heartbeat.form, may_try, cx.now);
+                // One that is lost cx.now and then is no outage.
                 if self.agent.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
-                    self.outage_is_over(now);
+                    self.outage_is_over(cx);
                 }
-                let extended = extended.map(BTreeSet::from_iter);
-                self.note_extended(heartbeat, extended.as_ref(), now);
-                self.look_for_lost(heartbeat, extended.as_ref(), now);
+                self.say(Said::HeartbeatAccepted {
+                    heartbeat: heartbeat.clone(),
+                    extended: extended.map(BTreeSet::from_iter),
+                });
                 let is_new = self.agent.directed(directive);
-                self.end(now, |ending, cx| ending.directed(directive, is_new, cx));
-                // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.
-                self.ask_for_manifest(now);
+                self.say(Said::Directed { directive, is_new });
+                return self.say(Said::HeartbeatDone { beats_again });
             }
             Reply::Failed(failure @ Failure::Unregistered) => {
                 let is_registering = self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)));
-                if !is_registering
-                    && self.timers.deadline_of(Timer::Register).is_none()
-                    && !self.phase().is_terminating()
-                {
-                    self.register_again(failure, now);
+                if !is_registering && self.timers.deadline_of(LinkTimer::Register).is_none() && !cx.is_terminating() {
+                    self.register_again(failure, cx);
                 }
             }
             Reply::Failed(Failure::Refused) => {
@@ -206,7 +186,16 @@ impl Lifecycle {
             }
         }
         if beats_again {
-            self.heartbeat_now(now);
+            self.heartbeat_now(cx);
+        }
+    }
+
+    /// The consequences of an accepted heartbeat are drawn. A backend that has just asked for terminate is not asked for anything
+    /// else, because nothing may arrive after the last words.
+    pub(in crate::lifecycle) fn heartbeat_done(&mut self, beats_again: bool, cx: &Context) {
+        self.ask_for_manifest(cx);
+        if beats_again {
+            self.heartbeat_now(cx);
         }
     }
 
@@ -244,4 +233,12 @@ impl Lifecycle {
         }
         refusal.next.is_some()
     }
+}
+
+/// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the longest. It is
+/// said always: without it backends cut every job to 30 s.
+fn kept_for(named: &[Kept], options: &Options) -> Duration {
+    let configured = options.visibility_timeout;
+    let own = named.iter().filter_map(|job| job.visibility).max();
+    own.map_or(configured, |own| own.min(LONGEST_VISIBILITY).max(configured))
 }

@@ -1,23 +1,23 @@
 //! The last heartbeat, which tells the backend that the worker leaves.
 
-use crate::lifecycle::api::{Call, Failure, HeartbeatForm, Moment, Reply, WorkerState};
+use crate::lifecycle::api::{Call, Failure, HeartbeatForm, Reply, WorkerState};
+use crate::lifecycle::backend::link::{Context, Link};
+use crate::lifecycle::backend::link_said::Said;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::ending::Ending;
 
-impl Lifecycle {
-    pub(in crate::lifecycle) fn say_last(&mut self, state: WorkerState, now: Moment) {
-        if let Some(call) = self.last_heartbeat(state, now) {
+impl Link {
+    pub(in crate::lifecycle) fn say_last(&mut self, state: WorkerState, cx: &Context) {
+        if let Some(call) = self.last_heartbeat(state, cx) {
             let form = self.agent.heartbeats.form();
             let purpose = Purpose::FinalHeartbeat { state, form };
-            self.call(call, purpose, self.options.request_timeout, now);
+            self.call(call, purpose, cx.options.request_timeout, cx);
         }
     }
 
     /// The last heartbeat. It names no job.
-    pub(super) fn last_heartbeat(&self, state: WorkerState, now: Moment) -> Option<Call> {
+    pub(super) fn last_heartbeat(&self, state: WorkerState, cx: &Context) -> Option<Call> {
         let worker = self.agent.worker().cloned()?;
-        Some(self.heartbeat(worker, state, &[], now))
+        Some(self.heartbeat(worker, state, &[], cx))
     }
 
     pub(in crate::lifecycle) fn final_heartbeat_replied(
@@ -25,17 +25,17 @@ impl Lifecycle {
         state: WorkerState,
         form: HeartbeatForm,
         reply: &Reply,
-        now: Moment,
+        cx: &Context,
     ) {
-        let has_time = self.ending.shutdown().is_saying_goodbye();
+        let has_time = cx.end.is_saying_goodbye;
         // If the end comes before the first answer to a heartbeat, the form of this backend is not known yet.
         if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form) {
-            return self.say_last(state, now);
+            return self.say_last(state, cx);
         }
         self.note_failure("final heartbeat", reply);
         // A worker that was being started when the end came may be there by now, under a name that the backend never heard.
         if matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.agent.is_known() {
-            self.end(now, Ending::last_heartbeat_answered);
+            self.say(Said::LastHeartbeatAnswered);
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Moment, Notice, Timer};
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::api::{LinkTimer, Notice};
+use crate::lifecycle::backend::link::{Context, Link};
 
 /// So far below the share at which the gate closes it opens again, in points: a gate that opens at once would let in the job that
 /// closes it.
@@ -18,39 +18,34 @@ fn reopens_at(most: u8) -> u8 {
     most.saturating_sub(REOPENS_BELOW)
 }
 
-impl Lifecycle {
-    /// Whether new jobs may come: not where none are given out, and not where there is no memory for them.
-    pub(in crate::lifecycle) fn is_open_for_jobs(&self) -> bool {
-        self.is_taking_jobs() && !self.memory_gate.is_closed()
-    }
-
+impl Link {
     /// So much of the memory is taken now, in percent.
-    pub(in crate::lifecycle) fn memory_is_taken(&mut self, taken: u8, now: Moment) {
-        let Some(most) = self.options.memory_gate else { return };
+    pub(in crate::lifecycle) fn memory_is_taken(&mut self, taken: u8, cx: &Context) {
+        let Some(most) = cx.options.memory_gate else { return };
         self.memory_gate.taken = Some(taken);
-        if !self.phase().is_terminating() && !self.memory_gate.is_closed && taken > most {
+        if !cx.is_terminating() && !self.memory_gate.is_closed && taken > most {
             self.memory_gate.is_closed = true;
             self.notify(Notice::MemoryGateClosed {
                 taken,
                 most,
                 reopens_at: reopens_at(most),
             });
-            self.timers.arm(Timer::MemoryGate, now.after(LOOK_AGAIN_AFTER));
+            self.timers.arm(LinkTimer::MemoryGate, cx.now.after(LOOK_AGAIN_AFTER));
         }
     }
 
     /// The gate was closed for a while. That this is due makes the shell look at the memory before it says so.
-    pub(in crate::lifecycle) fn look_at_memory_gate(&mut self, now: Moment) {
-        let (Some(most), Some(taken)) = (self.options.memory_gate, self.memory_gate.taken) else {
+    pub(in crate::lifecycle) fn look_at_memory_gate(&mut self, cx: &Context) {
+        let (Some(most), Some(taken)) = (cx.options.memory_gate, self.memory_gate.taken) else {
             return;
         };
-        if self.phase().is_terminating() {
+        if cx.is_terminating() {
             // Nobody is asked for jobs any more.
         } else if taken <= reopens_at(most) {
             self.memory_gate.is_closed = false;
             self.notify(Notice::MemoryGateOpened { taken });
         } else {
-            self.timers.arm(Timer::MemoryGate, now.after(LOOK_AGAIN_AFTER));
+            self.timers.arm(LinkTimer::MemoryGate, cx.now.after(LOOK_AGAIN_AFTER));
         }
     }
 }

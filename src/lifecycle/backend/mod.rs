@@ -2,6 +2,7 @@
 
 pub(super) mod agent;
 pub(super) mod answer_times;
+pub(super) mod answers;
 pub(super) mod backoff;
 pub(super) mod calls;
 pub(super) mod deafness;
@@ -12,6 +13,8 @@ pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;
 pub(super) mod hedges;
 pub(super) mod last_heartbeat;
+pub(super) mod link;
+pub(super) mod link_said;
 pub(super) mod memory_gate;
 pub(super) mod memory_gate_state;
 pub mod outage;
@@ -20,6 +23,7 @@ pub(super) mod purpose;
 pub(super) mod registration;
 pub(super) mod resume;
 pub(super) mod resumed;
+pub(super) mod retries;
 pub(super) mod retry_state;
 pub(super) mod siblings;
 pub(super) mod streams;

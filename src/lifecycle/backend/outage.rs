@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Failure, Moment, Notice, Outage, Reply, Timer, Trouble};
+use crate::lifecycle::api::{Failure, LinkTimer, Moment, Notice, Options, Outage, Reply, Trouble};
+use crate::lifecycle::backend::link::{Context, Link, Reservations};
 use crate::lifecycle::backend::outages::{Failing, Present};
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::machine::Lifecycle;
 
 /// Between two lines about an outage that goes on, and between two that say that one begins.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-impl Lifecycle {
+impl Link {
     /// A request failed as requests do in an outage.
-    pub(super) fn request_lost(&mut self, failure: Failure, now: Moment) {
+    pub(super) fn request_lost(&mut self, failure: Failure, cx: &Context) {
         if let Some(present) = &mut self.outages.now {
             present.failure = failure;
             present.failed = present.failed.saturating_add(1);
@@ -22,33 +22,33 @@ impl Lifecycle {
         let tells_again_at = self
             .outages
             .tells_again_at
-            .filter(|at| at.remaining(now) > Duration::ZERO);
+            .filter(|at| at.remaining(cx.now) > Duration::ZERO);
         self.outages.now = Some(Present {
-            since: now,
+            since: cx.now,
             failure,
             failed: 1,
             is_told: tells_again_at.is_none(),
         });
         if let Some(at) = tells_again_at {
-            self.timers.arm_at_latest(Timer::Outage, at);
+            self.timers.arm_at_latest(LinkTimer::Outage, at);
         } else {
-            self.outages.tells_again_at = Some(now.after(TOLD_EVERY));
-            self.timers.arm(Timer::Outage, now.after(TOLD_EVERY));
-            if let Some(outage) = self.outage(now) {
+            self.outages.tells_again_at = Some(cx.now.after(TOLD_EVERY));
+            self.timers.arm(LinkTimer::Outage, cx.now.after(TOLD_EVERY));
+            if let Some(outage) = self.outage(cx) {
                 self.notify(Notice::BackendIsAway(outage));
             }
         }
     }
 
     /// A request was answered by the backend.
-    pub(super) fn request_answered(&mut self, now: Moment) {
-        let outage = self.outage(now);
+    pub(super) fn request_answered(&mut self, cx: &Context) {
+        let outage = self.outage(cx);
         let (Some(present), Some(outage)) = (self.outages.now.take(), outage) else {
             return;
         };
-        self.listen_after_outage(now);
+        self.listen_after_outage(cx);
         if present.is_told {
-            self.timers.cancel(Timer::Outage);
+            self.timers.cancel(LinkTimer::Outage);
             self.notify(Notice::BackendIsBack(outage));
         } else {
             self.outages.untold = self.outages.untold.saturating_add(present.failed);
@@ -56,7 +56,7 @@ impl Lifecycle {
     }
 
     /// A minute of it is over, or a minute in which it came and went.
-    pub(in crate::lifecycle) fn outage_goes_on(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn outage_goes_on(&mut self, cx: &Context) {
         let untold = std::mem::take(&mut self.outages.untold);
         let is_one = if let Some(present) = &mut self.outages.now {
             present.is_told = true;
@@ -68,9 +68,9 @@ impl Lifecycle {
         if !is_one && untold == 0 {
             return;
         }
-        self.outages.tells_again_at = Some(now.after(TOLD_EVERY));
-        if let Some(outage) = self.outage(now) {
-            self.timers.arm(Timer::Outage, now.after(TOLD_EVERY));
+        self.outages.tells_again_at = Some(cx.now.after(TOLD_EVERY));
+        if let Some(outage) = self.outage(cx) {
+            self.timers.arm(LinkTimer::Outage, cx.now.after(TOLD_EVERY));
             self.notify(Notice::BackendIsStillAway(outage));
         } else {
             self.notify(Notice::BackendIsUnsteady { failed: untold });
@@ -92,7 +92,7 @@ impl Lifecycle {
     }
 
     /// Notes whether the backend takes registrations and heartbeats: a refusal is no outage, and stops the worker all the same.
-    pub(in crate::lifecycle) fn note_greeting(&mut self, purpose: &Purpose, reply: &Reply, now: Moment) {
+    pub(in crate::lifecycle) fn note_greeting(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
         let is_greeting = matches!(
             purpose,
             Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
@@ -103,7 +103,7 @@ impl Lifecycle {
         self.outages.was_ever_accepted |= matches!(reply, Reply::HeartbeatOk { .. });
         self.outages.greetings = match reply {
             Reply::Failed(failure) => Some(Failing {
-                since: self.outages.greetings.map_or(now, |failing| failing.since),
+                since: self.outages.greetings.map_or(cx.now, |failing| failing.since),
                 failure: *failure,
             }),
             Reply::Registered { .. }
@@ -116,39 +116,45 @@ impl Lifecycle {
     }
 
     /// Why the backend does not work for us, if so.
-    pub(in crate::lifecycle) fn trouble(&self, now: Moment) -> Option<Trouble> {
+    pub(in crate::lifecycle) fn trouble(
+        &self,
+        options: &Options,
+        jobs: &dyn Reservations,
+        now: Moment,
+    ) -> Option<Trouble> {
         let greetings = self.outages.greetings.map(|failing| (failing.since, failing.failure));
         let outage = self.outages.now.map(|present| (present.since, present.failure));
         let (since, failure) = match (greetings, outage) {
             (Some((since, failure)), Some((earlier, _))) => (since.min(earlier), failure),
             (one, other) => one.or(other)?,
         };
+        let lapse = self.first_lapse(options, jobs);
         Some(Trouble {
             failure,
             lasted: since.elapsed(now),
-            waiting: self.jobs.iter().filter(|(_, job)| job.is_reporting()).count(),
-            lapses_in: self.first_lapse().map(|lapse| lapse.remaining(now)),
+            waiting: jobs.reporting(),
+            lapses_in: lapse.map(|lapse| lapse.remaining(now)),
             is_from_the_start: !self.outages.was_ever_accepted,
         })
     }
 
-    fn outage(&self, now: Moment) -> Option<Outage> {
+    fn outage(&self, cx: &Context) -> Option<Outage> {
         let present = self.outages.now?;
+        let lapse = self.first_lapse(cx.options, cx.jobs);
         Some(Outage {
-            lasted: present.since.elapsed(now),
+            lasted: present.since.elapsed(cx.now),
             failure: present.failure,
             failed: present.failed,
-            waiting: self.jobs.iter().filter(|(_, job)| job.is_reporting()).count(),
-            lapses_in: self.first_lapse().map(|lapse| lapse.remaining(now)),
+            waiting: cx.jobs.reporting(),
+            lapses_in: lapse.map(|lapse| lapse.remaining(cx.now)),
         })
     }
 
     /// When the first reservation is over if no further heartbeat is accepted.
-    fn first_lapse(&self) -> Option<Moment> {
-        let reserved = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
-        let lapses = reserved.map(|(_, job)| {
-            let own = job.delivery.visibility.unwrap_or_default();
-            let claimed = job.claimed_at.after(own.max(self.options.visibility_timeout));
+    fn first_lapse(&self, options: &Options, jobs: &dyn Reservations) -> Option<Moment> {
+        let lapses = jobs.kept().into_iter().map(|job| {
+            let own = job.visibility.unwrap_or_default();
+            let claimed = job.claimed_at.after(own.max(options.visibility_timeout));
             match self.outages.secured {
                 Some((sent_at, until)) if job.claimed_at <= sent_at => until.max(claimed),
                 Some(_) | None => claimed,

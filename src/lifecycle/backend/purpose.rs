@@ -54,9 +54,10 @@ pub(super) enum WhenItHangs {
 }
 
 impl Purpose {
-    /// What is done about such a request when it hangs.
-    pub(super) fn when_it_hangs(&self) -> WhenItHangs {
+    /// What is done about such a request if it hangs. An ACK may be sent twice, a FAIL or a requeue may not.
+    pub(super) fn when_it_hangs(&self, may_be_sent_twice: bool) -> WhenItHangs {
         match self {
+            Self::Report(_) if !may_be_sent_twice => WhenItHangs::Reset,
             Self::Report(_)
             | Self::LookBeforeRepeat(_)
             | Self::LookAgain(_)

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    Call, Failure, Farewell, MAX_CONCURRENCY, Moment, Notice, Queues, Reply, Takes, Text, Timer, WorkerId,
+    Call, Failure, Farewell, LinkTimer, MAX_CONCURRENCY, Notice, Options, Queues, Reply, Takes, Text, WorkerId,
 };
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
+use crate::lifecycle::backend::link::{Context, Link};
 use crate::lifecycle::backend::purpose::{Purpose, SentFetch};
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
-use crate::lifecycle::machine::Lifecycle;
 
 /// However short the heartbeat interval is, pauses between registrations may become this long.
 const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
@@ -19,96 +19,86 @@ const MANIFEST_ATTEMPTS: u32 = 10;
 /// How long after the first of the queues that are not registered yet all of them are.
 const REGISTER_MORE_AFTER: Duration = Duration::from_secs(1);
 
-impl Lifecycle {
+impl Link {
     /// A new incarnation introduces itself (worker protocol 3.1).
-    pub(in crate::lifecycle) fn begin_incarnation(&mut self, worker: WorkerId, now: Moment) {
-        self.timers.cancel(Timer::Register);
+    pub(in crate::lifecycle) fn begin_incarnation(&mut self, worker: WorkerId, cx: &Context) {
+        self.timers.cancel(LinkTimer::Register);
         self.agent.begins(worker);
-        self.health_state.reset();
-        self.register(now);
+        self.accepted_at = None;
+        self.register(cx);
     }
 
-    pub(in crate::lifecycle) fn register(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn register(&mut self, cx: &Context) {
         let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
-        if self.phase().is_terminating() {
+        if cx.is_terminating() {
             return;
         }
         // The first request for jobs names some.
-        if self.options.queues == Queues::AsAsked && !self.agent.knows_queues() {
+        if cx.options.queues == Queues::AsAsked && !self.agent.knows_queues() {
             return;
         }
         self.agent.registers_queues();
         let purpose = Purpose::Register(worker.clone());
-        let takes = self.takes();
+        let takes = self.takes(cx.options);
         let call = Call::Register { worker, takes };
-        self.call(call, purpose, self.options.request_timeout, now);
+        self.call(call, purpose, cx.options.request_timeout, cx);
     }
 
     /// What the backend is told that the worker takes. What nobody has configured is what its holders have asked for until now.
-    pub(in crate::lifecycle) fn takes(&self) -> Takes {
-        let is_asked_for = self.options.queues == Queues::AsAsked;
+    pub(in crate::lifecycle) fn takes(&self, options: &Options) -> Takes {
+        let is_asked_for = options.queues == Queues::AsAsked;
         Takes {
             queues: is_asked_for.then(|| self.agent.queues().to_vec()),
-            concurrency: self.concurrency_asked_for(),
+            concurrency: self.concurrency_asked_for(options),
         }
     }
 
     /// The most jobs that its holders had and asked for at the same time, at least 1; none where somebody has set a bound.
-    pub(in crate::lifecycle) fn concurrency_asked_for(&self) -> Option<u32> {
-        self.is_unbounded().then(|| self.agent.most_at_once().max(1))
+    pub(in crate::lifecycle) fn concurrency_asked_for(&self, options: &Options) -> Option<u32> {
+        is_unbounded(options).then(|| self.agent.most_at_once().max(1))
     }
 
-    /// Whether nobody has set how many jobs the worker may have at once.
-    fn is_unbounded(&self) -> bool {
-        self.options.queues.are_named_by_holders() && self.options.concurrency == MAX_CONCURRENCY
-    }
-
-    /// A holder asks for so many jobs, beside those that all of them have and have asked for. Where a bound is set nobody has to know.
-    pub(in crate::lifecycle) fn jobs_are_asked_for(&mut self, count: usize) {
-        if !self.is_unbounded() {
+    /// The holders have and want so many jobs together. If the concurrency is configured, nobody has to know.
+    pub(in crate::lifecycle) fn jobs_are_asked_for(&mut self, at_once: usize, options: &Options) {
+        if !is_unbounded(options) {
             return;
         }
-        let at_once = count + self.jobs.held() + self.pulls.wanted();
         let at_once = u32::try_from(at_once).unwrap_or(MAX_CONCURRENCY);
         self.agent.wanted_at_once(at_once.min(MAX_CONCURRENCY));
     }
 
-    fn is_registering(&self) -> bool {
-        self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)))
-    }
-
     /// Holders ask for jobs from these queues, where nobody has configured any: the first ones are what the registration waits for;
     /// further ones are registered a moment later, together.
-    pub(in crate::lifecycle) fn queues_are_asked_for(&mut self, queues: &[Text], now: Moment) {
+    pub(in crate::lifecycle) fn queues_are_asked_for(&mut self, queues: &[Text], cx: &Context) {
         let is_first = !self.agent.knows_queues();
         for queue in queues {
             self.agent.asked_for(queue);
         }
         if is_first && !self.is_registering() {
-            self.register(now);
+            self.register(cx);
         } else {
-            self.register_more_queues(now);
+            self.register_more_queues(cx);
         }
     }
 
-    fn register_more_queues(&mut self, now: Moment) {
-        let is_under_way = self.is_registering() || self.timers.deadline_of(Timer::Register).is_some();
-        if self.agent.has_more_queues() && !is_under_way && !self.phase().is_terminating() {
-            self.timers.arm(Timer::Register, now.after(REGISTER_MORE_AFTER));
+    fn register_more_queues(&mut self, cx: &Context) {
+        let is_under_way = self.is_registering() || self.timers.deadline_of(LinkTimer::Register).is_some();
+        if self.agent.has_more_queues() && !is_under_way && !cx.is_terminating() {
+            self.timers.arm(LinkTimer::Register, cx.now.after(REGISTER_MORE_AFTER));
         }
     }
 
     /// The backend has accepted something from this incarnation, perhaps a former one by now.
-    pub(super) fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
+    pub(super) fn is_known_now(&mut self, worker: &WorkerId, cx: &Context) {
         // Its first answer came after the end had begun: what was held back until then is due.
-        if self.agent.heard_of(worker) && self.phase().is_terminating() {
-            self.heartbeat_now(now);
+        if self.agent.heard_of(worker) && cx.is_terminating() {
+            self.heartbeat_now(cx);
         }
     }
 
-    pub(in crate::lifecycle) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, now: Moment) {
+    pub(in crate::lifecycle) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, cx: &Context) {
         // An earlier attempt may have got through, and its answer not.
         let is_accepted = matches!(
             reply,
@@ -116,7 +106,7 @@ impl Lifecycle {
         );
         if !self.agent.is(worker) {
             if is_accepted {
-                self.is_known_now(worker, now);
+                self.is_known_now(worker, cx);
             }
             return;
         }
@@ -125,63 +115,63 @@ impl Lifecycle {
                 heartbeat_interval,
                 longest_interval,
             } => {
-                self.set_interval(heartbeat_interval, longest_interval, now);
-                self.registration_is_settled(now);
+                self.set_interval(heartbeat_interval, longest_interval, cx);
+                self.registration_is_settled(cx);
             }
             // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
             Reply::Failed(Failure::Unsupported) => {
                 self.agent.is_without_registration();
                 self.notify(Notice::NotRegistered);
-                self.registration_is_settled(now);
-                if self.phase().is_terminating() {
-                    self.heartbeat_now(now);
+                self.registration_is_settled(cx);
+                if cx.is_terminating() {
+                    self.heartbeat_now(cx);
                 }
             }
-            Reply::Failed(Failure::AlreadyCompleted) => self.registration_is_settled(now),
+            Reply::Failed(Failure::AlreadyCompleted) => self.registration_is_settled(cx),
             Reply::Failed(_)
             | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
             | Reply::Accepted
             | Reply::JobSeen(_)
-            | Reply::Manifest(_) => self.register_again(reply.failure(), now),
+            | Reply::Manifest(_) => self.register_again(reply.failure(), cx),
         }
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
             self.notify(Notice::Registered(worker.clone()));
             self.agent.registered();
-            self.is_known_now(worker, now);
+            self.is_known_now(worker, cx);
         }
-        self.register_more_queues(now);
+        self.register_more_queues(cx);
     }
 
     /// What was configured, else recommended; but never more than the backend and the reservations bear (WP 10.3).
-    fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, now: Moment) {
-        let configured = self.options.heartbeat_interval;
-        let is_fixed = self.options.heartbeat_interval_is_fixed;
+    fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, cx: &Context) {
+        let configured = cx.options.heartbeat_interval;
+        let is_fixed = cx.options.heartbeat_interval_is_fixed;
         let wanted = recommended.filter(|_| !is_fixed).unwrap_or(configured);
-        let longest = longest.unwrap_or(wanted).min(self.options.visibility_timeout / 3);
+        let longest = longest.unwrap_or(wanted).min(cx.options.visibility_timeout / 3);
         let used = wanted.min(longest);
         let was = self.agent.heartbeats.set_interval(used);
         if is_fixed && used < configured && used != was {
             self.notify(Notice::HeartbeatIntervalCut { configured, used });
         }
-        if self.timers.deadline_of(Timer::Heartbeat).is_some() {
-            self.timers.arm_at_latest(Timer::Heartbeat, now.after(used));
+        if self.timers.deadline_of(LinkTimer::Heartbeat).is_some() {
+            self.timers.arm_at_latest(LinkTimer::Heartbeat, cx.now.after(used));
         }
     }
 
-    pub(super) fn register_again(&mut self, failure: Failure, now: Moment) {
-        if self.phase().is_terminating() {
+    pub(super) fn register_again(&mut self, failure: Failure, cx: &Context) {
+        if cx.is_terminating() {
             return;
         }
-        let before = self.agent.registrations.add(failure, now);
-        let mut pause = self.retry_pause(before, failure);
+        let before = self.agent.registrations.add(failure, cx.now);
+        let mut pause = self.retry_pause(before, failure, cx.end.phase);
         if is_of_an_outage(failure) {
             // No heartbeat tells yet that it is over.
             let longest = self.agent.heartbeats.interval().max(SHORTEST_LONG_PAUSE);
             pause = pause.min(self.jitter.poll_pause(longest));
         }
-        self.timers.arm(Timer::Register, now.after(pause));
+        self.timers.arm(LinkTimer::Register, cx.now.after(pause));
         self.notify(Notice::CallFailed {
             what: "registration",
             job: None,
@@ -192,24 +182,24 @@ impl Lifecycle {
 
     /// The first heartbeat follows at once. After another registration it comes when it is due: a backend that accepts
     /// registrations and then knows nobody must not be asked without a pause.
-    fn registration_is_settled(&mut self, now: Moment) {
+    fn registration_is_settled(&mut self, cx: &Context) {
         let was_settled = self.agent.registration_answered();
         self.streams.forget_backend();
-        self.listen_again(now);
-        if !was_settled && !self.phase().is_terminating() {
-            self.heartbeat_now(now);
+        self.listen_again(cx);
+        if !was_settled && !cx.is_terminating() {
+            self.heartbeat_now(cx);
         }
     }
 
-    pub(in crate::lifecycle) fn retire_workers(&mut self, now: Moment) {
-        if self.phase().is_terminating() {
+    pub(in crate::lifecycle) fn retire_workers(&mut self, cx: &Context) {
+        if cx.is_terminating() {
             return;
         }
-        let done = |worker: &&WorkerId| !self.jobs.has_any_of(worker) && !self.is_waiting_for_answers(worker);
+        let done = |worker: &&WorkerId| !cx.jobs.has_any_of(worker) && !self.is_waiting_for_answers(worker);
         let done: Vec<WorkerId> = self.agent.retired().filter(done).cloned().collect();
         for worker in done {
             if self.agent.retired_is_done(&worker) {
-                self.deregister(worker, Farewell::Full, now);
+                self.deregister(worker, Farewell::Full, cx);
             }
         }
     }
@@ -232,10 +222,10 @@ impl Lifecycle {
         })
     }
 
-    pub(in crate::lifecycle) fn deregister(&mut self, worker: WorkerId, way: Farewell, now: Moment) {
+    pub(in crate::lifecycle) fn deregister(&mut self, worker: WorkerId, way: Farewell, cx: &Context) {
         let purpose = Purpose::Deregister(worker.clone(), way);
         let call = Call::Deregister { worker, way };
-        self.call(call, purpose, self.options.request_timeout, now);
+        self.call(call, purpose, cx.options.request_timeout, cx);
     }
 
     /// Some backends take nothing but our name, and most have no such operation (requirements C-16): then the other ways are
@@ -245,7 +235,7 @@ impl Lifecycle {
         worker: WorkerId,
         way: Farewell,
         reply: &Reply,
-        now: Moment,
+        cx: &Context,
     ) {
         let is_refused = *reply == Reply::Failed(Failure::Refused);
         let is_missing = *reply == Reply::Failed(Failure::Unsupported);
@@ -254,9 +244,9 @@ impl Lifecycle {
             Reply::Failed(Failure::Unsupported | Failure::AlreadyCompleted | Failure::Unregistered)
         );
         match way {
-            Farewell::Full if is_refused => self.deregister(worker, Farewell::Bare, now),
+            Farewell::Full if is_refused => self.deregister(worker, Farewell::Bare, cx),
             Farewell::Full | Farewell::Bare if is_refused || is_missing => {
-                self.deregister(worker, Farewell::Delete, now);
+                self.deregister(worker, Farewell::Delete, cx);
             }
             Farewell::Full | Farewell::Bare | Farewell::Delete if is_gone => {}
             Farewell::Full | Farewell::Bare | Farewell::Delete => self.note_failure("deregistration", reply),
@@ -276,10 +266,10 @@ impl Lifecycle {
 
     /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a backend that is down
     /// is asked no more often than that.
-    pub(super) fn ask_for_manifest(&mut self, now: Moment) {
+    pub(super) fn ask_for_manifest(&mut self, cx: &Context) {
         let is_asking = self.calls.is_any(|purpose| *purpose == Purpose::Manifest);
-        if !self.agent.knows_traits() && !is_asking && !self.phase().is_terminating() {
-            self.call(Call::Manifest, Purpose::Manifest, self.options.request_timeout, now);
+        if !self.agent.knows_traits() && !is_asking && !cx.is_terminating() {
+            self.call(Call::Manifest, Purpose::Manifest, cx.options.request_timeout, cx);
         }
     }
 
@@ -295,4 +285,9 @@ impl Lifecycle {
             self.agent.has_no_traits();
         }
     }
+}
+
+/// Whether nobody has configured how many jobs the worker may have at once.
+fn is_unbounded(options: &Options) -> bool {
+    options.queues.are_named_by_holders() && options.concurrency == MAX_CONCURRENCY
 }

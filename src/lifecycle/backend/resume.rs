@@ -4,10 +4,10 @@
 
 use crate::lifecycle::api::{Directive, Notice, Reason, Reply};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
+use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::backend::resumed::Resumed;
-use crate::lifecycle::machine::Lifecycle;
 
-impl Lifecycle {
+impl Link {
     /// The worker runs again: no FETCH before the next heartbeat was answered, or has failed.
     pub(in crate::lifecycle) fn resumed(&mut self, reason: Reason) {
         let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);

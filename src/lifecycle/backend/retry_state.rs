@@ -47,13 +47,57 @@ impl RetryState {
 
     /// Whether the last one was such a failure.
     #[must_use]
-    pub fn last_was(&self, is_cause: fn(Failure) -> bool) -> bool {
-        self.last.is_some_and(is_cause)
+    pub fn last_was(&self, failures: Failures) -> bool {
+        self.last.is_some_and(|last| failures.has(last))
+    }
+
+    /// Such failures have no cause any more. What is in flight may fail in the same way once more, and shall not pause for long after
+    /// that; but not so if retries were brought forward a moment ago.
+    pub fn retry_now(&mut self, failures: Failures, is_in_flight: bool, is_soon: bool) -> RetryNow {
+        if !self.last_was(failures) || is_in_flight && is_soon {
+            RetryNow::Unchanged
+        } else if is_in_flight {
+            self.reset();
+            RetryNow::NextPauseIsShort
+        } else {
+            RetryNow::EndPause
+        }
     }
 
     /// The next pause is a short one again. What the last one was is still known.
     pub fn reset(&mut self) {
         self.count = 0;
+    }
+}
+
+/// What a request does when its last failure has no cause any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryNow {
+    /// Nothing.
+    Unchanged,
+    /// It is in flight: if it fails, its pause is a short one.
+    NextPauseIsShort,
+    /// It pauses: the pause ends.
+    EndPause,
+}
+
+/// Failures that have one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failures {
+    /// See [`is_of_an_outage`].
+    OfAnOutage,
+    /// They end when there are other credentials.
+    OfCredentials,
+}
+
+impl Failures {
+    /// Whether this is one of them.
+    #[must_use]
+    pub fn has(self, failure: Failure) -> bool {
+        match self {
+            Self::OfAnOutage => is_of_an_outage(failure),
+            Self::OfCredentials => matches!(failure, Failure::Unauthorized | Failure::NoCredentials),
+        }
     }
 }
 
@@ -72,12 +116,6 @@ pub fn asked_for(failure: Failure) -> Option<Duration> {
 #[must_use]
 pub fn is_of_an_outage(failure: Failure) -> bool {
     failure.class() == FailureClass::Outage
-}
-
-/// Over when there are other credentials.
-#[must_use]
-pub fn is_of_credentials(failure: Failure) -> bool {
-    matches!(failure, Failure::Unauthorized | Failure::NoCredentials)
 }
 
 #[cfg(test)]
@@ -100,12 +138,12 @@ mod tests {
     fn after_a_new_beginning_pauses_are_short_and_the_last_failure_is_still_known() {
         let mut setbacks = RetryState::default();
         let now = Moment::new(Duration::ZERO);
-        assert!(!setbacks.last_was(is_of_an_outage));
+        assert!(!setbacks.last_was(Failures::OfAnOutage));
         setbacks.add(Failure::NotSent, now);
-        assert!(setbacks.last_was(is_of_an_outage) && !setbacks.last_was(is_of_credentials));
+        assert!(setbacks.last_was(Failures::OfAnOutage) && !setbacks.last_was(Failures::OfCredentials));
         assert_eq!(setbacks.add(Failure::NotSent, now), 1);
         setbacks.reset();
-        assert!(setbacks.last_was(is_of_an_outage));
+        assert!(setbacks.last_was(Failures::OfAnOutage));
         assert_eq!(setbacks.add(Failure::NotSent, now), 0);
     }
 

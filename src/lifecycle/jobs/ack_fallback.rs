@@ -14,14 +14,16 @@ const BARE_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl Lifecycle {
     pub(super) fn is_bare_at_first(&self, what: &Outcome, now: Moment) -> bool {
-        let takes_bare = self.agent.bare_acks_since(BARE_FOR, now).is_some();
+        let takes_bare = self.link.agent().bare_acks_since(BARE_FOR, now).is_some();
         takes_bare && what.is_ack()
     }
 
     /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
     pub(super) fn note_ack_form(&mut self, is_bare: bool, now: Moment) {
-        let since = self.agent.bare_acks_since(BARE_FOR, now);
-        self.agent.acks_are_bare_since(is_bare.then(|| since.unwrap_or(now)));
+        let since = self.link.agent().bare_acks_since(BARE_FOR, now);
+        self.link
+            .agent_mut()
+            .acks_are_bare_since(is_bare.then(|| since.unwrap_or(now)));
     }
 
     /// The backend will never accept this request as it is: the bare form may do, or a smaller result.

@@ -18,7 +18,7 @@ impl Lifecycle {
     /// anything of it is new to us.
     pub(in crate::lifecycle) fn claim(&mut self, deliveries: Vec<Delivery>, worker: WorkerId, now: Moment) -> bool {
         let mut is_news = false;
-        let is_former = !self.agent.is(&worker);
+        let is_former = !self.link.agent().is(&worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             let subject = Arc::clone(&delivery.subject);
@@ -101,7 +101,7 @@ impl Lifecycle {
             self.notify(Notice::Abandoned(Arc::clone(&delivery.subject), why));
             return true;
         }
-        self.forget_looks(claim);
+        self.forget_looks(claim, now);
         self.regain(claim, now);
         let Some(job) = self.jobs.get_mut(claim) else {
             return false;

@@ -42,13 +42,13 @@ impl Lifecycle {
     /// The backend's store is there: to a request of that moment another outcome was taken, jobs came, a reservation was
     /// extended. An answer that comes late tells of the time before the store went away.
     pub(in crate::lifecycle) fn store_was_seen(&mut self, asked_at: Moment) {
-        self.agent.showed_store(asked_at);
+        self.link.agent_mut().showed_store(asked_at);
     }
 
     /// An outcome, or a look at its job, goes out. Of a job that was not found it is noted whether the store has shown itself since:
     /// on a worker with much to do it does so again before this is answered.
     pub(super) fn note_store(&mut self, claim: Claim, now: Moment) {
-        let seen = self.agent.store_seen();
+        let seen = self.link.agent().store_seen();
         let report = self.jobs.report_mut(claim);
         if let Some(missing) = report.and_then(|report| report.missing.as_mut())
             && seen.is_some_and(|seen| missing.since < seen)
@@ -59,7 +59,7 @@ impl Lifecycle {
 
     /// The backend took an outcome; None: it is not known which of its requests brought that about.
     pub(super) fn outcome_was_taken(&mut self, asked_at: Option<Moment>, now: Moment) {
-        self.agent.took_outcome(now);
+        self.link.agent_mut().took_outcome(now);
         if let Some(asked_at) = asked_at {
             self.store_was_seen(asked_at);
         }
@@ -96,7 +96,7 @@ impl Lifecycle {
 
     /// The visibility timeout with which the backend gave us the job.
     pub(super) fn granted(&self, job: &Job) -> Duration {
-        match self.agent.fetch_forms.sent() {
+        match self.link.agent().fetch_forms.sent() {
             FetchForm::Full => self.options.visibility_timeout,
             FetchForm::WithoutVisibility | FetchForm::Bare => job.delivery.visibility.unwrap_or(UNSAID_VISIBILITY),
         }
@@ -176,7 +176,7 @@ impl Lifecycle {
     /// this very job, it is the result that it never takes.
     pub(super) fn ack_meets_server_error(&mut self, claim: Claim, now: Moment) {
         self.pause_report(claim, ReportStage::Pausing, Failure::ServerError, now);
-        let taken_at = self.agent.outcome_taken_at();
+        let taken_at = self.link.agent().outcome_taken_at();
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };

@@ -43,7 +43,7 @@ impl Lifecycle {
         extended: Option<&BTreeSet<JobId>>,
         now: Moment,
     ) {
-        let has_sent_lists = self.agent.heartbeats.told_extended(extended.is_some());
+        let has_sent_lists = self.link.agent_mut().heartbeats.told_extended(extended.is_some());
         let is_kept = |id: &JobId| extended.is_some_and(|extended| extended.contains(id));
         let (kept, missing): (Vec<_>, Vec<_>) = heartbeat.named.iter().partition(|(id, _)| is_kept(id));
         for (_, claim) in &kept {
@@ -53,7 +53,7 @@ impl Lifecycle {
         }
         let is_backed = !kept.is_empty();
         let is_due = |last: Moment| has_sent_lists || last.elapsed(now) >= LOOK_WITHOUT_LIST_EVERY;
-        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(self.calls.checks());
+        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(self.link.calls().checks());
         let suspects = missing.into_iter().filter_map(|(_, claim)| {
             let job = self
                 .jobs
@@ -84,7 +84,7 @@ impl Lifecycle {
     /// A stream of events says that this job was cancelled: a look tells whether that is so. One that there is no room for is left to
     /// the next heartbeat.
     pub(in crate::lifecycle) fn is_said_to_be_cancelled(&mut self, id: &JobId, now: Moment) {
-        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(self.calls.checks());
+        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(self.link.calls().checks());
         let is_due = |last: Moment| last.elapsed(now) >= LOOK_FOR_STREAM_EVERY;
         let may_be_looked_at = |job: &Job| {
             let suspicion = &job.suspicion;
@@ -104,7 +104,7 @@ impl Lifecycle {
             return;
         }
         let Reply::JobSeen(view) = reply else { return };
-        if view.state != JobState::Cancelled && !self.agent.heartbeats.has_told_extended() {
+        if view.state != JobState::Cancelled && !self.link.agent().heartbeats.has_told_extended() {
             return;
         }
         if view.state == JobState::Missing && !is_missed_for_good(job, now) {

@@ -24,7 +24,7 @@ impl Lifecycle {
         if let Some(job) = self.jobs.get_mut(claim) {
             job.news.last_progress = Some(Box::new(for_operators(&progress)));
         }
-        if self.agent.has_no_progress() {
+        if self.link.agent().has_no_progress() {
             if let (Some(holder), Some(job)) = (holder, self.jobs.get(claim)) {
                 let id = job.id().clone();
                 self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", Some(id));
@@ -40,7 +40,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn send_progress(&mut self, claim: Claim, now: Moment) {
-        let has_no_progress = self.agent.has_no_progress();
+        let has_no_progress = self.link.agent().has_no_progress();
         let Some(job) = self.jobs.get_mut(claim) else { return };
         if job.news.progress_call.is_some() || job.is_lost || has_no_progress {
             return;
@@ -61,7 +61,7 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn progress_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
         if *reply == Reply::Failed(Failure::Unsupported) {
-            self.agent.refuses_progress();
+            self.link.agent_mut().refuses_progress();
         }
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.news.progress_call = None;
@@ -76,7 +76,7 @@ impl Lifecycle {
 
     /// The newest wins.
     pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, now: Moment) {
-        if self.agent.has_no_checkpoints() {
+        if self.link.agent().has_no_checkpoints() {
             return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
         }
         if let Some(job) = self.jobs.get_mut(claim) {
@@ -110,7 +110,7 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
         if *reply == Reply::Failed(Failure::Unsupported) {
-            self.agent.refuses_checkpoints();
+            self.link.agent_mut().refuses_checkpoints();
         }
         let Some(state) = self.jobs.checkpoint_answered(claim) else {
             return;
@@ -150,7 +150,7 @@ impl Lifecycle {
         let Some(job) = self.jobs.get(claim) else { return };
         let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
         let is_unsupported = failure == Failure::Unsupported;
-        if job.needs_its_checkpoint() && (!is_unsupported || self.agent.has_to_say_that_it_saves_none()) {
+        if job.needs_its_checkpoint() && (!is_unsupported || self.link.agent_mut().has_to_say_that_it_saves_none()) {
             self.notify(Notice::CheckpointNotSaved(subject, failure));
         }
         let (code, message) = if is_unsupported {

@@ -66,7 +66,7 @@ impl Lifecycle {
                 return self.wants_of_a_kept_process(id, pull, now);
             }
             self.give_what_waits(pull, now);
-            if self.is_fetch_held_up() {
+            if self.link.is_fetch_held_up() {
                 self.answer_pull(pull, Vec::new());
             }
         }
@@ -98,7 +98,7 @@ impl Lifecycle {
         match &self.options.queues {
             Queues::Configured => {}
             Queues::Only(taken) => named.retain(|queue| taken.contains(queue)),
-            Queues::AsAsked => self.queues_are_asked_for(&named, now),
+            Queues::AsAsked => self.link(now, |link, cx| link.queues_are_asked_for(&named, cx)),
         }
         if named.len() <= MOST_QUEUES {
             return Some(named);

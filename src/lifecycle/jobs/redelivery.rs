@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::api::patience::LONGEST_RETRY_IN_A_DRAIN;
 use crate::lifecycle::api::{Call, Delivery, Failure, JobState, JobView, Moment, Notice, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
 use crate::lifecycle::jobs::job::{Again, Job, LookStep};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::timeouts::LONGEST_RETRY_IN_A_DRAIN;
 
 /// How long it is tried to look at such a delivery.
 const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
@@ -123,7 +123,7 @@ impl Lifecycle {
     /// What waits in our buffer is replaced by what came again: another attempt has another envelope, another checkpoint,
     /// another time.
     pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, now: Moment) {
-        self.forget_looks(claim);
+        self.forget_looks(claim, now);
         // What it waits for begins anew.
         self.timers.cancel(Timer::NoHandler(claim));
         self.jobs.replace(claim, delivery.clone());
@@ -136,14 +136,14 @@ impl Lifecycle {
     }
 
     /// A look that is on its way may still show what came before this reservation.
-    pub(super) fn forget_looks(&mut self, claim: Claim) {
+    pub(super) fn forget_looks(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let again = match job.again.as_ref().map(|again| again.step) {
             Some(LookStep::Looking(look)) => Some(look),
             Some(LookStep::Behind | LookStep::Due | LookStep::Pausing) | None => None,
         };
         for look in [again, job.suspicion.look].into_iter().flatten() {
-            self.drop_call(look);
+            self.link(now, |link, _| link.drop_call(look));
         }
     }
 

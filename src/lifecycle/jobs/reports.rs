@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
+use crate::lifecycle::api::patience::{LONGEST_RETRY_IN_A_DRAIN, LONGEST_RETRY_OF_A_MISSING_JOB, REPORT_HANGS_AFTER};
 use crate::lifecycle::api::{About, Call, Failure, JobState, JobView, Moment, Notice, Outcome, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
@@ -15,9 +16,6 @@ use crate::lifecycle::jobs::job::{Hold, Job, Place, Question, Report};
 use crate::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use crate::lifecycle::jobs::stages::{after_failure, stage_verdict};
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::timeouts::{
-    LONGEST_RETRY_IN_A_DRAIN, LONGEST_RETRY_OF_A_MISSING_JOB, REPORT_HANGS_AFTER,
-};
 
 /// Most reports on their way at the same time.
 const MAX_REPORTS_IN_FLIGHT: usize = 64;
@@ -49,7 +47,7 @@ impl Lifecycle {
                 (None, true) => GivenBackBy::UsUnstarted,
             };
             let Some(job) = self.jobs.get(claim) else { return };
-            let why_not = job.why_not_requeue(self.agent.traits());
+            let why_not = job.why_not_requeue(self.link.agent().traits());
             let id = job.id().clone();
             let braked = if why_not.is_none() {
                 self.brake(claim, by, now)
@@ -59,7 +57,9 @@ impl Lifecycle {
             hold = braked.hold;
             if !braked.is_pause_enough {
                 self.pause_fetch(now);
-                self.streams.hold_until(now.after(self.options.poll_interval));
+                self.link
+                    .streams_mut()
+                    .hold_until(now.after(self.options.poll_interval));
             }
             if let Some(why) = why_not {
                 self.let_reservation_expire(claim, why);
@@ -201,7 +201,7 @@ impl Lifecycle {
 
     /// How many more requests about outcomes may be on their way. Those that a shutdown stopped waiting for do not count.
     pub(super) fn room_for_reports(&self) -> usize {
-        self.report_room().saturating_sub(self.calls.reports())
+        self.report_room().saturating_sub(self.link.calls().reports())
     }
 
     pub(in crate::lifecycle) fn report_replied(&mut self, claim: Claim, call: CallId, reply: Reply, now: Moment) {
@@ -353,13 +353,15 @@ impl Lifecycle {
     /// that: of a FAIL that hangs the connection is closed, see `look_for_hanging`.
     fn hedge_at_the_end(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
         let is_ack = |report: &mut Report| report.what.is_ack();
-        if !self.jobs.report_mut(claim).is_some_and(is_ack) || self.hedges.siblings.sent(call) >= MOST_ACKS_AT_ONCE {
+        if !self.jobs.report_mut(claim).is_some_and(is_ack)
+            || self.link.hedges().siblings.sent(call) >= MOST_ACKS_AT_ONCE
+        {
             return;
         }
-        let newest = self.hedges.newest(call).unwrap_or(sent_at);
+        let newest = self.link.hedges().newest(call).unwrap_or(sent_at);
         let mut next = newest.after(REPORT_HANGS_AFTER);
         if next <= now {
-            self.hedge(call, now);
+            self.link(now, |link, cx| link.hedge(call, cx));
             next = now.after(REPORT_HANGS_AFTER);
         }
         self.timers.arm(Timer::Report(claim), next);

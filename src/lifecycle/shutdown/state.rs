@@ -259,9 +259,9 @@ impl Shutdown {
         self.calls_end = end;
     }
 
-    /// The moment that a request must not outlast.
-    pub(in crate::lifecycle) fn cap(&self, give_up: Moment) -> Moment {
-        self.calls_end.map_or(give_up, |end| give_up.min(end))
+    /// The moment that no request must outlast.
+    pub(in crate::lifecycle) fn calls_end(&self) -> Option<Moment> {
+        self.calls_end
     }
 
     /// From this step on whoever is found gets SIGKILL at once.

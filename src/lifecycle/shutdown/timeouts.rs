@@ -26,12 +26,6 @@ pub(super) const DRAIN_LOG_EVERY: Duration = Duration::from_secs(5);
 /// Least time between two such lines when the number changes: a thousand jobs that end at once are a few lines.
 pub(super) const DRAIN_LOG_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
-/// Longest pause in a drain, unless the backend asks for more: whoever waits for the last ACK shall not wait long.
-pub(in crate::lifecycle) const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
-
-/// The same for an outcome whose job the backend does not find: the next answer may end the wait for it.
-pub(in crate::lifecycle) const LONGEST_RETRY_OF_A_MISSING_JOB: Duration = Duration::from_secs(1);
-
 // The steps of the stop phase.
 
 /// One part of the stop phase: what the slack and the cancel grace leave, by this many. With the usual margin of 5 s and a
@@ -64,13 +58,6 @@ pub(super) const REAP_MIN: Duration = Duration::from_millis(200);
 /// Of the time for the outcomes, the part for which an outcome waits for the checkpoint of its job: what a handler saved
 /// within its cancel grace is for the next attempt, and the outcome needs the rest.
 const CHECKPOINT_SHARE: u32 = 2;
-
-/// When the end is near, an ACK without an answer for this long is sent again on another connection, and a FAIL or a requeue
-/// is looked at: four attempts fit into the usual time for the outcomes.
-pub(in crate::lifecycle) const REPORT_HANGS_AFTER: Duration = Duration::from_millis(500);
-
-/// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
-pub(in crate::lifecycle) const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
 
 /// Of the time for the last heartbeat, the part for which it waits for an earlier one that hangs: the other part is its own.
 const EARLIER_HEARTBEAT_SHARE: u32 = 2;

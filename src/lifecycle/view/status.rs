@@ -34,15 +34,15 @@ impl Lifecycle {
             not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
             given_back: self.shown_returns(now),
-            queues: self.takes().queues,
+            queues: self.link.takes(&self.options).queues,
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
-                worker: self.agent.worker().cloned(),
-                heartbeat_age: self.health_state.accepted_at.map(|at| at.elapsed(now)),
-                is_unreachable: self.is_in_outage(),
+                worker: self.link.agent().worker().cloned(),
+                heartbeat_age: self.link.accepted_at().map(|at| at.elapsed(now)),
+                is_unreachable: self.link.is_in_outage(),
                 trouble: self.trouble(now),
-                requests: self.calls.len(),
+                requests: self.link.calls().len(),
             },
         }
     }

@@ -6,6 +6,7 @@ use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
 use crate::lifecycle::api::{
     Effect, EndCause, ErrorCode, FromWorker, Manners, Moment, Notice, Outcome, Phase, Ready, Timer, ToWorker,
 };
+use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
@@ -47,7 +48,7 @@ impl Lifecycle {
             .change(holder, |holder| holder.is_of_unknown_process = is_of_unknown_process);
         let is_kept = self.suspects.turn.is_some_and(|turn| turn.process == process);
         self.holders.change(holder, |holder| holder.is_kept = is_kept);
-        match self.agent.worker().cloned() {
+        match self.link.agent().worker().cloned() {
             Some(worker) => {
                 let state = self.state();
                 self.tell(holder, ToWorker::Hello { worker, state });
@@ -87,7 +88,7 @@ impl Lifecycle {
             }
             FromWorker::Heartbeat { job } => {
                 if self.held_by(id, &job).is_some() {
-                    self.heartbeat_for_worker(now);
+                    self.link(now, Link::heartbeat_for_worker);
                 }
             }
             FromWorker::Pong { .. } => {}

@@ -41,7 +41,7 @@ impl Lifecycle {
         if !self.phase().is_terminating() {
             self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         }
-        self.begin_incarnation(worker, now);
+        self.link(now, |link, cx| link.begin_incarnation(worker, cx));
         if self.ending.shutdown().has_killed() {
             self.order(Effect::KillEverything);
         } else if matches!(self.phase(), Phase::EndGame | Phase::Stop) {

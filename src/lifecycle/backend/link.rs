@@ -1,0 +1,273 @@
+//! The link to the backend as one part of the machine: registration, heartbeats, FETCH, event streams, hedges and outages.
+//!
+//! It knows no other part. It reads [`Facts`] about the others and returns a list of [`Said`]: orders for the shell and requests to the
+//! other parts, in the order in which they are to be carried out.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::ids::{CallId, Claim, JobId};
+use crate::lifecycle::api::{Call, Effect, Farewell, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState};
+use crate::lifecycle::backend::agent::Agent;
+use crate::lifecycle::backend::backoff::Jitter;
+use crate::lifecycle::backend::calls::Calls;
+use crate::lifecycle::backend::hedges::Hedges;
+use crate::lifecycle::backend::link_said::Said;
+use crate::lifecycle::backend::memory_gate_state::MemoryGate;
+use crate::lifecycle::backend::outages::Outages;
+use crate::lifecycle::backend::purpose::{Purpose, WhenItHangs};
+use crate::lifecycle::backend::streams::Streams;
+use crate::lifecycle::timers::Timers;
+
+/// How long after its `give_up` a request that was not answered counts as unanswered. By then the shell should have reported it.
+pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
+
+/// What ojs-init and the backend know of each other, and every request that is on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Link {
+    pub(super) agent: Agent,
+    pub(super) calls: Calls,
+    pub(super) hedges: Hedges,
+    pub(super) memory_gate: MemoryGate,
+    pub(super) outages: Outages,
+    pub(super) streams: Streams,
+    pub(super) jitter: Jitter,
+    pub(super) timers: Timers<LinkTimer>,
+    /// When the backend last accepted a heartbeat of the present incarnation.
+    pub(super) accepted_at: Option<Moment>,
+    next_call: u64,
+    said: Vec<Said>,
+}
+
+/// What the link has to know of the end.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::lifecycle) struct EndFacts {
+    pub(in crate::lifecycle) phase: Phase,
+    /// What the backend is told about the phase.
+    pub(in crate::lifecycle) state: WorkerState,
+    /// The last heartbeat is the only one that may still go out.
+    pub(in crate::lifecycle) has_said_goodbye: bool,
+    /// The last heartbeat is on its way, or about to be.
+    pub(in crate::lifecycle) is_saying_goodbye: bool,
+    /// The stop phase sends the last outcomes.
+    pub(in crate::lifecycle) is_reporting: bool,
+    /// No request may last longer than this.
+    pub(in crate::lifecycle) calls_end: Option<Moment>,
+}
+
+/// A job whose reservation has to be extended.
+#[derive(Debug, Clone)]
+pub(in crate::lifecycle) struct Kept {
+    pub(in crate::lifecycle) id: JobId,
+    pub(in crate::lifecycle) claim: Claim,
+    pub(in crate::lifecycle) claimed_at: Moment,
+    /// The visibility timeout that the job itself asks for.
+    pub(in crate::lifecycle) visibility: Option<Duration>,
+}
+
+/// What the link asks about the jobs. Each is a walk over all of them.
+pub(in crate::lifecycle) trait Reservations {
+    /// The jobs that a heartbeat has to name.
+    fn kept(&self) -> Vec<Kept>;
+    /// Whether there is one.
+    fn has_kept(&self) -> bool;
+    /// How many jobs have an outcome that the backend has not taken.
+    fn reporting(&self) -> usize;
+    /// Whether this incarnation of the worker has a job left.
+    fn has_any_of(&self, worker: &WorkerId) -> bool;
+}
+
+/// What a decision depends on besides the state of the link.
+#[derive(Clone, Copy)]
+pub(in crate::lifecycle) struct Context<'a> {
+    pub(in crate::lifecycle) options: &'a Options,
+    pub(in crate::lifecycle) end: EndFacts,
+    /// New jobs may be given out: the phase is running and the worker is alive.
+    pub(in crate::lifecycle) takes_jobs: bool,
+    pub(in crate::lifecycle) jobs: &'a dyn Reservations,
+    pub(in crate::lifecycle) now: Moment,
+}
+
+impl Context<'_> {
+    pub(super) fn is_terminating(&self) -> bool {
+        self.end.phase.is_terminating()
+    }
+
+    /// The end of a request that would otherwise be given up at this moment.
+    pub(super) fn cap(&self, give_up: Moment) -> Moment {
+        self.end.calls_end.map_or(give_up, |end| give_up.min(end))
+    }
+}
+
+impl Link {
+    pub(in crate::lifecycle) fn new(options: &Options) -> Self {
+        Self {
+            agent: Agent::new(options.heartbeat_interval),
+            calls: Calls::default(),
+            hedges: Hedges::default(),
+            memory_gate: MemoryGate::default(),
+            outages: Outages::default(),
+            streams: Streams::new(&options.listen_to),
+            jitter: Jitter::new(options.seed),
+            timers: Timers::default(),
+            accepted_at: None,
+            next_call: 0,
+            said: Vec::new(),
+        }
+    }
+
+    /// Sends a request that may take `patience`, less if the end does not leave that much.
+    pub(in crate::lifecycle) fn call(
+        &mut self,
+        call: Call,
+        purpose: Purpose,
+        patience: Duration,
+        cx: &Context,
+    ) -> CallId {
+        let is_of_a_job_that_is_not_done = matches!(&call, Call::Report { outcome, .. } if !outcome.is_ack());
+        let rule = purpose.when_it_hangs(!is_of_a_job_that_is_not_done);
+        let repeatable = (rule == WhenItHangs::Again).then(|| call.clone());
+        let id = self.send_call(call, cx.cap(cx.now.after(patience)), false);
+        self.watch_call(id, rule, cx.now);
+        match repeatable {
+            Some(call) => self.calls.insert_repeatable(id, purpose, call),
+            None => self.calls.insert(id, purpose),
+        }
+        id
+    }
+
+    /// Sends a request under a new number.
+    pub(super) fn send_call(&mut self, call: Call, give_up: Moment, is_again: bool) -> CallId {
+        self.next_call += 1;
+        let id = CallId(self.next_call);
+        self.timers.arm(LinkTimer::Call(id), give_up.after(CALL_LEEWAY));
+        self.order(Effect::CallBackend {
+            id,
+            call,
+            give_up,
+            is_again,
+        });
+        id
+    }
+}
+
+/// What the other parts see of it.
+impl Link {
+    /// What ojs-init and the backend know of each other.
+    pub(in crate::lifecycle) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    pub(in crate::lifecycle) fn agent_mut(&mut self) -> &mut Agent {
+        &mut self.agent
+    }
+
+    pub(in crate::lifecycle) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    pub(in crate::lifecycle) fn hedges(&self) -> &Hedges {
+        &self.hedges
+    }
+
+    pub(in crate::lifecycle) fn memory_gate(&self) -> &MemoryGate {
+        &self.memory_gate
+    }
+
+    pub(in crate::lifecycle) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    pub(in crate::lifecycle) fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
+    pub(in crate::lifecycle) fn timers(&self) -> &Timers<LinkTimer> {
+        &self.timers
+    }
+
+    /// When the backend last accepted a heartbeat of the present incarnation.
+    pub(in crate::lifecycle) fn accepted_at(&self) -> Option<Moment> {
+        self.accepted_at
+    }
+
+    /// This timer is acted on.
+    pub(in crate::lifecycle) fn cancel(&mut self, timer: LinkTimer) {
+        self.timers.cancel(timer);
+    }
+
+    pub(in crate::lifecycle) fn clear_timers(&mut self) {
+        self.timers.clear();
+    }
+
+    /// Everything that was said since the last call.
+    pub(in crate::lifecycle) fn take_said(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+}
+
+/// What is on its way.
+impl Link {
+    pub(in crate::lifecycle) fn is_fetching(&self) -> bool {
+        self.calls.is_any(|purpose| matches!(purpose, Purpose::Fetch(..)))
+    }
+
+    /// Whether FETCH pauses because the last one failed.
+    pub(in crate::lifecycle) fn is_fetch_held_up(&self) -> bool {
+        self.timers.deadline_of(LinkTimer::FetchAgain).is_some()
+    }
+
+    pub(in crate::lifecycle) fn is_registering(&self) -> bool {
+        self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)))
+    }
+}
+
+/// The end.
+impl Link {
+    /// The end begins: no FETCH, and no registration.
+    pub(in crate::lifecycle) fn end_begins(&mut self) {
+        for timer in [
+            LinkTimer::Fetch,
+            LinkTimer::FetchReturned,
+            LinkTimer::FetchAgain,
+            LinkTimer::Register,
+        ] {
+            self.timers.cancel(timer);
+        }
+    }
+
+    /// Nothing but the last words follows: no heartbeat, and nobody waits for a FETCH.
+    pub(in crate::lifecycle) fn says_nothing_more(&mut self) {
+        self.timers.cancel(LinkTimer::Heartbeat);
+        if self.is_fetching() {
+            self.notify(Notice::FetchAbandoned);
+            let is_fetch = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Fetch(..));
+            let fetches: Vec<CallId> = self.calls.general().filter(is_fetch).map(|(call, _)| call).collect();
+            for call in fetches {
+                self.calls.remove(&call);
+            }
+        }
+    }
+
+    /// Tells the backend that each worker that it knows leaves.
+    pub(in crate::lifecycle) fn deregister_everybody(&mut self, cx: &Context) {
+        self.abandon_heartbeats();
+        for worker in self.agent.take_registered() {
+            self.deregister(worker, Farewell::Full, cx);
+        }
+    }
+}
+
+/// How it talks.
+impl Link {
+    pub(super) fn say(&mut self, said: Said) {
+        self.said.push(said);
+    }
+
+    pub(super) fn order(&mut self, effect: Effect) {
+        self.say(Said::Order(effect));
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.say(Said::Notify(notice));
+    }
+}
