@@ -44,7 +44,9 @@
 //! | | `timeouts` | how long what may take |
 //! | | `drain_log` | the lines that tell how the drain goes on |
 //! | | `end_report` | what is told of the end where an orchestrator looks for it |
-//! | (here) | `consequences` | the facts that the end decides by, and what follows in the other parts from what it says |
+//! | (here) | `credit` | how many jobs can be taken now |
+//! | | `link_consequences` | the facts that the link decides by, and what follows in the other parts from what it says |
+//! | | `consequences` | the facts that the end decides by, and what follows in the other parts from what it says |
 //! | `view` | `health` | what probes are told |
 //! | | `operators` | what the programs on the control socket are answered, and when |
 //! | | `status` | what an operator is shown |

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod backend;
 mod consequences;
+mod credit;
 pub mod groups;
 mod invariants;
 pub mod jobs;

@@ -16,6 +16,9 @@ const FEWEST_WAITING_REPORTS: usize = 64;
 /// one's deregister and a heartbeat may hang at the same time, and the last heartbeat waits for none of them.
 const MOST_BEATS: usize = 8;
 
+/// Most FETCHes under way at once, and that wait: the lifecycle never sends more.
+const MOST_FETCHES: usize = 2;
+
 /// Most of progress, checkpoints and the manifest, and of those that wait: they can.
 const MOST_SIDE: usize = 4;
 const MOST_WAITING_SIDE: usize = 256;
@@ -87,8 +90,7 @@ impl LaneRooms {
         let waiting_reports = concurrency.saturating_mul(2).max(FEWEST_WAITING_REPORTS);
         Self {
             beat: LaneRoom::new(MOST_BEATS, MOST_BEATS),
-            // There is never a reason for two at once.
-            fetch: LaneRoom::new(1, 1),
+            fetch: LaneRoom::new(MOST_FETCHES, MOST_FETCHES),
             report: LaneRoom::new(concurrency.saturating_mul(2).clamp(2, MOST_REPORTS), waiting_reports),
             side: LaneRoom::new(MOST_SIDE, MOST_WAITING_SIDE),
             stream: LaneRoom::new(MOST_STREAMS_AT_ONCE, 0),
@@ -154,14 +156,17 @@ mod tests {
     fn who_waits_goes_when_another_one_ends_and_nobody_waits_without_a_bound() {
         let mut rooms = LaneRooms::new(10);
         assert_eq!(rooms.enter(Lane::Fetch, CallId(1)), Room::Now);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(2)), Room::Later);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(3)), Room::None);
-        assert_eq!(rooms.enter(Lane::Beat, CallId(4)), Room::Now);
-        assert_eq!(rooms.leave(Lane::Fetch), Some(CallId(2)));
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(5)), Room::Later);
-        rooms.forget(Lane::Fetch, CallId(5));
+        assert_eq!(rooms.enter(Lane::Fetch, CallId(2)), Room::Now);
+        assert_eq!(rooms.enter(Lane::Fetch, CallId(3)), Room::Later);
+        assert_eq!(rooms.enter(Lane::Fetch, CallId(4)), Room::Later);
+        assert_eq!(rooms.enter(Lane::Fetch, CallId(5)), Room::None);
+        assert_eq!(rooms.enter(Lane::Beat, CallId(6)), Room::Now);
+        assert_eq!(rooms.leave(Lane::Fetch), Some(CallId(3)));
+        assert_eq!(rooms.enter(Lane::Fetch, CallId(7)), Room::Later);
+        rooms.forget(Lane::Fetch, CallId(4));
+        rooms.forget(Lane::Fetch, CallId(7));
         assert_eq!(rooms.leave(Lane::Fetch), None);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(6)), Room::Now);
+        assert_eq!(rooms.enter(Lane::Fetch, CallId(8)), Room::Now);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::{BackendTraits, Directive, Moment, Text, WorkerId};
 use crate::lifecycle::backend::fetch_forms::FetchForms;
+use crate::lifecycle::backend::fetch_pace::FetchPace;
 use crate::lifecycle::backend::heartbeat_state::HeartbeatState;
 use crate::lifecycle::backend::retry_state::RetryState;
 
@@ -36,6 +37,8 @@ pub(in crate::lifecycle) struct Agent {
     pub(super) fetches: RetryState,
     /// How they are spelled.
     pub(in crate::lifecycle) fetch_forms: FetchForms,
+    /// Whether a second one is worth it.
+    pub(super) fetch_pace: FetchPace,
     /// Registrations in a row that failed.
     pub(super) registrations: RetryState,
     /// What the last heartbeat's reply asked for.
@@ -81,6 +84,7 @@ impl Agent {
             bare_acks_since: None,
             fetches: RetryState::default(),
             fetch_forms: FetchForms::default(),
+            fetch_pace: FetchPace::default(),
             registrations: RetryState::default(),
             last_directive: None,
             store_seen: None,
@@ -176,6 +180,7 @@ impl Agent {
         self.is_without_checkpoints_said = false;
         self.heartbeats.forget_backend();
         self.fetch_forms.forget_backend();
+        self.fetch_pace.forget_backend();
         mem::replace(&mut self.is_registration_answered, true)
     }
 

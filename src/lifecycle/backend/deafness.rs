@@ -21,8 +21,14 @@ impl Link {
     /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one forward, the new jobs in it
     /// became available without a word.
     pub(super) fn judge_streams(&mut self, fetch: &SentFetch, deliveries: &[Delivery], cx: &Context) {
-        let idle_since = self.streams.fetch_answered(fetch.at, !deliveries.is_empty());
-        let Some(idle_since) = idle_since.filter(|_| fetch.is_for_pushed && !fetch.is_woken) else {
+        let has_jobs = !deliveries.is_empty();
+        if fetch.is_second && !has_jobs {
+            // The FETCH beside it may have got the jobs.
+            return;
+        }
+        let idle_since = self.streams.fetch_answered(fetch.at, has_jobs);
+        let is_poll = fetch.is_for_pushed && !fetch.is_woken && !fetch.is_second;
+        let Some(idle_since) = idle_since.filter(|_| is_poll) else {
             return;
         };
         let idle_for = idle_since.elapsed(cx.now);

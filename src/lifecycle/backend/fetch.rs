@@ -4,34 +4,53 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::{Call, Failure, FetchForm, LinkTimer, Moment, Notice, Reply, Text};
+use crate::lifecycle::backend::fetch_pace::{MOST_ASKED_FOR, MOST_FETCHES, fewest_for_second, most_of_two};
 use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::backend::purpose::{Purpose, SentFetch};
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::machine::Lifecycle;
 
-/// Most jobs asked for by one FETCH. What comes with its answer is here several times for a moment (its bytes, the deliveries, what
-/// is told of each), and that moment decides how much memory we ever take.
-const MOST_IN_ONE_FETCH: usize = 256;
-
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
-        if self.is_kept_from_fetching() || self.link.is_fetching() {
-            return;
+        for _ in 0..MOST_FETCHES {
+            if !self.is_kept_from_fetching() {
+                self.fetch_once(now);
+            }
         }
+    }
+
+    fn fetch_once(&mut self, now: Moment) {
         let Some(worker) = self.link.agent.worker().cloned() else {
             return;
         };
-        let pushed = self.pushed_credit();
+        let (others, asked) = self.link.fetches_on_their_way();
+        let pushed = self.pushed_credit().saturating_sub(asked);
         let is_for_pushed = pushed > 0 && !self.deadline_is_set(LinkTimer::Fetch);
+        let is_one_of_two = is_for_pushed && self.is_second_fetch_worth_it(now);
+        if others >= if is_one_of_two { MOST_FETCHES } else { 1 } {
+            return;
+        }
         let (queues, wanted) = if is_for_pushed {
             (None, pushed + self.pulls.wanted())
         } else {
             let (queues, wanted) = self.pulls.next();
             (queues.map(<[Text]>::to_vec), wanted)
         };
-        let count = wanted.min(self.room()).min(MOST_IN_ONE_FETCH);
+        let free = wanted.min(self.room().saturating_sub(asked));
+        let places = self.places();
+        if others > 0 && free < fewest_for_second(places) {
+            return;
+        }
+        let count = free.min(if is_one_of_two {
+            most_of_two(places)
+        } else {
+            MOST_ASKED_FOR
+        });
         if let Ok(asked @ 1..) = u32::try_from(count) {
+            if others > 0 {
+                self.link.agent.fetch_pace.second_goes_out(now);
+            }
             let is_woken = self.link.streams.fetch_goes_out();
             let fetch = SentFetch {
                 worker: worker.clone(),
@@ -41,6 +60,7 @@ impl Lifecycle {
                 pull: self.pulls.newest(),
                 is_woken,
                 is_for_pushed,
+                is_second: others > 0,
             };
             let call = Call::Fetch {
                 worker,
@@ -77,31 +97,11 @@ impl Lifecycle {
         self.pushed_credit() > 0 || self.pulls.wait_for_a_fetch()
     }
 
-    /// Jobs that can be taken now: none outside running, and no more than holders and concurrency have room for.
-    pub(in crate::lifecycle) fn credit(&self) -> usize {
-        self.room().min(self.pushed_credit() + self.pulls.wanted())
-    }
-
-    /// The same, whoever would take them.
-    fn room(&self) -> usize {
-        if self.is_open_for_jobs() && !self.ending.has_its_one_job(&self.options) {
-            self.most_active().saturating_sub(self.jobs.reserved())
-        } else {
-            0
-        }
-    }
-
-    /// Jobs that holders are ready for which did not ask for each.
-    fn pushed_credit(&self) -> usize {
-        // A process that is kept for a suspect takes no other job. Each suspect that waits needs a slot as well, although only one has
-        // a turn: a further suspect could only wait behind them, and there may be more of them than slots.
-        let kept = self.suspects.turn.map_or(0, |turn| self.holders.room_of(turn.process));
-        let suspects = self.jobs.suspects().len();
-        let waiting = self.jobs.waiting().len() - suspects;
-        self.holders
-            .free()
-            .saturating_sub(kept.max(suspects))
-            .saturating_sub(waiting)
+    /// Whether two FETCHes bring jobs faster than one. Whoever asks for jobs itself waits for the answer to one FETCH.
+    fn is_second_fetch_worth_it(&self, now: Moment) -> bool {
+        self.pulls.is_empty()
+            && self.link.agent.fetch_pace.is_worth_second(now)
+            && self.link.agent.fetch_forms.is_full_accepted()
     }
 
     /// What was given back must not come straight back to us: no FETCH before a pause is over; in terminate there is none anyway.
@@ -124,6 +124,11 @@ impl Lifecycle {
             Reply::Fetched(deliveries) => {
                 self.link.agent.fetches = RetryState::default();
                 let has_jobs = !deliveries.is_empty();
+                let places = self.places();
+                self.link
+                    .agent
+                    .fetch_pace
+                    .answered(&fetch, deliveries.len(), places, now);
                 if has_jobs {
                     self.link(now, |link, cx| link.listen_to_queues_of(&deliveries, cx));
                 }
@@ -141,6 +146,10 @@ impl Lifecycle {
                     self.end(now, |ending, cx| ending.found_no_job(at, cx));
                 }
                 let is_news = self.claim(deliveries, worker.clone(), now);
+                if is_news && fetch.is_for_pushed {
+                    // The pause is one after the other FETCH, which brought no job: this one did.
+                    self.link.timers.cancel(LinkTimer::Fetch);
+                }
                 if !is_news && fetch.is_for_pushed {
                     let pause = self.link.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch_for(LinkTimer::Fetch, pause, now);
@@ -152,13 +161,17 @@ impl Lifecycle {
                 self.link(now, |link, cx| link.is_known_now(&worker, cx));
             }
             // Another form goes out without a pause, if there is still room for jobs.
-            Reply::Failed(Failure::Refused) if self.link.agent.fetch_forms.refused() => self.ending.renew_idle_time(),
+            Reply::Failed(Failure::Refused) if self.link.agent.fetch_forms.refused() => {
+                self.link.agent.fetch_pace.failed();
+                self.ending.renew_idle_time();
+            }
             Reply::Failed(_)
             | Reply::Registered { .. }
             | Reply::HeartbeatOk { .. }
             | Reply::Accepted
             | Reply::JobSeen(_)
             | Reply::Manifest(_) => {
+                self.link.agent.fetch_pace.failed();
                 self.answers_pulls(&fetch);
                 self.fetch_failed(reply.failure(), now);
             }

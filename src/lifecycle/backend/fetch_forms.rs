@@ -11,7 +11,7 @@ const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct FetchForms {
     form: FetchForm,
-    /// Of the last one that was sent; there are never two on their way.
+    /// Of the last one that was sent, and of any other that is on its way.
     sent: FetchForm,
     /// When one in this form was first accepted; none: not yet.
     since: Option<Moment>,
@@ -40,9 +40,19 @@ impl FetchForms {
         self.sent
     }
 
+    /// Whether the backend takes the full form. Only then may two be on their way: both have the same form, and no other one is tried
+    /// before both are answered.
+    pub(super) fn is_full_accepted(&self) -> bool {
+        self.form == FetchForm::Full && self.since.is_some()
+    }
+
     /// The last one was refused. Whether the next form is to be tried at once; when all of them were refused it is not the
     /// form.
     pub(super) fn refused(&mut self) -> bool {
+        if self.form != self.sent {
+            // The answer to another FETCH in the same form came first.
+            return true;
+        }
         self.form = self.sent.next();
         self.since = None;
         self.refusals += 1;

@@ -207,8 +207,20 @@ impl Link {
 
 /// What is on its way.
 impl Link {
+    /// Whether any FETCH is on its way.
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {
-        self.calls.is_any(|purpose| matches!(purpose, Purpose::Fetch(..)))
+        self.fetches_on_their_way().0 > 0
+    }
+
+    /// How many FETCHes are on their way, and how many jobs they ask for together.
+    pub(in crate::lifecycle) fn fetches_on_their_way(&self) -> (usize, usize) {
+        let mut sum = (0, 0);
+        for (_, purpose) in self.calls.general() {
+            if let Purpose::Fetch(fetch) = purpose {
+                sum = (sum.0 + 1, sum.1 + fetch.count);
+            }
+        }
+        sum
     }
 
     /// Whether FETCH pauses because the last one failed.

@@ -8,6 +8,7 @@ pub(super) mod calls;
 pub(super) mod deafness;
 pub(super) mod fetch;
 pub(super) mod fetch_forms;
+pub(super) mod fetch_pace;
 pub(super) mod hanging;
 pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;

@@ -38,6 +38,8 @@ pub(in crate::lifecycle) struct SentFetch {
     pub(in crate::lifecycle) is_woken: bool,
     /// It is for credit that was pushed as well.
     pub(in crate::lifecycle) is_for_pushed: bool,
+    /// Another one was on its way when it went out.
+    pub(in crate::lifecycle) is_second: bool,
 }
 
 /// What is done about a request that hangs while the backend answers others.

@@ -52,8 +52,18 @@ impl Link {
         let is_registering = self.is_registering();
         let is_fetching = self.is_fetching();
         let registration = self.agent.registrations.retry_now(failures, is_registering, is_soon);
-        let fetch = self.agent.fetches.retry_now(failures, is_fetching, is_soon);
-        for (verdict, timer) in [(registration, LinkTimer::Register), (fetch, LinkTimer::FetchAgain)] {
+        // Of two FETCHes one may have failed while the other one is on its way.
+        let is_fetch_held_up = self.is_fetch_held_up();
+        let mut verdicts = vec![(registration, LinkTimer::Register)];
+        if is_fetch_held_up || !is_fetching {
+            let verdict = self.agent.fetches.retry_now(failures, false, is_soon);
+            verdicts.push((verdict, LinkTimer::FetchAgain));
+        }
+        if is_fetching {
+            let verdict = self.agent.fetches.retry_now(failures, true, is_soon);
+            verdicts.push((verdict, LinkTimer::FetchAgain));
+        }
+        for (verdict, timer) in verdicts {
             match verdict {
                 RetryNow::Unchanged => {}
                 RetryNow::NextPauseIsShort => self.agent.retries_at(at),

@@ -25,7 +25,7 @@ impl Ending {
         let Some(longest) = cx.options.exit_when_idle else {
             return;
         };
-        self.idle.asked_at = Some(asked_at);
+        self.idle.asked_at = self.idle.asked_at.max(Some(asked_at));
         if self.idle.since.is_none() && cx.facts.has_nothing_to_do {
             self.idle.since = Some(cx.now);
             self.timers.arm(EndingTimer::Idle, cx.now.after(longest));

@@ -10,6 +10,7 @@
 //! place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
 
 mod choices;
+mod fetches;
 mod fingerprint;
 mod gateway;
 mod promises;
@@ -187,12 +188,12 @@ fn behind_the_gateway(name: &'static str, budget: Budget, holders: u8, kin: Kin)
     let mut options = options(2);
     options.queues = Queues::AsAsked;
     options.enforce_timeouts = false;
-    world_up_to(MOST_STATES, name, options, budget, Cast { holders, each: 1, kin });
+    world_up_to(MOST_STATES, name, options, budget, Cast::new(holders, 1, kin));
 }
 
 fn of_the_socket(budget: Budget, holders: u8, each: u32) -> Cast {
     let kin = if budget.pulls > 0 { Kin::Asking } else { Kin::Told };
-    Cast { holders, each, kin }
+    Cast::new(holders, each, kin)
 }
 
 fn world_up_to(most: usize, name: &'static str, options: Options, budget: Budget, cast: Cast) {

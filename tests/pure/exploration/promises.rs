@@ -84,10 +84,7 @@ impl World {
                 if self.options.once && !self.jobs.is_empty() {
                     self.break_promise("a FETCH after the one job");
                 }
-                let active = u32::try_from(seen.active).unwrap_or(u32::MAX);
-                if count.saturating_add(active) > self.options.concurrency {
-                    self.break_promise("a FETCH for more than the free credit");
-                }
+                self.check_fetch(*count);
             }
             Call::Report { job, outcome, .. } => {
                 let kind = match outcome {

@@ -21,7 +21,10 @@ impl World {
             Answer::NoLongerOurs => looked(JobState::Elsewhere),
             Answer::Good => good(&call),
         };
+        let is_unanswered = reply == Reply::Failed(Failure::Unanswered);
+        self.is_fetch_failing = is_unanswered && matches!(call, Call::Fetch { .. });
         self.happen(Event::BackendReplied(id, reply));
+        self.is_fetch_failing = false;
     }
 
     fn deliver(&mut self) -> Delivery {

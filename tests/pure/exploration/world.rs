@@ -73,6 +73,8 @@ pub struct Cast {
     /// How many jobs a holder takes.
     pub each: u32,
     pub kin: Kin,
+    /// The backend was slow before, so that two FETCHes may be on their way.
+    pub is_slow: bool,
 }
 
 /// What may happen next.
@@ -142,6 +144,8 @@ pub struct World {
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
     pub is_fetch_given_up: bool,
+    /// A FETCH fails in this step: a line in the log is about its jobs alone.
+    pub is_fetch_failing: bool,
     /// When a SIGTSTP came, and no SIGTERM since.
     hook: Option<Moment>,
     /// When we have to be gone.
@@ -174,6 +178,7 @@ impl World {
             waits: BTreeMap::new(),
             jobs: BTreeMap::new(),
             is_fetch_given_up: false,
+            is_fetch_failing: false,
             hook: None,
             gone_by: None,
             is_abandoned: false,
@@ -191,6 +196,7 @@ impl World {
             let id = *id;
             world.take(&Action::Answer(id, Answer::Good));
         }
+        world.after_slow_answers();
         world.seen.clear();
         world
     }
@@ -457,7 +463,7 @@ impl World {
                     fate.is_let_go = true;
                 }
             }
-            Effect::Notify(Notice::FetchAbandoned) => self.is_fetch_given_up = true,
+            Effect::Notify(Notice::FetchAbandoned) => self.fetch_is_given_up(),
             Effect::Exit(status) => self.exited = Some(*status),
             // Who asks leaves with the answer.
             Effect::Answer(client, _) | Effect::Show(client, _) => {

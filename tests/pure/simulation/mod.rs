@@ -13,6 +13,7 @@ pub mod chance;
 mod course;
 mod departures;
 mod farewells;
+mod fetches;
 mod hangs;
 mod happen;
 mod hedges;
@@ -196,6 +197,17 @@ fn every_kind_of_order_and_remark_occurs() {
         }
     }
     panic!("never seen: {missing:?}");
+}
+
+/// The same of a second FETCH, which no other name tells from the first one.
+#[test]
+fn two_fetches_are_on_their_way_at_one_time() {
+    let has_two = |seed| {
+        let mut world = World::new(Plan::new(seed), false);
+        world.run().unwrap_or_default();
+        world.talk.fetches.most == 2
+    };
+    assert!((1..=3_000).any(has_two));
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -12,7 +12,7 @@ use ojs_init::signal::Signal;
 
 use super::asks::asks;
 use super::chance::Chance;
-use super::{idle, memory, streams};
+use super::{fetches, idle, memory, streams};
 
 /// Status of a shutdown that cut jobs off, in every run: unlike any other.
 pub const INTERRUPTED: u8 = 75;
@@ -216,6 +216,7 @@ impl Plan {
         let mut twists = Vec::new();
         lives(&mut chance, &mut twists);
         jobs(&mut chance, horizon, &mut twists);
+        fetches::many_jobs(seed, &mut twists);
         asks(&mut chance, horizon, &mut twists);
         faults(&mut chance, horizon, &mut twists);
         handlers(&mut chance, &mut twists);
@@ -271,7 +272,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
     let mut remap_exit = RemapExit::default();
     remap_exit.insert(7);
     Options {
-        concurrency: idle::concurrency(seed, *chance.pick(&[1, 2, 3, 5])),
+        concurrency: idle::concurrency(seed, fetches::concurrency(seed, *chance.pick(&[1, 2, 3, 5]))),
         queues: Queues::Configured,
         tell_worker: false,
         enforce_timeouts: true,

@@ -9,6 +9,7 @@ use ojs_init::lifecycle::api::{
 
 use super::absences::Absences;
 use super::farewells::Farewells;
+use super::fetches::Fetches;
 use super::hedges::is_answer;
 use super::ledger::{Claim, Ledger, broken};
 use super::looks::{Shown, shows_ours};
@@ -52,8 +53,9 @@ pub struct Holder {
 /// All of it.
 #[derive(Debug)]
 pub struct Talk {
-    options: Options,
+    pub options: Options,
     pub calls: BTreeMap<CallId, Pending>,
+    pub fetches: Fetches,
     worker: Option<WorkerId>,
     interval: Duration,
     /// Since when heartbeats have to go out.
@@ -75,6 +77,7 @@ impl Talk {
             interval: options.heartbeat_interval,
             options,
             calls: BTreeMap::new(),
+            fetches: Fetches::default(),
             worker: None,
             beats_from: None,
             last_beat: None,
@@ -91,12 +94,6 @@ impl Talk {
     pub fn started(&mut self, worker: &WorkerId) {
         self.worker = Some(worker.clone());
         self.beats_from = None;
-    }
-
-    pub fn is_fetching(&self) -> bool {
-        self.calls
-            .values()
-            .any(|pending| matches!(pending.call, Call::Fetch { .. }))
     }
 
     /// Whether a heartbeat can go out now, and there is somebody to send it to.
@@ -119,11 +116,6 @@ impl Talk {
         if is_news && state == WorkerState::Terminate && self.worker.as_ref() == Some(worker) {
             self.beats_from = self.beats_from.map(|_| now);
         }
-    }
-
-    pub fn fetch_is_abandoned(&mut self) {
-        self.calls
-            .retain(|_, pending| !matches!(pending.call, Call::Fetch { .. }));
     }
 
     /// Once the backend has answered a registration heartbeats go out, but not just for the end.
@@ -176,6 +168,7 @@ impl Talk {
         }
         let reply = &self.one_answer(id, &pending, reply)?;
         self.absences.replied(&pending.call, reply, now);
+        self.fetches.answered(&pending, reply, state, now);
         ledger.is_looked_at = matches!(pending.call, Call::GetJob { .. }) && !pending.is_before_repeat;
         if let (Call::GetJob { job }, Reply::JobSeen(view)) = (&pending.call, reply)
             && view.state == JobState::Missing
@@ -362,31 +355,6 @@ impl Talk {
                 self.interval
             );
         }
-        Ok(())
-    }
-
-    fn fetched(&self, count: u32, state: WorkerState, ledger: &Ledger) -> Kept {
-        promise!(
-            "no FETCH outside running",
-            state == WorkerState::Running,
-            "in {state:?}"
-        );
-        promise!("one FETCH at a time", !self.is_fetching(), "another is on its way");
-        let count = usize::try_from(count).unwrap();
-        let most = usize::try_from(self.options.concurrency).unwrap();
-        let open = ledger.places_taken(most, |_| true);
-        promise!(
-            "a FETCH within the concurrency",
-            count >= 1 && count + open <= most,
-            "{count} asked for, {open} of {most} are there"
-        );
-        let waiting = ledger.waiting();
-        let (credit, pulled) = (ledger.credit(), ledger.pulled_credit());
-        promise!(
-            "a FETCH within the credit",
-            count <= credit.saturating_sub(waiting) + pulled,
-            "{count} asked for, {waiting} wait, credit {credit}, pulled {pulled}"
-        );
         Ok(())
     }
 
