@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use ojs_init::cli::{self, CommandLine};
-use ojs_init::commands::{self, Terminal};
+use ojs_init::commands::{self, Target, Terminal};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::log::report::report;
 use ojs_init::daemon::prepare::{refuse, with_command};
@@ -56,12 +56,12 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
             Ok(if checked.errors.is_empty() { exit } else { Exit::Usage })
         }
         CommandLine::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
-        CommandLine::Control { order, flags } => {
+        CommandLine::Control { order, flags, pid } => {
             let environment = Environment::from_entries(invocation.environ.entries());
-            let paths = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
+            let places = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
             let value = |name| invocation.environ.value(name).unwrap_or_default();
             let terminal = Terminal::of(value("TERM"), value("NO_COLOR"));
-            Ok(commands::run(order, paths, terminal))
+            Ok(commands::run(order, Target { places, pid }, terminal))
         }
         CommandLine::Job(word) => Ok(commands::tell(&word, &invocation.environ)),
         CommandLine::Print(text) => Ok(print(&text)),

@@ -112,7 +112,8 @@ fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
         name => {
             let order = subcommands::order(name, &inner)?;
             let flags = flags::set_in(&mut inner, &subcommands::keys());
-            Some(CommandLine::Control { order, flags })
+            let pid = subcommands::pid_in(&inner);
+            Some(CommandLine::Control { order, flags, pid })
         }
     }
 }

@@ -24,7 +24,12 @@ pub enum CommandLine {
     /// Show each effective value and its source.
     ConfigShow { flags: Flags },
     /// Ask the instance that runs for something.
-    Control { order: Order, flags: Flags },
+    Control {
+        order: Order,
+        flags: Flags,
+        /// The pid of that instance, where one is given.
+        pid: Option<i32>,
+    },
     /// Say something to whoever runs the job that we are part of.
     Job(JobWord),
     /// Help, version or completions, for standard output; exit status 0.

@@ -183,8 +183,13 @@ fn the_subcommands_for_an_instance_take_its_directory_and_the_file() {
         let expected = CommandLine::Control {
             order,
             flags: flags(&[(&RUNTIME_DIR, &["/x"])]),
+            pid: Some(4363),
         };
-        assert_eq!(parsed(&[word, "--runtime-dir", "/x"]), Ok(expected), "{word}");
+        let args = [word, "--runtime-dir", "/x", "--pid", "4363"];
+        assert_eq!(parsed(&args), Ok(expected), "{word}");
+        for pid in ["0", "-1", "me", "4294967296"] {
+            assert!(message(&[word, &format!("--pid={pid}")]).contains(pid), "{word} {pid}");
+        }
         assert!(parsed(&[word, "--config=/c"]).is_ok());
         assert!(
             message(&[word, "--concurrency", "3"]).contains("--concurrency"),

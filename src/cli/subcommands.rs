@@ -26,6 +26,9 @@ const JSON: &str = "json";
 /// The argument that has a status printed again and again.
 const WATCH: &str = "watch";
 
+/// The argument that says which instance is asked.
+const PID: &str = "pid";
+
 /// The argument that says which probe `health` stands for.
 const PROBE: &str = "PROBE";
 
@@ -103,6 +106,7 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
         let command = keys()
             .iter()
             .fold(Command::new(*name), |command, key| command.arg(flags::documented(key)))
+            .arg(pid())
             .about(*about)
             .override_usage(*usage)
             .next_line_help(true)
@@ -195,6 +199,19 @@ pub(super) fn usage(name: &str) -> Option<&'static str> {
     }
     let found = ORDERS.iter().find(|(known, ..)| *known == name);
     found.map(|(_, usage, _)| *usage)
+}
+
+fn pid() -> Arg {
+    Arg::new(PID)
+        .long(PID)
+        .value_name("PID")
+        .value_parser(value_parser!(i32).range(1..))
+        .help("The instance with this pid, where several run here; the error that lists\nthem shows it")
+}
+
+/// The pid that is given with a subcommand for an instance.
+pub(super) fn pid_in(matches: &ArgMatches) -> Option<i32> {
+    matches.get_one(PID).copied()
 }
 
 fn json() -> Arg {

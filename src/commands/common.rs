@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::Paths;
 use crate::daemon::log::report::report;
 use crate::daemon::runtime::candidate::candidates;
-use crate::daemon::runtime::instances;
+use crate::daemon::runtime::instances::{self, Instance};
 use crate::exit::Exit;
 use crate::os::socket::Stream;
 
@@ -21,6 +21,40 @@ pub(super) const NOT_TAKEN: Exit = Exit::Status(1);
 
 /// Where instances may be, and what else is wrong with the configuration; or why nobody knows.
 pub type Places = Result<(Paths, Vec<String>), String>;
+
+/// Which instance is asked.
+#[derive(Debug)]
+pub struct Target {
+    /// Where instances may be.
+    pub places: Places,
+    /// Its pid, where that is given.
+    pub pid: Option<i32>,
+}
+
+/// The same, once the places are known.
+#[derive(Debug)]
+pub(super) struct Place {
+    paths: Paths,
+    pid: Option<i32>,
+}
+
+impl Target {
+    /// Says what is wrong with the configuration and does not matter here.
+    pub(super) fn warned(self) -> Result<Place, String> {
+        let (paths, warnings) = self.places?;
+        for warning in warnings {
+            report(&format!("{warning}; going on without it"));
+        }
+        Ok(Place { paths, pid: self.pid })
+    }
+}
+
+impl Place {
+    /// Finds the instance within [`FIND_WITHIN`] or less.
+    pub(super) fn find(&self, limit: Duration) -> Result<Instance, String> {
+        instances::find(&candidates(&self.paths), self.pid, limit).map_err(|error| error.to_string())
+    }
+}
 
 /// What the user's terminal can do, or is wanted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,17 +77,8 @@ impl Terminal {
 
 /// The connection is closed by the kernel, when we have ended and our exit status stands: that is what the instance waits
 /// for before its SIGKILL.
-pub(super) fn connect(paths: &Paths, limit: Duration) -> Result<&'static Stream, String> {
-    let instance = instances::the_only(&candidates(paths), limit).map_err(|error| error.to_string())?;
-    Ok(Box::leak(Box::new(instance.stream)))
-}
-
-/// Says what is wrong and does not matter here.
-pub(super) fn warned((paths, warnings): (Paths, Vec<String>)) -> Paths {
-    for warning in warnings {
-        report(&format!("{warning}; going on without it"));
-    }
-    paths
+pub(super) fn connect(place: &Place, limit: Duration) -> Result<&'static Stream, String> {
+    Ok(Box::leak(Box::new(place.find(limit)?.stream)))
 }
 
 /// Says what went wrong.

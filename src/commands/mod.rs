@@ -9,7 +9,7 @@ mod operate;
 mod status;
 mod watch;
 
-pub use common::{Places, Terminal};
+pub use common::{Places, Target, Terminal};
 pub use job::tell;
 
 use crate::cli::Order;
@@ -19,20 +19,20 @@ use crate::os::clock;
 
 /// Carries out a subcommand.
 #[must_use]
-pub fn run(order: Order, paths: Places, terminal: Terminal) -> Exit {
+pub fn run(order: Order, target: Target, terminal: Terminal) -> Exit {
     let begin = clock::monotonic();
     let request = match order {
         Order::Quiet => OperatorRequest::Quiet,
         Order::Resume => OperatorRequest::Resume,
         Order::Terminate => OperatorRequest::Terminate,
         Order::Stop => OperatorRequest::Stop,
-        Order::Prestop(wait) => return operate::prestop(wait, paths, begin),
+        Order::Prestop(wait) => return operate::prestop(wait, target, begin),
         Order::Status {
             as_json,
             watches: false,
-        } => return status::status(as_json, paths, terminal),
-        Order::Status { as_json, watches: true } => return watch::run(as_json, paths, terminal),
-        Order::Health(of) => return status::health(of, paths, begin),
+        } => return status::status(as_json, target, terminal),
+        Order::Status { as_json, watches: true } => return watch::run(as_json, target, terminal),
+        Order::Health(of) => return status::health(of, target, begin),
     };
-    operate::operate(request, paths)
+    operate::operate(request, target)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::PrestopWait;
 use crate::commands::ask::{NoAnswer, ask};
-use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, connect, failed, warned};
+use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Target, connect, failed};
 use crate::daemon::log::report::report;
 use crate::exit::Exit;
 use crate::lifecycle::api::OperatorRequest;
@@ -35,13 +35,13 @@ const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 const NOTHING_LEFT: Duration = Duration::from_millis(5);
 
 /// Asks for something, and says what came of it.
-pub(super) fn operate(request: OperatorRequest, paths: Places) -> Exit {
+pub(super) fn operate(request: OperatorRequest, target: Target) -> Exit {
     SignalSet::inherited().set_as_mask();
-    let paths = match paths.map(warned) {
-        Ok(paths) => paths,
+    let place = match target.warned() {
+        Ok(place) => place,
         Err(message) => return failed(&message, Exit::Usage),
     };
-    match connect(&paths, FIND_WITHIN).and_then(|stream| told(stream, request, ANSWER_WITHIN)) {
+    match connect(&place, FIND_WITHIN).and_then(|stream| told(stream, request, ANSWER_WITHIN)) {
         Ok(told) if told.is_ok => say(&happened(request, &told)),
         Ok(told) => failed(&format!("{}: {}", told.message, where_it_is(&told)), NOT_TAKEN),
         Err(message) => failed(&message, NOT_TAKEN),
@@ -53,7 +53,7 @@ fn told(stream: &'static Stream, request: OperatorRequest, limit: Duration) -> R
 }
 
 /// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends well, and not too early.
-pub(super) fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit {
+pub(super) fn prestop(wait: PrestopWait, target: Target, begin: Duration) -> Exit {
     // An init that cannot name its descendants sends SIGTERM to everybody.
     SignalSet::inherited().with(Signal::TERM).set_as_mask();
     let usual = match wait {
@@ -62,8 +62,8 @@ pub(super) fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit
     };
     let give_up = begin.saturating_add(usual.max(LEAST_ATTEMPT));
     let left = || give_up.saturating_sub(clock::monotonic());
-    let asked = paths.map(warned).and_then(|paths| {
-        let stream = connect(&paths, FIND_WITHIN.min(left()))?;
+    let asked = target.warned().and_then(|place| {
+        let stream = connect(&place, FIND_WITHIN.min(left()))?;
         Ok((
             stream,
             told(stream, OperatorRequest::Prestop, ANSWER_WITHIN.min(left()))?,

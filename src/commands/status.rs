@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cli::HealthOf;
 use crate::commands::ask::exchange;
-use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, Terminal, connect, failed, warned};
+use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Target, Terminal, connect, failed};
 use crate::exit::Exit;
 use crate::lifecycle::api::{OperatorRequest, Probe};
 use crate::os::signals::SignalSet;
@@ -28,13 +28,13 @@ const NOT_ASKED: Exit = Exit::Status(2);
 const USUAL_SIZE: (u16, u16) = (80, 24);
 
 /// Shows the instance once.
-pub(super) fn status(as_json: bool, paths: Places, terminal: Terminal) -> Exit {
-    let paths = match paths.map(warned) {
-        Ok(paths) => paths,
+pub(super) fn status(as_json: bool, target: Target, terminal: Terminal) -> Exit {
+    let place = match target.warned() {
+        Ok(place) => place,
         Err(message) => return failed(&message, Exit::Usage),
     };
     SignalSet::inherited().set_as_mask();
-    let answered = connect(&paths, FIND_WITHIN).and_then(|stream| {
+    let answered = connect(&place, FIND_WITHIN).and_then(|stream| {
         let request = OperatorRequest::Status { until_end: false };
         exchange(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string())
     });
@@ -57,7 +57,7 @@ pub(super) fn status(as_json: bool, paths: Places, terminal: Terminal) -> Exit {
 }
 
 /// Says whether the instance is well.
-pub(super) fn health(of: HealthOf, paths: Places, begin: Duration) -> Exit {
+pub(super) fn health(of: HealthOf, target: Target, begin: Duration) -> Exit {
     SignalSet::inherited().set_as_mask();
     let (probe, word) = match of {
         HealthOf::Both => (Probe::Healthy, "healthy"),
@@ -66,8 +66,8 @@ pub(super) fn health(of: HealthOf, paths: Places, begin: Duration) -> Exit {
     };
     let give_up = begin.saturating_add(HEALTH_WITHIN);
     let left = || give_up.saturating_sub(clock::monotonic());
-    let answered = paths.map(warned).and_then(|paths| {
-        let stream = connect(&paths, left())?;
+    let answered = target.warned().and_then(|place| {
+        let stream = connect(&place, left())?;
         exchange(stream, OperatorRequest::Health(probe), left()).map_err(|error| error.to_string())
     });
     let line = match answered {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::commands::ask::{Incoming, NoAnswer, send};
-use crate::commands::common::{FIND_WITHIN, NOT_TAKEN, Places, Terminal, failed, warned};
+use crate::commands::common::{FIND_WITHIN, NOT_TAKEN, Target, Terminal, failed};
 use crate::commands::status::{json, refusal, screen};
 use crate::daemon::log::report::report;
-use crate::daemon::runtime::candidate::{Candidate, candidates};
+use crate::daemon::runtime::candidate::Candidate;
 use crate::daemon::runtime::instances::{self, Instance, NoInstance, Unreachable};
 use crate::exit::Exit;
 use crate::lifecycle::api::OperatorRequest;
@@ -81,9 +81,9 @@ struct Talk {
 }
 
 /// Shows it until it ends, or until we are told to end.
-pub(super) fn run(as_json: bool, paths: Places, terminal: Terminal) -> Exit {
-    let paths = match paths.map(warned) {
-        Ok(paths) => paths,
+pub(super) fn run(as_json: bool, target: Target, terminal: Terminal) -> Exit {
+    let place = match target.warned() {
+        Ok(place) => place,
         Err(message) => return failed(&message, Exit::Usage),
     };
     let why_not = if !io::stdout().is_terminal() {
@@ -105,9 +105,9 @@ pub(super) fn run(as_json: bool, paths: Places, terminal: Terminal) -> Exit {
         Ok(signals) => signals,
         Err(error) => return failed(&format!("cannot create a signal descriptor: {error}"), NOT_TAKEN),
     };
-    let instance = match instances::the_only(&candidates(&paths), FIND_WITHIN) {
+    let instance = match place.find(FIND_WITHIN) {
         Ok(instance) => instance,
-        Err(error) => return failed(&error.to_string(), NOT_TAKEN),
+        Err(message) => return failed(&message, NOT_TAKEN),
     };
     let mut view = View {
         as_json,
@@ -224,7 +224,7 @@ impl Talk {
             let is_dead = |why: &Unreachable| matches!(why, Unreachable::Dead);
             let is_over = match &error {
                 NoInstance::None(reasons) => reasons.iter().any(|(_, why)| is_dead(why)),
-                NoInstance::Several(_) => false,
+                NoInstance::Several(_) | NoInstance::OtherPids(..) => false,
             };
             if is_over || !self.instance.path.exists() {
                 return Ok(None);

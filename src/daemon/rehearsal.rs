@@ -108,7 +108,7 @@ fn agent_steps(
 fn running_here(config: &Config) -> Option<String> {
     match instances::the_only(&candidates(&config.paths), LOOK_LIMIT) {
         Ok(instance) => Some(instance.pid.to_string()),
-        Err(NoInstance::Several(_)) => Some("several".to_owned()),
+        Err(NoInstance::Several(_) | NoInstance::OtherPids(..)) => Some("several".to_owned()),
         Err(NoInstance::None(_)) => None,
     }
 }

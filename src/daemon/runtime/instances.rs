@@ -41,6 +41,8 @@ pub enum NoInstance {
     None(Vec<(PathBuf, Unreachable)>),
     /// There are several, and only one can be meant.
     Several(Vec<(PathBuf, Pid)>),
+    /// None has the pid that is asked for. These run.
+    OtherPids(i32, Vec<(PathBuf, Pid)>),
 }
 
 /// Why there is no instance to talk to in a place.
@@ -94,10 +96,20 @@ impl fmt::Display for NoInstance {
                 for (path, pid) in several {
                     write!(f, " {} (pid {pid})", path.display())?;
                 }
-                f.write_str(
-                    "; name one of these directories with --runtime-dir, or, for hooks, give each container an \
-                     OJS_RUNTIME_DIR of its own",
-                )
+                if let Some((_, pid)) = several.first() {
+                    write!(
+                        f,
+                        "; choose one by its pid, as with --pid {pid}, or name its directory with --runtime-dir"
+                    )?;
+                }
+                f.write_str("; for hooks, give each container an OJS_RUNTIME_DIR of its own")
+            }
+            Self::OtherPids(pid, others) => {
+                write!(f, "no ojs-init with pid {pid} runs here; these run here:")?;
+                for (path, pid) in others {
+                    write!(f, " {} (pid {pid})", path.display())?;
+                }
+                Ok(())
             }
         }
     }
@@ -112,11 +124,20 @@ impl std::error::Error for NoInstance {}
 ///
 /// There is none, or more than one.
 pub fn the_only(candidates: &[Candidate], limit: Duration) -> Result<Instance, NoInstance> {
+    find(candidates, None, limit)
+}
+
+/// As [`the_only`], but the instance with this pid, if one is given.
+///
+/// # Errors
+///
+/// There is none, or more than one and no pid is given.
+pub fn find(candidates: &[Candidate], wanted: Option<i32>, limit: Duration) -> Result<Instance, NoInstance> {
     let give_up = clock::monotonic().saturating_add(limit);
     let own = nix::unistd::geteuid().as_raw();
     let mut before: Option<Search> = None;
     loop {
-        let mut search = Search::new(give_up);
+        let mut search = Search::new(wanted, give_up);
         for candidate in candidates {
             search.look_for_own(&candidate.path, own);
         }
@@ -141,19 +162,25 @@ pub fn the_only(candidates: &[Candidate], limit: Duration) -> Result<Instance, N
 
 #[derive(Debug)]
 struct Search {
+    /// The pid that is asked for.
+    wanted: Option<i32>,
     give_up: Duration,
     found: Vec<Instance>,
-    /// PID 1 was found, which nobody else can be: there is nothing left to look for.
+    /// Instances with other pids than the one that is asked for.
+    others: Vec<(PathBuf, Pid)>,
+    /// PID 1 was found, or the pid that is asked for. No other instance can have it, so the search ends.
     is_over: bool,
     is_any_full: bool,
     reasons: Vec<(PathBuf, Unreachable)>,
 }
 
 impl Search {
-    fn new(give_up: Duration) -> Self {
+    fn new(wanted: Option<i32>, give_up: Duration) -> Self {
         Self {
+            wanted,
             give_up,
             found: Vec::new(),
+            others: Vec::new(),
             is_over: false,
             is_any_full: false,
             reasons: Vec::new(),
@@ -172,7 +199,10 @@ impl Search {
                     all.map(|one| (one.path.clone(), one.pid)).collect(),
                 ))
             }
-            (None, _) => Err(NoInstance::None(self.reasons)),
+            (None, _) => match self.wanted.filter(|_| !self.others.is_empty()) {
+                Some(wanted) => Err(NoInstance::OtherPids(wanted, self.others)),
+                None => Err(NoInstance::None(self.reasons)),
+            },
         }
     }
 
@@ -273,8 +303,11 @@ impl Search {
         match Stream::connect(&path.join(CONTROL_SOCKET)).and_then(|stream| Ok((stream.peer()?, stream))) {
             Ok((peer, _)) if peer.uid != uid => self.note(path, Unreachable::Foreign(peer.uid)),
             Ok((peer, stream)) => match peer.pid {
+                Some(pid) if self.wanted.is_some_and(|wanted| wanted != pid.number()) => {
+                    self.others.push((path.to_owned(), pid));
+                }
                 Some(pid) => {
-                    self.is_over |= pid == Pid::INIT;
+                    self.is_over |= pid == Pid::INIT || self.wanted.is_some();
                     let path = path.to_owned();
                     self.found.push(Instance { path, pid, stream });
                 }

@@ -57,6 +57,24 @@ fn none_and_several_instances_are_errors_that_say_where() {
     outside(&["health"]).is_refused(2, &["several instances", &path]);
     let came = outside(&["status", "--json", "--runtime-dir", &path]);
     assert_eq!(came.status, Some(0), "{came:?}");
+    // The error shows their pids, and each of them chooses its instance.
+    let listed = outside(&["status"]).stderr;
+    let pids: Vec<&str> = listed
+        .split("(pid ")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
+    assert_eq!(pids.len(), 2, "{listed}");
+    assert!(listed.contains(&format!("--pid {}", pids[0])), "{listed}");
+    let says = |words: &[&str], expected: &str| {
+        let came = outside(words);
+        assert!(came.status == Some(0) && came.stdout.starts_with(expected), "{came:?}");
+    };
+    says(&["quiet", "--pid", pids[0]], "the worker is quiet now");
+    says(&["resume", "--pid", pids[1]], "the worker is running already");
+    says(&["resume", "--pid", pids[0]], "the worker runs again");
+    assert_eq!(outside(&["health", "live", "--pid", pids[1]]).status, Some(0));
+    outside(&["status", "--pid", "4000000"]).is_refused(1, &["no ojs-init with pid 4000000", pids[0], pids[1]]);
     drop(second);
     first.stops();
     let other = Stage::new();
