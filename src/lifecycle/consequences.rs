@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{Claim, ProcessId};
-use crate::lifecycle::api::{CancelReason, Effect, EndReport, Moment, Notice, Phase, Reason, Timer};
+use crate::lifecycle::api::ids::Claim;
+use crate::lifecycle::api::{CancelReason, Effect, EndReport, Moment, Notice, Phase, Reason};
 use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Job, Place};
@@ -12,15 +12,7 @@ use crate::lifecycle::shutdown::end_report::LastWorker;
 use crate::lifecycle::shutdown::ending::{Context, Ending, Facts};
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::shutdown::said::Said;
-
-/// Timers of the worker that the end does not need. They are cancelled when it begins.
-const NOT_IN_THE_END: [Timer; 5] = [
-    Timer::Start,
-    Timer::StartAnyway,
-    Timer::Ready,
-    Timer::Capacity,
-    Timer::Settled,
-];
+use crate::lifecycle::worker::workers::Workers;
 
 impl Lifecycle {
     /// Lets the end decide something, and carries out what it says.
@@ -71,9 +63,9 @@ impl Lifecycle {
             has_nothing_to_do: jobs.reserved() + jobs.beside() == 0 && jobs.lost() == jobs.unanswered(),
             is_fetching: self.link.is_fetching(),
             is_looking_for_jobs: self.is_looking_for_jobs(),
-            worker_is_alive: self.worker.is_alive(),
-            worker_is_over: self.worker.is_over(),
-            worker_was_just_ended: self.worker.has_just_ended_for(now).is_some(),
+            worker_is_alive: self.workers.supervision().is_alive(),
+            worker_is_over: self.workers.supervision().is_over(),
+            worker_was_just_ended: self.workers.supervision().has_just_ended_for(now).is_some(),
             operators_have_left: self.operators.have_left(),
             is_known: self.link.agent().is_known(),
             owes_farewell: self.link.agent().has_registered(),
@@ -87,8 +79,8 @@ impl Lifecycle {
     fn end_said(&mut self, said: Said, now: Moment) {
         match said {
             Said::Notify(notice) => self.notify(notice),
-            Said::SignalWorker(signal) => self.signal_worker(signal),
-            Said::TellAll(word) => self.tell_all(&word),
+            Said::SignalWorker(signal) => self.workers(now, |workers, _| workers.signal_worker(signal)),
+            Said::TellAll(word) => self.workers(now, |workers, _| workers.tell_all(&word)),
             Said::Heartbeat => self.link(now, Link::heartbeat_now),
             Said::Resumed(reason) => self.link.resumed(reason),
             Said::QuietBegins => {
@@ -96,9 +88,7 @@ impl Lifecycle {
                 self.end_holds(now);
             }
             Said::TerminateBegins => {
-                for timer in NOT_IN_THE_END {
-                    self.timers.cancel(timer);
-                }
+                self.workers.end_begins();
                 self.link.end_begins();
                 self.outcomes_are_ours();
                 self.end_holds(now);
@@ -115,8 +105,8 @@ impl Lifecycle {
             }
             Said::WriteAccount => self.account_for_stop(now),
             Said::CancelJobs(grace) => self.cancel_jobs(grace, now),
-            Said::AskWorkerToEnd => self.ask_worker_to_end(),
-            Said::Kill => self.kill_everything(now),
+            Said::AskWorkerToEnd => self.workers(now, |workers, _| workers.ask_worker_to_end()),
+            Said::Kill => self.workers(now, Workers::kill_everything),
             Said::Report => self.report_leftovers(now),
             Said::GiveUpOnOutcomes(why) => self.give_up_on_outcomes(why, now),
             Said::SayLast(state) => self.link(now, |link, cx| link.say_last(state, cx)),
@@ -136,7 +126,7 @@ impl Lifecycle {
     /// Without a worker and without a job there is nothing that a person would wait for.
     fn drain_line(&mut self, is_first: bool, left: Duration) {
         let active = self.jobs.unfinished();
-        if active == 0 && !self.worker.is_alive() {
+        if active == 0 && !self.workers.supervision().is_alive() {
             return;
         }
         let reporting = self.jobs.reporting();
@@ -165,41 +155,24 @@ impl Lifecycle {
             .collect();
         let hears_nothing = |claim: &Claim| {
             let holder = self.jobs.get(*claim).and_then(|job| job.holder());
-            holder.is_some_and(|holder| !self.holders.hears(holder))
+            holder.is_some_and(|holder| !self.workers.holders().hears(holder))
         };
         if held.iter().any(hears_nothing) {
             // That is all that such a one can be told.
-            self.ask_worker_to_end();
+            self.workers(now, |workers, _| workers.ask_worker_to_end());
         }
         for claim in held {
             self.cancel(claim, CancelReason::Shutdown, grace, now);
         }
     }
 
-    fn kill_everything(&mut self, now: Moment) {
-        self.timers.cancel(Timer::KillDescendants);
-        self.timers.cancel(Timer::GiveUpOnDescendants);
-        self.notify(Notice::Killing);
-        self.order(Effect::KillEverything);
-        let holders: Vec<ProcessId> = self
-            .holders
-            .with_jobs(&self.jobs)
-            .map(|(_, holder)| holder.process)
-            .collect();
-        for process in holders {
-            self.kill_process(process);
-        }
-        // Whoever is reaped next may have left children.
-        self.timers.arm_at_latest(Timer::Rescan, now);
-    }
-
     /// Everybody who could have answered has, or is gone; or the kernel holds the process, and its job may still be
     /// worked on.
     fn report_leftovers(&mut self, now: Moment) {
-        self.timers.cancel(Timer::Rescan);
-        if self.worker.is_clearing() {
+        self.workers.look_for_no_more_descendants();
+        if self.workers.supervision().is_clearing() {
             self.give_up_on_descendants(now);
-        } else if self.has_held_jobs() || !self.worker.is_over() {
+        } else if self.has_held_jobs() || !self.workers.supervision().is_over() {
             self.give_up_on_the_killed(now);
         }
         self.hurry_reports(now);
@@ -213,12 +186,13 @@ impl Lifecycle {
         let still_there = self.ending.still_there(now);
         self.notify(Notice::KillGaveUp(still_there));
         let held: Vec<Claim> = self
-            .holders
-            .with_jobs(&self.jobs)
+            .workers
+            .holders()
+            .with_jobs()
             .filter(|(_, holder)| {
-                let is_gone = self.holders.is_gone(holder.process);
+                let is_gone = self.workers.holders().is_gone(holder.process);
                 // What the worker's own process held, a descendant that is left may be working on.
-                let is_with_descendants = self.worker.process() == Some(holder.process);
+                let is_with_descendants = self.workers.supervision().process() == Some(holder.process);
                 !(is_gone && holder.is_closed) || is_with_descendants
             })
             .flat_map(|(id, _)| self.jobs.held_by(id).iter().copied())
@@ -239,7 +213,7 @@ impl Lifecycle {
     }
 
     fn give_up_on_outcomes(&mut self, why: &'static str, now: Moment) {
-        self.timers.cancel(Timer::Rescan);
+        self.workers.look_for_no_more_descendants();
         self.link(now, |link, _| link.says_nothing_more());
         self.ending.acks_unreported(self.unfinished_acks());
         let left: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
@@ -257,10 +231,10 @@ impl Lifecycle {
     /// What is known of the end by now.
     fn account(&self, now: Moment) -> EndReport {
         let worker = LastWorker {
-            ended: self.worker.ended(),
-            ran: self.worker.ran(),
-            refused_with: self.worker.refused_with(),
-            was_ended: self.worker.ended_for().is_some(),
+            ended: self.workers.supervision().ended(),
+            ran: self.workers.supervision().ran(),
+            refused_with: self.workers.supervision().refused_with(),
+            was_ended: self.workers.supervision().ended_for().is_some(),
         };
         self.ending.account(worker, self.trouble(now), now)
     }
@@ -280,7 +254,7 @@ impl Lifecycle {
 
     /// The exit status, as far as it is known.
     pub(in crate::lifecycle) fn exit_status(&self) -> u8 {
-        let of_worker = self.worker.status(&self.options.remap_exit);
+        let of_worker = self.workers.supervision().status(&self.options.remap_exit);
         self.ending.exit_status(of_worker, &self.options)
     }
 
@@ -289,6 +263,7 @@ impl Lifecycle {
         // Clients that wait are told. After a third signal they get no time to leave before the SIGKILL.
         self.answer_waits(now);
         self.timers.clear();
+        self.workers.clear_timers();
         self.link.clear_timers();
         if self.ending.abandoned_with().is_some() {
             self.order(Effect::KillEverything);

@@ -5,7 +5,7 @@ use crate::lifecycle::machine::Lifecycle;
 impl Lifecycle {
     /// Jobs that can be taken now: none outside running, and no more than holders and concurrency have room for.
     pub(in crate::lifecycle) fn credit(&self) -> usize {
-        self.room().min(self.pushed_credit() + self.pulls.wanted())
+        self.room().min(self.pushed_credit() + self.workers.pulls().wanted())
     }
 
     /// Jobs that the concurrency has room for, whoever would take them.
@@ -21,10 +21,11 @@ impl Lifecycle {
     pub(super) fn pushed_credit(&self) -> usize {
         // A process that is kept for a suspect takes no other job. Each suspect that waits needs a slot as well, although only one has
         // a turn: a further suspect could only wait behind them, and there may be more of them than slots.
-        let kept = self.suspects.turn.map_or(0, |turn| self.holders.room_of(turn.process));
+        let kept = self.workers.kept_room();
         let suspects = self.jobs.suspects().len();
         let waiting = self.jobs.waiting().len() - suspects;
-        self.holders
+        self.workers
+            .holders()
             .free()
             .saturating_sub(kept.max(suspects))
             .saturating_sub(waiting)
@@ -32,7 +33,7 @@ impl Lifecycle {
 
     /// How many jobs the holders take together, within the concurrency.
     pub(super) fn places(&self) -> usize {
-        let holders = usize::try_from(self.holders.concurrency()).unwrap_or(usize::MAX);
+        let holders = usize::try_from(self.workers.holders().concurrency()).unwrap_or(usize::MAX);
         holders.min(self.most_active())
     }
 }

@@ -1,7 +1,7 @@
 //! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
 
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{EndingTimer, LinkTimer, Phase, Timer};
+use crate::lifecycle::api::{EndingTimer, LinkTimer, Phase, Timer, WorkerTimer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
@@ -14,7 +14,7 @@ const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
 impl Lifecycle {
     /// The same as [`Self::invariants`], of a machine with few jobs and holders.
     pub(super) fn invariants_if_small(&self) -> Result<(), String> {
-        if self.jobs.unfinished() + self.holders.len() > MOST_THINGS_OF_A_SMALL_ONE {
+        if self.jobs.unfinished() + self.workers.holders().len() > MOST_THINGS_OF_A_SMALL_ONE {
             return Ok(());
         }
         self.invariants()
@@ -31,7 +31,8 @@ impl Lifecycle {
         }
         self.jobs.check()?;
         self.memory.check()?;
-        self.holders.check(&self.jobs)?;
+        let counted = |id| (self.jobs.held_by(id).len(), self.jobs.overdue_of(id).len());
+        self.workers.holders().check(counted)?;
         self.link.calls().check()?;
         self.check_holders()?;
         self.check_pulls()?;
@@ -43,7 +44,7 @@ impl Lifecycle {
 
     /// Whoever holds a job is there.
     fn check_holders(&self) -> Result<(), String> {
-        let stranger = self.jobs.holders().find(|id| self.holders.get(*id).is_none());
+        let stranger = self.jobs.holders().find(|id| self.workers.holders().get(*id).is_none());
         stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
     }
 
@@ -58,9 +59,9 @@ impl Lifecycle {
             };
         };
         let is_due = self.timers.deadline_of(Timer::Suspect).is_some();
-        let mut holders = self.holders.of(turn.process);
+        let mut holders = self.workers.holders().of(turn.process);
         let (held, pulls) = (
-            self.holders.jobs_of(turn.process),
+            self.workers.holders().jobs_of(turn.process),
             holders.any(|(_, holder)| holder.asks.has_asked()),
         );
         if !is_due || turn.is_running && held > 1 && !pulls {
@@ -71,13 +72,13 @@ impl Lifecycle {
 
     /// Whoever wants jobs is there and is answered in time; and nothing waits that somebody wants.
     fn check_pulls(&self) -> Result<(), String> {
-        self.pulls.check()?;
-        if !self.is_open_for_jobs() && !self.pulls.is_empty() {
+        self.workers.pulls().check()?;
+        if !self.is_open_for_jobs() && !self.workers.pulls().is_empty() {
             return Err("somebody is kept waiting for jobs where none may come".to_owned());
         }
-        for (id, pull) in self.pulls.iter() {
-            let is_there = self.holders.get(pull.holder).is_some_and(Holder::is_there);
-            let is_due = self.timers.deadline_of(Timer::Pull(id)).is_some();
+        for (id, pull) in self.workers.pulls().iter() {
+            let is_there = self.workers.holders().get(pull.holder).is_some_and(Holder::is_there);
+            let is_due = self.workers.timers().deadline_of(WorkerTimer::Pull(id)).is_some();
             let wanted = self.jobs.waiting().oldest_from(pull.queues.as_deref());
             if !is_there || !is_due || pull.left == 0 || wanted.is_some() {
                 return Err(format!(
@@ -135,32 +136,35 @@ impl Lifecycle {
                 .is_some_and(|report| report.listener.is_some()),
             Timer::LookAgain(claim) => self.jobs.get(claim).is_some_and(|job| job.again.is_some()),
             Timer::Progress(claim) | Timer::Checkpoint(claim) => place(claim).is_some(),
-            Timer::Ping(holder) => self
-                .holders
-                .get(holder)
-                .is_some_and(|holder| holder.manners.answers_pings),
-            Timer::Stalled(holder) => self.holders.hears(holder),
-            Timer::CancelSignal(holder) => self
-                .holders
-                .get(holder)
-                .is_some_and(|holder| !holder.is_closed && !self.holders.is_gone(holder.process)),
-            Timer::HungUp(process) | Timer::KillProcess(process) => self.holders.process(process).is_some(),
+            Timer::Worker(timer) => self.has_a_use_for_the_worker(timer),
             Timer::Client(client) => self.operators.knows(client),
             Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
-            Timer::Pull(pull) => self.pulls.get(pull).is_some(),
             Timer::Suspect => self.suspects.turn.is_some(),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
-            Timer::Link(_)
-            | Timer::Ending(_)
-            | Timer::KillDescendants
-            | Timer::GiveUpOnDescendants
-            | Timer::Rescan
-            | Timer::Start
-            | Timer::StartAnyway
-            | Timer::Ready
-            | Timer::Capacity
-            | Timer::Settled => true,
+            Timer::Link(_) | Timer::Ending(_) => true,
+        }
+    }
+
+    fn has_a_use_for_the_worker(&self, timer: WorkerTimer) -> bool {
+        let holders = self.workers.holders();
+        let holder = |id| holders.get(id);
+        match timer {
+            WorkerTimer::Ping(id) => holder(id).is_some_and(|holder| holder.manners.answers_pings),
+            WorkerTimer::Stalled(id) => holders.hears(id),
+            WorkerTimer::CancelSignal(id) => {
+                holder(id).is_some_and(|holder| !holder.is_closed && !holders.is_gone(holder.process))
+            }
+            WorkerTimer::HungUp(process) | WorkerTimer::KillProcess(process) => holders.process(process).is_some(),
+            WorkerTimer::Pull(pull) => self.workers.pulls().get(pull).is_some(),
+            WorkerTimer::KillDescendants
+            | WorkerTimer::GiveUpOnDescendants
+            | WorkerTimer::Rescan
+            | WorkerTimer::Start
+            | WorkerTimer::StartAnyway
+            | WorkerTimer::Ready
+            | WorkerTimer::Capacity
+            | WorkerTimer::Settled => true,
         }
     }
 

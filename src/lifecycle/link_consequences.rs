@@ -125,10 +125,4 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn retry_pause(&mut self, before: u32, failure: Failure) -> std::time::Duration {
         self.link.retry_pause(before, failure, self.ending.phase())
     }
-
-    /// A holder asks for so many jobs, beside those that all of them have and have asked for.
-    pub(in crate::lifecycle) fn jobs_are_asked_for(&mut self, count: usize) {
-        let at_once = count + self.jobs.held() + self.pulls.wanted();
-        self.link.jobs_are_asked_for(at_once, &self.options);
-    }
 }

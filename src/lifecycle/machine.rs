@@ -7,7 +7,8 @@
 //! |---|---|---|
 //! | `jobs` | `dispatch` | which job goes to which holder |
 //! | | `moves` | a job changes hands, and the credit of its holders with it |
-//! | | `pulled` | jobs for those who ask for them, and what becomes of jobs that nobody has asked for |
+//! | | `pulled` | which job goes to those who ask for jobs, and what becomes of jobs that nobody has asked for |
+//! | | `beats` | heartbeats of holders that name their jobs, and jobs that are not named any more |
 //! | | `isolation` | which job runs alone because its process crashed the last time |
 //! | | `unhandled` | what becomes of jobs whose type nobody takes |
 //! | | `stages` | how far an outcome is, and what leads on; the only file that knows |
@@ -19,7 +20,9 @@
 //! | | `ack_fallback` | outcomes that the backend does not take as they are |
 //! | | `progress` | progress and checkpoints on theirs |
 //! | | `losses` | what proves that a reservation is lost, and what becomes of its handler |
-//! | `worker` | `conversation` | what a worker says, and whether it is still there |
+//! | `worker` | `workers` | the worker and its holders as a part of its own: it knows no other part, and answers with a list of `workers_said` |
+//! | | `conversation` | whether a holder is still there, and what is done with the process of one that is not |
+//! | | `pulling` | holders that ask for jobs, and when they do so in vain |
 //! | | `cancel_signals` | whose process is woken up by a signal for a cancel, and how often |
 //! | | `supervise` | the worker's process: started, ended, started again |
 //! | | `capacity_news` | how many jobs the worker takes, for whoever reads the log |
@@ -45,6 +48,8 @@
 //! | | `drain_log` | the lines that tell how the drain goes on |
 //! | | `end_report` | what is told of the end where an orchestrator looks for it |
 //! | (here) | `credit` | how many jobs can be taken now |
+//! | | `deaths` | what becomes of the jobs of a process that went away |
+//! | | `worker_consequences` | the facts that the workers decide by, what follows in the other parts from what they say, and who hears what a holder says |
 //! | | `link_consequences` | the facts that the link decides by, and what follows in the other parts from what it says |
 //! | | `consequences` | the facts that the end decides by, and what follows in the other parts from what it says |
 //! | `view` | `health` | what probes are told |
@@ -56,8 +61,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
 use crate::lifecycle::api::{
-    About, Call, Effect, EndingTimer, ErrorCode, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Queues,
-    Reply, Snapshot, Timer, ToWorker, WorkerState,
+    About, Call, Effect, EndingTimer, ErrorCode, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Reply,
+    Snapshot, Timer, ToWorker, WorkerState,
 };
 use crate::lifecycle::backend::answers::Answered;
 use crate::lifecycle::backend::link::Link;
@@ -72,10 +77,8 @@ use crate::lifecycle::shutdown::ending::Ending;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::health_state::HealthState;
 use crate::lifecycle::view::operator_state::Operators;
-use crate::lifecycle::worker::capacity::Capacity;
-use crate::lifecycle::worker::holders::Holders;
-use crate::lifecycle::worker::pulls::Pulls;
-use crate::lifecycle::worker::supervision::Supervision;
+use crate::lifecycle::worker::conversation::Came;
+use crate::lifecycle::worker::workers::Workers;
 
 /// The life of one worker, its jobs and its conversation with the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -86,13 +89,10 @@ pub struct Lifecycle {
     pub(super) timers: Timers<Timer>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) jobs: Ledger,
-    pub(super) holders: Holders,
-    pub(super) pulls: Pulls,
+    pub(super) workers: Workers,
     pub(super) memory: Memory,
     pub(super) suspects: Suspects,
     pub(super) returns: Returns,
-    pub(super) capacity: Capacity,
-    pub(super) worker: Supervision,
     pub(super) health_state: HealthState,
     pub(super) operators: Operators,
 }
@@ -107,13 +107,10 @@ impl Lifecycle {
             timers: Timers::default(),
             effects: VecDeque::new(),
             jobs: Ledger::default(),
-            holders: Holders::default(),
-            pulls: Pulls::default(),
+            workers: Workers::new(now),
             memory: Memory::default(),
             suspects: Suspects::default(),
             returns: Returns::default(),
-            capacity: Capacity::default(),
-            worker: Supervision::new(now),
             health_state: HealthState::default(),
             operators: Operators::default(),
             options,
@@ -143,25 +140,34 @@ impl Lifecycle {
             Event::OperatorConnected(client) => self.operator_connected(client, now),
             Event::OperatorAsked(client, request) => self.operator_asked(client, request, now),
             Event::OperatorLeft(client) => self.operator_left(client),
-            Event::WorkerStarted { process, worker } => self.worker_started(process, worker, now),
-            Event::WorkerNotStarted(why) => self.worker_not_started(why, now),
-            Event::MemoryRanOut(kills) => self.worker.memory_ran_out(kills),
+            Event::WorkerStarted { process, worker } => {
+                self.workers(now, |workers, cx| workers.worker_started(process, worker, cx));
+            }
+            Event::WorkerNotStarted(why) => self.workers(now, |workers, cx| workers.worker_not_started(why, cx)),
+            Event::MemoryRanOut(kills) => self.workers.memory_ran_out(kills),
             Event::WorkerEnded(ended) => self.worker_ended(ended, now),
             Event::Reaped { children_left } => self.reaped(children_left, now),
             Event::HolderCame {
                 holder,
                 process,
                 manners,
-            } => self.holder_came(holder, process, manners, now),
-            Event::HolderRuns { holder, process } => self.holders.runs(holder, process),
+            } => self.holder_came(
+                Came {
+                    holder,
+                    process,
+                    manners,
+                },
+                now,
+            ),
+            Event::HolderRuns { holder, process } => self.workers.runs(holder, process),
             Event::Said(holder, said) => self.said(holder, said, now),
-            Event::HeardPart(holder) => self.is_alive(holder, now),
-            Event::OutboundFilled(holder) => self.outbound(holder, true, now),
-            Event::OutboundEmptied(holder) => self.outbound(holder, false, now),
-            Event::ReadingStopped(holder) => self.reading_paused(holder, true, now),
-            Event::ReadingResumed(holder) => self.reading_paused(holder, false, now),
+            Event::HeardPart(holder) => self.heard_part(holder, now),
+            Event::OutboundFilled(holder) => self.workers(now, |workers, cx| workers.outbound(holder, true, cx)),
+            Event::OutboundEmptied(holder) => self.workers(now, |workers, cx| workers.outbound(holder, false, cx)),
+            Event::ReadingStopped(holder) => self.workers(now, |workers, cx| workers.reading_paused(holder, true, cx)),
+            Event::ReadingResumed(holder) => self.workers(now, |workers, cx| workers.reading_paused(holder, false, cx)),
             Event::HungUp(holder) => self.hung_up(holder, now),
-            Event::ProcessGone(process) => self.process_gone(process, now),
+            Event::ProcessGone(process) => self.workers(now, |workers, cx| workers.process_gone(process, cx)),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
             Event::StreamSaid(call, news) => self.link(now, |link, cx| link.stream_said(call, news, cx)),
             Event::CredentialsChanged => self.link(now, Link::credentials_changed),
@@ -192,7 +198,11 @@ impl Lifecycle {
         let of_the_end = of_the_end.map(|(due, timer)| (due, Timer::Ending(timer)));
         let of_the_link = self.link.timers().next();
         let of_the_link = of_the_link.map(|(due, timer)| (due, Timer::Link(timer)));
-        let due = [self.timers.next(), of_the_end, of_the_link].into_iter().flatten();
+        let of_the_worker = self.workers.timers().next();
+        let of_the_worker = of_the_worker.map(|(due, timer)| (due, Timer::Worker(timer)));
+        let due = [self.timers.next(), of_the_end, of_the_link, of_the_worker]
+            .into_iter()
+            .flatten();
         due.min_by_key(|(due, timer)| (*due, timer.turn()))
     }
 
@@ -220,15 +230,15 @@ impl Lifecycle {
             past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
             reporting: count(|place| matches!(place, Place::Reporting(_))) - held_back,
             oldest_since: self.oldest_active_since(),
-            ready_holders: self.holders.ready(),
-            capacity: self.holders.concurrency(),
+            ready_holders: self.workers.holders().ready(),
+            capacity: self.workers.holders().concurrency(),
             free_credit: self.credit(),
             memory_taken: self.link.memory_gate().taken(),
             memory_gate_is_closed: self.link.memory_gate().is_closed(),
             streams: self.link.streams().open(),
             telling_streams: self.link.streams().telling(),
             deaf_streams: self.link.streams().deaf(),
-            worker_is_alive: self.worker.is_alive(),
+            worker_is_alive: self.workers.supervision().is_alive(),
             heartbeat_interval: self.link.agent().heartbeats.interval(),
             terminating_since: self.ending.shutdown().began(),
             stop_by: self.ending.timers().deadline_of(EndingTimer::Deadline),
@@ -270,21 +280,10 @@ impl Lifecycle {
                     self.link(now, |link, cx| link.due(timer, cx));
                 }
             }
-            Timer::KillDescendants => self.kill_descendants(now),
-            Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
-            Timer::Rescan => self.rescan(),
-            Timer::Start => self.start_is_due(),
-            Timer::Ready => self.notify(match self.options.queues {
-                Queues::Configured => Notice::NotReady,
-                Queues::AsAsked | Queues::Only(_) => Notice::NothingAskedFor,
-            }),
-            Timer::Capacity => self.tell_capacity(now),
-            Timer::Settled => self.compare_capacity(),
-            Timer::HungUp(process) => self.lingered_after_hang_up(process, now),
-            Timer::KillProcess(process) => self.kill_process(process),
-            Timer::Ping(holder) => self.ping(holder, now),
-            Timer::Stalled(holder) => self.stalled(holder, now),
-            Timer::CancelSignal(holder) => self.signal_again(holder, now),
+            Timer::Worker(timer) => {
+                self.workers.cancel(timer);
+                self.workers(now, |workers, cx| workers.due(timer, cx));
+            }
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
             Timer::JobGrace(claim) => self.ignored_cancel(claim, now),
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
@@ -297,10 +296,7 @@ impl Lifecycle {
             Timer::LookAgain(claim) => self.look_again_is_due(claim),
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
-            Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),
-            // It only expires: `start_next_worker` asks whether it is armed.
-            Timer::StartAnyway => {}
         }
     }
 
@@ -311,13 +307,13 @@ impl Lifecycle {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
             self.end_if_idle(now);
-            self.end_pulls();
+            self.workers(now, Workers::end_pulls);
             self.return_surplus(now);
             self.look_at_redelivered(now);
             self.end_isolation();
             self.hand_over(now);
             self.isolate(now);
-            self.answer_asked_pulls();
+            self.workers(now, |workers, _| workers.answer_asked_pulls());
             self.send_reports(now);
             self.link(now, Link::retire_workers);
             self.link(now, Link::watch_streams);
@@ -368,7 +364,13 @@ impl Lifecycle {
         let of_the_end = of_the_end.map(|(timer, due)| (Timer::Ending(timer), due));
         let of_the_link = self.link.timers().iter();
         let of_the_link = of_the_link.map(|(timer, due)| (Timer::Link(timer), due));
-        self.timers.iter().chain(of_the_end).chain(of_the_link)
+        let of_the_worker = self.workers.timers().iter();
+        let of_the_worker = of_the_worker.map(|(timer, due)| (Timer::Worker(timer), due));
+        self.timers
+            .iter()
+            .chain(of_the_end)
+            .chain(of_the_link)
+            .chain(of_the_worker)
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -391,23 +393,15 @@ impl Lifecycle {
 
     /// Tells a holder, if there is one that wants to know, that the backend has this of a job (`is_settled`), or that it is ours alone.
     pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About, is_settled: bool) {
-        if let Some(holder) = holder.filter(|holder| self.holders.wants_ok(*holder)) {
+        if let Some(holder) = holder.filter(|holder| self.workers.holders().wants_ok(*holder)) {
             self.tell(holder, ToWorker::Ok { job, about, is_settled });
         }
     }
 
-    /// Tells a holder that is still there; one that does not hear is told answers only.
+    /// Tells a holder this, if it can be told.
     pub(super) fn tell(&mut self, holder: HolderId, word: ToWorker) {
-        if self.holders.is_open(holder) && (word.is_answer() || self.holders.hears(holder)) {
-            self.order(Effect::Tell(holder, word));
-        }
-    }
-
-    /// Tells every holder that is still there.
-    pub(super) fn tell_all(&mut self, word: &ToWorker) {
-        let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
-        for holder in open {
-            self.tell(holder, word.clone());
+        if let Some(effect) = self.workers.word_to(holder, word) {
+            self.order(effect);
         }
     }
 

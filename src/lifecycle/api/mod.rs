@@ -62,13 +62,13 @@ pub use options::{
 pub use outage::Outage;
 pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
-pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, shortage_pause};
+pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, restart_pause, shortage_pause};
 pub use snapshot::Snapshot;
 pub use status::{BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus};
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;
-pub use timer::{EndingTimer, LinkTimer, Timer};
+pub use timer::{EndingTimer, LinkTimer, Timer, WorkerTimer};
 pub use trouble::Trouble;
 pub use words::{About, CancelReason, DropCause, Reason, WorkerState};
 pub use worker_end::{Manner, StillThere, WorkerEnd};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::lifecycle::api::patience::doubled;
+
 /// How soon after an end the next look for newly adopted descendants follows: one look serves a burst of ends.
 pub const RESCAN_AFTER: Duration = Duration::from_millis(20);
 
@@ -21,6 +23,29 @@ const LONGEST_SHORTAGE: Duration = Duration::from_secs(1);
 /// The pause before the system is asked for a process again, after so many pauses.
 #[must_use]
 pub fn shortage_pause(pauses: u32) -> Duration {
-    let factor = 1_u32.checked_shl(pauses).unwrap_or(u32::MAX);
-    FIRST_SHORTAGE.saturating_mul(factor).min(LONGEST_SHORTAGE)
+    doubled(FIRST_SHORTAGE, pauses, LONGEST_SHORTAGE)
+}
+
+/// First pause before a worker that ended is started again.
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+
+/// Longest such pause.
+const LONGEST_RESTART: Duration = Duration::from_secs(60);
+
+/// The pause before a worker is started again after this many unsuccessful lives in a row.
+#[must_use]
+pub fn restart_pause(failures: u32) -> Duration {
+    doubled(FIRST_RESTART, failures, LONGEST_RESTART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restarts_come_after_1_2_4_and_so_on_up_to_60_seconds() {
+        let pauses: Vec<u64> = (0..9).map(|failures| restart_pause(failures).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(restart_pause(u32::MAX), LONGEST_RESTART);
+    }
 }

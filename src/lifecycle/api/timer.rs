@@ -50,13 +50,9 @@ pub enum LinkTimer {
     Listen(usize),
 }
 
-/// What can become due. Of two with the same owner the one that comes first here goes first when both are due at the same moment.
+/// The timers of the worker. The one that comes first here goes first when two are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// One of the end.
-    Ending(EndingTimer),
-    /// One of the link to the backend.
-    Link(LinkTimer),
+pub enum WorkerTimer {
     /// When have the descendants of a worker that ended had their time?
     KillDescendants,
     /// When do we stop waiting for descendants that SIGKILL did not end?
@@ -83,6 +79,19 @@ pub enum Timer {
     Stalled(HolderId),
     /// When does the process of this holder get its next SIGURG, unless its cancelled jobs are answered?
     CancelSignal(HolderId),
+    /// When is a holder that wants jobs told that there are none?
+    Pull(PullId),
+}
+
+/// What can become due. Of two with the same owner the one that comes first here goes first when both are due at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// One of the end.
+    Ending(EndingTimer),
+    /// One of the link to the backend.
+    Link(LinkTimer),
+    /// One of the worker.
+    Worker(WorkerTimer),
     /// When has this job had its time?
     JobTimeout(Claim),
     /// When has the handler had its time to answer the cancel?
@@ -107,8 +116,6 @@ pub enum Timer {
     Progress(Claim),
     /// When is the checkpoint saved again?
     Checkpoint(Claim),
-    /// When is a holder that wants jobs told that there are none?
-    Pull(PullId),
     /// When has a program on the control socket had its time to ask, or to wait?
     Client(ClientId),
 }
@@ -118,26 +125,15 @@ impl Timer {
     #[must_use]
     pub fn turn(self) -> u8 {
         match self {
-            Self::Ending(EndingTimer::Idle) => 4,
+            Self::Ending(EndingTimer::Idle) => 5,
             Self::Ending(_) => 0,
             Self::Link(LinkTimer::Call(_) | LinkTimer::Hanging) => 1,
-            Self::Link(LinkTimer::Outage | LinkTimer::Heartbeat | LinkTimer::Register) => 3,
-            Self::Link(_) => 5,
-            Self::Pull(_) | Self::Client(_) => 6,
-            Self::KillDescendants
-            | Self::GiveUpOnDescendants
-            | Self::Rescan
-            | Self::Start
-            | Self::StartAnyway
-            | Self::Ready
-            | Self::Capacity
-            | Self::Settled
-            | Self::HungUp(_)
-            | Self::KillProcess(_)
-            | Self::Ping(_)
-            | Self::Stalled(_)
-            | Self::CancelSignal(_)
-            | Self::JobTimeout(_)
+            Self::Link(LinkTimer::Outage | LinkTimer::Heartbeat | LinkTimer::Register) => 4,
+            Self::Link(_) => 6,
+            Self::Worker(WorkerTimer::Pull(_)) => 7,
+            Self::Worker(_) => 2,
+            Self::Client(_) => 8,
+            Self::JobTimeout(_)
             | Self::JobGrace(_)
             | Self::LostGrace(_)
             | Self::Silence(_)
@@ -148,7 +144,7 @@ impl Timer {
             | Self::Report(_)
             | Self::LookAgain(_)
             | Self::Progress(_)
-            | Self::Checkpoint(_) => 2,
+            | Self::Checkpoint(_) => 3,
         }
     }
 }
@@ -159,6 +155,8 @@ impl fmt::Display for Timer {
         if let Self::Ending(timer) = self {
             write!(f, "{timer:?}")
         } else if let Self::Link(timer) = self {
+            write!(f, "{timer:?}")
+        } else if let Self::Worker(timer) = self {
             write!(f, "{timer:?}")
         } else {
             write!(f, "{self:?}")

@@ -2,29 +2,13 @@
 
 use std::time::Duration;
 
+use crate::lifecycle::api::patience::doubled;
+
 /// First pause before a request to the backend is repeated.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 
 /// Longest such pause, whatever the backend asks for.
 pub const LONGEST_RETRY: Duration = Duration::from_secs(30);
-
-/// First pause before a worker that ended is started again.
-const FIRST_RESTART: Duration = Duration::from_secs(1);
-
-/// Longest such pause.
-const LONGEST_RESTART: Duration = Duration::from_secs(60);
-
-/// `first`, doubled for each of `failures`, at most `longest`.
-fn doubled(first: Duration, failures: u32, longest: Duration) -> Duration {
-    let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-    first.saturating_mul(factor).min(longest)
-}
-
-/// The pause before a worker is started again after this many unsuccessful lives in a row.
-#[must_use]
-pub fn restart_pause(failures: u32) -> Duration {
-    doubled(FIRST_RESTART, failures, LONGEST_RESTART)
-}
 
 /// Pseudo-random numbers from a seed (xorshift64*): pauses of many workers must not fall together, and nothing here
 /// has to be secret.
@@ -73,13 +57,6 @@ impl Jitter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn restarts_come_after_1_2_4_and_so_on_up_to_60_seconds() {
-        let pauses: Vec<u64> = (0..9).map(|failures| restart_pause(failures).as_secs()).collect();
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(restart_pause(u32::MAX), LONGEST_RESTART);
-    }
 
     #[test]
     fn retries_stay_between_half_and_all_of_a_pause_that_doubles_up_to_30_seconds() {

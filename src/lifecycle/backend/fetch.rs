@@ -32,9 +32,9 @@ impl Lifecycle {
             return;
         }
         let (queues, wanted) = if is_for_pushed {
-            (None, pushed + self.pulls.wanted())
+            (None, pushed + self.workers.pulls().wanted())
         } else {
-            let (queues, wanted) = self.pulls.next();
+            let (queues, wanted) = self.workers.pulls().next();
             (queues.map(<[Text]>::to_vec), wanted)
         };
         let free = wanted.min(self.room().saturating_sub(asked));
@@ -57,7 +57,7 @@ impl Lifecycle {
                 at: now,
                 count,
                 queues: queues.clone(),
-                pull: self.pulls.newest(),
+                pull: self.workers.pulls().newest(),
                 is_woken,
                 is_for_pushed,
                 is_second: others > 0,
@@ -87,19 +87,19 @@ impl Lifecycle {
 
     /// Whether a job that becomes available would be fetched, now or after the pause between two polls.
     pub(in crate::lifecycle) fn is_looking_for_jobs(&self) -> bool {
-        let is_wanted = self.pushed_credit() > 0 || self.holders.pull();
+        let is_wanted = self.pushed_credit() > 0 || self.workers.holders().pull();
         is_wanted && self.is_open_for_jobs() && !self.is_kept_from_fetching() && !self.link.is_in_outage()
     }
 
     /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would follow.
     pub(in crate::lifecycle) fn fetch_once_more(&mut self) -> bool {
         self.link.timers.cancel(LinkTimer::Fetch);
-        self.pushed_credit() > 0 || self.pulls.wait_for_a_fetch()
+        self.pushed_credit() > 0 || self.workers.pulls().wait_for_a_fetch()
     }
 
     /// Whether two FETCHes bring jobs faster than one. Whoever asks for jobs itself waits for the answer to one FETCH.
     fn is_second_fetch_worth_it(&self, now: Moment) -> bool {
-        self.pulls.is_empty()
+        self.workers.pulls().is_empty()
             && self.link.agent.fetch_pace.is_worth_second(now)
             && self.link.agent.fetch_forms.is_full_accepted()
     }
@@ -181,7 +181,7 @@ impl Lifecycle {
     /// The pulls that a FETCH was for get no more than it brought: they do not wait for the next one.
     fn answers_pulls(&mut self, fetch: &SentFetch) {
         if let Some(pull) = fetch.pull {
-            self.pulls.were_asked_for(fetch.queues.as_ref(), pull);
+            self.workers.were_asked_for(fetch.queues.as_ref(), pull);
         }
     }
 

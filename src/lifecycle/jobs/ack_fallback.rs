@@ -40,7 +40,7 @@ impl Lifecycle {
             }
             Outcome::Acked { result: Some(_) } => {
                 self.jobs.step(claim, ReportStage::ResultRefused);
-                match listener.filter(|id| self.holders.is_open(*id)) {
+                match listener.filter(|id| self.workers.holders().is_open(*id)) {
                     Some(holder) => {
                         let message = "the backend does not take this result; ack with a smaller one, or fail";
                         self.refuse(holder, ErrorCode::Refused, message, Some(id));

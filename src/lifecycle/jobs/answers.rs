@@ -29,9 +29,56 @@ enum Standing {
 }
 
 impl Lifecycle {
+    /// The claim on this job that this holder has; tells it when it holds none.
+    pub(in crate::lifecycle) fn held_by(&mut self, id: HolderId, job: &JobId) -> Option<Claim> {
+        let held = self
+            .jobs
+            .claims_of(job)
+            .find(|claim| self.jobs.get(*claim).and_then(|job| job.holder()) == Some(id));
+        if held.is_none() {
+            let message = "this connection does not hold that job; it was answered already, or never given to it";
+            self.refuse(id, ErrorCode::NotHeld, message, Some(job.clone()));
+        }
+        held
+    }
+
+    /// The one answer to a job.
+    pub(in crate::lifecycle) fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
+        if self.answer_limit(id).is_some() {
+            self.outcome_is_told(id, job, what, now);
+            return self.end_if_a_handler_is_stuck(id, now);
+        }
+        if self.answered_differently(id, job, &what, now) {
+            return;
+        }
+        let Some(claim) = self.held_by(id, job) else { return };
+        if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
+            self.finish(claim);
+            let message = "the reservation was lost; the backend takes no outcome from us";
+            self.refuse(id, ErrorCode::Lost, message, Some(job.clone()));
+        } else {
+            self.decide(claim, what, Some(id), false, now);
+        }
+        // A holder that pauses gets no slot back by its answer.
+        self.end_if_a_handler_is_stuck(id, now);
+    }
+
+    /// Whether this is another answer to a job whose result the backend does not take.
+    fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &Outcome, now: Moment) -> bool {
+        let refused = self.jobs.claims_of(job).find(|claim| {
+            self.jobs.get(*claim).is_some_and(|job| {
+                matches!(&job.place, Place::Reporting(report)
+                    if report.step == ReportStage::ResultRefused && report.listener == Some(id))
+            })
+        });
+        let Some(claim) = refused else { return false };
+        self.decide(claim, what.clone(), Some(id), false, now);
+        true
+    }
+
     /// How long a holder may wait for the answer to an outcome; none where it does not wait for that alone.
     pub(in crate::lifecycle) fn answer_limit(&self, id: HolderId) -> Option<Duration> {
-        self.holders.get(id)?.manners.answer_within
+        self.workers.holders().get(id)?.manners.answer_within
     }
 
     /// A holder that waits for the answer tells an outcome.

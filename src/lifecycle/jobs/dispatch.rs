@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, PullId, WorkerId};
 use crate::lifecycle::api::{
-    CancelReason, Death, Delivery, Effect, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES,
-    Moment, Notice, Outcome, Phase, Timer, ToWorker,
+    CancelReason, Death, Delivery, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES, Moment,
+    Notice, Outcome, Phase, Timer, ToWorker,
 };
 use crate::lifecycle::jobs::job::{Handover, Held, Place, Words};
 use crate::lifecycle::machine::Lifecycle;
@@ -63,7 +63,7 @@ impl Lifecycle {
     fn too_large(&self, delivery: &Delivery) -> Option<String> {
         let id = delivery.subject.id.0.len();
         let bytes = frame_bytes(delivery);
-        if let Some(most) = self.holders.frame_limit().filter(|most| bytes > *most) {
+        if let Some(most) = self.workers.holders().frame_limit().filter(|most| bytes > *most) {
             Some(format!("the envelope is larger than {most} bytes (worker.max_frame)"))
         } else if id > MOST_JOB_ID_BYTES {
             Some(format!(
@@ -116,11 +116,13 @@ impl Lifecycle {
     /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
     /// holders together take.
     pub(in crate::lifecycle) fn return_surplus(&mut self, now: Moment) {
-        let keep = match (self.is_taking_jobs(), self.holders.pull()) {
+        let keep = match (self.is_taking_jobs(), self.workers.holders().pull()) {
             (false, _) => 0,
             // Suspects run one after the other, so each of them needs room only at its own turn.
-            (true, false) if self.holders.ready() > 0 => self.holders.free().max(self.jobs.suspects().len()),
-            (true, false) => self.holders.free(),
+            (true, false) if self.workers.holders().ready() > 0 => {
+                self.workers.holders().free().max(self.jobs.suspects().len())
+            }
+            (true, false) => self.workers.holders().free(),
             // Somebody may ask for them; see `unasked`.
             (true, true) => usize::MAX,
         };
@@ -133,7 +135,7 @@ impl Lifecycle {
     /// Gives the jobs that wait, the oldest first, each to the holder with most room for it. What nobody can be given now is not
     /// looked at again before somebody can.
     pub(in crate::lifecycle) fn hand_over(&mut self, now: Moment) {
-        let are_new_offers = self.holders.take_new_offers();
+        let are_new_offers = self.workers.take_new_offers();
         if !self.is_taking_jobs() || self.jobs.waiting().is_empty() {
             return;
         }
@@ -151,7 +153,7 @@ impl Lifecycle {
     /// Asks of each job that has come, or of all when others are there to take them, whether anybody takes it. Those that nobody
     /// does come back, as far as that is news.
     fn ask_who_takes(&mut self, now: Moment) -> Vec<Claim> {
-        let limit = self.holders.frame_limit();
+        let limit = self.workers.holders().frame_limit();
         let mut untaken = Vec::new();
         for claim in self.jobs.waiting_mut().take_fresh() {
             let Some(job) = self.jobs.get(claim) else { continue };
@@ -161,7 +163,7 @@ impl Lifecycle {
                 self.is_refused_as_too_large(claim, now);
                 continue;
             }
-            let is_taken = self.holders.take(kind, bytes);
+            let is_taken = self.workers.holders().take(kind, bytes);
             if is_taken {
                 self.timers.cancel(Timer::NoHandler(claim));
             }
@@ -179,9 +181,12 @@ impl Lifecycle {
             let fits = |claim| offer.frame_limit.is_none_or(|most| bytes(claim) <= most);
             self.jobs.waiting().oldest(offer.types.as_deref(), fits)
         };
-        let claim = self.holders.idle().filter_map(oldest).min()?;
+        let claim = self.workers.holders().idle().filter_map(oldest).min()?;
         let job = self.jobs.get(claim)?;
-        let holder = self.holders.choose(&job.delivery.subject.kind, bytes(claim))?;
+        let holder = self
+            .workers
+            .holders()
+            .choose(&job.delivery.subject.kind, bytes(claim))?;
         Some((claim, holder))
     }
 
@@ -189,10 +194,10 @@ impl Lifecycle {
         let Some(GivenJob { envelope, checkpoint }) = self.hand_to(claim, holder, None, now) else {
             return;
         };
-        self.holders.serve(holder);
-        self.order(Effect::Tell(holder, ToWorker::Job { envelope, checkpoint }));
+        let word = ToWorker::Job { envelope, checkpoint };
+        self.workers(now, |workers, _| workers.serve(holder, word));
         self.tell_of_handover(claim, holder);
-        self.outbound(holder, true, now);
+        self.workers(now, |workers, cx| workers.outbound(holder, true, cx));
     }
 
     /// From here on the holder has the job: what it is given of it.
@@ -260,7 +265,7 @@ impl Lifecycle {
             told: held.cancelled.unwrap_or(CancelReason::Timeout),
             grace: self.options.timeout_grace,
         };
-        if let Some(holder) = self.holders.get(held.holder) {
+        if let Some(holder) = self.workers.holders().get(held.holder) {
             self.end_process(holder.process, cause, now);
         }
     }
@@ -282,7 +287,7 @@ impl Lifecycle {
         let grace = end.map_or(grace, |end| grace.min(end));
         self.place(claim, Place::Held(held));
         self.tell(held.holder, ToWorker::Cancel { job: id, reason, grace });
-        self.signal_cancel(held.holder, now);
+        self.workers(now, |workers, cx| workers.signal_cancel(held.holder, cx));
     }
 
     /// Decides a job of a process that is gone and did not answer it. Whether the job fails because of the process's end.
@@ -313,10 +318,11 @@ impl Lifecycle {
     /// Whether the process at the other end was ended because a handler hung. It is no fault of its other jobs.
     fn ended_for_another_job(&self, holder: HolderId) -> bool {
         let of_process = self
-            .holders
+            .workers
+            .holders()
             .get(holder)
-            .and_then(|holder| self.holders.ending(holder.process));
-        let of_worker = self.worker.ended_for();
+            .and_then(|holder| self.workers.holders().ending(holder.process));
+        let of_worker = self.workers.supervision().ended_for();
         [of_process, of_worker]
             .into_iter()
             .flatten()

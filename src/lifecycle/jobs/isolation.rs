@@ -17,7 +17,7 @@ impl Lifecycle {
         let is_there = if turn.is_running {
             let holder = self.jobs.get(turn.claim).and_then(Job::holder);
             holder
-                .and_then(|holder| self.holders.get(holder))
+                .and_then(|holder| self.workers.holders().get(holder))
                 .map(|holder| holder.process)
                 == Some(turn.process)
         } else {
@@ -29,8 +29,8 @@ impl Lifecycle {
     }
 
     fn end_turn(&mut self) {
-        if let Some(turn) = self.suspects.turn.take() {
-            self.holders.keep(turn.process, false);
+        if self.suspects.turn.take().is_some() {
+            self.workers.keep_no_more();
             self.timers.cancel(Timer::Suspect);
         }
     }
@@ -68,7 +68,7 @@ impl Lifecycle {
 
     /// Starts the suspect as soon as its process is empty.
     fn go_on_with(&mut self, turn: Turn, now: Moment) {
-        let is_empty = self.holders.jobs_of(turn.process) == 0;
+        let is_empty = self.workers.holders().jobs_of(turn.process) == 0;
         if is_empty && self.give_alone(turn, now) {
             self.suspects.turn = Some(Turn {
                 is_running: true,
@@ -77,9 +77,9 @@ impl Lifecycle {
             });
         }
         // Who asks for jobs itself is told that there are none for now: the process shall become empty, or stay alone.
-        let holders: Vec<HolderId> = self.holders.of(turn.process).map(|(id, _)| id).collect();
+        let holders: Vec<HolderId> = self.workers.holders().of(turn.process).map(|(id, _)| id).collect();
         for holder in holders {
-            self.end_pulls_of(holder);
+            self.workers(now, |workers, _| workers.end_pulls_of(holder));
         }
     }
 
@@ -90,7 +90,7 @@ impl Lifecycle {
             is_running: false,
             until: now.after(EMPTIED_WITHIN),
         });
-        self.holders.keep(process, true);
+        self.workers.keep(process);
     }
 
     /// The process was not empty in time, or the suspect had its time alone: others run beside it. Or suspects have waited for long
@@ -118,10 +118,10 @@ impl Lifecycle {
         let Some(subject) = self.jobs.get(turn.claim).map(Job::subject) else {
             return false;
         };
-        let holders: Vec<HolderId> = self.holders.of(turn.process).map(|(id, _)| id).collect();
+        let holders: Vec<HolderId> = self.workers.holders().of(turn.process).map(|(id, _)| id).collect();
         let pull = holders
             .iter()
-            .find_map(|id| self.pulls.of_holder_for(*id, &subject.queue));
+            .find_map(|id| self.workers.pulls().of_holder_for(*id, &subject.queue));
         let is_idle = |(_, holder): &(HolderId, &Holder)| holder.free() > 0 && !holder.is_busy;
         let idle = self.takers_in(turn.process, turn.claim).find(is_idle).map(|(id, _)| id);
         if pull.is_none() && idle.is_none() {
@@ -138,17 +138,17 @@ impl Lifecycle {
 
     /// The process with the fewest jobs that takes this job; none where nobody takes it, or only processes that take one at a time.
     fn emptiest_taker(&self, claim: Claim) -> Option<ProcessId> {
-        let processes = self.holders.iter().map(|(_, holder)| holder.process);
+        let processes = self.workers.holders().iter().map(|(_, holder)| holder.process);
         let takers = processes.filter(|process| self.takers_in(*process, claim).next().is_some());
         let takers: Vec<ProcessId> = takers.collect();
         let are_needed = takers.iter().any(|process| self.takes_several(*process));
         let takers = takers.into_iter().filter(|_| are_needed);
-        takers.min_by_key(|process| self.holders.jobs_of(*process))
+        takers.min_by_key(|process| self.workers.holders().jobs_of(*process))
     }
 
     /// Whether a process may hold several jobs at a time.
     fn takes_several(&self, process: ProcessId) -> bool {
-        let holders = || self.holders.of(process).map(|(_, holder)| holder);
+        let holders = || self.workers.holders().of(process).map(|(_, holder)| holder);
         let most = holders().filter_map(|holder| holder.ready.as_ref());
         let most: u64 = most.map(|ready| u64::from(ready.concurrency)).sum();
         most > 1 || holders().any(|holder| holder.asks.has_asked())
@@ -168,14 +168,8 @@ impl Lifecycle {
             });
             holder.is_there() && (is_offered || holder.asks.take(&subject.queue))
         };
-        let is_ending = self.holders.ending(process).is_some() || self.holders.is_gone(process);
-        let theirs = self.holders.of(process).filter(move |_| !is_ending);
+        let is_ending = self.workers.holders().ending(process).is_some() || self.workers.holders().is_gone(process);
+        let theirs = self.workers.holders().of(process).filter(move |_| !is_ending);
         theirs.filter(move |(_, holder)| job.as_ref().is_some_and(|job| takes(holder, job)))
-    }
-
-    /// Whether this holder gets no jobs because its process is kept for a suspect.
-    pub(super) fn is_kept(&self, holder: HolderId) -> bool {
-        let process = self.holders.get(holder).map(|holder| holder.process);
-        self.suspects.turn.is_some_and(|turn| Some(turn.process) == process)
     }
 }

@@ -207,7 +207,7 @@ impl Lifecycle {
         let Place::Held(held) = job.place else { return };
         // Whoever has it is being ended already.
         let is_ending = |holder: &Holder| holder.is_given_up || holder.is_closed;
-        if self.phase() == Phase::Stop || self.holders.get(held.holder).is_none_or(is_ending) {
+        if self.phase() == Phase::Stop || self.workers.holders().get(held.holder).is_none_or(is_ending) {
             return;
         }
         let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));
@@ -219,7 +219,7 @@ impl Lifecycle {
 
     /// Whether the process of a holder is ended where nothing else stops a job.
     pub(in crate::lifecycle) fn may_end_for_a_job(&self, holder: HolderId) -> bool {
-        self.options.enforce_timeouts || self.holders.hears(holder)
+        self.options.enforce_timeouts || self.workers.holders().hears(holder)
     }
 
     /// Where no process is ended for them, jobs that nobody answers any more would become more and more.
@@ -242,22 +242,22 @@ impl Lifecycle {
         }
         let has_a_timeout = job.delivery.timeout.is_some();
         let is_timed_out = has_a_timeout && self.timers.deadline_of(Timer::JobTimeout(claim)).is_none();
-        let holder = job.holder().and_then(|holder| self.holders.get(holder));
-        if is_timed_out || holder.is_some_and(|holder| self.holders.is_stuck(holder.process)) {
+        let holder = job.holder().and_then(|holder| self.workers.holders().get(holder));
+        if is_timed_out || holder.is_some_and(|holder| self.workers.holders().is_stuck(holder.process)) {
             self.ignored_cancel(claim, now);
         }
     }
 
     /// The same when the slots of a holder have changed.
     pub(in crate::lifecycle) fn end_if_a_handler_is_stuck(&mut self, id: HolderId, now: Moment) {
-        if let Some(process) = self.holders.get(id).map(|holder| holder.process) {
+        if let Some(process) = self.workers.holders().get(id).map(|holder| holder.process) {
             self.end_process_if_stuck(process, now);
         }
     }
 
     /// The same when one of its holders is over.
     pub(in crate::lifecycle) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
-        let holder = self.holders.overdue_of(process);
+        let holder = self.workers.holders().overdue_of(process);
         let overdue = holder.and_then(|holder| self.jobs.overdue_of(holder).first().copied());
         if let Some(claim) = overdue {
             self.end_if_stuck(claim, now);

@@ -2,6 +2,7 @@
 
 pub(super) mod ack_fallback;
 pub(super) mod answers;
+mod beats;
 pub mod brake;
 pub(super) mod dispatch;
 pub(super) mod doubts;

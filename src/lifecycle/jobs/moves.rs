@@ -46,6 +46,6 @@ impl Lifecycle {
 
     fn count_jobs_of(&mut self, holder: HolderId) {
         let (held, overdue) = (self.jobs.held_by(holder).len(), self.jobs.overdue_of(holder).len());
-        self.holders.has_jobs(holder, held, overdue);
+        self.workers.has_jobs(holder, held, overdue);
     }
 }

@@ -11,7 +11,7 @@ impl Lifecycle {
     /// all that nobody takes is failed instead. The others wait until `worker.type_wait` after they were found to be without a
     /// taker, which is their delivery or the end of the last holder that took them.
     pub(super) fn nobody_takes(&mut self, news: &[Claim], now: Moment) {
-        if self.holders.pull() {
+        if self.workers.holders().pull() {
             return self.nobody_asked(news, now);
         }
         let newest = self.jobs.waiting().untaken().last().copied();
@@ -27,7 +27,7 @@ impl Lifecycle {
     /// Whether nothing could be fetched and handed over, however soon the backend takes the outcomes that are on their way.
     fn holds_last_credit(&self) -> bool {
         let waiting = self.jobs.waiting().len();
-        waiting + self.jobs.held() >= self.most_active() || waiting >= self.holders.free()
+        waiting + self.jobs.held() >= self.most_active() || waiting >= self.workers.holders().free()
     }
 
     fn waits_for_type(&mut self, claim: Claim, now: Moment) {
@@ -36,23 +36,23 @@ impl Lifecycle {
         }
         let Some(job) = self.jobs.get(claim) else { return };
         let subject = job.subject();
-        let until = if self.worker.has_been_ready() {
+        let until = if self.workers.supervision().has_been_ready() {
             now.after(self.options.type_wait)
         } else {
-            self.worker.ready_by(self.options.ready_timeout)
+            self.workers.supervision().ready_by(self.options.ready_timeout)
         };
         self.timers.arm(Timer::NoHandler(claim), until);
         self.notify(Notice::NoHandler {
             job: subject,
             waits: Some(until.remaining(now)),
-            taken: self.holders.types_taken(),
+            taken: self.workers.holders().types_taken(),
         });
     }
 
     /// A holder said ready: others may follow it, so that what waits begins to wait anew; but never longer than the worker
     /// itself may take to say ready, however often it says so.
     pub(in crate::lifecycle) fn wait_anew_for_types(&mut self, now: Moment) {
-        let is_first = !self.worker.has_been_ready();
+        let is_first = !self.workers.supervision().has_been_ready();
         for claim in self.jobs.waiting().untaken().clone() {
             let timer = Timer::NoHandler(claim);
             let (Some(due), Some(job)) = (self.timers.deadline_of(timer), self.jobs.get(claim)) else {
@@ -66,7 +66,7 @@ impl Lifecycle {
 
     /// Its time is over.
     pub(in crate::lifecycle) fn no_handler(&mut self, claim: Claim, now: Moment) {
-        if self.is_unhandled(claim) && self.holders.pull() {
+        if self.is_unhandled(claim) && self.workers.holders().pull() {
             self.give_back_unasked(claim, now);
         } else if self.is_unhandled(claim) {
             self.fail_for_type(claim, now);
@@ -77,7 +77,7 @@ impl Lifecycle {
         let has_waited = self.timers.deadline_of(Timer::NoHandler(claim)).is_some();
         if let Some(job) = self.jobs.get(claim).filter(|_| !has_waited) {
             let job = job.subject();
-            let taken = self.holders.types_taken();
+            let taken = self.workers.holders().types_taken();
             self.notify(Notice::NoHandler {
                 job,
                 waits: None,
@@ -90,7 +90,7 @@ impl Lifecycle {
     fn is_unhandled(&self, claim: Claim) -> bool {
         self.jobs.get(claim).is_some_and(|job| {
             let (kind, bytes) = (&job.delivery.subject.kind, frame_bytes(&job.delivery));
-            job.place == Place::Waiting && !self.holders.take(kind, bytes)
+            job.place == Place::Waiting && !self.workers.holders().take(kind, bytes)
         })
     }
 

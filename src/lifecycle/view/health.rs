@@ -43,11 +43,11 @@ impl Lifecycle {
     }
 
     fn unready(&self) -> Option<Unhealthy> {
-        if !self.worker.is_alive() {
+        if !self.workers.supervision().is_alive() {
             Some(Unhealthy::WorkerNotRunning)
-        } else if self.holders.ready() == 0 {
+        } else if self.workers.holders().ready() == 0 {
             Some(Unhealthy::WorkerNotReady)
-        } else if self.holders.concurrency() == 0 && !self.holders.pull() {
+        } else if self.workers.holders().concurrency() == 0 && !self.workers.holders().pull() {
             Some(Unhealthy::WorkerPaused)
         } else {
             None
@@ -73,9 +73,9 @@ impl Lifecycle {
     /// the process that did may have ended, and another one will.
     pub(in crate::lifecycle) fn watch_holders(&mut self, now: Moment) {
         let is_disconnected = self.phase() == Phase::Running
-            && self.worker.is_alive()
-            && self.worker.has_been_ready()
-            && self.holders.ready() == 0
+            && self.workers.supervision().is_alive()
+            && self.workers.supervision().has_been_ready()
+            && self.workers.holders().ready() == 0
             && !self.options.queues.are_named_by_holders();
         self.health_state.disconnected_since = if is_disconnected {
             self.health_state.disconnected_since.or(Some(now))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::{
     BackendStatus, Ending, EndingTimer, JobPlace, JobStatus, Moment, NotRunningBecause, Phase, Status, Text, Timer,
-    WorkerState, WorkerStatus,
+    WorkerState, WorkerStatus, WorkerTimer,
 };
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
@@ -134,15 +134,20 @@ impl Lifecycle {
     }
 
     fn shown_worker(&self, now: Moment) -> WorkerStatus {
-        let starts = [Timer::Start, Timer::StartAnyway];
-        let starts_in = starts.iter().filter_map(|timer| self.timers.deadline_of(*timer)).min();
+        let starts = [WorkerTimer::Start, WorkerTimer::StartAnyway];
+        let timers = self.workers.timers();
+        let starts_in = starts.iter().filter_map(|timer| timers.deadline_of(*timer)).min();
         WorkerStatus {
-            process: self.worker.process().filter(|_| self.worker.is_alive()),
-            up: self.worker.up(now),
-            ended: self.worker.ended().map(|end| end.ended),
-            restarts: self.worker.restarts(now),
+            process: self
+                .workers
+                .supervision()
+                .process()
+                .filter(|_| self.workers.supervision().is_alive()),
+            up: self.workers.supervision().up(now),
+            ended: self.workers.supervision().ended().map(|end| end.ended),
+            restarts: self.workers.supervision().restarts(now),
             starts_in: starts_in.map(|at| at.remaining(now)),
-            holders: self.holders.iter().count(),
+            holders: self.workers.holders().iter().count(),
         }
     }
 }

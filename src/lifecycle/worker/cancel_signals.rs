@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::HolderId;
-use crate::lifecycle::api::{Effect, Moment, Timer};
-use crate::lifecycle::jobs::job::Place;
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::api::{Effect, WorkerTimer};
+use crate::lifecycle::worker::workers::{Context, Workers};
 use crate::signal::Signal;
 
 /// How long after the SIGURG of a cancel the next one comes. One that comes just before a system call does not end it, so one alone is
@@ -16,25 +15,21 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The pauses double up to this one: a handler may go on for as long as it likes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-impl Lifecycle {
+impl Workers {
     /// A holder was told to stop a job: its process is woken up for that, if it asked for it.
-    pub(in crate::lifecycle) fn signal_cancel(&mut self, id: HolderId, now: Moment) {
-        self.signal_after(id, FIRST_PAUSE, now);
+    pub(in crate::lifecycle) fn signal_cancel(&mut self, id: HolderId, cx: &Context) {
+        self.signal_after(id, FIRST_PAUSE, cx);
     }
 
-    /// The pause after a signal is over: the next one, if it still has something to stop.
-    pub(in crate::lifecycle) fn signal_again(&mut self, id: HolderId, now: Moment) {
-        let is_cancelled = |place: &Place| matches!(place, Place::Held(held) if held.cancelled.is_some());
-        let mut held = self.jobs.held_by(id).iter().filter_map(|claim| self.jobs.get(*claim));
-        if held.any(|job| is_cancelled(&job.place))
-            && let Some(holder) = self.holders.get(id)
-        {
+    /// The pause after a signal is over, and the holder still has something to stop: the next one.
+    pub(in crate::lifecycle) fn signal_again(&mut self, id: HolderId, cx: &Context) {
+        if let Some(holder) = self.holders.get(id) {
             let pause = holder.signal_pause.saturating_mul(2).min(LONGEST_PAUSE);
-            self.signal_after(id, pause, now);
+            self.signal_after(id, pause, cx);
         }
     }
 
-    fn signal_after(&mut self, id: HolderId, pause: Duration, now: Moment) {
+    fn signal_after(&mut self, id: HolderId, pause: Duration, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let wants_it = holder.ready.as_ref().is_some_and(|ready| ready.cancel_signal);
         let process = holder.process;
@@ -43,7 +38,7 @@ impl Lifecycle {
         if wants_it && is_its_own && self.holders.is_open(id) && self.holders.hears(id) {
             self.order(Effect::SignalProcess(process, Signal::URG));
             self.holders.change(id, |holder| holder.signal_pause = pause);
-            self.timers.arm(Timer::CancelSignal(id), now.after(pause));
+            self.timers.arm(WorkerTimer::CancelSignal(id), cx.now.after(pause));
         }
     }
 }

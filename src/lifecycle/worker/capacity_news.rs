@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{CapacityNews, HolderId, Moment, Notice, ProcessId, Timer};
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::api::{CapacityNews, HolderId, Notice, ProcessId, WorkerTimer};
 use crate::lifecycle::worker::capacity::Capacity;
+use crate::lifecycle::worker::workers::{Context, Workers};
 
 /// How long after the last new holder said ready all of them count as there.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
@@ -21,22 +21,22 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 /// How long after a change it is told: who closes a connection is most often on the way out, and that is told otherwise.
 const TELL_AFTER: Duration = Duration::from_millis(500);
 
-impl Lifecycle {
+impl Workers {
     /// Another incarnation begins: nobody is there yet.
     pub(super) fn capacity_begins_anew(&mut self) {
         self.capacity = Capacity::default();
-        self.timers.cancel(Timer::Capacity);
-        self.timers.cancel(Timer::Settled);
+        self.timers.cancel(WorkerTimer::Capacity);
+        self.timers.cancel(WorkerTimer::Settled);
     }
 
     /// A holder is ready, under conditions that are not those it had before.
-    pub(super) fn capacity_is_said(&mut self, notice: Notice, is_first: bool, now: Moment) {
+    pub(super) fn capacity_is_said(&mut self, notice: Notice, is_first: bool, cx: &Context) {
         if is_first && !self.capacity.is_compared {
-            self.timers.arm(Timer::Settled, now.after(SETTLED_AFTER));
+            self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
         }
-        if self.capacity.ready_lines_until.is_none_or(|until| until <= now) {
+        if self.capacity.ready_lines_until.is_none_or(|until| until <= cx.now) {
             self.capacity.ready_lines = 0;
-            self.capacity.ready_lines_until = Some(now.after(TELL_EVERY));
+            self.capacity.ready_lines_until = Some(cx.now.after(TELL_EVERY));
         }
         if self.capacity.ready_lines < MOST_READY_LINES {
             self.capacity.ready_lines += 1;
@@ -44,39 +44,39 @@ impl Lifecycle {
         } else {
             self.capacity.is_owed = true;
         }
-        self.capacity_changed(now);
+        self.capacity_changed(cx);
     }
 
     /// A holder is gone, or gets no more jobs.
-    pub(super) fn capacity_is_lost(&mut self, holder: HolderId, process: ProcessId, now: Moment) {
+    pub(super) fn capacity_is_lost(&mut self, holder: HolderId, process: ProcessId, cx: &Context) {
         match self.capacity.lost {
             None => self.capacity.lost = Some((holder, process)),
             Some(_) => self.capacity.more_lost += 1,
         }
-        self.capacity_changed(now);
+        self.capacity_changed(cx);
     }
 
-    fn capacity_changed(&mut self, now: Moment) {
+    fn capacity_changed(&mut self, cx: &Context) {
         let all = self.holders.concurrency();
         self.capacity.most = self.capacity.most.max(all);
         self.capacity.most_since = self.capacity.most_since.max(all);
-        if self.phase().is_terminating() {
+        if cx.is_terminating() {
             return;
         }
-        let soon = now.after(TELL_AFTER);
+        let soon = cx.now.after(TELL_AFTER);
         let at = self.capacity.quiet_until.map_or(soon, |until| until.max(soon));
-        self.timers.arm_at_latest(Timer::Capacity, at);
+        self.timers.arm_at_latest(WorkerTimer::Capacity, at);
     }
 
     /// It is time to tell what came of it. What the end of the worker takes away is told with that.
-    pub(in crate::lifecycle) fn tell_capacity(&mut self, now: Moment) {
-        let process = self.worker.process().filter(|_| self.worker.is_alive());
+    pub(super) fn tell_capacity(&mut self, cx: &Context) {
+        let process = self.supervision.process().filter(|_| self.supervision.is_alive());
         let is_ending = |process| self.holders.ending(process).is_some();
-        if self.phase().is_terminating() || process.is_none_or(is_ending) {
+        if cx.is_terminating() || process.is_none_or(is_ending) {
             return;
         }
         let all = self.holders.concurrency();
-        let allowed = u64::from(self.options.concurrency);
+        let allowed = u64::from(cx.options.concurrency);
         let (takes, most) = (all.min(allowed), self.capacity.most.min(allowed));
         let lost = self.capacity.lost.take();
         let more = std::mem::take(&mut self.capacity.more_lost);
@@ -97,18 +97,18 @@ impl Lifecycle {
         } else {
             return;
         }
-        self.capacity.quiet_until = Some(now.after(TELL_EVERY));
+        self.capacity.quiet_until = Some(cx.now.after(TELL_EVERY));
     }
 
     /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once. Who has gone meanwhile is
     /// another matter, and with `--once` the difference is meant.
-    pub(in crate::lifecycle) fn compare_capacity(&mut self) {
+    pub(super) fn compare_capacity(&mut self, cx: &Context) {
         let takes = self.capacity.most;
-        if !self.worker.is_alive() || takes == 0 || self.options.once {
+        if !self.supervision.is_alive() || takes == 0 || cx.options.once {
             return;
         }
         self.capacity.is_compared = true;
-        let allowed = self.options.concurrency;
+        let allowed = cx.options.concurrency;
         if takes != u64::from(allowed) {
             self.notify(Notice::Capacity(CapacityNews::Differs { takes, allowed }));
         }

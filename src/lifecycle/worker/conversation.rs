@@ -1,15 +1,10 @@
-//! What a worker says, and whether it is still there.
+//! What a holder says to us, and whether it is still there.
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
-use crate::lifecycle::api::{
-    Effect, EndCause, ErrorCode, FromWorker, Manners, Moment, Notice, Outcome, Phase, Ready, Timer, ToWorker,
-};
-use crate::lifecycle::backend::link::Link;
-use crate::lifecycle::jobs::job::Place;
-use crate::lifecycle::jobs::stages::ReportStage;
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
+use crate::lifecycle::api::{Effect, EndCause, ErrorCode, Manners, Notice, Ready, ToWorker, WorkerState, WorkerTimer};
+use crate::lifecycle::worker::workers::{Context, Workers};
 use crate::signal::Signal;
 
 /// Malformed frames in a row that end the conversation.
@@ -30,153 +25,92 @@ const NO_WORKER: &str = "nobody may connect while no worker runs";
 /// How long a holder may leave a job unread that was written to it.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-impl Lifecycle {
-    pub(in crate::lifecycle) fn holder_came(
-        &mut self,
-        holder: HolderId,
-        process: Option<ProcessId>,
-        manners: Manners,
-        now: Moment,
-    ) {
+/// A holder that comes.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::lifecycle) struct Came {
+    pub(in crate::lifecycle) holder: HolderId,
+    /// The process behind it, where that is known.
+    pub(in crate::lifecycle) process: Option<ProcessId>,
+    pub(in crate::lifecycle) manners: Manners,
+}
+
+impl Workers {
+    /// Somebody has connected. It is greeted with the worker's id, if there is a worker, and the state.
+    pub(in crate::lifecycle) fn came(&mut self, came: Came, greeting: (Option<WorkerId>, WorkerState), cx: &Context) {
+        let Came {
+            holder,
+            process,
+            manners,
+        } = came;
         let is_of_unknown_process = process.is_none();
-        let of_the_worker = self.worker.process().filter(|_| self.worker.is_alive());
+        let of_the_worker = self.supervision.process().filter(|_| self.supervision.is_alive());
         let Some(process) = process.or(of_the_worker) else {
             return self.order(Effect::Close(holder, NO_WORKER));
         };
         self.holders.add(holder, process, manners);
-        self.holders
-            .change(holder, |holder| holder.is_of_unknown_process = is_of_unknown_process);
-        let is_kept = self.suspects.turn.is_some_and(|turn| turn.process == process);
-        self.holders.change(holder, |holder| holder.is_kept = is_kept);
-        match self.link.agent().worker().cloned() {
-            Some(worker) => {
-                let state = self.state();
-                self.tell(holder, ToWorker::Hello { worker, state });
-            }
+        let is_kept = self.kept == Some(process);
+        self.holders.change(holder, |holder| {
+            holder.is_of_unknown_process = is_of_unknown_process;
+            holder.is_kept = is_kept;
+        });
+        match greeting {
+            (Some(worker), state) => self.tell(holder, ToWorker::Hello { worker, state }),
             // Somebody else, while there is no worker.
-            None => self.give_up(holder, NO_WORKER, now),
+            (None, _) => self.give_up(holder, NO_WORKER, cx),
         }
     }
 
-    pub(in crate::lifecycle) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
-        let is_garbage = matches!(said, FromWorker::Garbage { .. });
+    /// This process does the work of a holder from here on.
+    pub(in crate::lifecycle) fn runs(&mut self, holder: HolderId, process: ProcessId) {
+        self.holders.runs(holder, process);
+    }
+
+    /// A holder has said something, or has sent a part of it: it is alive. A pong cannot overtake the frame that is being sent. Whether the
+    /// holder is known.
+    pub(in crate::lifecycle) fn heard(&mut self, id: HolderId, cx: &Context) -> bool {
         let is_there = self.holders.change(id, |holder| {
             holder.pings = 0;
-            holder.last_said = holder.is_known_by_words_alone().then_some(now);
-            holder.malformed = if is_garbage { holder.malformed } else { 0 };
+            holder.last_said = holder.is_known_by_words_alone().then_some(cx.now);
         });
-        if is_there.is_none() {
-            return;
-        }
-        match said {
-            FromWorker::Ready(ready) => self.ready(id, ready, now),
-            FromWorker::Ack { job, result } => self.answered(id, &job, Outcome::Acked { result }, now),
-            FromWorker::Fail { job, error } => self.answered(id, &job, Outcome::Failed { error }, now),
-            FromWorker::Release { job, reason, after } => {
-                let reason = reason.unwrap_or_else(|| "released by the worker".into());
-                self.answered(id, &job, Outcome::Requeued { reason, after }, now);
-            }
-            FromWorker::Progress { job, progress } => {
-                if let Some(claim) = self.held_by(id, &job) {
-                    self.progress(claim, progress, now);
-                }
-            }
-            FromWorker::Checkpoint { job, state } => {
-                if let Some(claim) = self.held_by(id, &job) {
-                    self.checkpoint(claim, state, now);
-                }
-            }
-            FromWorker::Heartbeat { job } => {
-                if self.held_by(id, &job).is_some() {
-                    self.link(now, Link::heartbeat_for_worker);
-                }
-            }
-            FromWorker::Pong { .. } => {}
-            FromWorker::Wants(wants) => self.wants(id, wants, now),
-            FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
-            FromWorker::Beats { jobs } => self.beats(id, jobs, now),
-            FromWorker::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
-        }
-        self.expect_life(id, now);
+        is_there.is_some()
     }
 
-    /// A part of a frame shows that a holder is alive. A pong cannot overtake the frame that is being sent.
-    pub(in crate::lifecycle) fn is_alive(&mut self, id: HolderId, now: Moment) {
-        let is_there = self.holders.change(id, |holder| {
-            holder.pings = 0;
-            holder.last_said = holder.is_known_by_words_alone().then_some(now);
-        });
-        if is_there.is_some() {
-            self.expect_life(id, now);
-        }
+    /// What it has said makes sense.
+    pub(in crate::lifecycle) fn makes_sense(&mut self, id: HolderId) {
+        self.holders.change(id, |holder| holder.malformed = 0);
     }
 
-    fn ready(&mut self, id: HolderId, ready: Ready, now: Moment) {
+    /// A holder tells its conditions. Whether it is known.
+    pub(in crate::lifecycle) fn ready(&mut self, id: HolderId, ready: Ready, cx: &Context) -> bool {
         let notice = Notice::HolderReady {
             holder: id,
             concurrency: ready.concurrency,
             client: ready.client.clone(),
         };
         let Some((is_news, is_first)) = self.holders.is_ready(id, ready) else {
-            return;
+            return false;
         };
         if is_news {
-            self.capacity_is_said(notice, is_first, now);
+            self.capacity_is_said(notice, is_first, cx);
         }
-        self.timers.cancel(Timer::Ready);
-        self.wait_anew_for_types(now);
-        self.worker.said_ready(now);
-        self.end_if_a_handler_is_stuck(id, now);
-    }
-
-    /// The claim on this job that this holder has; tells it when it holds none.
-    fn held_by(&mut self, id: HolderId, job: &JobId) -> Option<Claim> {
-        let held = self
-            .jobs
-            .claims_of(job)
-            .find(|claim| self.jobs.get(*claim).and_then(|job| job.holder()) == Some(id));
-        if held.is_none() {
-            let message = "this connection does not hold that job; it was answered already, or never given to it";
-            self.refuse(id, ErrorCode::NotHeld, message, Some(job.clone()));
-        }
-        held
-    }
-
-    /// The one answer to a job.
-    fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
-        if self.answer_limit(id).is_some() {
-            self.outcome_is_told(id, job, what, now);
-            return self.end_if_a_handler_is_stuck(id, now);
-        }
-        if self.answered_differently(id, job, &what, now) {
-            return;
-        }
-        let Some(claim) = self.held_by(id, job) else { return };
-        if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
-            self.finish(claim);
-            let message = "the reservation was lost; the backend takes no outcome from us";
-            self.refuse(id, ErrorCode::Lost, message, Some(job.clone()));
-        } else {
-            self.decide(claim, what, Some(id), false, now);
-        }
-        // A holder that pauses gets no slot back by its answer.
-        self.end_if_a_handler_is_stuck(id, now);
-    }
-
-    /// Whether this is another answer to a job whose result the backend does not take.
-    fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &Outcome, now: Moment) -> bool {
-        let refused = self.jobs.claims_of(job).find(|claim| {
-            self.jobs.get(*claim).is_some_and(|job| {
-                matches!(&job.place, Place::Reporting(report)
-                    if report.step == ReportStage::ResultRefused && report.listener == Some(id))
-            })
-        });
-        let Some(claim) = refused else { return false };
-        self.decide(claim, what.clone(), Some(id), false, now);
+        self.timers.cancel(WorkerTimer::Ready);
         true
     }
 
-    fn garbage(&mut self, id: HolderId, code: ErrorCode, message: &Text, job: Option<JobId>, now: Moment) {
+    /// The worker takes jobs.
+    pub(in crate::lifecycle) fn said_ready(&mut self, cx: &Context) {
+        self.supervision.said_ready(cx.now);
+    }
+
+    /// It said something that is no message.
+    pub(in crate::lifecycle) fn garbage(
+        &mut self,
+        id: HolderId,
+        code: ErrorCode,
+        message: &Text,
+        job: Option<JobId>,
+        cx: &Context,
+    ) {
         self.refuse(id, code, message, job);
         let malformed = self.holders.change(id, |holder| {
             if code.is_malformed() && holder.manners.frame_limit.is_some() {
@@ -185,12 +119,12 @@ impl Lifecycle {
             holder.malformed
         });
         if malformed == Some(MALFORMED_LIMIT) {
-            self.give_up(id, "three malformed frames in a row", now);
+            self.give_up(id, "three malformed frames in a row", cx);
         }
     }
 
     /// Lets a holder go, from our side.
-    fn give_up(&mut self, id: HolderId, why: &'static str, now: Moment) {
+    fn give_up(&mut self, id: HolderId, why: &'static str, cx: &Context) {
         if let Some(holder) = self.holders.get(id)
             && !holder.is_closed
         {
@@ -199,31 +133,31 @@ impl Lifecycle {
             self.forget_pulls(id);
             self.order(Effect::Close(id, why));
             if was_ready {
-                self.capacity_is_lost(id, process, now);
+                self.capacity_is_lost(id, process, cx);
             }
         }
     }
 
-    pub(super) fn close_all_holders(&mut self, now: Moment) {
+    pub(super) fn close_all_holders(&mut self, cx: &Context) {
         let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
         for holder in open {
-            self.give_up(holder, "the worker that it belongs to is over", now);
+            self.give_up(holder, "the worker that it belongs to is over", cx);
         }
     }
 
     /// Arms the next question whether a holder is there.
-    fn expect_life(&mut self, id: HolderId, now: Moment) {
+    pub(in crate::lifecycle) fn expect_life(&mut self, id: HolderId, cx: &Context) {
         if let Some(holder) = self.holders.get(id)
             && holder.manners.answers_pings
             && holder.ready.is_some()
             && !holder.is_closed
             && !holder.is_given_up
         {
-            self.timers.arm(Timer::Ping(id), now.after(PING_AFTER));
+            self.timers.arm(WorkerTimer::Ping(id), cx.now.after(PING_AFTER));
         }
     }
 
-    pub(in crate::lifecycle) fn ping(&mut self, id: HolderId, now: Moment) {
+    pub(super) fn ping(&mut self, id: HolderId, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let pings = holder.pings;
         if !holder.answers_pings_now() {
@@ -231,17 +165,17 @@ impl Lifecycle {
             self.holders.change(id, |holder| holder.pings = 0);
         } else if pings == PING_LIMIT {
             let process = holder.process;
-            self.end_process(process, EndCause::Silent, now);
+            self.end_process(process, EndCause::Silent, cx);
             return;
         } else {
             self.holders.change(id, |holder| holder.pings = pings + 1);
             let number = u64::from(pings) + 1;
             self.tell(id, ToWorker::Ping { id: number });
         }
-        self.expect_life(id, now);
+        self.expect_life(id, cx);
     }
 
-    pub(in crate::lifecycle) fn outbound(&mut self, id: HolderId, is_busy: bool, now: Moment) {
+    pub(in crate::lifecycle) fn outbound(&mut self, id: HolderId, is_busy: bool, cx: &Context) {
         let hears = self.holders.change(id, |holder| {
             holder.is_busy = is_busy;
             holder.has_unread_job &= is_busy;
@@ -249,71 +183,78 @@ impl Lifecycle {
         });
         let Some(hears) = hears else { return };
         if is_busy && hears {
-            self.timers.arm_at_latest(Timer::Stalled(id), now.after(STALL_LIMIT));
+            self.timers
+                .arm_at_latest(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
         } else {
-            self.timers.cancel(Timer::Stalled(id));
+            self.timers.cancel(WorkerTimer::Stalled(id));
         }
     }
 
     /// While nothing is read from it nobody can tell whether it works.
-    pub(in crate::lifecycle) fn reading_paused(&mut self, id: HolderId, is_reading_paused: bool, now: Moment) {
+    pub(in crate::lifecycle) fn reading_paused(&mut self, id: HolderId, is_reading_paused: bool, cx: &Context) {
         let hears = self.holders.change(id, |holder| {
             holder.is_reading_paused = is_reading_paused;
             holder.manners.hears
         });
         if is_reading_paused && hears == Some(true) {
-            self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
+            self.timers.arm(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
         }
     }
 
     /// It has not read what was written to it. One that works on a job may do that without reading; one that has
     /// nothing else to do may not, nor one whose answers we do not read before it does.
-    pub(in crate::lifecycle) fn stalled(&mut self, id: HolderId, now: Moment) {
+    pub(super) fn stalled(&mut self, id: HolderId, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let works = !holder.is_reading_paused
             && holder.held() > usize::from(holder.has_unread_job)
             && !holder.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
-            self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
+            self.timers.arm(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
         } else {
             let process = holder.process;
-            self.end_process(process, EndCause::Deaf, now);
+            self.end_process(process, EndCause::Deaf, cx);
         }
     }
 
-    pub(in crate::lifecycle) fn hung_up(&mut self, id: HolderId, now: Moment) {
-        self.timers.cancel(Timer::Ping(id));
-        self.timers.cancel(Timer::Stalled(id));
-        self.timers.cancel(Timer::CancelSignal(id));
-        let Some(holder) = self.holders.get(id) else { return };
+    /// A connection is closed. Returns the process behind it.
+    pub(in crate::lifecycle) fn hung_up(&mut self, id: HolderId, cx: &Context) -> Option<ProcessId> {
+        self.timers.cancel(WorkerTimer::Ping(id));
+        self.timers.cancel(WorkerTimer::Stalled(id));
+        self.timers.cancel(WorkerTimer::CancelSignal(id));
+        let holder = self.holders.get(id)?;
         let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
         // What such a one closes says nothing about its process.
         let waits_for_answers = holder.manners.answer_within;
         self.holders.change(id, |holder| holder.is_closed = true);
         self.forget_pulls(id);
         if was_ready {
-            self.capacity_is_lost(id, process, now);
+            self.capacity_is_lost(id, process, cx);
         }
         if holds_none {
             self.holders.forget(id);
         } else if !self.holders.is_gone(process) && waits_for_answers.is_none() {
             // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
             self.timers
-                .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));
+                .arm_at_latest(WorkerTimer::HungUp(process), cx.now.after(HANG_UP_LEEWAY));
         }
-        self.end_process_if_stuck(process, now);
-        if self.holders.ready() == 0 && self.worker.is_alive() && !self.phase().is_terminating() {
+        Some(process)
+    }
+
+    /// Somebody has left: where nobody is left who is ready, the worker has its time to say ready once more.
+    pub(in crate::lifecycle) fn expect_ready(&mut self, cx: &Context) {
+        if self.holders.ready() == 0 && self.supervision.is_alive() && !cx.is_terminating() {
             self.timers
-                .arm_at_latest(Timer::Ready, now.after(self.options.ready_timeout));
+                .arm_at_latest(WorkerTimer::Ready, cx.now.after(cx.options.ready_timeout));
         }
     }
 
-    pub(in crate::lifecycle) fn lingered_after_hang_up(&mut self, process: ProcessId, now: Moment) {
-        self.end_process(process, EndCause::Disconnected, now);
+    /// A process that has closed a connection with jobs did not end by itself.
+    pub(super) fn lingered_after_hang_up(&mut self, process: ProcessId, cx: &Context) {
+        self.end_process(process, EndCause::Disconnected, cx);
     }
 
     /// Asks a process to end, and sees to it. A stopped one is woken up for that.
-    pub(in crate::lifecycle) fn end_process(&mut self, id: ProcessId, cause: EndCause, now: Moment) {
+    pub(in crate::lifecycle) fn end_process(&mut self, id: ProcessId, cause: EndCause, cx: &Context) {
         let jobs = self.holders.jobs_of(id);
         let Some(process) = self.holders.process_mut(id) else {
             return;
@@ -322,8 +263,8 @@ impl Lifecycle {
             return;
         }
         process.ending = Some(cause.clone());
-        self.give_up_on(id, now);
-        self.blame(id, &cause, now);
+        self.give_up_on(id, cx);
+        self.blame(id, &cause, cx);
         self.notify(Notice::EndingProcess {
             process: id,
             cause,
@@ -332,7 +273,7 @@ impl Lifecycle {
         self.order(Effect::SignalProcess(id, Signal::TERM));
         self.order(Effect::SignalProcess(id, Signal::CONT));
         self.timers
-            .arm(Timer::KillProcess(id), now.after(self.options.cancel_grace));
+            .arm(WorkerTimer::KillProcess(id), cx.now.after(cx.options.cancel_grace));
     }
 
     pub(in crate::lifecycle) fn kill_process(&mut self, id: ProcessId) {
@@ -343,25 +284,25 @@ impl Lifecycle {
     }
 
     /// A process gets no more jobs: none of its holders does.
-    fn give_up_on(&mut self, id: ProcessId, now: Moment) {
+    fn give_up_on(&mut self, id: ProcessId, cx: &Context) {
         let ready = self.holders.of(id).filter(|(_, holder)| holder.takes_jobs());
         let ready: Vec<HolderId> = ready.map(|(holder, _)| holder).collect();
         self.holders.give_up_on(id);
         for holder in ready {
             self.end_pulls_of(holder);
-            self.capacity_is_lost(holder, id, now);
+            self.capacity_is_lost(holder, id, cx);
         }
     }
 
     /// It is gone: whatever it had written is there to be read now.
-    pub(in crate::lifecycle) fn process_gone(&mut self, id: ProcessId, now: Moment) {
-        self.timers.cancel(Timer::KillProcess(id));
-        self.timers.cancel(Timer::HungUp(id));
+    pub(in crate::lifecycle) fn process_gone(&mut self, id: ProcessId, cx: &Context) {
+        self.timers.cancel(WorkerTimer::KillProcess(id));
+        self.timers.cancel(WorkerTimer::HungUp(id));
         if self.holders.process(id).is_none() {
             return;
         }
         self.holders.process_is_gone(id);
-        self.give_up_on(id, now);
+        self.give_up_on(id, cx);
         let open: Vec<HolderId> = self
             .holders
             .of(id)
@@ -369,24 +310,9 @@ impl Lifecycle {
             .map(|(id, _)| id)
             .collect();
         for holder in open {
-            self.timers.cancel(Timer::CancelSignal(holder));
+            self.timers.cancel(WorkerTimer::CancelSignal(holder));
             self.order(Effect::ReadToEnd(holder));
         }
         self.holders.forget_process(id);
-    }
-
-    /// Whether this is the worker's own process, which has not been reaped yet: its descendants are not ended yet.
-    pub(super) fn is_the_running_worker(&self, process: ProcessId) -> bool {
-        self.worker.process() == Some(process)
-    }
-
-    /// Whether jobs are with processes that may still work on them.
-    pub(in crate::lifecycle) fn has_held_jobs(&self) -> bool {
-        self.jobs.holders().next().is_some()
-    }
-
-    /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.
-    pub(in crate::lifecycle) fn is_taking_jobs(&self) -> bool {
-        self.phase() == Phase::Running && self.worker.is_alive()
     }
 }

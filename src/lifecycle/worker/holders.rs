@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::api::ids::{HolderId, ProcessId, Text};
 use crate::lifecycle::api::{EndCause, Manners, Ready};
-use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::worker::holder::{Holder, Process, Share};
 use crate::lifecycle::worker::offers::{Offer, Offers};
 
@@ -257,8 +256,8 @@ impl Holders {
     }
 
     /// The holders that have jobs.
-    pub fn with_jobs(&self, jobs: &Ledger) -> impl Iterator<Item = (HolderId, &Holder)> {
-        jobs.holders().filter_map(|id| Some((id, self.all.get(&id)?)))
+    pub fn with_jobs(&self) -> impl Iterator<Item = (HolderId, &Holder)> {
+        self.iter().filter(|(_, holder)| holder.held > 0)
     }
 
     /// Whether somebody has a job whose process may still work on it, or has left something to be read.
@@ -428,12 +427,13 @@ impl Holders {
         });
     }
 
-    /// Whether the process of each holder is known, each has the jobs that the ledger says, and all that is kept is what they come to.
+    /// Whether the process of each holder is known, each has as many jobs as `counted` says and as many of them overdue, and all that is kept
+    /// is what they come to.
     ///
     /// # Errors
     ///
     /// What is not.
-    pub fn check(&self, jobs: &Ledger) -> Result<(), String> {
+    pub fn check(&self, counted: impl Fn(HolderId) -> (usize, usize)) -> Result<(), String> {
         let mut right = Self {
             served: self.served,
             ..Self::default()
@@ -452,9 +452,9 @@ impl Holders {
                 return Err(format!("process {} of holder {id} is not known", holder.process));
             };
             process.holders.insert(id);
-            let counted = (holder.held, holder.overdue);
-            if counted != (jobs.held_by(id).len(), jobs.overdue_of(id).len()) {
-                return Err(format!("the jobs of holder {id} are counted wrongly: {counted:?}"));
+            let known = (holder.held, holder.overdue);
+            if known != counted(id) {
+                return Err(format!("the jobs of holder {id} are counted wrongly: {known:?}"));
             }
             let mut holder = holder.clone();
             holder.offer = holder.ready.as_ref().map(|ready| {

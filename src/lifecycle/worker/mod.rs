@@ -1,16 +1,17 @@
 //! The worker: its process, whoever in it has jobs, and what these say.
 
 pub(super) mod asks;
-pub(super) mod beats;
-pub(super) mod blame;
-pub(super) mod cancel_signals;
+mod blame;
+mod cancel_signals;
 pub mod capacity;
-pub(super) mod capacity_news;
+mod capacity_news;
 pub(super) mod conversation;
-mod deaths;
 pub(super) mod holder;
 pub(super) mod holders;
 pub(super) mod offers;
+mod pulling;
 pub(super) mod pulls;
-pub(super) mod supervise;
+mod supervise;
 pub(super) mod supervision;
+pub(super) mod workers;
+pub(super) mod workers_said;

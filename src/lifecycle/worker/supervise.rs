@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    Effect, EndCause, KILL_RESCAN_AFTER, Manner, Moment, NotStarted, Notice, Phase, ProcessId, RESCAN_AFTER, Reason,
-    Restart, SHORTAGE_WINDOW, Timer, WorkerEnd, WorkerId, shortage_pause,
+    Effect, EndCause, KILL_RESCAN_AFTER, Manner, NotStarted, Notice, Phase, ProcessId, RESCAN_AFTER, Restart,
+    SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerTimer, restart_pause, shortage_pause,
 };
-use crate::lifecycle::backend::backoff::restart_pause;
-use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::worker::blame::Blame;
 use crate::lifecycle::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, WorkerProcessState};
+use crate::lifecycle::worker::workers::{Context, Workers};
+use crate::lifecycle::worker::workers_said::Said;
 use crate::signal::Signal;
 
 /// How long after a process of the worker was ended, and had its grace, the end of the worker counts as a consequence: a
@@ -28,37 +27,38 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// A worker that was ready for this long has had a successful life.
 const SUCCESSFUL_LIFE: Duration = Duration::from_secs(60);
 
-impl Lifecycle {
-    pub(in crate::lifecycle) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, now: Moment) {
-        self.worker.state = WorkerProcessState::Alive(process);
-        self.worker.started_at = now;
-        self.worker.ready_since = None;
-        self.worker.shortages = 0;
-        self.worker.is_asked_to_end = false;
-        self.worker.blame = None;
-        self.worker.ended_for = None;
+impl Workers {
+    pub(in crate::lifecycle) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, cx: &Context) {
+        self.supervision.state = WorkerProcessState::Alive(process);
+        self.supervision.started_at = cx.now;
+        self.supervision.ready_since = None;
+        self.supervision.shortages = 0;
+        self.supervision.is_asked_to_end = false;
+        self.supervision.blame = None;
+        self.supervision.ended_for = None;
         self.capacity_begins_anew();
-        if !self.phase().is_terminating() {
-            self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
+        if !cx.is_terminating() {
+            self.timers
+                .arm(WorkerTimer::Ready, cx.now.after(cx.options.ready_timeout));
         }
-        self.link(now, |link, cx| link.begin_incarnation(worker, cx));
-        if self.ending.shutdown().has_killed() {
+        self.say(Said::Began(worker));
+        if cx.has_killed {
             self.order(Effect::KillEverything);
-        } else if matches!(self.phase(), Phase::EndGame | Phase::Stop) {
+        } else if cx.is_ending_the_worker() {
             self.ask_worker_to_end();
         }
     }
 
     /// Sends a signal to the worker, if it is alive.
     pub(in crate::lifecycle) fn signal_worker(&mut self, signal: Signal) {
-        if self.worker.is_alive() {
+        if self.supervision.is_alive() {
             self.order(Effect::SignalWorker(signal));
         }
     }
 
     /// Once: a second SIGTERM ends some programs on the spot.
     pub(in crate::lifecycle) fn ask_worker_to_end(&mut self) {
-        if std::mem::replace(&mut self.worker.is_asked_to_end, true) {
+        if std::mem::replace(&mut self.supervision.is_asked_to_end, true) {
             return;
         }
         // A stopped one would not see it.
@@ -66,103 +66,101 @@ impl Lifecycle {
         self.signal_worker(Signal::CONT);
     }
 
-    pub(in crate::lifecycle) fn worker_not_started(&mut self, why: NotStarted, now: Moment) {
-        let has_time = self.worker.started_at.elapsed(now) < SHORTAGE_WINDOW;
+    pub(in crate::lifecycle) fn worker_not_started(&mut self, why: NotStarted, cx: &Context) {
+        let has_time = self.supervision.started_at.elapsed(cx.now) < SHORTAGE_WINDOW;
         match why {
             NotStarted::Shortage if has_time => {
-                if self.worker.shortages == 0 {
+                if self.supervision.shortages == 0 {
                     self.notify(Notice::StartPostponed);
                 }
-                let pause = shortage_pause(self.worker.shortages);
-                self.worker.shortages += 1;
-                self.worker.state = WorkerProcessState::Postponed;
-                self.timers.arm(Timer::Start, now.after(pause));
+                let pause = shortage_pause(self.supervision.shortages);
+                self.supervision.shortages += 1;
+                self.supervision.state = WorkerProcessState::Postponed;
+                self.timers.arm(WorkerTimer::Start, cx.now.after(pause));
             }
             // One that has run before may run again when the shortage is over.
-            NotStarted::Shortage if self.worker.ended.is_some() => self.nothing_is_left(now),
-            NotStarted::Shortage => self.will_not_start(NO_PROCESS, now),
-            NotStarted::Refused(status) => self.will_not_start(status, now),
+            NotStarted::Shortage if self.supervision.ended.is_some() => self.nothing_is_left(cx),
+            NotStarted::Shortage => self.will_not_start(NO_PROCESS),
+            NotStarted::Refused(status) => self.will_not_start(status),
         }
     }
 
-    fn will_not_start(&mut self, status: u8, now: Moment) {
-        self.worker.refused_with = Some(status);
-        self.worker.ended_for = None;
-        self.worker.state = WorkerProcessState::Over;
-        self.go(Trigger::WorkerLost, Reason::Worker, now);
+    fn will_not_start(&mut self, status: u8) {
+        self.supervision.refused_with = Some(status);
+        self.supervision.ended_for = None;
+        self.supervision.state = WorkerProcessState::Over;
+        self.say(Said::Lost);
     }
 
-    pub(in crate::lifecycle) fn worker_ended(&mut self, ended: Ended, now: Moment) {
-        let WorkerProcessState::Alive(process) = self.worker.state else {
+    /// The worker process was reaped. It ended as it was asked to, or by itself: that is its `manner`.
+    pub(in crate::lifecycle) fn worker_ended(&mut self, ended: Ended, manner: Manner, cx: &Context) {
+        let WorkerProcessState::Alive(process) = self.supervision.state else {
             return;
         };
-        let oom_kills = std::mem::take(&mut self.worker.oom_kills);
+        let oom_kills = std::mem::take(&mut self.supervision.oom_kills);
         let end = WorkerEnd { ended, oom_kills };
-        let manner = self.ending.manner(ended, &self.options);
-        self.worker.ended_process = Some(process);
-        self.worker.ended = Some(end);
-        self.worker.ran = self.worker.up(now);
-        self.worker.state = WorkerProcessState::Clearing {
+        self.supervision.ended_process = Some(process);
+        self.supervision.ended = Some(end);
+        self.supervision.ran = self.supervision.up(cx.now);
+        self.supervision.state = WorkerProcessState::Clearing {
             process,
             children_left: true,
             is_asked: false,
             is_killed: false,
         };
-        self.timers.cancel(Timer::Ready);
-        self.say_how_it_ended(process, end, manner, now);
-        if !matches!(self.phase(), Phase::EndGame | Phase::Stop) {
-            let patience = self.options.cancel_grace.saturating_add(KILL_PATIENCE);
-            self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
+        self.timers.cancel(WorkerTimer::Ready);
+        self.say_how_it_ended(process, end, manner, cx);
+        if !cx.is_ending_the_worker() {
+            let patience = cx.options.cancel_grace.saturating_add(KILL_PATIENCE);
+            self.timers
+                .arm(WorkerTimer::GiveUpOnDescendants, cx.now.after(patience));
         }
-        self.process_gone(process, now);
-        let holders: BTreeSet<ProcessId> = self
-            .holders
-            .with_jobs(&self.jobs)
-            .map(|(_, holder)| holder.process)
-            .collect();
+        self.process_gone(process, cx);
+        let holders: BTreeSet<ProcessId> = self.holders.with_jobs().map(|(_, holder)| holder.process).collect();
         for other in holders.into_iter().filter(|other| *other != process) {
-            self.end_process(other, EndCause::Orphaned, now);
+            self.end_process(other, EndCause::Orphaned, cx);
         }
     }
 
     /// Its end is ours when we ended it, or one of its processes with that consequence; not when it was asked to end
     /// because nothing is left to do.
-    fn say_how_it_ended(&mut self, process: ProcessId, end: WorkerEnd, manner: Manner, now: Moment) {
+    fn say_how_it_ended(&mut self, process: ProcessId, end: WorkerEnd, manner: Manner, cx: &Context) {
         let blame = self
-            .worker
+            .supervision
             .blame
             .take()
-            .filter(|blame| blame.explains(process, end, now));
-        let is_asked_to_end = matches!(self.phase(), Phase::EndGame | Phase::Stop);
-        self.worker.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
-        self.notify(match self.worker.ended_for.clone() {
+            .filter(|blame| blame.explains(process, end, cx.now));
+        let is_asked_to_end = cx.is_ending_the_worker();
+        self.supervision.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
+        self.notify(match self.supervision.ended_for.clone() {
             Some(cause) => Notice::WorkerWasEnded { end, cause },
             None => Notice::WorkerEnded(end, manner),
         });
     }
 
     /// We end this process: should the worker end because of that, it is known why.
-    pub(super) fn blame(&mut self, process: ProcessId, cause: &EndCause, now: Moment) {
-        let main = self.worker.process();
+    pub(super) fn blame(&mut self, process: ProcessId, cause: &EndCause, cx: &Context) {
+        let main = self.supervision.process();
         let is_of_main = |blame: &Blame| Some(blame.process) == main;
-        if *cause == EndCause::Orphaned || self.worker.blame.as_ref().is_some_and(is_of_main) {
+        if *cause == EndCause::Orphaned || self.supervision.blame.as_ref().is_some_and(is_of_main) {
             return;
         }
-        let patience = self.options.cancel_grace.saturating_add(CONSEQUENCE);
-        self.worker.blame = Some(Blame {
+        let patience = cx.options.cancel_grace.saturating_add(CONSEQUENCE);
+        self.supervision.blame = Some(Blame {
             process,
             cause: cause.clone(),
-            until: now.after(patience),
+            until: cx.now.after(patience),
         });
     }
 
-    pub(in crate::lifecycle) fn reaped(&mut self, are_left: bool, now: Moment) {
+    /// Ends were reaped, and children are left or not. Of the drain this much time is left.
+    pub(in crate::lifecycle) fn reaped(&mut self, are_left: bool, drain_left: Duration, cx: &Context) {
         let WorkerProcessState::Clearing {
             children_left,
             is_asked,
             is_killed,
             ..
-        } = &mut self.worker.state
+        } = &mut self.supervision.state
         else {
             return;
         };
@@ -170,44 +168,46 @@ impl Lifecycle {
         if !are_left {
             return;
         }
-        if *is_killed || self.ending.shutdown().is_killing() {
-            self.timers.arm_at_latest(Timer::Rescan, now.after(KILL_RESCAN_AFTER));
+        if *is_killed || cx.is_killing {
+            self.timers
+                .arm_at_latest(WorkerTimer::Rescan, cx.now.after(KILL_RESCAN_AFTER));
         } else if *is_asked {
-            self.timers.arm_at_latest(Timer::Rescan, now.after(RESCAN_AFTER));
+            self.timers
+                .arm_at_latest(WorkerTimer::Rescan, cx.now.after(RESCAN_AFTER));
         } else {
             *is_asked = true;
-            self.ask_descendants(now);
+            self.ask_descendants(drain_left, cx);
         }
     }
 
     /// They get SIGTERM and some time: what is left of the drain when the worker ended in good order, else the grace of
     /// a cancel.
-    fn ask_descendants(&mut self, now: Moment) {
+    fn ask_descendants(&mut self, drain_left: Duration, cx: &Context) {
         self.order(Effect::TerminateDescendants);
-        let patience = if self.phase() == Phase::EndGame {
-            self.ending.time_to_deadline(now)
+        let patience = if cx.phase == Phase::EndGame {
+            drain_left
         } else {
             self.timers
-                .arm(Timer::KillDescendants, now.after(self.options.cancel_grace));
-            self.options.cancel_grace
+                .arm(WorkerTimer::KillDescendants, cx.now.after(cx.options.cancel_grace));
+            cx.options.cancel_grace
         };
         self.notify(Notice::DescendantsLeft(patience));
     }
 
-    pub(in crate::lifecycle) fn kill_descendants(&mut self, now: Moment) {
-        if let WorkerProcessState::Clearing { is_killed, .. } = &mut self.worker.state {
+    pub(super) fn kill_descendants(&mut self) {
+        if let WorkerProcessState::Clearing { is_killed, .. } = &mut self.supervision.state {
             *is_killed = true;
             self.notify(Notice::Killing);
-            self.ending.killed(now);
+            self.say(Said::Killed);
             self.order(Effect::KillDescendants);
         }
     }
 
-    pub(in crate::lifecycle) fn rescan(&mut self) {
-        let WorkerProcessState::Clearing { is_killed, .. } = self.worker.state else {
+    pub(super) fn rescan(&mut self, cx: &Context) {
+        let WorkerProcessState::Clearing { is_killed, .. } = self.supervision.state else {
             return;
         };
-        self.order(if self.ending.shutdown().is_killing() {
+        self.order(if cx.is_killing {
             Effect::KillEverything
         } else if is_killed {
             Effect::KillDescendants
@@ -216,106 +216,132 @@ impl Lifecycle {
         });
     }
 
-    /// They are not known to have ended. Their jobs are left alone, since they may still be worked on.
-    pub(in crate::lifecycle) fn give_up_on_descendants(&mut self, now: Moment) {
-        if self.worker.is_clearing() {
-            self.give_up_on_the_killed(now);
-            self.nothing_is_left(now);
+    /// Ends everybody by SIGKILL.
+    pub(in crate::lifecycle) fn kill_everything(&mut self, cx: &Context) {
+        self.timers.cancel(WorkerTimer::KillDescendants);
+        self.timers.cancel(WorkerTimer::GiveUpOnDescendants);
+        self.notify(Notice::Killing);
+        self.order(Effect::KillEverything);
+        let processes: Vec<ProcessId> = self.holders.with_jobs().map(|(_, holder)| holder.process).collect();
+        for process in processes {
+            self.kill_process(process);
+        }
+        // Whoever is reaped next may have left children.
+        self.timers.arm_at_latest(WorkerTimer::Rescan, cx.now);
+    }
+
+    /// Nobody looks for descendants any more.
+    pub(in crate::lifecycle) fn look_for_no_more_descendants(&mut self) {
+        self.timers.cancel(WorkerTimer::Rescan);
+    }
+
+    /// The end begins: no worker process is started any more, and nothing is told of what the worker takes.
+    pub(in crate::lifecycle) fn end_begins(&mut self) {
+        for timer in [
+            WorkerTimer::Start,
+            WorkerTimer::StartAnyway,
+            WorkerTimer::Ready,
+            WorkerTimer::Capacity,
+            WorkerTimer::Settled,
+        ] {
+            self.timers.cancel(timer);
         }
     }
 
     /// Whether the worker's descendants are gone, and every process that may still work on a job.
-    fn is_cleared(&self) -> bool {
+    pub(in crate::lifecycle) fn is_cleared(&self) -> bool {
         let WorkerProcessState::Clearing {
             children_left: false, ..
-        } = self.worker.state
+        } = self.supervision.state
         else {
             return false;
         };
         !self.holders.are_at_work()
     }
 
-    fn nothing_is_left(&mut self, now: Moment) {
-        for timer in [Timer::KillDescendants, Timer::GiveUpOnDescendants, Timer::Rescan] {
+    /// Nothing is left of the worker process and its descendants, or nobody waits for them any more.
+    pub(in crate::lifecycle) fn nothing_is_left(&mut self, cx: &Context) {
+        for timer in [
+            WorkerTimer::KillDescendants,
+            WorkerTimer::GiveUpOnDescendants,
+            WorkerTimer::Rescan,
+        ] {
             self.timers.cancel(timer);
         }
-        if self.phase().is_terminating() {
-            self.worker.state = WorkerProcessState::Over;
+        if cx.is_terminating() {
+            self.supervision.state = WorkerProcessState::Over;
             return;
         }
         let was_successful = self
-            .worker
+            .supervision
             .ready_since
-            .is_some_and(|since| since.elapsed(now) >= SUCCESSFUL_LIFE);
+            .is_some_and(|since| since.elapsed(cx.now) >= SUCCESSFUL_LIFE);
         if was_successful {
-            self.worker.failures = 0;
+            self.supervision.failures = 0;
         }
-        if self.may_restart(now) {
-            let pause = restart_pause(self.worker.failures);
-            self.worker.failures = self.worker.failures.saturating_add(1);
-            self.worker.state = WorkerProcessState::Between;
-            self.end_holds(now);
-            self.timers.arm(Timer::Start, now.after(pause));
-            let patience = pause.max(self.options.times.drain(Duration::ZERO));
-            self.timers.arm(Timer::StartAnyway, now.after(patience));
+        if self.may_restart(cx) {
+            let pause = restart_pause(self.supervision.failures);
+            self.supervision.failures = self.supervision.failures.saturating_add(1);
+            self.supervision.state = WorkerProcessState::Between;
+            self.say(Said::NobodyWorks);
+            self.timers.arm(WorkerTimer::Start, cx.now.after(pause));
+            let patience = pause.max(cx.options.times.drain(Duration::ZERO));
+            self.timers.arm(WorkerTimer::StartAnyway, cx.now.after(patience));
             self.notify(Notice::RestartIn(pause));
         } else {
-            self.worker.state = WorkerProcessState::Over;
-            self.go(Trigger::WorkerLost, Reason::Worker, now);
+            self.supervision.state = WorkerProcessState::Over;
+            self.say(Said::Lost);
         }
     }
 
-    fn may_restart(&mut self, now: Moment) -> bool {
-        let is_wanted = match self.options.restart {
+    fn may_restart(&mut self, cx: &Context) -> bool {
+        let is_wanted = match cx.options.restart {
             Restart::Never => false,
-            Restart::Hung => self.worker.ended_for.is_some(),
+            Restart::Hung => self.supervision.ended_for.is_some(),
             Restart::OnFailure => {
                 let has_failed = |end: WorkerEnd| end.ended != Ended::Exited(0);
-                self.worker.ended_for.is_some() || self.worker.ended.is_none_or(has_failed)
+                self.supervision.ended_for.is_some() || self.supervision.ended.is_none_or(has_failed)
             }
             Restart::Always => true,
         };
         if !is_wanted {
             return false;
         }
-        self.worker.restarts.retain(|at| at.elapsed(now) < RESTART_WINDOW);
-        if self.worker.restarts.len() >= MAX_RESTARTS {
+        self.supervision
+            .restarts
+            .retain(|at| at.elapsed(cx.now) < RESTART_WINDOW);
+        if self.supervision.restarts.len() >= MAX_RESTARTS {
             self.notify(Notice::TooManyRestarts);
             return false;
         }
-        self.worker.restarts.push_back(now);
+        self.supervision.restarts.push_back(cx.now);
         true
     }
 
-    /// Orders a start again for which the system had no process. The next worker's is the business of `settle`.
-    pub(in crate::lifecycle) fn start_is_due(&mut self) {
-        if self.worker.state == WorkerProcessState::Postponed && !self.phase().is_terminating() {
-            self.worker.state = WorkerProcessState::Starting;
+    /// Orders a start again for which the system had no process.
+    pub(super) fn start_is_due(&mut self, cx: &Context) {
+        if self.supervision.state == WorkerProcessState::Postponed && !cx.is_terminating() {
+            self.supervision.state = WorkerProcessState::Starting;
             self.order(Effect::StartWorker);
         }
     }
 
-    /// Follows a worker of which nothing is left: to the next one when its pause is over and its outcomes are
-    /// delivered, or have had their time.
-    pub(in crate::lifecycle) fn start_next_worker(&mut self, now: Moment) {
-        if self.is_cleared() {
-            // What its processes left to be read is decided before anything else follows.
-            self.nothing_is_left(now);
-            self.resolve_gone_processes(now);
-        }
-        if self.worker.state != WorkerProcessState::Between || self.phase().is_terminating() {
+    /// Starts the next worker process, when the pause before it is over and the outcomes of the last one are delivered, or have had
+    /// their time.
+    pub(in crate::lifecycle) fn start_next(&mut self, cx: &Context) {
+        if self.supervision.state != WorkerProcessState::Between || cx.is_terminating() {
             return;
         }
-        let is_pausing = self.timers.deadline_of(Timer::Start).is_some();
-        let is_patient = self.timers.deadline_of(Timer::StartAnyway).is_some();
-        if is_pausing || (is_patient && !self.jobs.is_empty()) {
+        let is_pausing = self.timers.deadline_of(WorkerTimer::Start).is_some();
+        let is_patient = self.timers.deadline_of(WorkerTimer::StartAnyway).is_some();
+        if is_pausing || (is_patient && cx.has_jobs) {
             return;
         }
-        self.timers.cancel(Timer::StartAnyway);
+        self.timers.cancel(WorkerTimer::StartAnyway);
         // Whoever is still there spoke for the former incarnation.
-        self.close_all_holders(now);
-        self.worker.state = WorkerProcessState::Starting;
-        self.worker.started_at = now;
+        self.close_all_holders(cx);
+        self.supervision.state = WorkerProcessState::Starting;
+        self.supervision.started_at = cx.now;
         self.order(Effect::StartWorker);
     }
 }

@@ -11,12 +11,14 @@ use crate::lifecycle::machine::Lifecycle;
 impl Lifecycle {
     /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
     /// being ended nothing is decided: one of them may be doing the work.
-    pub(in crate::lifecycle) fn resolve_gone_processes(&mut self, now: Moment) {
-        if self.worker.is_clearing() {
+    pub(super) fn resolve_gone_processes(&mut self, now: Moment) {
+        if self.workers.supervision().is_clearing() {
             return;
         }
-        let over = self.holders.over();
-        let over = over.filter(|(process, _)| !self.is_the_running_worker(*process));
+        // The worker process is not reaped yet: its descendants are not ended yet.
+        let running = self.workers.supervision().process();
+        let over = self.workers.holders().over();
+        let over = over.filter(|(process, _)| running != Some(*process));
         let over = over.flat_map(|(process, closed)| closed.iter().map(move |holder| (*holder, process)));
         let mut over: Vec<(HolderId, ProcessId, Vec<Claim>)> = over
             .map(|(id, process)| (id, process, self.jobs.held_by(id).iter().copied().collect()))
@@ -32,7 +34,7 @@ impl Lifecycle {
                     died.entry(process).or_insert((death, Vec::new())).1.extend(subject);
                 }
             }
-            self.holders.forget(holder);
+            self.workers.forget(holder);
         }
         for (death, jobs) in died.into_values() {
             self.notify(Notice::JobsDied { death, jobs });
@@ -52,13 +54,13 @@ impl Lifecycle {
 
     /// How a process went away, and with how many jobs.
     fn death_of(&mut self, process: ProcessId) -> Death {
-        let is_worker = self.worker.ended_process() == Some(process);
+        let is_worker = self.workers.supervision().ended_process() == Some(process);
         let ended_for = if is_worker {
-            self.worker.ended_for()
+            self.workers.supervision().ended_for()
         } else {
-            self.holders.ending(process)
+            self.workers.holders().ending(process)
         };
-        let departure = match (ended_for, self.worker.ended()) {
+        let departure = match (ended_for, self.workers.supervision().ended()) {
             (Some(cause), end) => Departure::WasEnded {
                 end: end.filter(|_| is_worker || *cause == EndCause::Orphaned),
                 cause: cause.clone(),
@@ -66,7 +68,7 @@ impl Lifecycle {
             (None, Some(end)) if is_worker => Departure::Worker(end),
             (None, _) => Departure::Other,
         };
-        let held = self.holders.left_unanswered(process);
+        let held = self.workers.left_unanswered(process);
         Death { departure, held }
     }
 }

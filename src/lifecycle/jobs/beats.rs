@@ -27,7 +27,7 @@ const MOST_DROPPED: usize = 1_000;
 
 impl Lifecycle {
     /// A holder tells that it is there, and what it has: it is told which of that is.
-    pub(super) fn beats(&mut self, holder: HolderId, named: Option<Vec<JobId>>, now: Moment) {
+    pub(in crate::lifecycle) fn beats(&mut self, holder: HolderId, named: Option<Vec<JobId>>, now: Moment) {
         if let Some(named) = &named {
             self.weigh_names(holder, named, now);
         }
@@ -66,7 +66,10 @@ impl Lifecycle {
     }
 
     fn is_known_by_words_alone(&self, holder: HolderId) -> bool {
-        self.holders.get(holder).is_some_and(Holder::is_known_by_words_alone)
+        self.workers
+            .holders()
+            .get(holder)
+            .is_some_and(Holder::is_known_by_words_alone)
     }
 
     /// What a heartbeat says of jobs of which nothing but heartbeats tells. It speaks for those that it names, whoever has them. One that
@@ -129,7 +132,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn silence_is_over(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let limit = self.silence_limit(job);
-        let holder = job.holder().and_then(|holder| self.holders.get(holder));
+        let holder = job.holder().and_then(|holder| self.workers.holders().get(holder));
         let Some(holder) = holder.filter(|holder| holder.is_known_by_words_alone()) else {
             return;
         };

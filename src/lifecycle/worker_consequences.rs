@@ -1,0 +1,184 @@
+//! Between the workers and the other parts: the facts that they decide by, what follows from what they say, and what their holders say.
+
+use crate::exit::Ended;
+use crate::lifecycle::api::ids::{HolderId, ProcessId};
+use crate::lifecycle::api::{EndCause, FromWorker, Moment, Outcome, Reason};
+use crate::lifecycle::backend::link::Link;
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::phase::Trigger;
+use crate::lifecycle::worker::conversation::Came;
+use crate::lifecycle::worker::workers::{Context, Workers};
+use crate::lifecycle::worker::workers_said::Said;
+
+impl Lifecycle {
+    /// Lets the workers decide something, and carries out what they say.
+    pub(in crate::lifecycle) fn workers<T>(
+        &mut self,
+        now: Moment,
+        decide: impl FnOnce(&mut Workers, &Context) -> T,
+    ) -> T {
+        let shutdown = self.ending.shutdown();
+        let context = Context {
+            options: &self.options,
+            phase: self.ending.phase(),
+            has_killed: shutdown.has_killed(),
+            is_killing: shutdown.is_killing(),
+            gate_is_closed: self.link.memory_gate().is_closed(),
+            has_jobs: !self.jobs.is_empty(),
+            now,
+        };
+        let decided = decide(&mut self.workers, &context);
+        for said in self.workers.take_said() {
+            self.workers_said(said, now);
+        }
+        decided
+    }
+
+    fn workers_said(&mut self, said: Said, now: Moment) {
+        match said {
+            Said::Order(effect) => self.order(effect),
+            Said::Notify(notice) => self.notify(notice),
+            Said::Began(worker) => self.link(now, |link, cx| link.begin_incarnation(worker, cx)),
+            Said::NobodyWorks => self.end_holds(now),
+            Said::Lost => self.go(Trigger::WorkerLost, Reason::Worker, now),
+            Said::Killed => self.ending.killed(now),
+            Said::DescendantsStay => self.give_up_on_descendants(now),
+            Said::SignalPauseIsOver(holder) => {
+                if self.has_cancelled_job(holder) {
+                    self.workers(now, |workers, cx| workers.signal_again(holder, cx));
+                }
+            }
+            Said::QueuesAskedFor(queues) => self.link(now, |link, cx| link.queues_are_asked_for(&queues, cx)),
+            Said::JobsAskedFor(asked) => {
+                let at_once = asked + self.jobs.held();
+                self.link.jobs_are_asked_for(at_once, &self.options);
+            }
+        }
+    }
+
+    pub(super) fn holder_came(&mut self, came: Came, now: Moment) {
+        let greeting = (self.link.agent().worker().cloned(), self.state());
+        self.workers(now, |workers, cx| workers.came(came, greeting, cx));
+    }
+
+    /// What a holder says, to whom it concerns.
+    pub(super) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
+        if !self.workers(now, |workers, cx| workers.heard(id, cx)) {
+            return;
+        }
+        if !matches!(said, FromWorker::Garbage { .. }) {
+            self.workers.makes_sense(id);
+        }
+        match said {
+            FromWorker::Ready(ready) => {
+                if self.workers(now, |workers, cx| workers.ready(id, ready, cx)) {
+                    self.wait_anew_for_types(now);
+                    self.workers(now, Workers::said_ready);
+                    self.end_if_a_handler_is_stuck(id, now);
+                }
+            }
+            FromWorker::Ack { job, result } => self.answered(id, &job, Outcome::Acked { result }, now),
+            FromWorker::Fail { job, error } => self.answered(id, &job, Outcome::Failed { error }, now),
+            FromWorker::Release { job, reason, after } => {
+                let reason = reason.unwrap_or_else(|| "released by the worker".into());
+                self.answered(id, &job, Outcome::Requeued { reason, after }, now);
+            }
+            FromWorker::Progress { job, progress } => {
+                if let Some(claim) = self.held_by(id, &job) {
+                    self.progress(claim, progress, now);
+                }
+            }
+            FromWorker::Checkpoint { job, state } => {
+                if let Some(claim) = self.held_by(id, &job) {
+                    self.checkpoint(claim, state, now);
+                }
+            }
+            FromWorker::Heartbeat { job } => {
+                if self.held_by(id, &job).is_some() {
+                    self.link(now, Link::heartbeat_for_worker);
+                }
+            }
+            FromWorker::Pong { .. } => {}
+            FromWorker::Wants(wants) => {
+                let pull = wants.pull;
+                if self.workers(now, |workers, cx| workers.wants(id, wants, cx)) {
+                    self.pull_waits(id, pull, now);
+                }
+            }
+            FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
+            FromWorker::Beats { jobs } => self.beats(id, jobs, now),
+            FromWorker::Garbage { code, message, job } => {
+                self.workers(now, |workers, cx| workers.garbage(id, code, &message, job, cx));
+            }
+        }
+        self.workers(now, |workers, cx| workers.expect_life(id, cx));
+    }
+
+    /// A part of a message came from a holder.
+    pub(super) fn heard_part(&mut self, id: HolderId, now: Moment) {
+        self.workers(now, |workers, cx| {
+            if workers.heard(id, cx) {
+                workers.expect_life(id, cx);
+            }
+        });
+    }
+
+    pub(super) fn hung_up(&mut self, id: HolderId, now: Moment) {
+        if let Some(process) = self.workers(now, |workers, cx| workers.hung_up(id, cx)) {
+            self.end_process_if_stuck(process, now);
+            self.workers(now, Workers::expect_ready);
+        }
+    }
+
+    pub(super) fn worker_ended(&mut self, ended: Ended, now: Moment) {
+        let manner = self.ending.manner(ended, &self.options);
+        self.workers(now, |workers, cx| workers.worker_ended(ended, manner, cx));
+    }
+
+    pub(super) fn reaped(&mut self, are_left: bool, now: Moment) {
+        let drain_left = self.ending.time_to_deadline(now);
+        self.workers(now, |workers, cx| workers.reaped(are_left, drain_left, cx));
+    }
+
+    /// They are not known to have ended. Their jobs are left alone, since they may still be worked on.
+    pub(super) fn give_up_on_descendants(&mut self, now: Moment) {
+        if self.workers.supervision().is_clearing() {
+            self.give_up_on_the_killed(now);
+            self.workers(now, Workers::nothing_is_left);
+        }
+    }
+
+    /// Follows a worker process of which nothing is left.
+    pub(super) fn start_next_worker(&mut self, now: Moment) {
+        if self.workers.is_cleared() {
+            // What its processes left to be read is decided before anything else follows.
+            self.workers(now, Workers::nothing_is_left);
+            self.resolve_gone_processes(now);
+        }
+        self.workers(now, Workers::start_next);
+    }
+
+    /// Ends a process for something that it did with a job.
+    pub(in crate::lifecycle) fn end_process(&mut self, process: ProcessId, cause: EndCause, now: Moment) {
+        self.workers(now, |workers, cx| workers.end_process(process, cause, cx));
+    }
+
+    /// Whether this holder has a job that it was told to stop.
+    fn has_cancelled_job(&self, holder: HolderId) -> bool {
+        let is_cancelled = |place: &Place| matches!(place, Place::Held(held) if held.cancelled.is_some());
+        let held = self.jobs.held_by(holder).iter();
+        let mut held = held.filter_map(|claim| self.jobs.get(*claim));
+        held.any(|job| is_cancelled(&job.place))
+    }
+
+    /// Whether jobs are with processes that may still work on them.
+    pub(super) fn has_held_jobs(&self) -> bool {
+        self.jobs.holders().next().is_some()
+    }
+
+    /// Whether new jobs may be given out.
+    pub(in crate::lifecycle) fn is_taking_jobs(&self) -> bool {
+        self.workers.are_taking_jobs(self.phase())
+    }
+}
