@@ -64,7 +64,9 @@ pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
 pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, restart_pause, shortage_pause};
 pub use snapshot::Snapshot;
-pub use status::{BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus};
+pub use status::{
+    BackendStatus, Ending, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
+};
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;

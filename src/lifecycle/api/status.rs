@@ -32,6 +32,8 @@ pub struct Status {
     pub given_back: Vec<(Text, u32)>,
     /// The queues that jobs are taken from, where holders say that; none: those that are configured.
     pub queues: Option<Vec<Text>>,
+    /// Nobody has set a concurrency: that of the snapshot is the most that was asked for until now, and limits nothing.
+    pub is_uncapped: bool,
     /// What comes right after this, when that is the end.
     pub ending: Option<Ending>,
     pub worker: WorkerStatus,
@@ -101,8 +103,42 @@ pub struct WorkerStatus {
     pub restarts: usize,
     /// Until the next start, where one is due.
     pub starts_in: Option<Duration>,
-    /// Holders that are open.
+    /// All holders.
     pub holders: usize,
+    /// Those that have most jobs, at most `MOST_HOLDERS_SHOWN`, the one with the most first.
+    pub most_loaded: Vec<HolderStatus>,
+}
+
+/// One holder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HolderStatus {
+    pub holder: HolderId,
+    /// Its process; none if it is not known which of the worker's processes that is.
+    pub process: Option<ProcessId>,
+    /// Jobs that it has, with those that were cancelled or lost and that it has not answered yet.
+    pub jobs: usize,
+    /// Most jobs that it takes at a time; none if it has not sent ready, as a holder that sends requests for jobs.
+    pub concurrency: Option<u32>,
+    pub state: HolderState,
+}
+
+/// Whether a holder takes jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HolderState {
+    /// It has not sent ready, and no request for jobs.
+    NotReady,
+    /// It takes jobs, or sends requests for jobs.
+    Ready,
+    /// Its request for jobs waits for the answer.
+    Asking,
+    /// It sent ready with a concurrency of 0.
+    Paused,
+    /// Its process is kept for one job that may have crashed the process before: it gets no other job.
+    Alone,
+    /// It gets no more jobs, and is closed or its process is ended.
+    GivenUp,
+    /// It is closed, and its jobs wait for the end of its process.
+    Closed,
 }
 
 /// The conversation with the backend.

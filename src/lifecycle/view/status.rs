@@ -4,15 +4,21 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    BackendStatus, Ending, EndingTimer, JobPlace, JobStatus, Moment, NotRunningBecause, Phase, Status, Text, Timer,
-    WorkerState, WorkerStatus, WorkerTimer,
+    BackendStatus, Ending, EndingTimer, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, Moment,
+    NotRunningBecause, Phase, Status, Text, Timer, WorkerState, WorkerStatus, WorkerTimer,
 };
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::steps::StopStep;
+use crate::lifecycle::worker::holder::Holder;
+use crate::lifecycle::worker::holders::Holders;
+use crate::lifecycle::worker::pulls::Pulls;
 
 /// Most jobs that are shown, the oldest first; the counts are of all.
 pub const MOST_JOBS_SHOWN: usize = 100;
+
+/// Most holders that are shown, those with the most jobs; the count is of all.
+pub const MOST_HOLDERS_SHOWN: usize = 100;
 
 /// Most types that are shown whose jobs are given back again and again, those with the most returns.
 pub const MOST_TYPES_SHOWN: usize = 8;
@@ -25,6 +31,7 @@ impl Lifecycle {
         let is_over =
             self.phase() == Phase::EndGame && self.ending.timers().deadline_of(EndingTimer::Deadline).is_none();
         let left = self.time_left(now).filter(|_| !is_over);
+        let takes = self.link.takes(&self.options);
         Status {
             snapshot: self.snapshot(),
             causes: self.causes(),
@@ -34,7 +41,8 @@ impl Lifecycle {
             not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
             given_back: self.shown_returns(now),
-            queues: self.link.takes(&self.options).queues,
+            queues: takes.queues,
+            is_uncapped: takes.concurrency.is_some(),
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
@@ -135,19 +143,56 @@ impl Lifecycle {
 
     fn shown_worker(&self, now: Moment) -> WorkerStatus {
         let starts = [WorkerTimer::Start, WorkerTimer::StartAnyway];
-        let timers = self.workers.timers();
+        let (workers, worker) = (&self.workers, self.workers.supervision());
+        let timers = workers.timers();
         let starts_in = starts.iter().filter_map(|timer| timers.deadline_of(*timer)).min();
         WorkerStatus {
-            process: self
-                .workers
-                .supervision()
-                .process()
-                .filter(|_| self.workers.supervision().is_alive()),
-            up: self.workers.supervision().up(now),
-            ended: self.workers.supervision().ended().map(|end| end.ended),
-            restarts: self.workers.supervision().restarts(now),
+            process: worker.process().filter(|_| worker.is_alive()),
+            up: worker.up(now),
+            ended: worker.ended().map(|end| end.ended),
+            restarts: worker.restarts(now),
             starts_in: starts_in.map(|at| at.remaining(now)),
-            holders: self.workers.holders().iter().count(),
+            holders: workers.holders().len(),
+            most_loaded: most_loaded(workers.holders(), workers.pulls()),
         }
     }
 }
+
+/// The holders that are shown: those with the most jobs first, and among equals the oldest.
+fn most_loaded(holders: &Holders, pulls: &Pulls) -> Vec<HolderStatus> {
+    let mut all: Vec<(HolderId, &Holder)> = holders.iter().collect();
+    all.sort_by_key(|(id, holder)| (Reverse(holder.held()), *id));
+    all.truncate(MOST_HOLDERS_SHOWN);
+    all.into_iter()
+        .map(|(id, holder)| HolderStatus {
+            holder: id,
+            process: Some(holder.process).filter(|_| !holder.is_of_unknown_process),
+            jobs: holder.held(),
+            concurrency: holder.ready.as_ref().map(|ready| ready.concurrency),
+            state: state_of(holder, !pulls.of(id).is_empty()),
+        })
+        .collect()
+}
+
+fn state_of(holder: &Holder, is_asking: bool) -> HolderState {
+    let is_paused = holder.ready.as_ref().is_some_and(|ready| ready.concurrency == 0);
+    if holder.is_closed {
+        HolderState::Closed
+    } else if holder.is_given_up {
+        HolderState::GivenUp
+    } else if !holder.takes_jobs() {
+        HolderState::NotReady
+    } else if is_paused {
+        HolderState::Paused
+    } else if holder.is_kept {
+        HolderState::Alone
+    } else if is_asking {
+        HolderState::Asking
+    } else {
+        HolderState::Ready
+    }
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

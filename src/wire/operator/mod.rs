@@ -1,5 +1,6 @@
 //! What operators see: the control socket's lines, the status and its picture.
 
+mod connections;
 pub mod control;
 mod line;
 pub mod screen;

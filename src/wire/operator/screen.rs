@@ -1,8 +1,8 @@
 //! A report as a person reads it: one screen of text, no line longer than it is wide.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::wire::operator::connections::table;
 pub use crate::wire::operator::line::Screen;
 use crate::wire::operator::line::{Line, MARGIN, Style, WIDEST, field, fit, printable, wrapped};
 use crate::wire::operator::status_reply::{Fraction, JobReport, StatusReply};
@@ -31,8 +31,8 @@ const HEADING: usize = 1;
 /// Least lines below the instance: an empty one, the heading, a job, and how many more there are.
 const LEAST_BELOW: usize = 4;
 
-/// The lines of a report, at most as many as the screen has: first the instance, then as many jobs as fit, the oldest
-/// first. Nothing in them moves the cursor.
+/// The lines of a report, at most as many as the screen has: first the instance, then its connections, then as many jobs as
+/// fit, the oldest first. Nothing in them moves the cursor.
 #[must_use]
 pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let mut lines = summary(report, screen, usize::MAX);
@@ -42,6 +42,14 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     }
     lines.truncate(screen.height);
     let total = report.jobs_not_shown.saturating_add(count(report.jobs.len()));
+    let below = screen.height.saturating_sub(lines.len());
+    let room = if total > 0 {
+        // The jobs have at least half of it, and one of them is always shown.
+        (below / 2).min(below.saturating_sub(LEAST_BELOW))
+    } else {
+        below
+    };
+    lines.extend(table(report, screen, room));
     // An empty line, the heading, and a job.
     let room = screen.height.saturating_sub(lines.len() + 1 + HEADING);
     if total > 0 && room > 0 {
@@ -117,7 +125,7 @@ fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
     lines.push(line.text);
     lines.push(state(report, screen));
     lines.extend(left(report, screen));
-    lines.push(field("jobs", &tally(report), screen));
+    lines.extend(jobs(report, screen).into_iter().take(most));
     lines.extend(worker(report, screen).into_iter().take(most));
     if let Some(end) = &report.worker.last_end {
         let which = if report.worker.pid.is_some() {
@@ -141,9 +149,7 @@ fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
             lines.push(field(word, &names.join(", "), screen));
         }
     }
-    if let Some(proof) = &report.caller_proof {
-        lines.push(field("gateway", &format!("callers are known by: {proof}"), screen));
-    }
+    lines.extend(gateway(report, screen).into_iter().take(most));
     lines.extend(memory(report, screen));
     lines.extend(returns(report, screen));
     if report.log_records_dropped > 0 {
@@ -227,28 +233,32 @@ fn left(report: &StatusReply, screen: &Screen) -> Option<String> {
     Some(line.text)
 }
 
-fn tally(report: &StatusReply) -> String {
+/// How many jobs are active, of how many if that is limited, and where they are.
+fn jobs(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let active = report.active;
     let allowed = u64::from(report.concurrency);
+    let takes = report.worker.capacity;
     // The lesser of what is allowed and what the worker takes is the most that can be. It may have taken more before.
-    let (most, besides) = match report.worker.capacity {
-        takes if takes > 0 && takes.max(report.active) < allowed => {
-            (takes.max(report.active), format!(" ({allowed} allowed)"))
-        }
-        _takes => (allowed, String::new()),
+    let active = if report.uncapped {
+        format!("{active} active, no limit set")
+    } else if takes > 0 && takes.max(active) < allowed {
+        format!("{active} of {} active ({allowed} allowed)", takes.max(active))
+    } else {
+        format!("{active} of {allowed} active")
     };
-    let mut text = format!(
-        "{} of {most} active{besides}: {} with the worker, {} waiting, {} reporting",
-        report.active, report.held, report.waiting, report.reporting
-    );
+    let mut parts = vec![
+        format!("{active}: {} with the worker", report.held),
+        format!("{} waiting", report.waiting),
+        format!("{} reporting", report.reporting),
+    ];
     if report.dropped > 0 {
-        // A text never fails to be written to.
-        let _ = write!(text, ", {} not named by the worker", report.dropped);
+        parts.push(format!("{} not named by the worker", report.dropped));
     }
     if report.cut_off > 0 {
-        // A text never fails to be written to.
-        let _ = write!(text, ", {} cut off", report.cut_off);
+        parts.push(format!("{} cut off", report.cut_off));
     }
-    text
+    let parts: Vec<_> = parts.into_iter().map(|part| (Style::Plain, part)).collect();
+    wrapped("jobs", &parts, screen)
 }
 
 fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
@@ -275,6 +285,20 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
         parts.push((Style::Plain, format!("{} ready", worker.ready)));
     }
     wrapped("worker", &parts, screen)
+}
+
+/// By what callers are known, and how many jobs they ask for if nothing limits them.
+fn gateway(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let Some(proof) = &report.caller_proof else {
+        return Vec::new();
+    };
+    let mut parts = vec![(Style::Plain, format!("callers are known by: {proof}"))];
+    // Before the first request for jobs there is no such number.
+    if report.uncapped && (report.worker.ready > 0 || report.concurrency > 1) {
+        let most = report.concurrency;
+        parts.push((Style::Plain, format!("most jobs asked for at once: {most}")));
+    }
+    wrapped("gateway", &parts, screen)
 }
 
 /// Where there is a memory gate.

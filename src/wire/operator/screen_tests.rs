@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
 
 use super::*;
-use crate::wire::operator::status_reply::{BackendReport, ReturnsReport, TroubleReport, WorkerReport};
+use crate::wire::operator::status_reply::{
+    BackendReport, ConnectionReport, ReturnsReport, TroubleReport, WorkerReport,
+};
 
 const NORMAL: Screen = Screen {
     width: 80,
@@ -38,6 +40,7 @@ fn running() -> StatusReply {
             placed("0192d3a8-5e0e-7a52-9c1b-3f2a6f1f0a03", "reporting"),
             placed("0192d3a8-5e0e-7a52-9c1b-3f2a6f1f0a04", "waiting"),
         ],
+        connections: vec![connection(1, 1, Some(5), "ready"), connection(12, 1, Some(5), "ready")],
         queues: vec!["critical".to_owned(), "default".to_owned()],
         labels: vec!["blue".to_owned(), "eu-1".to_owned()],
         worker: WorkerReport {
@@ -71,6 +74,16 @@ fn job(id: &str, kind: &str, age_ms: u64, connection: Option<u64>) -> JobReport 
         place: "held".to_owned(),
         connection,
         ..JobReport::default()
+    }
+}
+
+fn connection(connection: u64, jobs: u64, concurrency: Option<u32>, state: &str) -> ConnectionReport {
+    ConnectionReport {
+        connection,
+        pid: u32::try_from(connection + 22).ok(),
+        jobs,
+        concurrency,
+        state: state.to_owned(),
     }
 }
 
@@ -116,6 +129,7 @@ fn stopping() -> StatusReply {
 fn without_worker() -> StatusReply {
     let mut report = running();
     report.jobs.clear();
+    report.connections.clear();
     (report.active, report.held, report.waiting, report.reporting) = (0, 0, 0, 0);
     report.worker = WorkerReport {
         program: "python3".to_owned(),
@@ -179,6 +193,50 @@ fn given_back() -> StatusReply {
     report
 }
 
+/// Mode gateway without a concurrency, with eight processes of an SDK.
+fn gateway() -> StatusReply {
+    let mut report = running();
+    report.mode = "gateway".to_owned();
+    report.caller_proof = Some("uid and bearer".to_owned());
+    report.uncapped = true;
+    report.concurrency = 32;
+    (report.active, report.held, report.waiting, report.reporting) = (14, 14, 0, 0);
+    report.jobs_not_shown = 10;
+    report.labels.clear();
+    (report.worker.connections, report.worker.ready, report.worker.capacity) = (8, 6, 0);
+    let jobs = [4, 3, 3, 2, 1, 1, 0, 0].into_iter();
+    report.connections = (1..)
+        .zip(jobs)
+        .map(|(number, jobs)| connection(number, jobs, None, "ready"))
+        .collect();
+    report.connections[1].state = "given up".to_owned();
+    report.connections[2].state = "alone".to_owned();
+    report.connections[4].state = "asking".to_owned();
+    report.connections[7].state = "not ready".to_owned();
+    report.connections[7].pid = None;
+    report
+}
+
+/// Mode gateway, before the worker has asked for a job.
+fn not_asked() -> StatusReply {
+    StatusReply {
+        concurrency: 1,
+        active: 0,
+        held: 0,
+        waiting: 0,
+        reporting: 0,
+        jobs: Vec::new(),
+        jobs_not_shown: 0,
+        connections: Vec::new(),
+        worker: WorkerReport {
+            connections: 0,
+            ready: 0,
+            ..gateway().worker
+        },
+        ..gateway()
+    }
+}
+
 fn crowded() -> StatusReply {
     let mut report = running();
     report.concurrency = 200;
@@ -224,6 +282,8 @@ fn each_situation_looks_as_its_golden_file() {
         ("backend_refuses_us", refused()),
         ("given_back", given_back()),
         ("two_hundred_jobs", crowded()),
+        ("gateway", gateway()),
+        ("gateway_not_asked_yet", not_asked()),
         ("nothing_known", StatusReply::default()),
     ];
     for (name, report) in situations {
@@ -267,6 +327,35 @@ fn as_many_jobs_are_shown_as_fit_and_the_rest_is_counted() {
     let lines = draw(&running(), &enough);
     assert_eq!(lines.len(), 15);
     assert!(lines.last().unwrap().ends_with("waiting"), "{lines:#?}");
+}
+
+#[test]
+fn connections_leave_room_for_the_jobs() {
+    let mut tables = 0;
+    for height in 0..40 {
+        let lines = draw(&gateway(), &Screen { height, ..NORMAL });
+        let jobs = lines.iter().filter(|line| line.starts_with("0192d3a8")).count();
+        if let Some(at) = lines.iter().position(|line| line.starts_with("CONN")) {
+            let end = lines.iter().position(|line| line.starts_with("JOB ")).unwrap();
+            assert!(jobs > 0 && end - at <= lines.len() - end + 1, "{lines:#?}");
+            tables += 1;
+        }
+    }
+    assert!(tables > 20, "{tables}");
+}
+
+#[test]
+fn where_no_concurrency_is_set_the_jobs_are_of_no_number() {
+    let mut report = gateway();
+    report.worker.capacity = 4;
+    (report.dropped, report.cut_off) = (12, 13);
+    let lines = draw(&report, &NORMAL);
+    let at = lines.iter().position(|line| line.starts_with("jobs ")).unwrap();
+    let expected = [
+        "jobs      14 active, no limit set: 14 with the worker, 0 waiting, 0 reporting",
+        "          12 not named by the worker, 13 cut off",
+    ];
+    assert_eq!(lines[at..at + 2], expected);
 }
 
 #[test]
@@ -355,6 +444,7 @@ fn colours_change_nothing_but_the_colours() {
         stopping(),
         without_worker(),
         unreachable(),
+        gateway(),
     ] {
         let (plain, colour) = (draw(&report, &NORMAL), draw(&report, &coloured));
         assert!(colour.iter().any(|line| line.contains('\x1b')));
@@ -387,6 +477,9 @@ proptest! {
         report.queues = vec![names[6].clone()];
         report.version = names[7].clone();
         report.state = names[2].clone();
+        report.connections[0].state = names[3].clone();
+        report.connections[1].jobs = u64::MAX;
+        report.connections[1].state = names[4].clone();
         let lines = draw(&report, &Screen { width, height, has_colour });
         prop_assert!(lines.len() <= height);
         for line in lines {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::lifecycle::api::{
-    Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Snapshot, Status, Text, Trouble,
+    Ending, Health, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator,
+    Snapshot, Status, Text, Trouble,
 };
 use crate::wire::health::reasons as why_unhealthy;
 use crate::wire::names;
 use crate::wire::operator::status_reply::{
-    BackendReport, HealthReport, JobReport, ReturnsReport, StatusReply, TroubleReport, WorkerReport,
+    BackendReport, ConnectionReport, HealthReport, JobReport, ReturnsReport, StatusReply, TroubleReport, WorkerReport,
 };
 use crate::wire::text::{count, milliseconds, shortened};
 use crate::wire::trouble;
@@ -68,6 +69,7 @@ struct Public {
     #[serde(skip_serializing_if = "Option::is_none")]
     left_of_ms: Option<u64>,
     concurrency: u32,
+    uncapped: bool,
     active: u64,
     waiting: u64,
     held: u64,
@@ -135,6 +137,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
         left_ms: status.left.map(milliseconds),
         left_of_ms: status.left_of.map(milliseconds),
         concurrency: snapshot.concurrency,
+        uncapped: status.is_uncapped,
         active: count(snapshot.active),
         waiting: count(snapshot.waiting),
         held: count(snapshot.held),
@@ -184,6 +187,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         ending,
         exit_status,
         concurrency: snapshot.concurrency,
+        uncapped: status.is_uncapped,
         active: count(snapshot.active),
         waiting: count(snapshot.waiting),
         held: count(snapshot.held),
@@ -194,6 +198,8 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         cut_off: count(snapshot.cut_off),
         jobs: status.jobs.iter().map(job).collect(),
         jobs_not_shown: count(status.not_shown),
+        connections: worker.most_loaded.iter().map(connection).collect(),
+        connections_not_shown: count(worker.holders.saturating_sub(worker.most_loaded.len())),
         queues: status.queues.as_deref().map_or_else(|| names(&facts.queues), names),
         labels: names(&facts.labels),
         memory_taken_percent: snapshot.memory_taken,
@@ -276,6 +282,25 @@ fn job(job: &JobStatus) -> JobReport {
             .as_ref()
             .and_then(|progress| progress.message.as_ref())
             .map(|message| shortened(message, LONGEST_MESSAGE)),
+    }
+}
+
+fn connection(holder: &HolderStatus) -> ConnectionReport {
+    let state = match holder.state {
+        HolderState::NotReady => "not ready",
+        HolderState::Ready => "ready",
+        HolderState::Asking => "asking",
+        HolderState::Paused => "paused",
+        HolderState::Alone => "alone",
+        HolderState::GivenUp => "given up",
+        HolderState::Closed => "closed",
+    };
+    ConnectionReport {
+        connection: holder.holder.0,
+        pid: holder.process.map(|process| process.pid()),
+        jobs: count(holder.jobs),
+        concurrency: holder.concurrency,
+        state: state.to_owned(),
     }
 }
 

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use super::*;
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    BackendStatus, Failure, HolderId, JobId, Phase, ProcessId, Progress, Reason as Why, Snapshot, Subject, Trouble,
-    Unhealthy, WorkerId, WorkerState, WorkerStatus,
+    BackendStatus, Failure, HolderId, HolderState, HolderStatus, JobId, Phase, ProcessId, Progress, Reason as Why,
+    Snapshot, Subject, Trouble, Unhealthy, WorkerId, WorkerState, WorkerStatus,
 };
-use crate::lifecycle::view::status::{MOST_JOBS_SHOWN, MOST_TYPES_SHOWN};
+use crate::lifecycle::view::status::{MOST_HOLDERS_SHOWN, MOST_JOBS_SHOWN, MOST_TYPES_SHOWN};
 use crate::signal::Signal;
 use crate::wire::operator::control::NoRequest;
 use crate::wire::operator::status_reply::{decode_health, decode_report, printable};
@@ -34,6 +34,16 @@ fn shown_job(id: &str, kind: &str, queue: &str) -> JobStatus {
             message: Some("secret-message".into()),
             data: None,
         }),
+    }
+}
+
+fn shown_holder(number: u64) -> HolderStatus {
+    HolderStatus {
+        holder: HolderId(number),
+        process: Some(ProcessId(5 << 32 | 78)),
+        jobs: 2,
+        concurrency: Some(7),
+        state: HolderState::GivenUp,
     }
 }
 
@@ -75,6 +85,7 @@ fn everything() -> Status {
         left_of: Some(ms(5_000)),
         given_back: vec![("secret.type".into(), 37)],
         queues: None,
+        is_uncapped: true,
         jobs: vec![shown_job("secret-id", "secret.type", "secret-queue")],
         not_shown: 2,
         ending: Some(Ending::Exit(75)),
@@ -85,6 +96,7 @@ fn everything() -> Status {
             restarts: 6,
             starts_in: Some(ms(800)),
             holders: 2,
+            most_loaded: vec![shown_holder(3)],
         },
         backend: BackendStatus {
             worker: Some(WorkerId("secret-worker".into())),
@@ -126,10 +138,11 @@ fn every_name_of_an_answer_is_where_the_page_says() {
     let expected = concat!(
         r#"{"ok":true,"version":"VERSION","pid":1,"up_ms":60000,"state":"terminate","phase":"stop","#,
         r#""reasons":["sigterm"],"terminating_for_ms":26000,"left_ms":4000,"left_of_ms":5000,"ending":"exit","#,
-        r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"dropped":2,"#,
+        r#""exit_status":75,"concurrency":10,"uncapped":true,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"dropped":2,"#,
         r#""given_back":[{"type":"secret.type","times":37}],"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
-        r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
+        r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"#,
+        r#""connections":[{"connection":3,"pid":78,"jobs":2,"concurrency":7,"state":"given up"}],"connections_not_shown":1,"queues":["secret-queue"],"#,
         r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
         r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
@@ -139,6 +152,30 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         "\n"
     );
     assert_eq!(text, expected.replace("VERSION", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_connection_of_an_unknown_process_has_no_pid_and_without_a_ready_no_concurrency() {
+    let states = [
+        (HolderState::NotReady, "not ready"),
+        (HolderState::Ready, "ready"),
+        (HolderState::Asking, "asking"),
+        (HolderState::Paused, "paused"),
+        (HolderState::Alone, "alone"),
+        (HolderState::Closed, "closed"),
+    ];
+    for (state, word) in states {
+        let mut status = everything();
+        status.worker.most_loaded = vec![HolderStatus {
+            process: None,
+            concurrency: None,
+            state,
+            ..shown_holder(9)
+        }];
+        let expected = format!(r#""connections":[{{"connection":9,"jobs":2,"state":"{word}"}}],"#);
+        let text = text(status, &facts());
+        assert!(text.contains(&expected), "{text}");
+    }
 }
 
 #[test]
@@ -211,6 +248,17 @@ fn the_longest_answer_keeps_its_bound() {
             data: None,
         });
     }
+    status.worker.holders = usize::MAX;
+    status.worker.most_loaded = vec![
+        HolderStatus {
+            process: Some(ProcessId(u64::MAX)),
+            jobs: usize::MAX,
+            concurrency: Some(u32::MAX),
+            state: HolderState::NotReady,
+            ..shown_holder(u64::MAX)
+        };
+        MOST_HOLDERS_SHOWN
+    ];
     status.given_back = vec![(worst.as_str().into(), u32::MAX); MOST_TYPES_SHOWN];
     status.backend.worker = Some(WorkerId(worst.as_str().into()));
     let facts = InstanceInfo {
@@ -237,7 +285,7 @@ fn whoever_reaches_the_port_is_told_no_name() {
     let expected = serde_json::json!({
         "state": "terminate", "phase": "stop", "reasons": ["sigterm"],
         "terminating_for_ms": 26_000, "left_ms": 4_000, "left_of_ms": 5_000,
-        "concurrency": 10, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "held_back": 6, "cut_off": 4,
+        "concurrency": 10, "uncapped": true, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "held_back": 6, "cut_off": 4,
         "oldest_job_age_ms": 1_500, "memory_taken_percent": 91, "memory_gate": "closed",
         "worker": {
             "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,

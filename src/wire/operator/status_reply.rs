@@ -42,6 +42,8 @@ pub struct StatusReply {
     pub exit_status: Option<u8>,
     /// Most jobs at the same time.
     pub concurrency: u32,
+    /// No concurrency is set: `concurrency` is the most that the worker has had and asked for, and limits nothing.
+    pub uncapped: bool,
     /// Jobs that count against it.
     pub active: u64,
     /// Active jobs that wait in the buffer.
@@ -64,6 +66,10 @@ pub struct StatusReply {
     pub jobs: Vec<JobReport>,
     /// Active jobs that are not among `jobs`.
     pub jobs_not_shown: u64,
+    /// Connections, the one with the most jobs first.
+    pub connections: Vec<ConnectionReport>,
+    /// Connections that are not among `connections`.
+    pub connections_not_shown: u64,
     pub queues: Vec<String>,
     /// What the backend is told of this worker.
     pub labels: Vec<String>,
@@ -124,6 +130,24 @@ pub struct JobReport {
     /// What the handler said with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_message: Option<String>,
+}
+
+/// One connection of the worker; in mode gateway one of its processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionReport {
+    /// Its number, as in `JobReport`.
+    pub connection: u64,
+    /// The pid of its process; none if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Jobs that it holds.
+    pub jobs: u64,
+    /// Most jobs that it takes at a time, if it said that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// not ready, ready, asking, paused, alone, given up or closed.
+    pub state: String,
 }
 
 /// A number from 0 to 1.

@@ -1,5 +1,6 @@
 //! What operators, orchestrators and Prometheus are shown.
 
+use crate::backend::{Behaviour, Endpoint};
 use crate::gateway::worker;
 use crate::operator::run;
 use crate::probe_client::Probes;
@@ -90,6 +91,106 @@ rest()
     });
     probes.counts("ojs_worker_active_jobs", 0.0);
     probes.counts("ojs_job_completed_total{queue=\"default\",type=\"t\"}", 2.0);
+    init.stops();
+}
+
+/// A parent with four children: two have jobs, one waits for its answer, and one has not asked.
+const FAMILY: &str = r#"
+def takes(name, count):
+    link, ids = Link(), []
+    while len(ids) < count:
+        ids += json.loads(link.ask(fetch(worker_id=name, count=count - len(ids)))[2])["jobs"]
+        time.sleep(0.02)
+    note(name, os.getpid())
+    rest()
+def asks():
+    orders("ask")
+    note("asks", os.getpid())
+    link = Link()
+    while True:
+        link.ask(fetch(worker_id="asks"))
+def beats():
+    Link().ask(post("heartbeat", worker_id="beats", active_jobs=[]))
+    note("beats", os.getpid())
+    rest()
+for body in (lambda: takes("one", 1), lambda: takes("three", 3), asks, beats):
+    child(body)
+rest()
+"#;
+
+#[test]
+fn the_status_shows_how_many_jobs_each_process_has_and_which_one_waits_for_some() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2, 3, 4]);
+    let mut init = worker(&stage, FAMILY).start();
+    let names = ["one", "three", "beats"];
+    let mut pids = names.map(|name| (name, init.noted(name))).to_vec();
+    stage.backend.always(Endpoint::Fetch, Behaviour::Hang);
+    init.order("ask");
+    pids.push(("asks", init.noted("asks")));
+    let pid = |name: &str| -> u64 {
+        let (_, pid) = pids.iter().find(|(of, _)| *of == name).unwrap();
+        pid.parse().unwrap()
+    };
+    let status = shows(&stage, &init, |status| {
+        let connections = status["connections"].as_array().unwrap();
+        connections.iter().any(|connection| connection["state"] == "asking")
+    });
+    let connections = status["connections"].as_array().unwrap();
+    let find = |name: &str| {
+        let of = connections.iter().find(|connection| connection["pid"] == pid(name));
+        of.unwrap_or_else(|| panic!("{name}: {status:#}"))
+    };
+    assert_eq!(
+        (&connections[0]["pid"], &connections[0]["jobs"]),
+        (&pid("three").into(), &3.into())
+    );
+    assert_eq!(
+        (&connections[1]["pid"], &connections[1]["jobs"]),
+        (&pid("one").into(), &1.into())
+    );
+    let states = ["three", "one", "asks", "beats"].map(|name| find(name)["state"].as_str().unwrap());
+    assert_eq!(states, ["ready", "ready", "asking", "not ready"]);
+    // Nobody has said one.
+    assert!(
+        connections.iter().all(|connection| connection["concurrency"].is_null()),
+        "{status:#}"
+    );
+    assert_eq!((connections.len(), &status["connections_not_shown"]), (4, &0.into()));
+    assert_eq!((&status["uncapped"], &status["active"]), (&true.into(), &4.into()));
+
+    let came = run(&stage, &init, &["status"]);
+    let lines: Vec<&str> = came.stdout.lines().collect();
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{came:?}");
+    let jobs = "jobs      4 active, no limit set: 4 with the worker, 0 waiting, 0 reporting";
+    assert!(lines.contains(&jobs), "{came:?}");
+    let cells = |name: &str, jobs: u64, state: &str| format!("{:>7}  {jobs:>10}  {state}", pid(name));
+    for cell in [
+        cells("three", 3, "ready"),
+        cells("asks", 0, "asking"),
+        cells("beats", 0, "not ready"),
+    ] {
+        assert!(lines.iter().any(|line| line.contains(&cell)), "{cell}: {came:?}");
+    }
+    init.signal(libc::SIGTERM);
+    init.signal(libc::SIGQUIT);
+    init.ends_with(0);
+}
+
+#[test]
+fn a_concurrency_that_is_set_is_shown_as_the_limit() {
+    let stage = Stage::new();
+    let mut init = worker(&stage, "note(\"runs\", \"yes\")\nrest()")
+        .with("OJS_CONCURRENCY", "3")
+        .start();
+    init.noted("runs");
+    let status = shows(&stage, &init, |_| true);
+    assert_eq!(
+        (&status["uncapped"], &status["concurrency"]),
+        (&false.into(), &3.into())
+    );
+    let came = run(&stage, &init, &["status"]);
+    assert!(came.stdout.contains("\njobs      0 of 3 active: "), "{came:?}");
     init.stops();
 }
 

@@ -72,6 +72,10 @@ fn who_runs_shows_its_jobs_its_worker_and_its_backend() {
     let lines = screen(&came);
     assert!(lines.contains(&"state     running"), "{came:?}");
     assert!(
+        !came.stdout.contains("CONN "),
+        "one connection needs no table: {came:?}"
+    );
+    assert!(
         lines
             .iter()
             .any(|line| line.starts_with("j1 ") && line.ends_with("conn 1")),
@@ -147,6 +151,52 @@ fn of_two_hundred_jobs_the_hundred_oldest_are_shown_and_all_are_counted() {
     let lines = screen(&came);
     let rows = lines.iter().filter(|line| line.contains("x...x")).count();
     assert_eq!((rows, lines.last()), (100, Some(&"... and 100 more")), "{came:?}");
+    init.signal(libc::SIGTERM);
+    init.signal(libc::SIGQUIT);
+    init.ends_with(0);
+}
+
+#[test]
+fn of_a_prefork_worker_each_connection_is_shown_with_its_process_and_its_jobs() {
+    let stage = Stage::new();
+    stage.enqueue(1..6);
+    let prefork = "
+def takes(name, concurrency):
+    link = Link()
+    link.ready(concurrency)
+    note(name, os.getpid())
+    link.note_all()
+for number in range(3):
+    child(lambda: takes(f'child{number}', number + 1))
+link = Link()
+link.ready(0)
+note('parent', os.getpid())
+rest()";
+    let mut init = stage.worker(prefork).start();
+    let names = ["child0", "child1", "child2", "parent"];
+    let pids = names.map(|name| init.noted(name).parse::<u64>().unwrap());
+    let seen = shows(&stage, &init, "5 jobs", |shown| shown["held"] == 5);
+    let connections = seen["connections"].as_array().unwrap();
+    let of = |pid: u64| {
+        let of = connections.iter().find(|connection| connection["pid"] == pid);
+        let of = of.unwrap_or_else(|| panic!("{pid}: {seen:#}"));
+        (of["concurrency"].as_u64().unwrap(), of["state"].as_str().unwrap())
+    };
+    assert_eq!(pids.map(of), [(1, "ready"), (2, "ready"), (3, "ready"), (0, "paused")]);
+    let jobs: Vec<u64> = connections.iter().map(|of| of["jobs"].as_u64().unwrap()).collect();
+    assert!(jobs.is_sorted_by(|one, next| one >= next), "{seen:#}");
+    assert_eq!((jobs.len(), jobs.iter().sum::<u64>()), (4, 5), "{seen:#}");
+    for job in seen["jobs"].as_array().unwrap() {
+        assert!(
+            connections.iter().any(|of| of["connection"] == job["connection"]),
+            "{seen:#}"
+        );
+    }
+    let came = run(&stage, &init, &["status"]);
+    let lines = screen(&came);
+    assert!(lines.iter().any(|line| line.starts_with("CONN ")), "{came:?}");
+    let paused = format!("{:>7}      0 of 0  paused", pids[3]);
+    assert!(lines.iter().any(|line| line.contains(&paused)), "{came:?}");
     init.signal(libc::SIGTERM);
     init.signal(libc::SIGQUIT);
     init.ends_with(0);

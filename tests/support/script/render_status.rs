@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::{JobPlace, Status};
+use ojs_init::lifecycle::api::{HolderStatus, JobPlace, Status};
 
 use super::render::seconds;
 
-/// Its first line is the phase; then each job, the worker and the backend.
+/// Its first line is the phase; then each job, the worker with its holders, and the backend.
 pub fn show_status(status: &Status) -> String {
     let time = |time: Option<Duration>| time.map_or("-".to_owned(), seconds);
     let snapshot = &status.snapshot;
     let mut lines = vec![format!(
-        "{:?} {:?}, {} of {} left; {} active of {} ({} waiting, {} held, {} reporting, {} not shown), {} cut off",
+        "{:?} {:?}, {} of {} left; {} active of {}{} ({} waiting, {} held, {} reporting, {} not shown), {} cut off",
         snapshot.phase,
         status.causes,
         time(status.left),
         time(status.left_of),
         snapshot.active,
         snapshot.concurrency,
+        if status.is_uncapped { " asked for" } else { "" },
         snapshot.waiting,
         snapshot.held,
         snapshot.reporting,
@@ -46,6 +47,7 @@ pub fn show_status(status: &Status) -> String {
         worker.holders,
         snapshot.ready_holders
     ));
+    lines.extend(worker.most_loaded.iter().map(holder));
     let backend = &status.backend;
     let reachable = if backend.is_unreachable {
         "unreachable"
@@ -59,4 +61,15 @@ pub fn show_status(status: &Status) -> String {
         backend.requests
     ));
     lines.join("\n         >   ")
+}
+
+fn holder(holder: &HolderStatus) -> String {
+    let process = holder
+        .process
+        .map_or("unknown".to_owned(), |process| process.to_string());
+    let concurrency = holder.concurrency.map_or(String::new(), |most| format!(" of {most}"));
+    format!(
+        "{} in process {process}, {:?}, holds {}{concurrency}",
+        holder.holder, holder.state, holder.jobs
+    )
 }
