@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::{CancelReason, Effect, EndReport, Moment, Notice, Phase, Reason};
+use crate::lifecycle::api::{Effect, EndReport, Moment, Notice, Reason};
 use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Job, Place};
+use crate::lifecycle::jobs::part::Jobs;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::end_report::LastWorker;
 use crate::lifecycle::shutdown::ending::{Context, Ending, Facts};
@@ -49,11 +48,11 @@ impl Lifecycle {
 
     /// See [`Ending::is_idle`].
     pub(in crate::lifecycle) fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && !self.link.is_fetching()
+        self.jobs.ledger().is_empty() && !self.link.is_fetching()
     }
 
     fn facts(&self, now: Moment) -> Facts {
-        let jobs = &self.jobs;
+        let jobs = self.jobs.ledger();
         let is_out = |is: fn(&Purpose) -> bool| self.link.calls().is_any(is);
         Facts {
             unfinished: jobs.unfinished(),
@@ -84,23 +83,32 @@ impl Lifecycle {
             Said::Heartbeat => self.link(now, Link::heartbeat_now),
             Said::Resumed(reason) => self.link.resumed(reason),
             Said::QuietBegins => {
-                self.link.agent_mut().heartbeats.take_resumed();
-                self.end_holds(now);
+                self.link.quiet_begins();
+                self.jobs(now, Jobs::end_holds);
             }
             Said::TerminateBegins => {
                 self.workers.end_begins();
                 self.link.end_begins();
-                self.outcomes_are_ours();
-                self.end_holds(now);
+                self.jobs(now, |jobs, cx| {
+                    jobs.outcomes_are_ours(cx);
+                    jobs.end_holds(cx);
+                });
             }
             Said::TellBackend { from } => self.link(now, |link, cx| link.beat_for_terminate(from, cx)),
             Said::DrainBegins => {
-                self.shorten_pauses(now);
-                self.shorten_look_pauses(now);
+                self.jobs(now, |jobs, cx| {
+                    jobs.shorten_pauses(cx);
+                    jobs.shorten_look_pauses(cx);
+                });
             }
             Said::DrainLine { is_first, left } => self.drain_line(is_first, left),
             Said::StopBegins(forced) => {
-                let held = self.jobs.holders().map(|id| self.jobs.held_by(id).len()).sum();
+                let held = self
+                    .jobs
+                    .ledger()
+                    .holders()
+                    .map(|id| self.jobs.ledger().held_by(id).len())
+                    .sum();
                 self.notify(Notice::StopBegan { held, forced });
             }
             Said::WriteAccount => self.account_for_stop(now),
@@ -125,11 +133,11 @@ impl Lifecycle {
 
     /// Without a worker and without a job there is nothing that a person would wait for.
     fn drain_line(&mut self, is_first: bool, left: Duration) {
-        let active = self.jobs.unfinished();
+        let active = self.jobs.ledger().unfinished();
         if active == 0 && !self.workers.supervision().is_alive() {
             return;
         }
-        let reporting = self.jobs.reporting();
+        let reporting = self.jobs.ledger().reporting();
         self.notify(if is_first {
             Notice::DrainBegan {
                 active,
@@ -145,25 +153,12 @@ impl Lifecycle {
         });
     }
 
-    /// Each handler may still answer.
     fn cancel_jobs(&mut self, grace: Duration, now: Moment) {
-        let held: Vec<Claim> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| matches!(job.place, Place::Held(_)))
-            .map(|(claim, _)| claim)
-            .collect();
-        let hears_nothing = |claim: &Claim| {
-            let holder = self.jobs.get(*claim).and_then(|job| job.holder());
-            holder.is_some_and(|holder| !self.workers.holders().hears(holder))
-        };
-        if held.iter().any(hears_nothing) {
+        if self.jobs(now, |jobs, cx| jobs.is_one_with_the_deaf(cx)) {
             // That is all that such a one can be told.
             self.workers(now, |workers, _| workers.ask_worker_to_end());
         }
-        for claim in held {
-            self.cancel(claim, CancelReason::Shutdown, grace, now);
-        }
+        self.jobs(now, |jobs, cx| jobs.cancel_all(grace, cx));
     }
 
     /// Everybody who could have answered has, or is gone; or the kernel holds the process, and its job may still be
@@ -175,8 +170,10 @@ impl Lifecycle {
         } else if self.has_held_jobs() || !self.workers.supervision().is_over() {
             self.give_up_on_the_killed(now);
         }
-        self.hurry_reports(now);
-        self.hurry_looks(now);
+        self.jobs(now, |jobs, cx| {
+            jobs.hurry_reports(cx);
+            jobs.hurry_looks(cx);
+        });
         // What hangs since before has less time from now on.
         self.link(now, Link::look_for_hanging);
     }
@@ -185,47 +182,15 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn give_up_on_the_killed(&mut self, now: Moment) {
         let still_there = self.ending.still_there(now);
         self.notify(Notice::KillGaveUp(still_there));
-        let held: Vec<Claim> = self
-            .workers
-            .holders()
-            .with_jobs()
-            .filter(|(_, holder)| {
-                let is_gone = self.workers.holders().is_gone(holder.process);
-                // What the worker's own process held, a descendant that is left may be working on.
-                let is_with_descendants = self.workers.supervision().process() == Some(holder.process);
-                !(is_gone && holder.is_closed) || is_with_descendants
-            })
-            .flat_map(|(id, _)| self.jobs.held_by(id).iter().copied())
-            .collect();
-        for claim in held {
-            let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
-            if self.phase() == Phase::Stop && !is_lost {
-                self.job_cut_off(claim);
-            }
-            self.let_reservation_expire(claim, still_there.why_left());
-        }
-    }
-
-    /// The end cut this job off.
-    pub(in crate::lifecycle) fn job_cut_off(&mut self, claim: Claim) {
-        let subject = self.jobs.get(claim).map(|job| job.subject());
-        self.ending.job_cut_off(subject.as_deref());
+        let holders = self.workers.holders_left();
+        self.jobs(now, |jobs, cx| jobs.give_up_on(&holders, still_there.why_left(), cx));
     }
 
     fn give_up_on_outcomes(&mut self, why: &'static str, now: Moment) {
         self.workers.look_for_no_more_descendants();
         self.link(now, |link, _| link.says_nothing_more());
-        self.ending.acks_unreported(self.unfinished_acks());
-        let left: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
-        for claim in left {
-            self.let_reservation_expire(claim, why);
-        }
-    }
-
-    /// Finished jobs whose ACK the backend has not taken.
-    fn unfinished_acks(&self) -> usize {
-        let is_ack = |place: &Place| matches!(place, Place::Reporting(report) if report.what.is_ack());
-        self.jobs.iter().filter(|(_, job)| is_ack(&job.place)).count()
+        self.ending.acks_unreported(self.jobs.unfinished_acks());
+        self.jobs(now, |jobs, cx| jobs.let_all_expire(why, cx));
     }
 
     /// What is known of the end by now.
@@ -241,11 +206,7 @@ impl Lifecycle {
 
     fn account_for_stop(&mut self, now: Moment) {
         let mut account = self.account(now);
-        let held = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| job.holder().is_some() && !job.is_lost);
-        let held: Vec<_> = held.map(|(_, job)| job.subject()).collect();
+        let held = self.jobs.held_subjects();
         account.cut_off = held.len();
         let named = held.iter().map(|subject| (subject.id.clone(), subject.kind.clone()));
         account.tally.names = named.collect();
@@ -263,11 +224,12 @@ impl Lifecycle {
         // Clients that wait are told. After a third signal they get no time to leave before the SIGKILL.
         self.answer_waits(now);
         self.timers.clear();
+        self.jobs.clear_timers();
         self.workers.clear_timers();
         self.link.clear_timers();
         if self.ending.abandoned_with().is_some() {
             self.order(Effect::KillEverything);
-            self.count_what_is_left();
+            self.count_what_is_left(now);
         }
         let mut account = self.account(now);
         let status = self.exit_status();
@@ -278,16 +240,10 @@ impl Lifecycle {
     }
 
     /// A third signal: nothing was finished, and nothing more is heard of anything.
-    fn count_what_is_left(&mut self) {
-        self.ending.acks_unreported(self.unfinished_acks());
-        let claims: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
-        self.ending.jobs_left(claims.len());
-        for claim in claims {
-            let is_held = |job: &Job| matches!(job.place, Place::Held(_)) && !job.is_lost;
-            if self.jobs.get(claim).is_some_and(is_held) {
-                self.job_cut_off(claim);
-            }
-        }
+    fn count_what_is_left(&mut self, now: Moment) {
+        self.ending.acks_unreported(self.jobs.unfinished_acks());
+        self.ending.jobs_left(self.jobs.ledger().iter().count());
+        self.jobs(now, |jobs, _| jobs.cut_all_off());
         if self.link.is_fetching() {
             self.notify(Notice::FetchAbandoned);
         }

@@ -11,7 +11,7 @@ impl Lifecycle {
     /// Jobs that the concurrency has room for, whoever would take them.
     pub(super) fn room(&self) -> usize {
         if self.is_open_for_jobs() && !self.ending.has_its_one_job(&self.options) {
-            self.most_active().saturating_sub(self.jobs.reserved())
+            self.most_active().saturating_sub(self.jobs.ledger().reserved())
         } else {
             0
         }
@@ -22,13 +22,18 @@ impl Lifecycle {
         // A process that is kept for a suspect takes no other job. Each suspect that waits needs a slot as well, although only one has
         // a turn: a further suspect could only wait behind them, and there may be more of them than slots.
         let kept = self.workers.kept_room();
-        let suspects = self.jobs.suspects().len();
-        let waiting = self.jobs.waiting().len() - suspects;
+        let suspects = self.jobs.ledger().suspects().len();
+        let waiting = self.jobs.ledger().waiting().len() - suspects;
         self.workers
             .holders()
             .free()
             .saturating_sub(kept.max(suspects))
             .saturating_sub(waiting)
+    }
+
+    /// How many jobs may be active.
+    pub(super) fn most_active(&self) -> usize {
+        usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
     }
 
     /// How many jobs the holders take together, within the concurrency.

@@ -21,15 +21,15 @@ impl Lifecycle {
         let over = over.filter(|(process, _)| running != Some(*process));
         let over = over.flat_map(|(process, closed)| closed.iter().map(move |holder| (*holder, process)));
         let mut over: Vec<(HolderId, ProcessId, Vec<Claim>)> = over
-            .map(|(id, process)| (id, process, self.jobs.held_by(id).iter().copied().collect()))
+            .map(|(id, process)| (id, process, self.jobs.ledger().held_by(id).iter().copied().collect()))
             .collect();
         over.sort();
         let mut died: BTreeMap<ProcessId, (Death, Vec<Arc<Subject>>)> = BTreeMap::new();
         for (holder, process, held) in over {
             for claim in held {
                 let death = self.death_of(process);
-                let subject = self.jobs.get(claim).map(Job::subject);
-                if self.cut_off(claim, &death, now) {
+                let subject = self.jobs.ledger().get(claim).map(Job::subject);
+                if self.jobs(now, |jobs, cx| jobs.cut_off(claim, &death, cx)) {
                     self.suspect(subject.as_deref(), &death, now);
                     died.entry(process).or_insert((death, Vec::new())).1.extend(subject);
                 }
@@ -48,7 +48,7 @@ impl Lifecycle {
             Departure::WasEnded { cause, .. } => *cause != EndCause::Orphaned,
         };
         if let Some(job) = job.filter(|_| is_evidence) {
-            self.suspects.remember(job.id.clone(), now);
+            self.jobs.remember_crash(job.id.clone(), now);
         }
     }
 

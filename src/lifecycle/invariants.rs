@@ -1,7 +1,7 @@
 //! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
 
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{EndingTimer, LinkTimer, Phase, Timer, WorkerTimer};
+use crate::lifecycle::api::{EndingTimer, JobTimer, LinkTimer, Phase, Timer, WorkerTimer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
@@ -14,7 +14,7 @@ const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
 impl Lifecycle {
     /// The same as [`Self::invariants`], of a machine with few jobs and holders.
     pub(super) fn invariants_if_small(&self) -> Result<(), String> {
-        if self.jobs.unfinished() + self.workers.holders().len() > MOST_THINGS_OF_A_SMALL_ONE {
+        if self.jobs.ledger().unfinished() + self.workers.holders().len() > MOST_THINGS_OF_A_SMALL_ONE {
             return Ok(());
         }
         self.invariants()
@@ -29,9 +29,14 @@ impl Lifecycle {
         if self.phase() == Phase::Exited {
             return Ok(());
         }
-        self.jobs.check()?;
-        self.memory.check()?;
-        let counted = |id| (self.jobs.held_by(id).len(), self.jobs.overdue_of(id).len());
+        self.jobs.ledger().check()?;
+        self.jobs.memory().check()?;
+        let counted = |id| {
+            (
+                self.jobs.ledger().held_by(id).len(),
+                self.jobs.ledger().overdue_of(id).len(),
+            )
+        };
         self.workers.holders().check(counted)?;
         self.link.calls().check()?;
         self.check_holders()?;
@@ -44,21 +49,25 @@ impl Lifecycle {
 
     /// Whoever holds a job is there.
     fn check_holders(&self) -> Result<(), String> {
-        let stranger = self.jobs.holders().find(|id| self.workers.holders().get(*id).is_none());
+        let stranger = self
+            .jobs
+            .ledger()
+            .holders()
+            .find(|id| self.workers.holders().get(*id).is_none());
         stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
     }
 
     /// A suspect is alone with its process, and no suspect waits for nothing.
     fn check_isolation(&self) -> Result<(), String> {
-        let Some(turn) = self.suspects.turn else {
-            let waits = self.is_taking_jobs() && !self.jobs.suspects().is_empty();
+        let Some(turn) = self.jobs.turn() else {
+            let waits = self.is_taking_jobs() && !self.jobs.ledger().suspects().is_empty();
             return if waits {
                 Err("a suspect waits for no turn".to_owned())
             } else {
                 Ok(())
             };
         };
-        let is_due = self.timers.deadline_of(Timer::Suspect).is_some();
+        let is_due = self.jobs.timers().deadline_of(JobTimer::Suspect).is_some();
         let mut holders = self.workers.holders().of(turn.process);
         let (held, pulls) = (
             self.workers.holders().jobs_of(turn.process),
@@ -79,7 +88,7 @@ impl Lifecycle {
         for (id, pull) in self.workers.pulls().iter() {
             let is_there = self.workers.holders().get(pull.holder).is_some_and(Holder::is_there);
             let is_due = self.workers.timers().deadline_of(WorkerTimer::Pull(id)).is_some();
-            let wanted = self.jobs.waiting().oldest_from(pull.queues.as_deref());
+            let wanted = self.jobs.ledger().waiting().oldest_from(pull.queues.as_deref());
             if !is_there || !is_due || pull.left == 0 || wanted.is_some() {
                 return Err(format!(
                     "pull {id} is not served: {is_there} {is_due} {} {wanted:?}",
@@ -99,7 +108,7 @@ impl Lifecycle {
                 ReportStage::Due | ReportStage::Pausing | ReportStage::Doubtful | ReportStage::ResultRefused => false,
             },
         };
-        let lost = self.jobs.iter().find(|(_, job)| lacks_its_call(&job.place));
+        let lost = self.jobs.ledger().iter().find(|(_, job)| lacks_its_call(&job.place));
         lost.map_or(Ok(()), |(claim, _)| {
             Err(format!("the outcome of {claim} waits for no request"))
         })
@@ -122,27 +131,36 @@ impl Lifecycle {
     }
 
     fn has_a_use(&self, timer: Timer) -> bool {
-        let place = |claim| self.jobs.get(claim).map(|job| &job.place);
         match timer {
-            Timer::JobTimeout(claim) | Timer::JobGrace(claim) | Timer::LostGrace(claim) | Timer::Silence(claim) => {
-                matches!(place(claim), Some(Place::Held(_)))
-            }
-            Timer::NoHandler(claim) => matches!(place(claim), Some(Place::Waiting)),
-            Timer::WithoutResult(claim) | Timer::Report(claim) => matches!(place(claim), Some(Place::Reporting(_))),
-            Timer::AnswerBy(claim) => self
-                .jobs
-                .get(claim)
-                .and_then(|job| job.report())
-                .is_some_and(|report| report.listener.is_some()),
-            Timer::LookAgain(claim) => self.jobs.get(claim).is_some_and(|job| job.again.is_some()),
-            Timer::Progress(claim) | Timer::Checkpoint(claim) => place(claim).is_some(),
+            Timer::Job(timer) => self.has_a_use_for_a_job(timer),
             Timer::Worker(timer) => self.has_a_use_for_the_worker(timer),
             Timer::Client(client) => self.operators.knows(client),
             Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
-            Timer::Suspect => self.suspects.turn.is_some(),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
             Timer::Link(_) | Timer::Ending(_) => true,
+        }
+    }
+
+    fn has_a_use_for_a_job(&self, timer: JobTimer) -> bool {
+        let job = |claim| self.jobs.ledger().get(claim);
+        let place = |claim| job(claim).map(|job| &job.place);
+        match timer {
+            JobTimer::JobTimeout(claim)
+            | JobTimer::JobGrace(claim)
+            | JobTimer::LostGrace(claim)
+            | JobTimer::Silence(claim) => matches!(place(claim), Some(Place::Held(_))),
+            JobTimer::NoHandler(claim) => matches!(place(claim), Some(Place::Waiting)),
+            JobTimer::WithoutResult(claim) | JobTimer::Report(claim) => {
+                matches!(place(claim), Some(Place::Reporting(_)))
+            }
+            JobTimer::AnswerBy(claim) => {
+                let report = job(claim).and_then(|job| job.report());
+                report.is_some_and(|report| report.listener.is_some())
+            }
+            JobTimer::LookAgain(claim) => job(claim).is_some_and(|job| job.again.is_some()),
+            JobTimer::Progress(claim) | JobTimer::Checkpoint(claim) => place(claim).is_some(),
+            JobTimer::Suspect => self.jobs.turn().is_some(),
         }
     }
 
@@ -170,11 +188,11 @@ impl Lifecycle {
 
     /// Never more jobs than the concurrency, with those that may still be asked for.
     fn check_credit(&self) -> Result<(), String> {
-        let (active, credit, most) = (self.jobs.active(), self.credit(), self.most_active());
+        let (active, credit, most) = (self.jobs.ledger().active(), self.credit(), self.most_active());
         if active > most {
             return Err(format!("{active} jobs are active, of at most {most}"));
         }
-        if credit > 0 && self.jobs.reserved() + credit > most {
+        if credit > 0 && self.jobs.ledger().reserved() + credit > most {
             return Err(format!("{credit} more jobs would be more than {most}"));
         }
         Ok(())

@@ -1,11 +1,13 @@
 //! Between the link to the backend and the other parts: the facts that it decides by, and what follows from what it says.
 
-use crate::lifecycle::api::ids::WorkerId;
-use crate::lifecycle::api::{Failure, Moment, Timer, Trouble};
+use crate::lifecycle::api::ids::{Text, WorkerId};
+use crate::lifecycle::api::{HeartbeatForm, Moment, Reply, Trouble};
+use crate::lifecycle::backend::fetch::Demand;
+use crate::lifecycle::backend::fetch_pace::MOST_FETCHES;
 use crate::lifecycle::backend::link::{Context, EndFacts, Kept, Link, Reservations};
 use crate::lifecycle::backend::link_said::Said;
-use crate::lifecycle::backend::retry_state::{Failures, RetryNow};
-use crate::lifecycle::jobs::job::{LookStep, Report};
+use crate::lifecycle::backend::purpose::SentFetch;
+use crate::lifecycle::jobs::doubts::AcceptedHeartbeat;
 use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::ending::Ending;
@@ -50,7 +52,7 @@ impl Lifecycle {
                 calls_end: shutdown.calls_end(),
             },
             takes_jobs: self.is_taking_jobs(),
-            jobs: &self.jobs,
+            jobs: self.jobs.ledger(),
             now,
         };
         let decided = decide(&mut self.link, &context);
@@ -64,16 +66,30 @@ impl Lifecycle {
         match said {
             Said::Order(effect) => self.order(effect),
             Said::Notify(notice) => self.notify(notice),
-            Said::ReportNotSent(claim) => {
-                let report = self.jobs.report_mut(claim);
-                report.into_iter().for_each(Report::did_not_get_there);
+            Said::ReportNotSent(claim) => self.jobs.report_did_not_get_there(claim),
+            Said::ReportSentAgain(claim) => self.jobs.report_goes_out(claim),
+            Said::Cancelled(job) => self.jobs(now, |jobs, cx| jobs.is_said_to_be_cancelled(&job, cx)),
+            Said::RetryJobs { failures, at, is_soon } => {
+                if self.jobs.retry_now(failures, at, is_soon) {
+                    self.link.retries_at(at);
+                }
             }
-            Said::ReportSentAgain(claim) => self.jobs.report_mut(claim).into_iter().for_each(Report::goes_out),
-            Said::Cancelled(job) => self.is_said_to_be_cancelled(&job, now),
-            Said::RetryJobs { failures, at, is_soon } => self.retry_jobs(failures, at, is_soon),
-            Said::HeartbeatAccepted { heartbeat, extended } => {
-                self.note_extended(&heartbeat, extended.as_ref(), now);
-                self.look_for_lost(&heartbeat, extended.as_ref(), now);
+            Said::HeartbeatAccepted {
+                heartbeat,
+                has_sent_lists,
+                extended,
+            } => {
+                let accepted = AcceptedHeartbeat {
+                    at: heartbeat.at,
+                    kept_for: (heartbeat.form != HeartbeatForm::Protocol).then_some(heartbeat.kept_for),
+                    named: &heartbeat.named,
+                    extended: extended.as_ref(),
+                    has_sent_lists,
+                };
+                self.jobs(now, |jobs, cx| {
+                    jobs.note_extended(&accepted, cx);
+                    jobs.look_for_lost(&accepted, cx);
+                });
             }
             Said::Directed { directive, is_new } => {
                 self.end(now, |ending, cx| ending.directed(directive, is_new, cx));
@@ -83,37 +99,9 @@ impl Lifecycle {
         }
     }
 
-    /// Retries reports and looks whose last failure has no cause any more.
-    fn retry_jobs(&mut self, failures: Failures, at: Moment, is_soon: bool) {
-        let mut verdicts: Vec<(Timer, RetryNow)> = Vec::new();
-        let mut timer = |timer, verdict| verdicts.push((timer, verdict));
-        for (claim, report) in self.jobs.reports() {
-            let is_in_flight = !report.step.is_pause();
-            let verdict = report.setbacks.retry_now(failures, is_in_flight, is_soon);
-            timer(Timer::Report(claim), verdict);
-        }
-        for (claim, again) in self.jobs.agains() {
-            let is_in_flight = again.step != LookStep::Pausing;
-            let verdict = again.setbacks.retry_now(failures, is_in_flight, is_soon);
-            timer(Timer::LookAgain(claim), verdict);
-        }
-        for (timer, verdict) in verdicts {
-            match verdict {
-                RetryNow::Unchanged => {}
-                RetryNow::NextPauseIsShort => self.link.retries_at(at),
-                RetryNow::EndPause => {
-                    if self.timers.deadline_of(timer).is_some() {
-                        self.timers.arm_at_latest(timer, at);
-                        self.link.retries_at(at);
-                    }
-                }
-            }
-        }
-    }
-
     /// Why the backend does not work for us, if so.
     pub(in crate::lifecycle) fn trouble(&self, now: Moment) -> Option<Trouble> {
-        self.link.trouble(&self.options, &self.jobs, now)
+        self.link.trouble(&self.options, self.jobs.ledger(), now)
     }
 
     /// Whether new jobs may come: they may be given out, and there is memory for them.
@@ -121,8 +109,66 @@ impl Lifecycle {
         self.is_taking_jobs() && !self.link.memory_gate().is_closed()
     }
 
-    /// How long to wait before a request about a job is repeated that has failed `before` times, and like this now.
-    pub(in crate::lifecycle) fn retry_pause(&mut self, before: u32, failure: Failure) -> std::time::Duration {
-        self.link.retry_pause(before, failure, self.ending.phase())
+    /// Asks for as many jobs as can be taken, and for none outside running.
+    pub(super) fn fetch(&mut self, now: Moment) {
+        for _ in 0..MOST_FETCHES {
+            if self.link.may_fetch(!self.workers.pulls().is_empty()) {
+                let demand = self.demand();
+                self.link(now, |link, cx| link.fetch(demand, cx));
+            }
+        }
+    }
+
+    fn demand(&self) -> Demand {
+        let pulls = self.workers.pulls();
+        let (queues, of_next_pulls) = pulls.next();
+        Demand {
+            pushed: self.pushed_credit(),
+            room: self.room(),
+            places: self.places(),
+            pulled: pulls.wanted(),
+            of_next_pulls,
+            queues: queues.map(<[Text]>::to_vec),
+            newest_pull: pulls.newest(),
+        }
+    }
+
+    /// Whether a job that becomes available would be fetched, now or after the pause between two polls.
+    pub(super) fn is_looking_for_jobs(&self) -> bool {
+        let is_wanted = self.pushed_credit() > 0 || self.workers.holders().pull();
+        is_wanted && self.is_open_for_jobs() && self.link.is_able_to_fetch()
+    }
+
+    /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would follow.
+    pub(super) fn fetch_once_more(&mut self) -> bool {
+        self.link.end_pause_between_polls();
+        self.pushed_credit() > 0 || self.workers.pulls().wait_for_a_fetch()
+    }
+
+    pub(super) fn fetch_replied(&mut self, fetch: &SentFetch, reply: Reply, now: Moment) {
+        if let Reply::Fetched(deliveries) = reply {
+            let places = self.places();
+            self.link(now, |link, cx| link.fetch_brought(fetch, &deliveries, places, cx));
+            if deliveries.len() < fetch.count {
+                self.answers_pulls(fetch);
+            }
+            if deliveries.is_empty() {
+                self.end(now, |ending, cx| ending.found_no_job(fetch.at, cx));
+            }
+            let is_news = self.claim(deliveries, &fetch.worker, now);
+            self.link(now, |link, cx| link.fetch_is_done(fetch, is_news, cx));
+        } else if self.link(now, |link, cx| link.fetch_failed(reply.failure(), cx)) {
+            // Another form goes out without a pause, if there is still room for jobs.
+            self.ending.renew_idle_time();
+        } else {
+            self.answers_pulls(fetch);
+        }
+    }
+
+    /// The pulls that a FETCH was for get no more than it brought: they do not wait for the next one.
+    fn answers_pulls(&mut self, fetch: &SentFetch) {
+        if let Some(pull) = fetch.pull {
+            self.workers.were_asked_for(fetch.queues.as_ref(), pull);
+        }
     }
 }

@@ -57,22 +57,16 @@
 //! | | `status` | what an operator is shown |
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
+use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{
-    About, Call, Effect, EndingTimer, ErrorCode, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Reply,
-    Snapshot, Timer, ToWorker, WorkerState,
+    Effect, EndingTimer, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Reply, Snapshot, Timer, WorkerState,
 };
 use crate::lifecycle::backend::answers::Answered;
 use crate::lifecycle::backend::link::Link;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Job, Place};
-use crate::lifecycle::jobs::ledger::Ledger;
-use crate::lifecycle::jobs::memory::Memory;
-use crate::lifecycle::jobs::returns::Returns;
-use crate::lifecycle::jobs::stages::ReportEvent;
-use crate::lifecycle::jobs::suspects::Suspects;
+use crate::lifecycle::jobs::part::Jobs;
 use crate::lifecycle::shutdown::ending::Ending;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::health_state::HealthState;
@@ -88,11 +82,8 @@ pub struct Lifecycle {
     pub(super) link: Link,
     pub(super) timers: Timers<Timer>,
     pub(super) effects: VecDeque<Effect>,
-    pub(super) jobs: Ledger,
+    pub(super) jobs: Jobs,
     pub(super) workers: Workers,
-    pub(super) memory: Memory,
-    pub(super) suspects: Suspects,
-    pub(super) returns: Returns,
     pub(super) health_state: HealthState,
     pub(super) operators: Operators,
 }
@@ -106,11 +97,8 @@ impl Lifecycle {
             link: Link::new(&options),
             timers: Timers::default(),
             effects: VecDeque::new(),
-            jobs: Ledger::default(),
+            jobs: Jobs::default(),
             workers: Workers::new(now),
-            memory: Memory::default(),
-            suspects: Suspects::default(),
-            returns: Returns::default(),
             health_state: HealthState::default(),
             operators: Operators::default(),
             options,
@@ -200,7 +188,9 @@ impl Lifecycle {
         let of_the_link = of_the_link.map(|(due, timer)| (due, Timer::Link(timer)));
         let of_the_worker = self.workers.timers().next();
         let of_the_worker = of_the_worker.map(|(due, timer)| (due, Timer::Worker(timer)));
-        let due = [self.timers.next(), of_the_end, of_the_link, of_the_worker]
+        let of_the_jobs = self.jobs.timers().next();
+        let of_the_jobs = of_the_jobs.map(|(due, timer)| (due, Timer::Job(timer)));
+        let due = [self.timers.next(), of_the_jobs, of_the_end, of_the_link, of_the_worker]
             .into_iter()
             .flatten();
         due.min_by_key(|(due, timer)| (*due, timer.turn()))
@@ -209,11 +199,16 @@ impl Lifecycle {
     /// What can be seen from outside.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let held_back = self.jobs.iter().filter(|(_, job)| job.is_held_beside()).count();
-        let count = |is: fn(&Place) -> bool| self.jobs.iter().filter(|(_, job)| is(&job.place)).count();
+        let held_back = self
+            .jobs
+            .ledger()
+            .iter()
+            .filter(|(_, job)| job.is_held_beside())
+            .count();
+        let count = |is: fn(&Place) -> bool| self.jobs.ledger().iter().filter(|(_, job)| is(&job.place)).count();
         // Their handlers may run, so that an end waits for them.
         let dropped = if self.phase().is_terminating() {
-            self.jobs.dropped()
+            self.jobs.ledger().dropped()
         } else {
             0
         };
@@ -221,12 +216,15 @@ impl Lifecycle {
             phase: self.phase(),
             state: self.state(),
             concurrency: self.shown_concurrency(),
-            active: self.jobs.active() + dropped,
-            waiting: self.jobs.waiting().len(),
+            active: self.jobs.ledger().active() + dropped,
+            waiting: self.jobs.ledger().waiting().len(),
             held_back,
-            held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost() - self.jobs.dropped() + dropped,
-            unanswered: self.jobs.unanswered(),
-            dropped: self.jobs.dropped(),
+            held: count(|place| matches!(place, Place::Held(_)))
+                - self.jobs.ledger().lost()
+                - self.jobs.ledger().dropped()
+                + dropped,
+            unanswered: self.jobs.ledger().unanswered(),
+            dropped: self.jobs.ledger().dropped(),
             past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
             reporting: count(|place| matches!(place, Place::Reporting(_))) - held_back,
             oldest_since: self.oldest_active_since(),
@@ -252,6 +250,7 @@ impl Lifecycle {
         let is_surplus = |job: &Job| job.report().is_some_and(|report| report.is_surplus);
         let active = self
             .jobs
+            .ledger()
             .iter()
             .filter(|(_, job)| !job.is_lost && !job.is_dropped && !is_surplus(job));
         active.map(|(_, job)| job.claimed_at).min()
@@ -259,7 +258,7 @@ impl Lifecycle {
 
     /// What nobody has set is what the worker asks for.
     fn shown_concurrency(&self) -> u32 {
-        let active = u32::try_from(self.jobs.active()).unwrap_or(u32::MAX);
+        let active = u32::try_from(self.jobs.ledger().active()).unwrap_or(u32::MAX);
         self.link
             .concurrency_asked_for(&self.options)
             .map_or(self.options.concurrency, |most| most.max(active))
@@ -284,18 +283,10 @@ impl Lifecycle {
                 self.workers.cancel(timer);
                 self.workers(now, |workers, cx| workers.due(timer, cx));
             }
-            Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
-            Timer::JobGrace(claim) => self.ignored_cancel(claim, now),
-            Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
-            Timer::Silence(claim) => self.silence_is_over(claim, now),
-            Timer::NoHandler(claim) => self.no_handler(claim, now),
-            Timer::Suspect => self.isolation_is_over(now),
-            Timer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, now),
-            Timer::AnswerBy(claim) => self.outcome_is_ours(claim),
-            Timer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, now),
-            Timer::LookAgain(claim) => self.look_again_is_due(claim),
-            Timer::Progress(claim) => self.send_progress(claim, now),
-            Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
+            Timer::Job(timer) => {
+                self.jobs.cancel_timer(timer);
+                self.jobs(now, |jobs, cx| jobs.due(timer, cx));
+            }
             Timer::Client(client) => self.client_is_due(client, now),
         }
     }
@@ -308,13 +299,15 @@ impl Lifecycle {
             self.start_next_worker(now);
             self.end_if_idle(now);
             self.workers(now, Workers::end_pulls);
-            self.return_surplus(now);
-            self.look_at_redelivered(now);
-            self.end_isolation();
+            self.jobs(now, |jobs, cx| {
+                jobs.return_surplus(cx);
+                jobs.look_at_redelivered(cx);
+                jobs.end_isolation(cx);
+            });
             self.hand_over(now);
             self.isolate(now);
             self.workers(now, |workers, _| workers.answer_asked_pulls());
-            self.send_reports(now);
+            self.jobs(now, Jobs::send_reports);
             self.link(now, Link::retire_workers);
             self.link(now, Link::watch_streams);
             if is_last {
@@ -325,7 +318,7 @@ impl Lifecycle {
             // Each round moves the end one step on, and there are only a few.
             if !self.advance(now) {
                 self.watch_holders(now);
-                self.ending.watch_drain(self.jobs.unfinished(), now);
+                self.ending.watch_drain(self.jobs.ledger().unfinished(), now);
                 debug_assert_eq!(self.invariants_if_small(), Ok(()));
                 return;
             }
@@ -338,24 +331,14 @@ impl Lifecycle {
             return;
         };
         match purpose {
-            Purpose::Fetch(fetch) => self.fetch_replied(fetch, reply, now),
-            Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
-            Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
-            Purpose::LookAgain(claim) => self.looked_again(claim, reply, now),
-            Purpose::CheckUnextended(claim) => self.looked_for_lost(claim, reply, now),
-            Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
-            Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
+            Purpose::Fetch(fetch) => self.fetch_replied(&fetch, reply, now),
+            Purpose::OfJob(request) => self.job_request_replied(request, call, reply, now),
             Purpose::Register(_)
             | Purpose::Heartbeat(_)
             | Purpose::FinalHeartbeat { .. }
             | Purpose::Manifest
             | Purpose::Deregister(..) => self.link(now, |link, cx| link.replied(purpose, reply, cx)),
         }
-    }
-
-    /// Sends a request that may take `patience`, less if the end does not leave that much.
-    pub(super) fn call(&mut self, call: Call, purpose: Purpose, patience: Duration, now: Moment) -> CallId {
-        self.link(now, |link, cx| link.call(call, purpose, patience, cx))
     }
 
     /// Every timer that is armed, whoever owns it.
@@ -366,8 +349,11 @@ impl Lifecycle {
         let of_the_link = of_the_link.map(|(timer, due)| (Timer::Link(timer), due));
         let of_the_worker = self.workers.timers().iter();
         let of_the_worker = of_the_worker.map(|(timer, due)| (Timer::Worker(timer), due));
+        let of_the_jobs = self.jobs.timers().iter();
+        let of_the_jobs = of_the_jobs.map(|(timer, due)| (Timer::Job(timer), due));
         self.timers
             .iter()
+            .chain(of_the_jobs)
             .chain(of_the_end)
             .chain(of_the_link)
             .chain(of_the_worker)
@@ -389,24 +375,5 @@ impl Lifecycle {
     pub(super) fn notify(&mut self, notice: Notice) {
         self.ending.note(&notice);
         self.order(Effect::Notify(notice));
-    }
-
-    /// Tells a holder, if there is one that wants to know, that the backend has this of a job (`is_settled`), or that it is ours alone.
-    pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About, is_settled: bool) {
-        if let Some(holder) = holder.filter(|holder| self.workers.holders().wants_ok(*holder)) {
-            self.tell(holder, ToWorker::Ok { job, about, is_settled });
-        }
-    }
-
-    /// Tells a holder this, if it can be told.
-    pub(super) fn tell(&mut self, holder: HolderId, word: ToWorker) {
-        if let Some(effect) = self.workers.word_to(holder, word) {
-            self.order(effect);
-        }
-    }
-
-    pub(super) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &str, job: Option<JobId>) {
-        let message = message.into();
-        self.tell(holder, ToWorker::Error { code, message, job });
     }
 }

@@ -1,10 +1,10 @@
 //! Between the workers and the other parts: the facts that they decide by, what follows from what they say, and what their holders say.
 
 use crate::exit::Ended;
-use crate::lifecycle::api::ids::{HolderId, ProcessId};
-use crate::lifecycle::api::{EndCause, FromWorker, Moment, Outcome, Reason};
+use crate::lifecycle::api::ids::HolderId;
+use crate::lifecycle::api::{FromWorker, Moment, Reason};
 use crate::lifecycle::backend::link::Link;
-use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::part::Jobs;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::worker::conversation::Came;
@@ -25,7 +25,7 @@ impl Lifecycle {
             has_killed: shutdown.has_killed(),
             is_killing: shutdown.is_killing(),
             gate_is_closed: self.link.memory_gate().is_closed(),
-            has_jobs: !self.jobs.is_empty(),
+            has_jobs: !self.jobs.ledger().is_empty(),
             now,
         };
         let decided = decide(&mut self.workers, &context);
@@ -40,18 +40,18 @@ impl Lifecycle {
             Said::Order(effect) => self.order(effect),
             Said::Notify(notice) => self.notify(notice),
             Said::Began(worker) => self.link(now, |link, cx| link.begin_incarnation(worker, cx)),
-            Said::NobodyWorks => self.end_holds(now),
+            Said::NobodyWorks => self.jobs(now, Jobs::end_holds),
             Said::Lost => self.go(Trigger::WorkerLost, Reason::Worker, now),
             Said::Killed => self.ending.killed(now),
             Said::DescendantsStay => self.give_up_on_descendants(now),
             Said::SignalPauseIsOver(holder) => {
-                if self.has_cancelled_job(holder) {
+                if self.jobs.has_cancelled(holder) {
                     self.workers(now, |workers, cx| workers.signal_again(holder, cx));
                 }
             }
             Said::QueuesAskedFor(queues) => self.link(now, |link, cx| link.queues_are_asked_for(&queues, cx)),
             Said::JobsAskedFor(asked) => {
-                let at_once = asked + self.jobs.held();
+                let at_once = asked + self.jobs.ledger().held();
                 self.link.jobs_are_asked_for(at_once, &self.options);
             }
         }
@@ -73,29 +73,19 @@ impl Lifecycle {
         match said {
             FromWorker::Ready(ready) => {
                 if self.workers(now, |workers, cx| workers.ready(id, ready, cx)) {
-                    self.wait_anew_for_types(now);
+                    self.jobs(now, Jobs::wait_anew_for_types);
                     self.workers(now, Workers::said_ready);
-                    self.end_if_a_handler_is_stuck(id, now);
+                    self.jobs(now, |jobs, cx| jobs.end_if_a_handler_is_stuck(id, cx));
                 }
             }
-            FromWorker::Ack { job, result } => self.answered(id, &job, Outcome::Acked { result }, now),
-            FromWorker::Fail { job, error } => self.answered(id, &job, Outcome::Failed { error }, now),
-            FromWorker::Release { job, reason, after } => {
-                let reason = reason.unwrap_or_else(|| "released by the worker".into());
-                self.answered(id, &job, Outcome::Requeued { reason, after }, now);
-            }
-            FromWorker::Progress { job, progress } => {
-                if let Some(claim) = self.held_by(id, &job) {
-                    self.progress(claim, progress, now);
-                }
-            }
-            FromWorker::Checkpoint { job, state } => {
-                if let Some(claim) = self.held_by(id, &job) {
-                    self.checkpoint(claim, state, now);
-                }
-            }
+            FromWorker::Ack { .. }
+            | FromWorker::Fail { .. }
+            | FromWorker::Release { .. }
+            | FromWorker::Progress { .. }
+            | FromWorker::Checkpoint { .. }
+            | FromWorker::Beats { .. } => self.said_about_jobs(id, said, now),
             FromWorker::Heartbeat { job } => {
-                if self.held_by(id, &job).is_some() {
+                if self.jobs(now, |jobs, _| jobs.held_by(id, &job)).is_some() {
                     self.link(now, Link::heartbeat_for_worker);
                 }
             }
@@ -107,7 +97,6 @@ impl Lifecycle {
                 }
             }
             FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
-            FromWorker::Beats { jobs } => self.beats(id, jobs, now),
             FromWorker::Garbage { code, message, job } => {
                 self.workers(now, |workers, cx| workers.garbage(id, code, &message, job, cx));
             }
@@ -159,22 +148,9 @@ impl Lifecycle {
         self.workers(now, Workers::start_next);
     }
 
-    /// Ends a process for something that it did with a job.
-    pub(in crate::lifecycle) fn end_process(&mut self, process: ProcessId, cause: EndCause, now: Moment) {
-        self.workers(now, |workers, cx| workers.end_process(process, cause, cx));
-    }
-
-    /// Whether this holder has a job that it was told to stop.
-    fn has_cancelled_job(&self, holder: HolderId) -> bool {
-        let is_cancelled = |place: &Place| matches!(place, Place::Held(held) if held.cancelled.is_some());
-        let held = self.jobs.held_by(holder).iter();
-        let mut held = held.filter_map(|claim| self.jobs.get(*claim));
-        held.any(|job| is_cancelled(&job.place))
-    }
-
     /// Whether jobs are with processes that may still work on them.
     pub(super) fn has_held_jobs(&self) -> bool {
-        self.jobs.holders().next().is_some()
+        self.jobs.ledger().holders().next().is_some()
     }
 
     /// Whether new jobs may be given out.

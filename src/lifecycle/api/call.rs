@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
 use crate::lifecycle::api::frames::Progress;
-use crate::lifecycle::api::ids::{JobId, Text, WorkerId};
+use crate::lifecycle::api::ids::{Claim, JobId, Text, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobView};
 use crate::lifecycle::api::outcome::Outcome;
 use crate::lifecycle::api::stream::StreamTopic;
@@ -221,4 +221,21 @@ impl Failure {
             FailureClass::Verdict => false,
         }
     }
+}
+
+/// What a request about one job is for: where its answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JobRequest {
+    /// It tells the outcome of the job.
+    Report(Claim),
+    /// It looks at the job before the outcome is told once more.
+    LookBeforeRepeat(Claim),
+    /// It looks at a delivery that came while an earlier outcome was on its way.
+    LookAgain(Claim),
+    /// It looks at a job that a heartbeat did not extend.
+    CheckUnextended(Claim),
+    /// It passes progress on.
+    Progress(Claim),
+    /// It saves a checkpoint.
+    Checkpoint(Claim),
 }

@@ -22,7 +22,6 @@ pub mod notice;
 pub mod options;
 pub mod outage;
 pub mod outcome;
-pub mod patience;
 pub mod phase;
 pub mod processes;
 pub mod snapshot;
@@ -40,7 +39,7 @@ pub use budget::{
     ASSUMED_DISTANCE, Budget, LEAST_LIMIT, LimitSource, Limits, ShutdownTimes, Surroundings, cancel_grace, slack,
     stop_margin,
 };
-pub use call::{BackendTraits, Call, Directive, Failure, FailureClass, Reply, Takes};
+pub use call::{BackendTraits, Call, Directive, Failure, FailureClass, JobRequest, Reply, Takes};
 pub use capacity::CapacityNews;
 pub use death::{Death, Departure};
 pub use effect::{Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES};
@@ -62,7 +61,7 @@ pub use options::{
 pub use outage::Outage;
 pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
-pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, restart_pause, shortage_pause};
+pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, doubled, restart_pause, shortage_pause};
 pub use snapshot::Snapshot;
 pub use status::{
     BackendStatus, Ending, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
@@ -70,7 +69,7 @@ pub use status::{
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;
-pub use timer::{EndingTimer, LinkTimer, Timer, WorkerTimer};
+pub use timer::{EndingTimer, JobTimer, LinkTimer, Timer, WorkerTimer};
 pub use trouble::Trouble;
 pub use words::{About, CancelReason, DropCause, Reason, WorkerState};
 pub use worker_end::{Manner, StillThere, WorkerEnd};

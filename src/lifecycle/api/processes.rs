@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::patience::doubled;
-
 /// How soon after an end the next look for newly adopted descendants follows: one look serves a burst of ends.
 pub const RESCAN_AFTER: Duration = Duration::from_millis(20);
 
@@ -36,6 +34,13 @@ const LONGEST_RESTART: Duration = Duration::from_secs(60);
 #[must_use]
 pub fn restart_pause(failures: u32) -> Duration {
     doubled(FIRST_RESTART, failures, LONGEST_RESTART)
+}
+
+/// `first`, doubled for each of `failures`, at most `longest`.
+#[must_use]
+pub fn doubled(first: Duration, failures: u32, longest: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(longest)
 }
 
 #[cfg(test)]

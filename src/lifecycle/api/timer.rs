@@ -83,15 +83,9 @@ pub enum WorkerTimer {
     Pull(PullId),
 }
 
-/// What can become due. Of two with the same owner the one that comes first here goes first when both are due at the same moment.
+/// The timers of the jobs. The one that comes first here goes first when two are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// One of the end.
-    Ending(EndingTimer),
-    /// One of the link to the backend.
-    Link(LinkTimer),
-    /// One of the worker.
-    Worker(WorkerTimer),
+pub enum JobTimer {
     /// When has this job had its time?
     JobTimeout(Claim),
     /// When has the handler had its time to answer the cancel?
@@ -116,6 +110,19 @@ pub enum Timer {
     Progress(Claim),
     /// When is the checkpoint saved again?
     Checkpoint(Claim),
+}
+
+/// What can become due. Of two with the same owner the one that comes first here goes first when both are due at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// One of the end.
+    Ending(EndingTimer),
+    /// One of the link to the backend.
+    Link(LinkTimer),
+    /// One of the worker.
+    Worker(WorkerTimer),
+    /// One of the jobs.
+    Job(JobTimer),
     /// When has a program on the control socket had its time to ask, or to wait?
     Client(ClientId),
 }
@@ -133,18 +140,7 @@ impl Timer {
             Self::Worker(WorkerTimer::Pull(_)) => 7,
             Self::Worker(_) => 2,
             Self::Client(_) => 8,
-            Self::JobTimeout(_)
-            | Self::JobGrace(_)
-            | Self::LostGrace(_)
-            | Self::Silence(_)
-            | Self::NoHandler(_)
-            | Self::Suspect
-            | Self::WithoutResult(_)
-            | Self::AnswerBy(_)
-            | Self::Report(_)
-            | Self::LookAgain(_)
-            | Self::Progress(_)
-            | Self::Checkpoint(_) => 3,
+            Self::Job(_) => 3,
         }
     }
 }
@@ -152,14 +148,12 @@ impl Timer {
 /// The name of the question, whoever asks it.
 impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Ending(timer) = self {
-            write!(f, "{timer:?}")
-        } else if let Self::Link(timer) = self {
-            write!(f, "{timer:?}")
-        } else if let Self::Worker(timer) = self {
-            write!(f, "{timer:?}")
-        } else {
-            write!(f, "{self:?}")
+        match self {
+            Self::Ending(timer) => write!(f, "{timer:?}"),
+            Self::Link(timer) => write!(f, "{timer:?}"),
+            Self::Worker(timer) => write!(f, "{timer:?}"),
+            Self::Job(timer) => write!(f, "{timer:?}"),
+            Self::Client(_) => write!(f, "{self:?}"),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::lifecycle::api::{BackendTraits, Directive, Moment, Text, WorkerId};
 use crate::lifecycle::backend::fetch_forms::FetchForms;
 use crate::lifecycle::backend::fetch_pace::FetchPace;
 use crate::lifecycle::backend::heartbeat_state::HeartbeatState;
-use crate::lifecycle::backend::retry_state::RetryState;
+use crate::lifecycle::retry::state::RetryState;
 
 /// Most queues that a registration names.
 const MOST_KNOWN_QUEUES: usize = 100;

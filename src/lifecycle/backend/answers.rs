@@ -40,13 +40,7 @@ impl Link {
             Purpose::Manifest => self.manifest_replied(&reply),
             Purpose::Deregister(worker, way) => self.deregister_replied(worker, way, &reply, cx),
             // Of these the answer is about jobs.
-            Purpose::Fetch(_)
-            | Purpose::Report(_)
-            | Purpose::LookBeforeRepeat(_)
-            | Purpose::LookAgain(_)
-            | Purpose::CheckUnextended(_)
-            | Purpose::Progress(_)
-            | Purpose::Checkpoint(_) => {}
+            Purpose::Fetch(_) | Purpose::OfJob(_) => {}
         }
     }
 

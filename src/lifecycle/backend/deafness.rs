@@ -68,7 +68,7 @@ impl Link {
             let is_second = Some(index) == self.streams.together();
             if self.streams.is_deaf(index) && !is_second && self.timers.deadline_of(LinkTimer::Listen(index)).is_none()
             {
-                let pause = self.jitter.poll_pause(NOT_OFFERED);
+                let pause = self.draws.jitter.poll_pause(NOT_OFFERED);
                 self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
             }
         }

@@ -1,205 +1,206 @@
-//! The conversation with the backend: what we know of it, FETCH, and how often it is asked again. Registration and
-//! heartbeats have files of their own.
+//! FETCH: how many jobs it asks for, in which form, and how often the backend is asked again.
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Call, Failure, FetchForm, LinkTimer, Moment, Notice, Reply, Text};
+use crate::lifecycle::api::{Call, Delivery, Failure, FetchForm, LinkTimer, Notice, PullId, Text};
 use crate::lifecycle::backend::fetch_pace::{MOST_ASKED_FOR, MOST_FETCHES, fewest_for_second, most_of_two};
-use crate::lifecycle::backend::link::Link;
+use crate::lifecycle::backend::link::{Context, Link};
 use crate::lifecycle::backend::purpose::{Purpose, SentFetch};
-use crate::lifecycle::backend::retry_state::RetryState;
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::retry::state::RetryState;
 
-impl Lifecycle {
-    /// Asks for as many jobs as can be taken, and for none outside running.
-    pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
-        for _ in 0..MOST_FETCHES {
-            if !self.is_kept_from_fetching() {
-                self.fetch_once(now);
-            }
-        }
+/// How many jobs are wanted, and by whom.
+#[derive(Debug, Clone)]
+pub(in crate::lifecycle) struct Demand {
+    /// Jobs that holders are ready for which do not ask for each.
+    pub(in crate::lifecycle) pushed: usize,
+    /// Jobs that the concurrency has room for, whoever would take them.
+    pub(in crate::lifecycle) room: usize,
+    /// How many jobs the holders take together, within the concurrency.
+    pub(in crate::lifecycle) places: usize,
+    /// How many jobs all pulls can be given.
+    pub(in crate::lifecycle) pulled: usize,
+    /// How many jobs those pulls can be given that a FETCH is for which is for pulls alone.
+    pub(in crate::lifecycle) of_next_pulls: usize,
+    /// The queues that these name; none: those that are configured.
+    pub(in crate::lifecycle) queues: Option<Vec<Text>>,
+    /// The newest pull.
+    pub(in crate::lifecycle) newest_pull: Option<PullId>,
+}
+
+/// What one FETCH asks for.
+struct Asked {
+    count: usize,
+    queues: Option<Vec<Text>>,
+    is_for_pushed: bool,
+    is_second: bool,
+}
+
+impl Link {
+    /// Whether a FETCH may go out, whatever is wanted. Whoever asks for jobs itself (`are_pulls_waiting`) waits for the answer to one.
+    pub(in crate::lifecycle) fn may_fetch(&self, are_pulls_waiting: bool) -> bool {
+        let most = if are_pulls_waiting { 1 } else { MOST_FETCHES };
+        !self.is_kept_from_fetching() && self.fetches_on_their_way().0 < most
     }
 
-    fn fetch_once(&mut self, now: Moment) {
-        let Some(worker) = self.link.agent.worker().cloned() else {
+    /// Asks for as many jobs as are wanted, if that is worth a request.
+    pub(in crate::lifecycle) fn fetch(&mut self, demand: Demand, cx: &Context) {
+        let newest_pull = demand.newest_pull;
+        let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
-        let (others, asked) = self.link.fetches_on_their_way();
-        let pushed = self.pushed_credit().saturating_sub(asked);
-        let is_for_pushed = pushed > 0 && !self.deadline_is_set(LinkTimer::Fetch);
-        let is_one_of_two = is_for_pushed && self.is_second_fetch_worth_it(now);
-        if others >= if is_one_of_two { MOST_FETCHES } else { 1 } {
+        let Some(asked) = self.asked(demand, cx) else { return };
+        let Ok(count @ 1..) = u32::try_from(asked.count) else {
             return;
+        };
+        if asked.is_second {
+            self.agent.fetch_pace.second_goes_out(cx.now);
+        }
+        let is_woken = self.streams.fetch_goes_out();
+        let fetch = SentFetch {
+            worker: worker.clone(),
+            at: cx.now,
+            count: asked.count,
+            queues: asked.queues.clone(),
+            pull: newest_pull,
+            is_woken,
+            is_for_pushed: asked.is_for_pushed,
+            is_second: asked.is_second,
+        };
+        let call = Call::Fetch {
+            worker,
+            count,
+            queues: asked.queues,
+            visibility: cx.options.visibility_timeout,
+            form: self.agent.fetch_forms.next(),
+        };
+        self.call(call, Purpose::Fetch(fetch), cx.options.request_timeout, cx);
+    }
+
+    fn asked(&self, demand: Demand, cx: &Context) -> Option<Asked> {
+        let (others, on_their_way) = self.fetches_on_their_way();
+        let pushed = demand.pushed.saturating_sub(on_their_way);
+        let is_for_pushed = pushed > 0 && !self.deadline_is_set(LinkTimer::Fetch);
+        let is_one_of_two = is_for_pushed && demand.newest_pull.is_none() && self.is_second_fetch_worth_it(cx);
+        if others >= if is_one_of_two { MOST_FETCHES } else { 1 } {
+            return None;
         }
         let (queues, wanted) = if is_for_pushed {
-            (None, pushed + self.workers.pulls().wanted())
+            (None, pushed + demand.pulled)
         } else {
-            let (queues, wanted) = self.workers.pulls().next();
-            (queues.map(<[Text]>::to_vec), wanted)
+            (demand.queues, demand.of_next_pulls)
         };
-        let free = wanted.min(self.room().saturating_sub(asked));
-        let places = self.places();
-        if others > 0 && free < fewest_for_second(places) {
-            return;
+        let free = wanted.min(demand.room.saturating_sub(on_their_way));
+        if others > 0 && free < fewest_for_second(demand.places) {
+            return None;
         }
-        let count = free.min(if is_one_of_two {
-            most_of_two(places)
+        let most = if is_one_of_two {
+            most_of_two(demand.places)
         } else {
             MOST_ASKED_FOR
-        });
-        if let Ok(asked @ 1..) = u32::try_from(count) {
-            if others > 0 {
-                self.link.agent.fetch_pace.second_goes_out(now);
-            }
-            let is_woken = self.link.streams.fetch_goes_out();
-            let fetch = SentFetch {
-                worker: worker.clone(),
-                at: now,
-                count,
-                queues: queues.clone(),
-                pull: self.workers.pulls().newest(),
-                is_woken,
-                is_for_pushed,
-                is_second: others > 0,
-            };
-            let call = Call::Fetch {
-                worker,
-                count: asked,
-                queues,
-                visibility: self.options.visibility_timeout,
-                form: self.link.agent.fetch_forms.next(),
-            };
-            self.call(call, Purpose::Fetch(fetch), self.options.request_timeout, now);
-        }
+        };
+        Some(Asked {
+            count: free.min(most),
+            queues,
+            is_for_pushed,
+            is_second: others > 0,
+        })
     }
 
     fn deadline_is_set(&self, timer: LinkTimer) -> bool {
-        self.link.timers.deadline_of(timer).is_some()
+        self.timers.deadline_of(timer).is_some()
     }
 
     /// Whether no FETCH may go out, whatever room there is.
     fn is_kept_from_fetching(&self) -> bool {
-        !self.link.agent.is_registration_answered()
-            || self.link.agent.heartbeats.awaits_resume()
-            || self.link.is_fetch_held_up()
+        !self.agent.is_registration_answered()
+            || self.agent.heartbeats.awaits_resume()
+            || self.is_fetch_held_up()
             || self.deadline_is_set(LinkTimer::FetchReturned)
     }
 
-    /// Whether a job that becomes available would be fetched, now or after the pause between two polls.
-    pub(in crate::lifecycle) fn is_looking_for_jobs(&self) -> bool {
-        let is_wanted = self.pushed_credit() > 0 || self.workers.holders().pull();
-        is_wanted && self.is_open_for_jobs() && !self.is_kept_from_fetching() && !self.link.is_in_outage()
+    /// Whether a FETCH could go out, now or after the pause between two polls, and would be answered.
+    pub(in crate::lifecycle) fn is_able_to_fetch(&self) -> bool {
+        !self.is_kept_from_fetching() && !self.is_in_outage()
     }
 
-    /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would follow.
-    pub(in crate::lifecycle) fn fetch_once_more(&mut self) -> bool {
-        self.link.timers.cancel(LinkTimer::Fetch);
-        self.pushed_credit() > 0 || self.workers.pulls().wait_for_a_fetch()
+    /// Ends the pause between two polls.
+    pub(in crate::lifecycle) fn end_pause_between_polls(&mut self) {
+        self.timers.cancel(LinkTimer::Fetch);
     }
 
-    /// Whether two FETCHes bring jobs faster than one. Whoever asks for jobs itself waits for the answer to one FETCH.
-    fn is_second_fetch_worth_it(&self, now: Moment) -> bool {
-        self.workers.pulls().is_empty()
-            && self.link.agent.fetch_pace.is_worth_second(now)
-            && self.link.agent.fetch_forms.is_full_accepted()
+    /// Whether two FETCHes bring jobs faster than one.
+    fn is_second_fetch_worth_it(&self, cx: &Context) -> bool {
+        self.agent.fetch_pace.is_worth_second(cx.now) && self.agent.fetch_forms.is_full_accepted()
     }
 
-    /// What was given back must not come straight back to us: no FETCH before a pause is over; in terminate there is none anyway.
-    pub(in crate::lifecycle) fn pause_fetch(&mut self, now: Moment) {
-        self.pause_fetch_for(LinkTimer::FetchReturned, self.options.poll_interval, now);
-    }
-
-    fn pause_fetch_for(&mut self, timer: LinkTimer, pause: Duration, now: Moment) {
-        if self.phase().is_terminating() {
+    pub(super) fn pause_fetch_for(&mut self, timer: LinkTimer, pause: Duration, cx: &Context) {
+        if cx.is_terminating() {
             return;
         }
-        let until = now.after(pause);
-        if self.link.timers.deadline_of(timer).is_none_or(|due| due < until) {
-            self.link.timers.arm(timer, until);
+        let until = cx.now.after(pause);
+        if self.timers.deadline_of(timer).is_none_or(|due| due < until) {
+            self.timers.arm(timer, until);
         }
     }
 
-    pub(in crate::lifecycle) fn fetch_replied(&mut self, fetch: SentFetch, reply: Reply, now: Moment) {
-        match reply {
-            Reply::Fetched(deliveries) => {
-                self.link.agent.fetches = RetryState::default();
-                let has_jobs = !deliveries.is_empty();
-                let places = self.places();
-                self.link
-                    .agent
-                    .fetch_pace
-                    .answered(&fetch, deliveries.len(), places, now);
-                if has_jobs {
-                    self.link(now, |link, cx| link.listen_to_queues_of(&deliveries, cx));
-                }
-                self.link(now, |link, cx| link.judge_streams(&fetch, &deliveries, cx));
-                if let Some(form) = self.link.agent.fetch_forms.accepted(now) {
-                    self.notify(Notice::FetchForm(form));
-                }
-                if deliveries.len() < fetch.count {
-                    self.answers_pulls(&fetch);
-                }
-                let SentFetch { worker, at, .. } = fetch;
-                if has_jobs {
-                    self.store_was_seen(at);
-                } else {
-                    self.end(now, |ending, cx| ending.found_no_job(at, cx));
-                }
-                let is_news = self.claim(deliveries, worker.clone(), now);
-                if is_news && fetch.is_for_pushed {
-                    // The pause is one after the other FETCH, which brought no job: this one did.
-                    self.link.timers.cancel(LinkTimer::Fetch);
-                }
-                if !is_news && fetch.is_for_pushed {
-                    let pause = self.link.jitter.poll_pause(self.options.poll_interval);
-                    self.pause_fetch_for(LinkTimer::Fetch, pause, now);
-                    self.link(now, Link::fetch_was_in_vain);
-                } else if is_news && self.link.agent.fetch_forms.sent() != FetchForm::Full {
-                    // They are reserved for as long as the backend likes, until a heartbeat names them.
-                    self.link(now, Link::heartbeat_for_worker);
-                }
-                self.link(now, |link, cx| link.is_known_now(&worker, cx));
-            }
-            // Another form goes out without a pause, if there is still room for jobs.
-            Reply::Failed(Failure::Refused) if self.link.agent.fetch_forms.refused() => {
-                self.link.agent.fetch_pace.failed();
-                self.ending.renew_idle_time();
-            }
-            Reply::Failed(_)
-            | Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Accepted
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_) => {
-                self.link.agent.fetch_pace.failed();
-                self.answers_pulls(&fetch);
-                self.fetch_failed(reply.failure(), now);
-            }
+    /// A FETCH was answered with these jobs, or none.
+    pub(in crate::lifecycle) fn fetch_brought(
+        &mut self,
+        fetch: &SentFetch,
+        deliveries: &[Delivery],
+        places: usize,
+        cx: &Context,
+    ) {
+        self.agent.fetches = RetryState::default();
+        self.agent.fetch_pace.answered(fetch, deliveries.len(), places, cx.now);
+        if !deliveries.is_empty() {
+            self.listen_to_queues_of(deliveries, cx);
+            self.store_was_seen(fetch.at);
+        }
+        self.judge_streams(fetch, deliveries, cx);
+        if let Some(form) = self.agent.fetch_forms.accepted(cx.now) {
+            self.notify(Notice::FetchForm(form));
         }
     }
 
-    /// The pulls that a FETCH was for get no more than it brought: they do not wait for the next one.
-    fn answers_pulls(&mut self, fetch: &SentFetch) {
-        if let Some(pull) = fetch.pull {
-            self.workers.were_asked_for(fetch.queues.as_ref(), pull);
+    /// The jobs that a FETCH has brought are taken in. Some of them are new to us, or none is.
+    pub(in crate::lifecycle) fn fetch_is_done(&mut self, fetch: &SentFetch, is_news: bool, cx: &Context) {
+        if is_news && fetch.is_for_pushed {
+            // The pause is one after the other FETCH, which brought no job: this one did.
+            self.timers.cancel(LinkTimer::Fetch);
         }
+        if !is_news && fetch.is_for_pushed {
+            let pause = self.draws.jitter.poll_pause(cx.options.poll_interval);
+            self.pause_fetch_for(LinkTimer::Fetch, pause, cx);
+            self.fetch_was_in_vain(cx);
+        } else if is_news && self.agent.fetch_forms.sent() != FetchForm::Full {
+            // They are reserved for as long as the backend likes, until a heartbeat names them.
+            self.heartbeat_for_worker(cx);
+        }
+        self.is_known_now(&fetch.worker, cx);
     }
 
-    fn fetch_failed(&mut self, failure: Failure, now: Moment) {
-        if self.phase().is_terminating() {
+    /// A FETCH failed. Returns whether it goes out once more in another form, without a pause.
+    pub(in crate::lifecycle) fn fetch_failed(&mut self, failure: Failure, cx: &Context) -> bool {
+        self.agent.fetch_pace.failed();
+        if failure == Failure::Refused && self.agent.fetch_forms.refused() {
+            return true;
+        }
+        if cx.is_terminating() {
             if matches!(failure, Failure::Unanswered | Failure::ServerError) {
                 self.notify(Notice::FetchAbandoned);
             }
-            return;
+            return false;
         }
-        let before = self.link.agent.fetches.add(failure, now);
-        let pause = self.link.retry_pause(before, failure, self.phase());
-        self.link.timers.arm(LinkTimer::FetchAgain, now.after(pause));
+        let before = self.agent.fetches.add(failure, cx.now);
+        let pause = self.draws.retry_pause(before, failure, cx.end.phase);
+        self.timers.arm(LinkTimer::FetchAgain, cx.now.after(pause));
         self.notify(Notice::CallFailed {
             what: "FETCH",
             job: None,
             failure,
             retry_in: Some(pause),
         });
+        false
     }
 }

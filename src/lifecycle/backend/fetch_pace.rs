@@ -10,7 +10,7 @@ use crate::lifecycle::api::Moment;
 use crate::lifecycle::backend::purpose::SentFetch;
 
 /// Most FETCHes on their way at one time.
-pub(super) const MOST_FETCHES: usize = 2;
+pub(in crate::lifecycle) const MOST_FETCHES: usize = 2;
 
 /// Most jobs that all FETCHes on their way ask for together. An answer is here several times for a moment (its bytes, the deliveries, the
 /// frames for the worker), and that moment decides the peak of memory.

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::patience::REPORT_HANGS_AFTER;
-use crate::lifecycle::api::{Effect, Failure, FailureClass, LinkTimer, Moment, Notice, Reply};
+use crate::lifecycle::api::{Effect, Failure, FailureClass, JobRequest, LinkTimer, Moment, Notice, Reply};
 use crate::lifecycle::backend::link::{CALL_LEEWAY, Context, Link};
 use crate::lifecycle::backend::link_said::Said;
 use crate::lifecycle::backend::purpose::{Purpose, WhenItHangs};
 use crate::lifecycle::backend::siblings::OneAnswer;
+use crate::lifecycle::retry::patience::REPORT_HANGS_AFTER;
 
 /// A FAIL or a requeue has this many times as long as a request that may come twice: the backend may still be at it.
 const RESET_AFTER: u32 = 4;
@@ -51,7 +51,7 @@ impl Link {
                 Some((first, reply))
             }
             OneAnswer::Waits { first } => {
-                if was_never_sent && let Some(Purpose::Report(claim)) = self.calls.get(&first) {
+                if was_never_sent && let Some(Purpose::OfJob(JobRequest::Report(claim))) = self.calls.get(&first) {
                     let claim = *claim;
                     self.say(Said::ReportNotSent(claim));
                 }
@@ -165,7 +165,7 @@ impl Link {
         let Some(call) = self.calls.repeatable(&first).cloned() else {
             return self.hedges.done_about(first);
         };
-        if let Some(Purpose::Report(claim)) = self.calls.get(&first) {
+        if let Some(Purpose::OfJob(JobRequest::Report(claim))) = self.calls.get(&first) {
             let claim = *claim;
             self.say(Said::ReportSentAgain(claim));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::{Claim, Failure, HeartbeatForm, JobId, Moment, WorkerId, WorkerState};
 use crate::lifecycle::backend::resumed::Resumed;
-use crate::lifecycle::backend::retry_state::is_of_an_outage;
+use crate::lifecycle::retry::state::is_of_an_outage;
 
 /// How long a form other than the full one is used before the full one is tried again.
 const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);

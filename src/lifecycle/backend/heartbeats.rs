@@ -9,7 +9,7 @@ use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::link::{Context, Kept, Link};
 use crate::lifecycle::backend::link_said::Said;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::RetryState;
+use crate::lifecycle::retry::state::RetryState;
 
 /// Heartbeats on their way at the same time: one that hangs, one that went out because of that, and one that tells of a change.
 const MAX_HEARTBEATS_IN_FLIGHT: usize = 3;
@@ -94,7 +94,7 @@ impl Link {
         self.calls.general().filter(is_beat).count()
     }
 
-    /// Whether one that says quiet may still arrive behind one that goes out cx.now, on another connection. Of one that hangs nobody
+    /// Whether one that says quiet may still arrive behind one that goes out now, on another connection. Of one that hangs nobody
     /// knows, and the end is not to wait for it.
     fn is_quiet_on_its_way(&self, cx: &Context) -> bool {
         let hangs_after = self.hedges.times.hangs_after();
@@ -104,7 +104,7 @@ impl Link {
         })
     }
 
-    /// One hangs: another one says what is so by cx.now. One that has waited for it tells of a change.
+    /// One hangs: another one says what is so by now. One that has waited for it tells of a change.
     pub(super) fn heartbeat_hangs(&mut self, cx: &Context) {
         let most = if self.agent.heartbeats.is_another_wanted() {
             MAX_HEARTBEATS_IN_FLIGHT
@@ -149,12 +149,14 @@ impl Link {
                 // The last heartbeats are no time to try something.
                 let may_try = !cx.is_terminating();
                 self.agent.heartbeats.accepted(heartbeat.form, may_try, cx.now);
-                // One that is lost cx.now and then is no outage.
+                // One that is lost now and then is no outage.
                 if self.agent.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(cx);
                 }
+                let has_sent_lists = self.agent.heartbeats.told_extended(extended.is_some());
                 self.say(Said::HeartbeatAccepted {
                     heartbeat: heartbeat.clone(),
+                    has_sent_lists,
                     extended: extended.map(BTreeSet::from_iter),
                 });
                 let is_new = self.agent.directed(directive);

@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, Claim, JobId};
-use crate::lifecycle::api::{Call, Effect, Farewell, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState};
+use crate::lifecycle::api::{
+    Call, Effect, Farewell, JobRequest, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
+};
 use crate::lifecycle::backend::agent::Agent;
-use crate::lifecycle::backend::backoff::Jitter;
 use crate::lifecycle::backend::calls::Calls;
 use crate::lifecycle::backend::hedges::Hedges;
 use crate::lifecycle::backend::link_said::Said;
@@ -16,6 +17,7 @@ use crate::lifecycle::backend::memory_gate_state::MemoryGate;
 use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::{Purpose, WhenItHangs};
 use crate::lifecycle::backend::streams::Streams;
+use crate::lifecycle::retry::draws::Draws;
 use crate::lifecycle::timers::Timers;
 
 /// How long after its `give_up` a request that was not answered counts as unanswered. By then the shell should have reported it.
@@ -30,11 +32,10 @@ pub(in crate::lifecycle) struct Link {
     pub(super) memory_gate: MemoryGate,
     pub(super) outages: Outages,
     pub(super) streams: Streams,
-    pub(super) jitter: Jitter,
+    pub(super) draws: Draws,
     pub(super) timers: Timers<LinkTimer>,
     /// When the backend last accepted a heartbeat of the present incarnation.
     pub(super) accepted_at: Option<Moment>,
-    next_call: u64,
     said: Vec<Said>,
 }
 
@@ -107,10 +108,9 @@ impl Link {
             memory_gate: MemoryGate::default(),
             outages: Outages::default(),
             streams: Streams::new(&options.listen_to),
-            jitter: Jitter::new(options.seed),
+            draws: Draws::new(options.seed),
             timers: Timers::default(),
             accepted_at: None,
-            next_call: 0,
             said: Vec::new(),
         }
     }
@@ -123,22 +123,46 @@ impl Link {
         patience: Duration,
         cx: &Context,
     ) -> CallId {
+        let id = self.draws.call();
+        self.call_as(id, call, purpose, patience, cx);
+        id
+    }
+
+    /// Sends a request about a job, which has its number already. It may take `server.request_timeout`, less if the end does not leave that much.
+    pub(in crate::lifecycle) fn call_of_job(&mut self, id: CallId, call: Call, request: JobRequest, cx: &Context) {
+        self.call_as(id, call, Purpose::OfJob(request), cx.options.request_timeout, cx);
+    }
+
+    fn call_as(&mut self, id: CallId, call: Call, purpose: Purpose, patience: Duration, cx: &Context) {
         let is_of_a_job_that_is_not_done = matches!(&call, Call::Report { outcome, .. } if !outcome.is_ack());
         let rule = purpose.when_it_hangs(!is_of_a_job_that_is_not_done);
         let repeatable = (rule == WhenItHangs::Again).then(|| call.clone());
-        let id = self.send_call(call, cx.cap(cx.now.after(patience)), false);
+        self.send_call_as(id, call, cx.cap(cx.now.after(patience)), false);
         self.watch_call(id, rule, cx.now);
         match repeatable {
             Some(call) => self.calls.insert_repeatable(id, purpose, call),
             None => self.calls.insert(id, purpose),
         }
-        id
+    }
+
+    /// The numbers of requests and chance, for whoever draws from them.
+    pub(in crate::lifecycle) fn draws(&self) -> Draws {
+        self.draws
+    }
+
+    /// Somebody has drawn: it goes on from there.
+    pub(in crate::lifecycle) fn continue_draws(&mut self, draws: Draws) {
+        self.draws = draws;
     }
 
     /// Sends a request under a new number.
     pub(super) fn send_call(&mut self, call: Call, give_up: Moment, is_again: bool) -> CallId {
-        self.next_call += 1;
-        let id = CallId(self.next_call);
+        let id = self.draws.call();
+        self.send_call_as(id, call, give_up, is_again);
+        id
+    }
+
+    fn send_call_as(&mut self, id: CallId, call: Call, give_up: Moment, is_again: bool) {
         self.timers.arm(LinkTimer::Call(id), give_up.after(CALL_LEEWAY));
         self.order(Effect::CallBackend {
             id,
@@ -146,7 +170,6 @@ impl Link {
             give_up,
             is_again,
         });
-        id
     }
 }
 
@@ -155,10 +178,6 @@ impl Link {
     /// What ojs-init and the backend know of each other.
     pub(in crate::lifecycle) fn agent(&self) -> &Agent {
         &self.agent
-    }
-
-    pub(in crate::lifecycle) fn agent_mut(&mut self) -> &mut Agent {
-        &mut self.agent
     }
 
     pub(in crate::lifecycle) fn calls(&self) -> &Calls {
@@ -175,10 +194,6 @@ impl Link {
 
     pub(in crate::lifecycle) fn streams(&self) -> &Streams {
         &self.streams
-    }
-
-    pub(in crate::lifecycle) fn streams_mut(&mut self) -> &mut Streams {
-        &mut self.streams
     }
 
     pub(in crate::lifecycle) fn timers(&self) -> &Timers<LinkTimer> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::lifecycle::api::ids::{Claim, JobId};
 use crate::lifecycle::api::{Directive, Effect, Moment, Notice};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
-use crate::lifecycle::backend::retry_state::Failures;
+use crate::lifecycle::retry::state::Failures;
 
 /// What the link to the backend asks of the shell and of the other parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,9 +27,11 @@ pub(in crate::lifecycle) enum Said {
         at: Moment,
         is_soon: bool,
     },
-    /// The backend accepted a heartbeat, and named the jobs whose reservations it has extended, if it names any.
+    /// The backend accepted a heartbeat, and named the jobs whose reservations it has extended, if it names any. It has named such jobs at least
+    /// once, with this answer or an earlier one (`has_sent_lists`).
     HeartbeatAccepted {
         heartbeat: SentHeartbeat,
+        has_sent_lists: bool,
         extended: Option<BTreeSet<JobId>>,
     },
     /// The backend asks for this. It is new if the answer before asked for something else.

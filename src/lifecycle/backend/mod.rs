@@ -3,7 +3,6 @@
 pub(super) mod agent;
 pub(super) mod answer_times;
 pub(super) mod answers;
-pub(super) mod backoff;
 pub(super) mod calls;
 pub(super) mod deafness;
 pub(super) mod fetch;
@@ -25,7 +24,7 @@ pub(super) mod registration;
 pub(super) mod resume;
 pub(super) mod resumed;
 pub(super) mod retries;
-pub(super) mod retry_state;
 pub(super) mod siblings;
 pub(super) mod streams;
+mod told;
 pub(super) mod wake;

@@ -1,7 +1,7 @@
 //! What a request to the backend was for: where its answer goes.
 
-use crate::lifecycle::api::ids::{Claim, PullId, Text, WorkerId};
-use crate::lifecycle::api::{Farewell, HeartbeatForm, Moment, WorkerState};
+use crate::lifecycle::api::ids::{PullId, Text, WorkerId};
+use crate::lifecycle::api::{Farewell, HeartbeatForm, JobRequest, Moment, WorkerState};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 
 /// What a request to the backend was for.
@@ -11,12 +11,7 @@ pub(in crate::lifecycle) enum Purpose {
     Heartbeat(SentHeartbeat),
     FinalHeartbeat { state: WorkerState, form: HeartbeatForm },
     Fetch(SentFetch),
-    Report(Claim),
-    LookBeforeRepeat(Claim),
-    LookAgain(Claim),
-    CheckUnextended(Claim),
-    Progress(Claim),
-    Checkpoint(Claim),
+    OfJob(JobRequest),
     Manifest,
     Deregister(WorkerId, Farewell),
 }
@@ -59,18 +54,21 @@ impl Purpose {
     /// What is done about such a request if it hangs. An ACK may be sent twice, a FAIL or a requeue may not.
     pub(super) fn when_it_hangs(&self, may_be_sent_twice: bool) -> WhenItHangs {
         match self {
-            Self::Report(_) if !may_be_sent_twice => WhenItHangs::Reset,
-            Self::Report(_)
-            | Self::LookBeforeRepeat(_)
-            | Self::LookAgain(_)
-            | Self::CheckUnextended(_)
+            Self::OfJob(JobRequest::Report(_)) if !may_be_sent_twice => WhenItHangs::Reset,
+            Self::OfJob(
+                JobRequest::Report(_)
+                | JobRequest::LookBeforeRepeat(_)
+                | JobRequest::LookAgain(_)
+                | JobRequest::CheckUnextended(_),
+            )
             | Self::Manifest
             | Self::FinalHeartbeat { .. } => WhenItHangs::Again,
             Self::Heartbeat(_) => WhenItHangs::Newer,
             // A FETCH would claim other jobs, and what no job depends on can wait.
-            Self::Register(_) | Self::Fetch(..) | Self::Progress(_) | Self::Checkpoint(_) | Self::Deregister(..) => {
-                WhenItHangs::Wait
-            }
+            Self::Register(_)
+            | Self::Fetch(..)
+            | Self::OfJob(JobRequest::Progress(_) | JobRequest::Checkpoint(_))
+            | Self::Deregister(..) => WhenItHangs::Wait,
         }
     }
 }
@@ -97,9 +95,11 @@ impl Purpose {
             | Self::Fetch(..)
             | Self::Manifest
             | Self::Deregister(..) => Topic::General,
-            Self::Report(_) | Self::LookBeforeRepeat(_) | Self::LookAgain(_) => Topic::Report,
-            Self::CheckUnextended(_) => Topic::Check,
-            Self::Progress(_) | Self::Checkpoint(_) => Topic::News,
+            Self::OfJob(JobRequest::Report(_) | JobRequest::LookBeforeRepeat(_) | JobRequest::LookAgain(_)) => {
+                Topic::Report
+            }
+            Self::OfJob(JobRequest::CheckUnextended(_)) => Topic::Check,
+            Self::OfJob(JobRequest::Progress(_) | JobRequest::Checkpoint(_)) => Topic::News,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::lifecycle::api::{
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::link::{Context, Link};
 use crate::lifecycle::backend::purpose::{Purpose, SentFetch};
-use crate::lifecycle::backend::retry_state::is_of_an_outage;
+use crate::lifecycle::retry::state::is_of_an_outage;
 
 /// However short the heartbeat interval is, pauses between registrations may become this long.
 const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
@@ -165,11 +165,11 @@ impl Link {
             return;
         }
         let before = self.agent.registrations.add(failure, cx.now);
-        let mut pause = self.retry_pause(before, failure, cx.end.phase);
+        let mut pause = self.draws.retry_pause(before, failure, cx.end.phase);
         if is_of_an_outage(failure) {
             // No heartbeat tells yet that it is over.
             let longest = self.agent.heartbeats.interval().max(SHORTEST_LONG_PAUSE);
-            pause = pause.min(self.jitter.poll_pause(longest));
+            pause = pause.min(self.draws.jitter.poll_pause(longest));
         }
         self.timers.arm(LinkTimer::Register, cx.now.after(pause));
         self.notify(Notice::CallFailed {
@@ -210,15 +210,7 @@ impl Link {
             Purpose::Register(worker)
             | Purpose::Fetch(SentFetch { worker, .. })
             | Purpose::Heartbeat(SentHeartbeat { worker, .. }) => worker == former,
-            Purpose::FinalHeartbeat { .. }
-            | Purpose::Report(_)
-            | Purpose::LookBeforeRepeat(_)
-            | Purpose::LookAgain(_)
-            | Purpose::CheckUnextended(_)
-            | Purpose::Progress(_)
-            | Purpose::Checkpoint(_)
-            | Purpose::Manifest
-            | Purpose::Deregister(..) => false,
+            Purpose::FinalHeartbeat { .. } | Purpose::OfJob(_) | Purpose::Manifest | Purpose::Deregister(..) => false,
         })
     }
 

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::patience::{LONGEST_RETRY_AT_THE_END, LONGEST_RETRY_IN_A_DRAIN};
-use crate::lifecycle::api::{Failure, LinkTimer, Moment, Phase, Reply};
+use crate::lifecycle::api::{Failure, LinkTimer, Moment, Reply};
 use crate::lifecycle::backend::link::{Context, Link};
 use crate::lifecycle::backend::link_said::Said;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::{Failures, RetryNow, asked_for};
+use crate::lifecycle::retry::state::{Failures, RetryNow};
 
 /// Least time between two moments to which retries are brought forward.
 const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
@@ -16,17 +15,6 @@ const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
 pub(super) const BACK_WITHIN: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// How long to wait before a request is repeated that has failed `before` times, and like this now.
-    pub(in crate::lifecycle) fn retry_pause(&mut self, before: u32, failure: Failure, phase: Phase) -> Duration {
-        let asked_for = asked_for(failure);
-        let pause = self.jitter.retry_pause(before, asked_for);
-        match phase {
-            Phase::Running | Phase::Quiet => pause,
-            Phase::Delay | Phase::Drain => pause.min(LONGEST_RETRY_IN_A_DRAIN.max(asked_for.unwrap_or_default())),
-            Phase::EndGame | Phase::Stop | Phase::Exited => pause.min(LONGEST_RETRY_AT_THE_END),
-        }
-    }
-
     /// Retries now what was refused, or could not be sent, for want of credentials.
     pub(in crate::lifecycle) fn credentials_changed(&mut self, cx: &Context) {
         self.retry_now(Failures::OfCredentials, Duration::ZERO, cx);
@@ -35,7 +23,7 @@ impl Link {
 
     /// A heartbeat got through again. What failed like the last ones is retried, but not by all workers at once.
     pub(super) fn outage_is_over(&mut self, cx: &Context) {
-        let spread = self.jitter.up_to(BACK_WITHIN);
+        let spread = self.draws.jitter.up_to(BACK_WITHIN);
         self.retry_now(Failures::OfAnOutage, spread, cx);
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Failure, FailureClass, MOST_STREAMS, Moment, StreamTopic, Text};
-use crate::lifecycle::backend::backoff::Jitter;
-use crate::lifecycle::backend::retry_state::asked_for;
+use crate::lifecycle::retry::jitter::Jitter;
+use crate::lifecycle::retry::state::asked_for;
 
 /// A stream that was there for so long had nothing wrong with it, however it ends.
 /// Public backends end each stream at its first write after 30 s.

@@ -83,7 +83,9 @@ impl Link {
 
     /// Closes the stream of a backend that leaves. It is asked for again after a pause, and sooner when the backend answers again.
     fn let_go(&mut self, index: usize, call: CallId, cx: &Context) {
-        let pause = self.streams.ended(index, Failure::NotSent, &mut self.jitter, cx.now);
+        let pause = self
+            .streams
+            .ended(index, Failure::NotSent, &mut self.draws.jitter, cx.now);
         self.timers.cancel(LinkTimer::Call(call));
         self.order(Effect::AbandonCall(call));
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
@@ -106,7 +108,7 @@ impl Link {
     /// It is over, or was not to be had.
     pub(in crate::lifecycle) fn stream_ended(&mut self, call: CallId, failure: Failure, cx: &Context) {
         let Some(index) = self.streams.find(call) else { return };
-        let pause = self.streams.ended(index, failure, &mut self.jitter, cx.now);
+        let pause = self.streams.ended(index, failure, &mut self.draws.jitter, cx.now);
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
         if let Some(together) = self.streams.together().filter(|together| *together != index)
             && self.streams.are_all_missing()
@@ -136,7 +138,7 @@ impl Link {
             if let Some(index) = self.streams.job_came(&delivery.subject.queue)
                 && self.timers.deadline_of(LinkTimer::Listen(index)).is_some()
             {
-                let soon = cx.now.after(self.jitter.up_to(ASK_NEW_QUEUE_WITHIN));
+                let soon = cx.now.after(self.draws.jitter.up_to(ASK_NEW_QUEUE_WITHIN));
                 self.timers.arm_at_latest(LinkTimer::Listen(index), soon);
             }
         }
@@ -149,7 +151,7 @@ impl Link {
         }
         for index in self.streams.numbers() {
             if self.timers.deadline_of(LinkTimer::Listen(index)).is_some() {
-                let pause = self.jitter.poll_pause(ASK_AGAIN_WITHIN);
+                let pause = self.draws.jitter.poll_pause(ASK_AGAIN_WITHIN);
                 self.timers.arm_at_latest(LinkTimer::Listen(index), cx.now.after(pause));
             }
         }
@@ -159,7 +161,7 @@ impl Link {
     pub(super) fn listen_after_outage(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
             if self.streams.awaits_backend(index) && self.timers.deadline_of(LinkTimer::Listen(index)).is_some() {
-                let soon = cx.now.after(self.jitter.up_to(BACK_WITHIN));
+                let soon = cx.now.after(self.draws.jitter.up_to(BACK_WITHIN));
                 self.timers.arm_at_latest(LinkTimer::Listen(index), soon);
             }
         }
@@ -176,7 +178,7 @@ impl Link {
         let Some(due) = due.filter(|_| self.streams.is_listening()) else {
             return;
         };
-        let at = cx.now.after(self.jitter.up_to(SPREAD));
+        let at = cx.now.after(self.draws.jitter.up_to(SPREAD));
         let at = self.streams.next_wake(at, BETWEEN_WAKE_UPS);
         if at < due {
             self.timers.arm(LinkTimer::Fetch, at);

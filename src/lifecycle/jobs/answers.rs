@@ -2,14 +2,12 @@
 //! outcome of a claim decides; who tells another one gets its answer, and the backend hears nothing of it. The answer comes when the
 //! backend has the outcome, when the holder may wait no longer, or at once when the end has begun: from then on the outcome is ours.
 
-use std::time::Duration;
-
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId};
-use crate::lifecycle::api::{About, Delivery, ErrorCode, Moment, Outcome, Timer};
+use crate::lifecycle::api::{About, Delivery, ErrorCode, JobTimer, Outcome};
 use crate::lifecycle::jobs::job::{Job, Place};
 use crate::lifecycle::jobs::memory::Remembered;
+use crate::lifecycle::jobs::part::{Context, Jobs};
 use crate::lifecycle::jobs::stages::ReportStage;
-use crate::lifecycle::machine::Lifecycle;
 
 const WAS_LOST: &str = "the reservation was lost; the backend takes no outcome from us";
 
@@ -28,99 +26,95 @@ enum Standing {
     Unknown,
 }
 
-impl Lifecycle {
+impl Jobs {
     /// The claim on this job that this holder has; tells it when it holds none.
     pub(in crate::lifecycle) fn held_by(&mut self, id: HolderId, job: &JobId) -> Option<Claim> {
         let held = self
-            .jobs
+            .ledger
             .claims_of(job)
-            .find(|claim| self.jobs.get(*claim).and_then(|job| job.holder()) == Some(id));
+            .find(|claim| self.ledger.get(*claim).and_then(|job| job.holder()) == Some(id));
         if held.is_none() {
             let message = "this connection does not hold that job; it was answered already, or never given to it";
-            self.refuse(id, ErrorCode::NotHeld, message, Some(job.clone()));
+            self.refuse(id, ErrorCode::NotHeld, message, job.clone());
         }
         held
     }
 
-    /// The one answer to a job.
-    pub(in crate::lifecycle) fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
-        if self.answer_limit(id).is_some() {
-            self.outcome_is_told(id, job, what, now);
-            return self.end_if_a_handler_is_stuck(id, now);
+    /// The one answer to a job. Returns false where it changes nothing for the holder.
+    pub(in crate::lifecycle) fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, cx: &Context) -> bool {
+        if cx.takers.answer_limit(id).is_some() {
+            self.outcome_is_told(id, job, what, cx);
+            return true;
         }
-        if self.answered_differently(id, job, &what, now) {
-            return;
+        if self.answered_differently(id, job, &what, cx) {
+            return false;
         }
-        let Some(claim) = self.held_by(id, job) else { return };
-        if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
-            self.finish(claim);
+        let Some(claim) = self.held_by(id, job) else {
+            return false;
+        };
+        if self.ledger.get(claim).is_some_and(|job| job.is_lost) {
+            self.finish(claim, cx);
             let message = "the reservation was lost; the backend takes no outcome from us";
-            self.refuse(id, ErrorCode::Lost, message, Some(job.clone()));
+            self.refuse(id, ErrorCode::Lost, message, job.clone());
         } else {
-            self.decide(claim, what, Some(id), false, now);
+            self.decide(claim, what, Some(id), false, cx);
         }
-        // A holder that pauses gets no slot back by its answer.
-        self.end_if_a_handler_is_stuck(id, now);
+        true
     }
 
     /// Whether this is another answer to a job whose result the backend does not take.
-    fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &Outcome, now: Moment) -> bool {
-        let refused = self.jobs.claims_of(job).find(|claim| {
-            self.jobs.get(*claim).is_some_and(|job| {
+    fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &Outcome, cx: &Context) -> bool {
+        let refused = self.ledger.claims_of(job).find(|claim| {
+            self.ledger.get(*claim).is_some_and(|job| {
                 matches!(&job.place, Place::Reporting(report)
                     if report.step == ReportStage::ResultRefused && report.listener == Some(id))
             })
         });
         let Some(claim) = refused else { return false };
-        self.decide(claim, what.clone(), Some(id), false, now);
+        self.decide(claim, what.clone(), Some(id), false, cx);
         true
     }
 
-    /// How long a holder may wait for the answer to an outcome; none where it does not wait for that alone.
-    pub(in crate::lifecycle) fn answer_limit(&self, id: HolderId) -> Option<Duration> {
-        self.workers.holders().get(id)?.manners.answer_within
-    }
-
     /// A holder that waits for the answer tells an outcome.
-    pub(in crate::lifecycle) fn outcome_is_told(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
+    fn outcome_is_told(&mut self, id: HolderId, job: &JobId, what: Outcome, cx: &Context) {
         match self.standing(job) {
-            Standing::Open(claim) => self.decide(claim, what, Some(id), false, now),
+            Standing::Open(claim) => self.decide(claim, what, Some(id), false, cx),
             Standing::Lost(claim) => {
-                self.finish(claim);
-                self.refuse(id, ErrorCode::Lost, WAS_LOST, Some(job.clone()));
+                self.finish(claim, cx);
+                self.refuse(id, ErrorCode::Lost, WAS_LOST, job.clone());
             }
             Standing::Decided(about, is_settled) => self.confirm(Some(id), job.clone(), about, is_settled),
             Standing::Refused(code) => {
                 let message = "the backend takes no outcome of this job from us any more";
-                self.refuse(id, code, message, Some(job.clone()));
+                self.refuse(id, code, message, job.clone());
             }
             Standing::Dropped(claim) => {
                 // One that waits is as good as the one that was dropped; without one the outcome is on nobody's credit.
-                let late = claim.or_else(|| self.take_up_again(job, now));
+                let late = claim.or_else(|| self.take_up_again(job, cx));
                 if let Some(late) = late {
                     self.memory.forget(job);
-                    if let Some(job) = self.jobs.get_mut(late) {
+                    if let Some(job) = self.ledger.get_mut(late) {
                         job.any_may_answer = true;
                     }
                     let may_be_elsewhere = claim.is_none() && !what.is_ack();
-                    self.decide(late, what, Some(id), claim.is_none(), now);
+                    self.decide(late, what, Some(id), claim.is_none(), cx);
                     if may_be_elsewhere {
-                        self.look_first(late, now);
+                        self.look_first(late, cx);
                     }
                 }
             }
             Standing::Unknown => {
                 let message = "that job was never given out here";
-                self.refuse(id, ErrorCode::NotHeld, message, Some(job.clone()));
+                self.refuse(id, ErrorCode::NotHeld, message, job.clone());
             }
         }
     }
 
     fn standing(&self, id: &JobId) -> Standing {
         let claims = self
-            .jobs
+            .ledger
             .claims_of(id)
-            .filter_map(|claim| Some((claim, self.jobs.get(claim)?)));
+            .filter_map(|claim| Some((claim, self.ledger.get(claim)?)));
         let mut waiting = None;
         let mut decided = None;
         for (claim, job) in claims {
@@ -148,73 +142,73 @@ impl Lifecycle {
     }
 
     /// A job that was dropped is ours once more, for the outcome that comes late.
-    fn take_up_again(&mut self, id: &JobId, now: Moment) -> Option<Claim> {
+    fn take_up_again(&mut self, id: &JobId, cx: &Context) -> Option<Claim> {
         let Remembered::Dropped(delivery, worker) = self.memory.forget(id)? else {
             return None;
         };
         let delivery: Delivery = *delivery;
-        Some(self.jobs.add(delivery, worker, now))
+        Some(self.ledger.add(delivery, worker, cx.now))
     }
 
     /// Somebody waits for the answer to this outcome, and must not wait for ever.
-    pub(super) fn limit_the_wait(&mut self, claim: Claim, now: Moment) {
-        let Some(limit) = self.waiting_listener(claim).and_then(|id| self.answer_limit(id)) else {
+    pub(super) fn limit_the_wait(&mut self, claim: Claim, cx: &Context) {
+        let Some(limit) = self.waiting_listener(claim).and_then(|id| cx.takers.answer_limit(id)) else {
             return;
         };
-        if self.phase().is_terminating() || self.jobs.get(claim).is_some_and(Job::is_held_back) {
+        if cx.end.phase.is_terminating() || self.ledger.get(claim).is_some_and(Job::is_held_back) {
             self.outcome_is_ours(claim);
         } else {
-            self.timers.arm(Timer::AnswerBy(claim), now.after(limit));
+            self.timers.arm(JobTimer::AnswerBy(claim), cx.now.after(limit));
         }
     }
 
     fn waiting_listener(&self, claim: Claim) -> Option<HolderId> {
-        self.jobs.get(claim)?.report()?.listener
+        self.ledger.get(claim)?.report()?.listener
     }
 
     /// Whoever told this outcome has its answer: from here on it is ours alone.
     pub(in crate::lifecycle) fn outcome_is_ours(&mut self, claim: Claim) {
-        self.timers.cancel(Timer::AnswerBy(claim));
-        let Some(report) = self.jobs.report_mut(claim) else {
+        self.timers.cancel(JobTimer::AnswerBy(claim));
+        let Some(report) = self.ledger.report_mut(claim) else {
             return;
         };
         let (listener, about) = (report.listener.take(), report.what.about());
-        let id = self.jobs.get(claim).map(|job| job.id().clone());
+        let id = self.ledger.get(claim).map(|job| job.id().clone());
         if let Some(id) = id {
             self.confirm(listener, id, about, false);
         }
     }
 
     /// The end has begun: whoever waits for an answer gets it now.
-    pub(in crate::lifecycle) fn outcomes_are_ours(&mut self) {
+    pub(in crate::lifecycle) fn outcomes_are_ours(&mut self, cx: &Context) {
         let listens = self
-            .jobs
+            .ledger
             .reports()
             .filter_map(|(claim, report)| Some((claim, report.listener?)));
         let listens: Vec<(Claim, HolderId)> = listens.collect();
         for (claim, listener) in listens {
-            if self.answer_limit(listener).is_some() {
+            if cx.takers.answer_limit(listener).is_some() {
                 self.outcome_is_ours(claim);
             }
         }
     }
 
     /// Somebody who was told no, and may tell another outcome, waits for nothing until then.
-    pub(super) fn listener_was_told(&mut self, claim: Claim, listener: HolderId) {
-        if self.answer_limit(listener).is_some()
-            && let Some(report) = self.jobs.report_mut(claim)
+    pub(super) fn listener_was_told(&mut self, claim: Claim, listener: HolderId, cx: &Context) {
+        if cx.takers.answer_limit(listener).is_some()
+            && let Some(report) = self.ledger.report_mut(claim)
         {
             report.listener = None;
-            self.timers.cancel(Timer::AnswerBy(claim));
+            self.timers.cancel(JobTimer::AnswerBy(claim));
         }
     }
 
     /// A job is struck out whose outcome nobody will hear of any more, or has been heard of by whatever way: who waits for the answer
     /// gets it.
-    pub(super) fn tell_whoever_waits(&mut self, job: &Job) {
+    pub(super) fn tell_whoever_waits(&mut self, job: &Job, cx: &Context) {
         if let Some(report) = job.report()
             && let Some(listener) = report.listener
-            && self.answer_limit(listener).is_some()
+            && cx.takers.answer_limit(listener).is_some()
         {
             let about: About = report.what.about();
             self.confirm(Some(listener), job.id().clone(), about, false);

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId};
-use crate::lifecycle::api::{FIRST_HOLD, LONGEST_HOLD, Moment, Notice, Timer};
+use crate::lifecycle::api::{FIRST_HOLD, JobTimer, LONGEST_HOLD, Notice};
 use crate::lifecycle::jobs::job::Job;
+use crate::lifecycle::jobs::part::{Context, Jobs};
 use crate::lifecycle::jobs::returns::Returned;
 use crate::lifecycle::jobs::stages::ReportEvent;
-use crate::lifecycle::machine::Lifecycle;
 
 /// Most jobs that are held beside those that the concurrency allows. A further one keeps its place during its hold, which bounds the
 /// pace of the circle.
@@ -44,15 +44,15 @@ pub(super) struct Braked {
     pub(super) is_pause_enough: bool,
 }
 
-impl Lifecycle {
+impl Jobs {
     /// Counts the return of a job, and decides whether the job is held. A job is not held if no FETCH can bring it again.
-    pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, now: Moment) -> Braked {
+    pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, cx: &Context) -> Braked {
         let no_hold = Braked::default();
-        if !self.is_taking_jobs() || self.ending.has_its_one_job(&self.options) {
+        if !cx.takes_jobs || cx.end.has_its_one_job {
             return no_hold;
         }
         // No heartbeat keeps the reservation of a dropped job.
-        let Some(job) = self.jobs.get(claim).filter(|job| !job.is_dropped) else {
+        let Some(job) = self.ledger.get(claim).filter(|job| !job.is_dropped) else {
             return no_hold;
         };
         let subject = job.subject();
@@ -61,8 +61,8 @@ impl Lifecycle {
             is_many,
             times,
         } = match by {
-            GivenBackBy::Worker(_) => self.returns.by_worker(&subject.id, &subject.kind, now),
-            GivenBackBy::Us | GivenBackBy::UsUnstarted => self.returns.by_itself(&subject.id, now),
+            GivenBackBy::Worker(_) => self.returns.by_worker(&subject.id, &subject.kind, cx.now),
+            GivenBackBy::Us | GivenBackBy::UsUnstarted => self.returns.by_itself(&subject.id, cx.now),
         };
         if is_news {
             self.notify(Notice::GivenBackAgain {
@@ -78,67 +78,69 @@ impl Lifecycle {
             GivenBackBy::UsUnstarted => return no_hold,
         };
         let braked = if is_many {
-            self.returns.hold(&subject.id, now)
+            self.returns.hold(&subject.id, cx.now)
         } else {
             Duration::ZERO
         };
-        let Some(job) = self.jobs.get(claim) else {
+        let Some(job) = self.ledger.get(claim) else {
             return no_hold;
         };
         // If heartbeats fail, the reservation may be near its end. A hold must not outlast it.
-        let reserved = self.reserved_until(job).remaining(now);
-        let longest = LONGEST_HOLD.min(self.granted(job) / VISIBILITY_SHARE).min(reserved);
+        let reserved = self.reserved_until(job, cx).remaining(cx.now);
+        let longest = LONGEST_HOLD.min(self.granted(job, cx) / VISIBILITY_SHARE).min(reserved);
         let hold = asked.max(braked).min(longest);
         Braked {
             hold: Some(hold).filter(|hold| !hold.is_zero()),
-            is_pause_enough: !hold.is_zero() && (is_many || hold >= self.options.poll_interval),
+            is_pause_enough: !hold.is_zero() && (is_many || hold >= cx.options.poll_interval),
         }
     }
 
     /// Holds a job whose requeue was just decided.
-    pub(super) fn hold(&mut self, claim: Claim, hold: Duration, now: Moment) {
-        let most_beside = self.most_active().saturating_mul(MOST_BESIDE_EACH).min(MOST_BESIDE);
-        let is_beside = self.jobs.beside() < most_beside;
-        self.jobs.hold(claim, is_beside);
+    pub(super) fn hold(&mut self, claim: Claim, hold: Duration, cx: &Context) {
+        let most_beside = cx.most_active().saturating_mul(MOST_BESIDE_EACH).min(MOST_BESIDE);
+        let is_beside = self.ledger.beside() < most_beside;
+        self.ledger.hold(claim, is_beside);
         // The worker's part ends here, not at the end of the hold.
-        self.measure(claim, now);
+        self.measure(claim, cx);
         // Other jobs wait for the place of a job that keeps it.
         let hold = if is_beside { hold } else { hold.min(FIRST_HOLD) };
-        self.timers.arm(Timer::Report(claim), now.after(hold));
+        self.timers.arm(JobTimer::Report(claim), cx.now.after(hold));
     }
 
     /// Ends all holds, because no FETCH goes out from now on and so no job can come again.
-    pub(in crate::lifecycle) fn end_holds(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn end_holds(&mut self, cx: &Context) {
         // A walk over all jobs: it happens once for each phase, and once between two workers.
-        let held = self.jobs.iter().filter(|(_, job)| job.is_held_back());
+        let held = self.ledger.iter().filter(|(_, job)| job.is_held_back());
         let held: Vec<Claim> = held.map(|(claim, _)| claim).collect();
         for claim in held {
-            self.end_hold(claim, now);
+            self.end_hold(claim, cx);
         }
     }
 
     /// Ends the hold of a job that comes again. Its reservation is over, so the hold keeps nothing.
-    pub(super) fn end_hold_of(&mut self, id: &JobId, now: Moment) {
+    pub(super) fn end_hold_of(&mut self, id: &JobId, cx: &Context) {
         let held = self
-            .jobs
+            .ledger
             .claims_of(id)
-            .find(|claim| self.jobs.get(*claim).is_some_and(Job::is_held_back));
+            .find(|claim| self.ledger.get(*claim).is_some_and(Job::is_held_back));
         if let Some(claim) = held {
-            self.end_hold(claim, now);
+            self.end_hold(claim, cx);
         }
     }
 
-    fn end_hold(&mut self, claim: Claim, now: Moment) {
-        self.timers.cancel(Timer::Report(claim));
-        self.report_event(claim, ReportEvent::TimerDue, now);
+    fn end_hold(&mut self, claim: Claim, cx: &Context) {
+        self.timers.cancel(JobTimer::Report(claim));
+        self.report_event(claim, ReportEvent::TimerDue, cx);
     }
 
     /// Ends the hold of a job whose outcome may be sent now, if it has one. Returns whether the reservation may be over: then another
     /// worker may have the job, and a requeue would take it from that worker.
-    pub(super) fn was_held_too_long(&mut self, claim: Claim, now: Moment) -> bool {
-        let Some(job) = self.jobs.get(claim) else { return false };
-        let is_too_long = job.is_held_back() && self.reserved_until(job) <= now;
-        if let Some(report) = self.jobs.report_mut(claim) {
+    pub(super) fn was_held_too_long(&mut self, claim: Claim, cx: &Context) -> bool {
+        let Some(job) = self.ledger.get(claim) else {
+            return false;
+        };
+        let is_too_long = job.is_held_back() && self.reserved_until(job, cx) <= cx.now;
+        if let Some(report) = self.ledger.report_mut(claim) {
             report.end_hold();
         }
         is_too_long

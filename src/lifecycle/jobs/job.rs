@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId, PullId, Text, WorkerId};
 use crate::lifecycle::api::{BackendTraits, CancelReason, Delivery, Moment, Outcome, Progress, Reservation, Subject};
-use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::stages::ReportStage;
+use crate::lifecycle::retry::state::RetryState;
 
 /// One claimed job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

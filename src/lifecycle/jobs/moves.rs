@@ -2,13 +2,14 @@
 
 use crate::lifecycle::api::ids::{Claim, HolderId};
 use crate::lifecycle::jobs::job::{Job, Place};
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::jobs::part::Jobs;
+use crate::lifecycle::jobs::said::Said;
 
-impl Lifecycle {
+impl Jobs {
     /// Moves a job.
     pub(super) fn place(&mut self, claim: Claim, place: Place) {
         let before = self.holder_of(claim);
-        self.jobs.place(claim, place);
+        self.ledger.place(claim, place);
         let after = self.holder_of(claim);
         for holder in [before, after].into_iter().flatten() {
             self.count_jobs_of(holder);
@@ -17,7 +18,7 @@ impl Lifecycle {
 
     /// Strikes a job out.
     pub(super) fn strike_out(&mut self, claim: Claim) -> Option<Job> {
-        let job = self.jobs.remove(claim)?;
+        let job = self.ledger.remove(claim)?;
         if let Some(holder) = job.holder() {
             self.count_jobs_of(holder);
         }
@@ -26,7 +27,7 @@ impl Lifecycle {
 
     /// The reservation of a job is lost, and its handler has had its time to answer.
     pub(super) fn is_overdue(&mut self, claim: Claim) {
-        self.jobs.is_overdue(claim);
+        self.ledger.is_overdue(claim);
         if let Some(holder) = self.holder_of(claim) {
             self.count_jobs_of(holder);
         }
@@ -34,18 +35,18 @@ impl Lifecycle {
 
     /// The reservation of a job that was lost is ours again.
     pub(super) fn is_ours_again(&mut self, claim: Claim) {
-        self.jobs.regain(claim);
+        self.ledger.regain(claim);
         if let Some(holder) = self.holder_of(claim) {
             self.count_jobs_of(holder);
         }
     }
 
     fn holder_of(&self, claim: Claim) -> Option<HolderId> {
-        self.jobs.get(claim).and_then(Job::holder)
+        self.ledger.get(claim).and_then(Job::holder)
     }
 
     fn count_jobs_of(&mut self, holder: HolderId) {
-        let (held, overdue) = (self.jobs.held_by(holder).len(), self.jobs.overdue_of(holder).len());
-        self.workers.has_jobs(holder, held, overdue);
+        let (held, overdue) = (self.ledger.held_by(holder).len(), self.ledger.overdue_of(holder).len());
+        self.say(Said::Holds(holder, held, overdue));
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, Text};
-use crate::lifecycle::api::{About, Call, ErrorCode, Failure, Moment, Notice, Progress, Reply, Timer};
-use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::api::{About, Call, ErrorCode, Failure, JobRequest, JobTimer, Notice, Progress, Reply};
 use crate::lifecycle::jobs::job::{Job, Place};
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::jobs::part::{Context, Jobs};
+use crate::lifecycle::jobs::said::Said;
 
 /// Least time between two updates of one job's progress (progress extension 10).
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -17,31 +17,31 @@ const CHECKPOINT_ATTEMPTS: u32 = 4;
 /// Most characters of a progress message that operators are shown.
 const MOST_MESSAGE_CHARS: usize = 80;
 
-impl Lifecycle {
+impl Jobs {
     /// The newest wins; at most one a second goes out.
-    pub(in crate::lifecycle) fn progress(&mut self, claim: Claim, progress: Progress, now: Moment) {
-        let holder = self.jobs.get(claim).and_then(|job| job.holder());
-        if let Some(job) = self.jobs.get_mut(claim) {
+    pub(in crate::lifecycle) fn progress(&mut self, claim: Claim, progress: Progress, cx: &Context) {
+        let holder = self.ledger.get(claim).and_then(|job| job.holder());
+        if let Some(job) = self.ledger.get_mut(claim) {
             job.news.last_progress = Some(Box::new(for_operators(&progress)));
         }
-        if self.link.agent().has_no_progress() {
-            if let (Some(holder), Some(job)) = (holder, self.jobs.get(claim)) {
+        if cx.backend.has_no_progress() {
+            if let (Some(holder), Some(job)) = (holder, self.ledger.get(claim)) {
                 let id = job.id().clone();
-                self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", Some(id));
+                self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", id);
             }
             return;
         }
-        if let Some(job) = self.jobs.get_mut(claim) {
+        if let Some(job) = self.ledger.get_mut(claim) {
             job.news.progress = Some(progress);
         }
-        if self.timers.deadline_of(Timer::Progress(claim)).is_none() {
-            self.send_progress(claim, now);
+        if self.timers.deadline_of(JobTimer::Progress(claim)).is_none() {
+            self.send_progress(claim, cx);
         }
     }
 
-    pub(in crate::lifecycle) fn send_progress(&mut self, claim: Claim, now: Moment) {
-        let has_no_progress = self.link.agent().has_no_progress();
-        let Some(job) = self.jobs.get_mut(claim) else { return };
+    pub(in crate::lifecycle) fn send_progress(&mut self, claim: Claim, cx: &Context) {
+        let has_no_progress = cx.backend.has_no_progress();
+        let Some(job) = self.ledger.get_mut(claim) else { return };
         if job.news.progress_call.is_some() || job.is_lost || has_no_progress {
             return;
         }
@@ -52,34 +52,31 @@ impl Lifecycle {
             job: job.id().clone(),
             progress,
         };
-        let sent = self.call(call, Purpose::Progress(claim), self.options.request_timeout, now);
-        if let Some(job) = self.jobs.get_mut(claim) {
+        let sent = self.call(call, JobRequest::Progress(claim), cx);
+        if let Some(job) = self.ledger.get_mut(claim) {
             job.news.progress_call = Some(sent);
         }
-        self.timers.arm(Timer::Progress(claim), now.after(PROGRESS_EVERY));
+        self.timers.arm(JobTimer::Progress(claim), cx.now.after(PROGRESS_EVERY));
     }
 
-    pub(in crate::lifecycle) fn progress_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
-        if *reply == Reply::Failed(Failure::Unsupported) {
-            self.link.agent_mut().refuses_progress();
-        }
-        let Some(job) = self.jobs.get_mut(claim) else { return };
+    pub(in crate::lifecycle) fn progress_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
         job.news.progress_call = None;
         let (id, holder) = (job.id().clone(), job.holder());
         if *reply == Reply::Accepted {
             self.confirm(holder, id, About::Progress, true);
         }
-        if self.timers.deadline_of(Timer::Progress(claim)).is_none() {
-            self.send_progress(claim, now);
+        if self.timers.deadline_of(JobTimer::Progress(claim)).is_none() {
+            self.send_progress(claim, cx);
         }
     }
 
     /// The newest wins.
-    pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, now: Moment) {
-        if self.link.agent().has_no_checkpoints() {
+    pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, cx: &Context) {
+        if cx.backend.has_no_checkpoints() {
             return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
         }
-        if let Some(job) = self.jobs.get_mut(claim) {
+        if let Some(job) = self.ledger.get_mut(claim) {
             // One that waits to be sent again goes.
             let is_replaced = job.news.checkpoint_failures > 0 && job.news.checkpoint_call.is_none();
             if is_replaced {
@@ -88,12 +85,12 @@ impl Lifecycle {
             }
             job.news.checkpoint = Some(state);
         }
-        self.timers.cancel(Timer::Checkpoint(claim));
-        self.send_checkpoint(claim, now);
+        self.timers.cancel(JobTimer::Checkpoint(claim));
+        self.send_checkpoint(claim, cx);
     }
 
-    pub(in crate::lifecycle) fn send_checkpoint(&mut self, claim: Claim, now: Moment) {
-        let Some(job) = self.jobs.get_mut(claim) else { return };
+    pub(in crate::lifecycle) fn send_checkpoint(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
         if job.news.checkpoint_call.is_some() || job.is_lost {
             return;
         }
@@ -104,18 +101,15 @@ impl Lifecycle {
             job: job.id().clone(),
             state: state.clone(),
         };
-        let sent = self.call(call, Purpose::Checkpoint(claim), self.options.request_timeout, now);
-        self.jobs.checkpoint_sent(claim, sent, state);
+        let sent = self.call(call, JobRequest::Checkpoint(claim), cx);
+        self.ledger.checkpoint_sent(claim, sent, state);
     }
 
-    pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
-        if *reply == Reply::Failed(Failure::Unsupported) {
-            self.link.agent_mut().refuses_checkpoints();
-        }
-        let Some(state) = self.jobs.checkpoint_answered(claim) else {
+    pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
+        let Some(state) = self.ledger.checkpoint_answered(claim) else {
             return;
         };
-        let Some(job) = self.jobs.get_mut(claim) else { return };
+        let Some(job) = self.ledger.get_mut(claim) else { return };
         let (id, is_held) = (job.id().clone(), matches!(job.place, Place::Held(_)));
         let holder = job.holder();
         let failure = reply.failure();
@@ -127,8 +121,8 @@ impl Lifecycle {
         if may_go_again {
             job.news.checkpoint_failures = failures;
             job.news.checkpoint = Some(state);
-            let pause = self.retry_pause(failures, failure);
-            self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
+            let pause = cx.retry_pause(failures, failure);
+            self.timers.arm(JobTimer::Checkpoint(claim), cx.now.after(pause));
             return;
         }
         job.news.checkpoint_failures = 0;
@@ -142,16 +136,16 @@ impl Lifecycle {
             job.news.checkpoints_replaced = 0;
             self.checkpoint_is_not_saved(claim, failure);
         }
-        self.send_checkpoint(claim, now);
+        self.send_checkpoint(claim, cx);
     }
 
     /// The log and whoever holds the job are told.
     fn checkpoint_is_not_saved(&mut self, claim: Claim, failure: Failure) {
-        let Some(job) = self.jobs.get(claim) else { return };
+        let Some(job) = self.ledger.get(claim) else { return };
         let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
         let is_unsupported = failure == Failure::Unsupported;
-        if job.needs_its_checkpoint() && (!is_unsupported || self.link.agent_mut().has_to_say_that_it_saves_none()) {
-            self.notify(Notice::CheckpointNotSaved(subject, failure));
+        if job.needs_its_checkpoint() {
+            self.say(Said::CheckpointNotSaved(subject, failure));
         }
         let (code, message) = if is_unsupported {
             (ErrorCode::NotOffered, "the backend saves no checkpoints")
@@ -164,13 +158,13 @@ impl Lifecycle {
             (ErrorCode::Refused, "the backend refuses the checkpoint")
         };
         if let Some(holder) = holder {
-            self.refuse(holder, code, message, Some(id));
+            self.refuse(holder, code, message, id);
         }
     }
 
     /// A job that is struck out at the end had one on its way: whether the backend will have it nobody will know.
-    pub(super) fn checkpoint_is_left(&mut self, job: &Job) {
-        let is_late = self.ending.shutdown().goes_without_checkpoints();
+    pub(super) fn checkpoint_is_left(&mut self, job: &Job, cx: &Context) {
+        let is_late = cx.end.goes_without_checkpoints;
         let is_pending = job.news.checkpoint.is_some() || job.news.checkpoint_call.is_some();
         if is_late && is_pending && job.needs_its_checkpoint() {
             self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));

@@ -3,114 +3,93 @@
 
 use std::collections::BTreeMap;
 
-use crate::lifecycle::api::ids::{Claim, HolderId, PullId};
-use crate::lifecycle::api::{GivenJob, Moment, Timer};
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::api::ids::{Claim, HolderId, PullId, Text};
+use crate::lifecycle::api::{GivenJob, JobTimer};
+use crate::lifecycle::jobs::facts::{OfPull, WaitingPull};
+use crate::lifecycle::jobs::part::{Context, Jobs};
+use crate::lifecycle::jobs::said::Said;
 
-impl Lifecycle {
-    /// A holder asks for jobs, and its pull waits: it is given what waits, which was asked for by nobody until now.
-    pub(in crate::lifecycle) fn pull_waits(&mut self, id: HolderId, pull: PullId, now: Moment) {
-        if self.workers.is_kept(id) {
-            return self.wants_of_a_kept_process(id, pull, now);
+impl Jobs {
+    /// The jobs that have come and that nobody was asked about yet, with the queue of each.
+    pub(in crate::lifecycle) fn fresh(&self) -> Vec<(Claim, Text)> {
+        let fresh = self.ledger.waiting().fresh().iter();
+        let queue = |claim: &Claim| Some((*claim, self.ledger.get(*claim)?.delivery.subject.queue.clone()));
+        fresh.filter_map(queue).collect()
+    }
+
+    /// Each of these jobs goes out with the answer to a pull, which is spent already.
+    pub(in crate::lifecycle) fn go_to_pulls(&mut self, dealt: Vec<(Claim, OfPull)>, cx: &Context) {
+        let mut given: BTreeMap<OfPull, Vec<(Claim, GivenJob)>> = BTreeMap::new();
+        for (claim, of) in dealt {
+            let job = self.hand_to(claim, of.holder, Some(of.pull), cx);
+            given.entry(of).or_default().extend(job.map(|job| (claim, job)));
         }
-        self.give_what_waits(pull, now);
-        if self.link.is_fetch_held_up() {
-            self.answer_pull(pull, Vec::new(), now);
+        for (pull, jobs) in given {
+            self.answer_pull(pull, jobs);
         }
     }
 
-    /// The process of this holder is kept for a suspect: it gets that one, or nothing for now.
-    fn wants_of_a_kept_process(&mut self, id: HolderId, pull: PullId, now: Moment) {
-        self.isolate(now);
-        if self.workers.pulls().get(pull).is_some() {
-            self.workers(now, |workers, _| workers.end_pulls_of(id));
+    /// Gives what waits to a pull that has just come: it was asked for by nobody until now.
+    pub(in crate::lifecycle) fn give_what_waits(&mut self, to: WaitingPull, cx: &Context) {
+        let OfPull { pull, holder } = to.of;
+        let mut given = Vec::new();
+        for _ in 0..to.left {
+            let Some(claim) = self.ledger.waiting().oldest_from(to.queues.as_deref()) else {
+                break;
+            };
+            self.say(Said::Spend(pull));
+            let job = self.hand_to(claim, holder, Some(pull), cx);
+            given.extend(job.map(|job| (claim, job)));
+        }
+        if !given.is_empty() {
+            self.answer_pull(to.of, given);
         }
     }
 
     /// Gives one job to a pull, and answers it with that.
-    pub(super) fn give_to_one_pull(&mut self, claim: Claim, pull: PullId, now: Moment) {
-        let given = self.give_to_pull(claim, pull, now);
-        self.answer_pull(pull, given.into_iter().collect(), now);
-    }
-
-    /// What waits was asked for by nobody until now.
-    fn give_what_waits(&mut self, id: PullId, now: Moment) {
-        let mut given = Vec::new();
-        while let Some(pull) = self.workers.pulls().get(id).filter(|pull| pull.left > 0)
-            && let Some(claim) = self.jobs.waiting().oldest_from(pull.queues.as_deref())
-        {
-            given.extend(self.give_to_pull(claim, id, now));
-        }
-        if !given.is_empty() {
-            self.answer_pull(id, given, now);
-        }
-    }
-
-    /// Gives jobs that have just come to the oldest pulls that take them, and answers these.
-    pub(super) fn give_to_pulls(&mut self, now: Moment) {
-        if self.workers.pulls().is_empty() {
-            return;
-        }
-        let mut given: BTreeMap<PullId, Vec<(Claim, GivenJob)>> = BTreeMap::new();
-        for claim in self.jobs.waiting().fresh().clone() {
-            let Some(job) = self.jobs.get(claim) else { continue };
-            if let Some(pull) = self.workers.pulls().oldest_for(&job.delivery.subject.queue) {
-                let job = self.give_to_pull(claim, pull, now);
-                given.entry(pull).or_default().extend(job);
-            }
-        }
-        for (pull, jobs) in given {
-            self.answer_pull(pull, jobs, now);
-        }
-    }
-
-    fn give_to_pull(&mut self, claim: Claim, pull: PullId, now: Moment) -> Option<(Claim, GivenJob)> {
-        let holder = self.workers.pulls().get(pull)?.holder;
-        self.workers.spend(pull);
-        Some((claim, self.hand_to(claim, holder, Some(pull), now)?))
+    pub(super) fn give_to_pull(&mut self, claim: Claim, to: OfPull, cx: &Context) {
+        self.say(Said::Spend(to.pull));
+        let job = self.hand_to(claim, to.holder, Some(to.pull), cx);
+        self.answer_pull(to, job.into_iter().map(|job| (claim, job)).collect());
     }
 
     /// The one answer to a pull.
-    fn answer_pull(&mut self, id: PullId, given: Vec<(Claim, GivenJob)>, now: Moment) {
+    fn answer_pull(&mut self, to: OfPull, given: Vec<(Claim, GivenJob)>) {
         let (claims, jobs): (Vec<Claim>, Vec<GivenJob>) = given.into_iter().unzip();
-        if let Some(holder) = self.workers(now, |workers, _| workers.answer_pull(id, jobs)) {
-            for claim in claims {
-                self.tell_of_handover(claim, holder);
-            }
+        self.say(Said::AnswerPull(to.pull, jobs));
+        for claim in claims {
+            self.tell_of_handover(claim, to.holder);
         }
     }
 
-    /// Whoever waited for the answer to this pull is gone. Where there was one already nobody has read it: what is in it goes back.
-    pub(in crate::lifecycle) fn wants_no_more(&mut self, holder: HolderId, id: PullId, now: Moment) {
-        if self.workers.wants_no_more(holder, id) {
-            return;
-        }
-        let held = self.jobs.held_by(holder).iter().copied();
-        let is_unread = |claim: &Claim| self.jobs.get(*claim).is_some_and(|job| job.pull() == Some(id));
+    /// Nobody has read the answer to this pull: what is in it goes back.
+    pub(in crate::lifecycle) fn answer_is_unread(&mut self, holder: HolderId, id: PullId, cx: &Context) {
+        let held = self.ledger.held_by(holder).iter().copied();
+        let is_unread = |claim: &Claim| self.ledger.get(*claim).is_some_and(|job| job.pull() == Some(id));
         for claim in held.filter(is_unread).collect::<Vec<Claim>>() {
-            if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
-                self.finish(claim);
+            if self.ledger.get(claim).is_some_and(|job| job.is_lost) {
+                self.finish(claim, cx);
             } else {
-                self.requeue(claim, "not started: the client that asked for it was gone", now);
+                self.requeue(claim, "not started: the client that asked for it was gone", cx);
             }
         }
     }
 
     /// Of these it is news that they came when nobody asked for them any more. They wait for as long as one would for a taker of
     /// their type; but not in the place of jobs that somebody asks for.
-    pub(super) fn nobody_asked(&mut self, news: &[Claim], now: Moment) {
+    pub(super) fn nobody_asked(&mut self, news: &[Claim], cx: &Context) {
         for claim in news {
             self.timers
-                .arm(Timer::NoHandler(*claim), now.after(self.options.type_wait));
+                .arm(JobTimer::NoHandler(*claim), cx.now.after(cx.options.type_wait));
         }
-        let is_full = self.jobs.reserved() >= self.most_active() && self.workers.pulls().wanted() > 0;
-        let newest = self.jobs.waiting().untaken().last().copied();
+        let is_full = self.ledger.reserved() >= cx.most_active() && cx.takers.want_jobs();
+        let newest = self.ledger.waiting().untaken().last().copied();
         if let Some(claim) = newest.filter(|_| is_full) {
-            self.give_back_unasked(claim, now);
+            self.give_back_unasked(claim, cx);
         }
     }
 
-    pub(super) fn give_back_unasked(&mut self, claim: Claim, now: Moment) {
-        self.requeue(claim, "not started: it came when nobody asked for it any more", now);
+    pub(super) fn give_back_unasked(&mut self, claim: Claim, cx: &Context) {
+        self.requeue(claim, "not started: it came when nobody asked for it any more", cx);
     }
 }

@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::api::patience::LONGEST_RETRY_IN_A_DRAIN;
-use crate::lifecycle::api::{Call, Delivery, Failure, JobState, JobView, Moment, Notice, Reply, Timer};
-use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::is_of_an_outage;
+use crate::lifecycle::api::{Call, Delivery, Failure, JobRequest, JobState, JobTimer, JobView, Notice, Reply};
 use crate::lifecycle::jobs::job::{Again, Job, LookStep};
+use crate::lifecycle::jobs::part::{Context, Jobs};
 use crate::lifecycle::jobs::reports::is_ours;
-use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::jobs::said::Said;
+use crate::lifecycle::retry::patience::LONGEST_RETRY_IN_A_DRAIN;
+use crate::lifecycle::retry::state::is_of_an_outage;
 
 /// How long it is tried to look at such a delivery.
 const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
@@ -31,87 +31,90 @@ enum LookVerdict {
     Unknown,
 }
 
-impl Lifecycle {
+impl Jobs {
     /// What came while an ACK was on its way is done as well: the backend decides by id.
-    pub(super) fn done_as_well(&mut self, id: &JobId) {
-        let later: Vec<Claim> = self.jobs.claims_of(id).collect();
+    pub(super) fn done_as_well(&mut self, id: &JobId, cx: &Context) {
+        let later: Vec<Claim> = self.ledger.claims_of(id).collect();
         for claim in later {
-            self.comes_to_nothing(claim, "the ACK that was on its way is for it as well");
+            self.comes_to_nothing(claim, "the ACK that was on its way is for it as well", cx);
         }
     }
 
-    fn comes_to_nothing(&mut self, claim: Claim, why: &'static str) {
-        if let Some(job) = self.finish(claim) {
+    fn comes_to_nothing(&mut self, claim: Claim, why: &'static str, cx: &Context) {
+        if let Some(job) = self.finish(claim, cx) {
             self.notify(Notice::Void(job.subject(), why));
-            self.tell_whoever_waits(&job);
+            self.tell_whoever_waits(&job, cx);
         }
     }
 
     /// Looks at what waited behind an outcome that is settled now, as far as there is room.
-    pub(in crate::lifecycle) fn look_at_redelivered(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn look_at_redelivered(&mut self, cx: &Context) {
         let due: Vec<Claim> = self
-            .jobs
+            .ledger
             .to_look()
             .iter()
             .copied()
-            .take(self.room_for_reports())
+            .take(self.room_for_reports(cx))
             .collect();
         for claim in due {
-            let Some(job) = self.jobs.get_mut(claim) else { continue };
+            let Some(job) = self.ledger.get_mut(claim) else {
+                continue;
+            };
             if let Some(again) = &mut job.again {
-                again.since.get_or_insert(now);
+                again.since.get_or_insert(cx.now);
             }
             let call = Call::GetJob { job: job.id().clone() };
-            let sent = self.call(call, Purpose::LookAgain(claim), self.options.request_timeout, now);
-            self.jobs.look_step(claim, LookStep::Looking(sent));
+            let sent = self.call(call, JobRequest::LookAgain(claim), cx);
+            self.ledger.look_step(claim, LookStep::Looking(sent));
         }
     }
 
     pub(in crate::lifecycle) fn look_again_is_due(&mut self, claim: Claim) {
-        self.jobs.look_step(claim, LookStep::Due);
+        self.ledger.look_step(claim, LookStep::Due);
     }
 
     /// A look at what came again was answered, or not.
-    pub(in crate::lifecycle) fn looked_again(&mut self, claim: Claim, reply: Reply, now: Moment) {
-        let Some(job) = self.jobs.get(claim) else { return };
+    pub(in crate::lifecycle) fn looked_again(&mut self, claim: Claim, reply: Reply, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
         let verdict = if let Reply::JobSeen(view) = reply {
             by_look(job, &view)
         } else if matches!(reply.failure(), Failure::Unsupported | Failure::Refused) {
             by_itself(job)
         } else {
-            return self.look_failed(claim, reply.failure(), now);
+            return self.look_failed(claim, reply.failure(), cx);
         };
-        self.judge_redelivered(claim, verdict);
+        self.judge_redelivered(claim, verdict, cx);
     }
 
-    fn judge_redelivered(&mut self, claim: Claim, verdict: LookVerdict) {
+    fn judge_redelivered(&mut self, claim: Claim, verdict: LookVerdict, cx: &Context) {
         match verdict {
-            LookVerdict::Ours => self.jobs.is_by_itself(claim),
-            LookVerdict::Void(why) => self.comes_to_nothing(claim, why),
+            LookVerdict::Ours => self.ledger.is_by_itself(claim),
+            LookVerdict::Void(why) => self.comes_to_nothing(claim, why, cx),
             LookVerdict::Unknown => self.let_reservation_expire(
                 claim,
                 "it came again while its outcome was on its way, and whether it is ours cannot be told",
+                cx,
             ),
         }
     }
 
-    fn look_failed(&mut self, claim: Claim, failure: Failure, now: Moment) {
-        let Some(job) = self.jobs.get_mut(claim) else { return };
+    fn look_failed(&mut self, claim: Claim, failure: Failure, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
         let Some(again) = &mut job.again else { return };
-        let before = again.setbacks.add(failure, now);
-        if again.since.is_some_and(|since| since.elapsed(now) >= LOOK_FOR) {
+        let before = again.setbacks.add(failure, cx.now);
+        if again.since.is_some_and(|since| since.elapsed(cx.now) >= LOOK_FOR) {
             // In an outage of this length the reservation is over: heartbeats did not get through either.
             let verdict = if is_of_an_outage(failure) {
                 LookVerdict::Unknown
             } else {
                 by_itself(job)
             };
-            return self.judge_redelivered(claim, verdict);
+            return self.judge_redelivered(claim, verdict, cx);
         }
         let subject = job.subject();
-        let pause = self.retry_pause(before, failure);
-        self.jobs.look_step(claim, LookStep::Pausing);
-        self.timers.arm(Timer::LookAgain(claim), now.after(pause));
+        let pause = cx.retry_pause(before, failure);
+        self.ledger.look_step(claim, LookStep::Pausing);
+        self.timers.arm(JobTimer::LookAgain(claim), cx.now.after(pause));
         self.notify(Notice::CallFailed {
             what: "look",
             job: Some(subject),
@@ -122,50 +125,57 @@ impl Lifecycle {
 
     /// What waits in our buffer is replaced by what came again: another attempt has another envelope, another checkpoint,
     /// another time.
-    pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, now: Moment) {
-        self.forget_looks(claim, now);
+    pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, cx: &Context) {
+        self.forget_looks(claim);
         // What it waits for begins anew.
-        self.timers.cancel(Timer::NoHandler(claim));
-        self.jobs.replace(claim, delivery.clone());
-        self.jobs.is_of(claim, worker, now);
-        let Some(job) = self.jobs.get(claim) else { return };
+        self.timers.cancel(JobTimer::NoHandler(claim));
+        self.ledger.replace(claim, delivery.clone());
+        self.ledger.is_of(claim, worker, cx.now);
+        let Some(job) = self.ledger.get(claim) else { return };
         if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
-            self.timers.cancel(Timer::LookAgain(claim));
-            self.jobs.look_step(claim, LookStep::Due);
+            self.timers.cancel(JobTimer::LookAgain(claim));
+            self.ledger.look_step(claim, LookStep::Due);
         }
     }
 
     /// A look that is on its way may still show what came before this reservation.
-    pub(super) fn forget_looks(&mut self, claim: Claim, now: Moment) {
-        let Some(job) = self.jobs.get(claim) else { return };
+    pub(super) fn forget_looks(&mut self, claim: Claim) {
+        let Some(job) = self.ledger.get(claim) else { return };
         let again = match job.again.as_ref().map(|again| again.step) {
             Some(LookStep::Looking(look)) => Some(look),
             Some(LookStep::Behind | LookStep::Due | LookStep::Pausing) | None => None,
         };
         for look in [again, job.suspicion.look].into_iter().flatten() {
-            self.link(now, |link, _| link.drop_call(look));
+            self.say(Said::DropCall(look));
         }
     }
 
     /// Somebody waits for the last outcome: see [`Self::shorten_pauses`].
-    pub(in crate::lifecycle) fn shorten_look_pauses(&mut self, now: Moment) {
-        let pausing = self.jobs.agains().filter(|(_, again)| again.step == LookStep::Pausing);
+    pub(in crate::lifecycle) fn shorten_look_pauses(&mut self, cx: &Context) {
+        let pausing = self
+            .ledger
+            .agains()
+            .filter(|(_, again)| again.step == LookStep::Pausing);
         let longest = pausing.map(|(claim, again)| {
             let asked_for = again.setbacks.asked_for().unwrap_or_default();
             (claim, asked_for.max(LONGEST_RETRY_IN_A_DRAIN))
         });
         let longest: Vec<(Claim, Duration)> = longest.collect();
         for (claim, longest) in longest {
-            self.timers.arm_at_latest(Timer::LookAgain(claim), now.after(longest));
+            self.timers
+                .arm_at_latest(JobTimer::LookAgain(claim), cx.now.after(longest));
         }
     }
 
     /// Time is short: what waits to be looked at again is looked at now.
-    pub(in crate::lifecycle) fn hurry_looks(&mut self, now: Moment) {
-        let pausing = self.jobs.agains().filter(|(_, again)| again.step == LookStep::Pausing);
+    pub(in crate::lifecycle) fn hurry_looks(&mut self, cx: &Context) {
+        let pausing = self
+            .ledger
+            .agains()
+            .filter(|(_, again)| again.step == LookStep::Pausing);
         let pausing: Vec<Claim> = pausing.map(|(claim, _)| claim).collect();
         for claim in pausing {
-            self.timers.arm_at_latest(Timer::LookAgain(claim), now);
+            self.timers.arm_at_latest(JobTimer::LookAgain(claim), cx.now);
         }
     }
 }

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    BackendStatus, Ending, EndingTimer, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, Moment,
-    NotRunningBecause, Phase, Status, Text, Timer, WorkerState, WorkerStatus, WorkerTimer,
+    BackendStatus, Ending, EndingTimer, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, JobTimer, Moment,
+    NotRunningBecause, Phase, Status, Text, WorkerState, WorkerStatus, WorkerTimer,
 };
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
@@ -38,7 +38,7 @@ impl Lifecycle {
             terminating_for: self.ending.shutdown().began().map(|began| began.elapsed(now)),
             left,
             left_of: left.and(self.whole_time()),
-            not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
+            not_shown: self.jobs.ledger().iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
             given_back: self.shown_returns(now),
             queues: takes.queues,
@@ -104,6 +104,7 @@ impl Lifecycle {
     fn shown_jobs(&self, now: Moment) -> Vec<JobStatus> {
         let mut jobs: Vec<JobStatus> = self
             .jobs
+            .ledger()
             .iter()
             .map(|(claim, job)| {
                 let (place, is_cancelled) = match &job.place {
@@ -118,8 +119,9 @@ impl Lifecycle {
                     place,
                     is_cancelled: is_cancelled || job.is_lost,
                     ends_in: self
-                        .timers
-                        .deadline_of(Timer::JobGrace(claim))
+                        .jobs
+                        .timers()
+                        .deadline_of(JobTimer::JobGrace(claim))
                         .map(|at| at.remaining(now)),
                     progress: job.news.last_progress.as_deref().cloned(),
                 }
@@ -132,7 +134,8 @@ impl Lifecycle {
 
     fn shown_returns(&self, now: Moment) -> Vec<(Text, u32)> {
         let mut types: Vec<(Text, u32)> = self
-            .returns
+            .jobs
+            .returns()
             .types(now)
             .map(|(kind, times)| (kind.clone(), times))
             .collect();

@@ -13,5 +13,6 @@ mod pulling;
 pub(super) mod pulls;
 mod supervise;
 pub(super) mod supervision;
+mod takers;
 pub(super) mod workers;
 pub(super) mod workers_said;

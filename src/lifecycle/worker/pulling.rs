@@ -106,13 +106,12 @@ impl Workers {
         }
     }
 
-    /// The one answer to a pull; what is left of it lapses. Returns whose pull it was.
-    pub(in crate::lifecycle) fn answer_pull(&mut self, id: PullId, jobs: Vec<GivenJob>) -> Option<HolderId> {
-        let pull = self.pulls.take(id)?;
+    /// The one answer to a pull; what is left of it lapses.
+    pub(in crate::lifecycle) fn answer_pull(&mut self, id: PullId, jobs: Vec<GivenJob>) {
+        let Some(pull) = self.pulls.take(id) else { return };
         self.timers.cancel(WorkerTimer::Pull(id));
         let holder = pull.holder;
         self.order(Effect::AnswerPull { holder, pull: id, jobs });
-        Some(holder)
     }
 
     /// Outside running, without a worker and while there is no memory for more, there are no jobs to wait for.

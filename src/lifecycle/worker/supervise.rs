@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    Effect, EndCause, KILL_RESCAN_AFTER, Manner, NotStarted, Notice, Phase, ProcessId, RESCAN_AFTER, Restart,
+    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, Manner, NotStarted, Notice, Phase, ProcessId, RESCAN_AFTER, Restart,
     SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerTimer, restart_pause, shortage_pause,
 };
 use crate::lifecycle::worker::blame::Blame;
+use crate::lifecycle::worker::holder::Holder;
 use crate::lifecycle::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, WorkerProcessState};
 use crate::lifecycle::worker::workers::{Context, Workers};
 use crate::lifecycle::worker::workers_said::Said;
@@ -228,6 +229,18 @@ impl Workers {
         }
         // Whoever is reaped next may have left children.
         self.timers.arm_at_latest(WorkerTimer::Rescan, cx.now);
+    }
+
+    /// The holders with jobs on which somebody may still work although everybody got SIGKILL.
+    pub(in crate::lifecycle) fn holders_left(&self) -> Vec<HolderId> {
+        let holders = self.holders.with_jobs();
+        let is_left = |(_, holder): &(HolderId, &Holder)| {
+            let is_gone = self.holders.is_gone(holder.process);
+            // What the worker's own process held, a descendant that is left may be working on.
+            let is_with_descendants = self.supervision.process() == Some(holder.process);
+            !(is_gone && holder.is_closed) || is_with_descendants
+        };
+        holders.filter(is_left).map(|(id, _)| id).collect()
     }
 
     /// Nobody looks for descendants any more.

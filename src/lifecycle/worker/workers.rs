@@ -4,7 +4,7 @@
 //! requests to the other parts, in the order in which they are to be carried out.
 
 use crate::lifecycle::api::ids::{HolderId, JobId, ProcessId};
-use crate::lifecycle::api::{Effect, ErrorCode, Moment, Notice, Options, Phase, Queues, ToWorker, WorkerTimer};
+use crate::lifecycle::api::{About, Effect, ErrorCode, Moment, Notice, Options, Phase, Queues, ToWorker, WorkerTimer};
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::worker::capacity::Capacity;
 use crate::lifecycle::worker::holders::Holders;
@@ -124,9 +124,7 @@ impl Workers {
             WorkerTimer::Ping(holder) => self.ping(holder, cx),
             WorkerTimer::Stalled(holder) => self.stalled(holder, cx),
             WorkerTimer::CancelSignal(holder) => self.say(Said::SignalPauseIsOver(holder)),
-            WorkerTimer::Pull(pull) => {
-                self.answer_pull(pull, Vec::new());
-            }
+            WorkerTimer::Pull(pull) => self.answer_pull(pull, Vec::new()),
             // It only expires: `start_next` asks whether it is armed.
             WorkerTimer::StartAnyway => {}
         }
@@ -146,9 +144,10 @@ impl Workers {
     }
 
     /// A job is written to this holder.
-    pub(in crate::lifecycle) fn serve(&mut self, holder: HolderId, word: ToWorker) {
+    pub(in crate::lifecycle) fn give(&mut self, holder: HolderId, word: ToWorker, cx: &Context) {
         self.holders.serve(holder);
         self.order(Effect::Tell(holder, word));
+        self.outbound(holder, true, cx);
     }
 
     /// Keeps a process for one job.
@@ -206,16 +205,17 @@ impl Workers {
     }
 
     /// Tells a holder that is still there. One that does not hear is told answers only.
-    pub(super) fn tell(&mut self, holder: HolderId, word: ToWorker) {
-        if let Some(effect) = self.word_to(holder, word) {
-            self.order(effect);
+    pub(in crate::lifecycle) fn tell(&mut self, holder: HolderId, word: ToWorker) {
+        if self.holders.is_open(holder) && (word.is_answer() || self.holders.hears(holder)) {
+            self.order(Effect::Tell(holder, word));
         }
     }
 
-    /// How to tell a holder this, if it can be told.
-    pub(in crate::lifecycle) fn word_to(&self, holder: HolderId, word: ToWorker) -> Option<Effect> {
-        let is_told = self.holders.is_open(holder) && (word.is_answer() || self.holders.hears(holder));
-        is_told.then_some(Effect::Tell(holder, word))
+    /// Tells a holder, if it wants to know, that the backend has this of a job (`is_settled`), or that it is ours alone.
+    pub(in crate::lifecycle) fn confirm(&mut self, holder: HolderId, job: JobId, about: About, is_settled: bool) {
+        if self.holders.wants_ok(holder) {
+            self.tell(holder, ToWorker::Ok { job, about, is_settled });
+        }
     }
 
     /// Tells every holder that is still there.
@@ -226,7 +226,13 @@ impl Workers {
         }
     }
 
-    pub(super) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &str, job: Option<JobId>) {
+    pub(in crate::lifecycle) fn refuse(
+        &mut self,
+        holder: HolderId,
+        code: ErrorCode,
+        message: &str,
+        job: Option<JobId>,
+    ) {
         let message = message.into();
         self.tell(holder, ToWorker::Error { code, message, job });
     }

@@ -1,4 +1,4 @@
-//! How long the next attempt waits: pauses that double, and those of requests when the end is near.
+//! How long a request that failed or hangs waits for its next attempt when the end is near.
 
 use std::time::Duration;
 
@@ -14,10 +14,3 @@ pub const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
 
 /// The same for an outcome whose job the backend does not find: the next answer may end the wait for it.
 pub const LONGEST_RETRY_OF_A_MISSING_JOB: Duration = Duration::from_secs(1);
-
-/// `first`, doubled for each of `failures`, at most `longest`.
-#[must_use]
-pub fn doubled(first: Duration, failures: u32, longest: Duration) -> Duration {
-    let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-    first.saturating_mul(factor).min(longest)
-}

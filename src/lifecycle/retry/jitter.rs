@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::patience::doubled;
+use crate::lifecycle::api::doubled;
 
 /// First pause before a request to the backend is repeated.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
@@ -12,7 +12,7 @@ pub const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// Pseudo-random numbers from a seed (xorshift64*): pauses of many workers must not fall together, and nothing here
 /// has to be secret.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Jitter(u64);
 
 impl Jitter {

@@ -1,0 +1,174 @@
+//! The jobs as one part of the machine: who has each, to whom it goes, and its outcome's way to the backend.
+//!
+//! It knows no other part. It asks [`Backend`] and [`Takers`] about the others and returns a list of [`Said`]: orders for the shell and
+//! requests to the other parts, in the order in which they are to be carried out.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
+use crate::lifecycle::api::{About, Call, ErrorCode, Failure, JobError, JobRequest, JobTimer, Moment, Notice, Options};
+use crate::lifecycle::jobs::facts::{Backend, EndFacts, Takers};
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::ledger::Ledger;
+use crate::lifecycle::jobs::memory::Memory;
+use crate::lifecycle::jobs::returns::Returns;
+use crate::lifecycle::jobs::said::Said;
+use crate::lifecycle::jobs::stages::ReportEvent;
+use crate::lifecycle::jobs::suspects::{Suspects, Turn};
+use crate::lifecycle::retry::draws::Draws;
+use crate::lifecycle::timers::Timers;
+
+/// All jobs, and what is remembered of those that were.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Jobs {
+    pub(super) ledger: Ledger,
+    pub(super) memory: Memory,
+    pub(super) suspects: Suspects,
+    pub(super) returns: Returns,
+    pub(super) timers: Timers<JobTimer>,
+    said: Vec<Said>,
+}
+
+/// What a decision depends on besides the state of the jobs.
+#[derive(Clone, Copy)]
+pub(in crate::lifecycle) struct Context<'a> {
+    pub(in crate::lifecycle) options: &'a Options,
+    pub(in crate::lifecycle) end: EndFacts,
+    /// The error with which a job fails that the end cuts off.
+    pub(in crate::lifecycle) shutdown_error: &'a dyn Fn() -> JobError,
+    /// New jobs may be given out: the phase is running and the worker is alive.
+    pub(in crate::lifecycle) takes_jobs: bool,
+    pub(in crate::lifecycle) backend: &'a dyn Backend,
+    pub(in crate::lifecycle) takers: &'a dyn Takers,
+    /// Shared with the link to the backend, so that no number is drawn twice.
+    pub(in crate::lifecycle) draws: &'a Cell<Draws>,
+    pub(in crate::lifecycle) now: Moment,
+}
+
+impl Context<'_> {
+    /// How many jobs may be active.
+    pub(super) fn most_active(&self) -> usize {
+        usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
+    }
+
+    /// How long to wait before a request is repeated that has failed `before` times, and like this now.
+    pub(super) fn retry_pause(&self, before: u32, failure: Failure) -> Duration {
+        let mut draws = self.draws.get();
+        let pause = draws.retry_pause(before, failure, self.end.phase);
+        self.draws.set(draws);
+        pause
+    }
+}
+
+/// What the other parts see of it.
+impl Jobs {
+    pub(in crate::lifecycle) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(in crate::lifecycle) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(in crate::lifecycle) fn returns(&self) -> &Returns {
+        &self.returns
+    }
+
+    /// Whether this holder has a job that it was told to stop.
+    pub(in crate::lifecycle) fn has_cancelled(&self, holder: HolderId) -> bool {
+        let is_cancelled = |place: &Place| matches!(place, Place::Held(held) if held.cancelled.is_some());
+        let held = self.ledger.held_by(holder).iter();
+        let mut held = held.filter_map(|claim| self.ledger.get(*claim));
+        held.any(|job| is_cancelled(&job.place))
+    }
+
+    /// The suspect that has a process for itself.
+    pub(in crate::lifecycle) fn turn(&self) -> Option<Turn> {
+        self.suspects.turn
+    }
+
+    /// This job was in a process when it crashed.
+    pub(in crate::lifecycle) fn remember_crash(&mut self, job: JobId, now: Moment) {
+        self.suspects.remember(job, now);
+    }
+
+    pub(in crate::lifecycle) fn timers(&self) -> &Timers<JobTimer> {
+        &self.timers
+    }
+
+    /// This timer is acted on.
+    pub(in crate::lifecycle) fn cancel_timer(&mut self, timer: JobTimer) {
+        self.timers.cancel(timer);
+    }
+
+    pub(in crate::lifecycle) fn clear_timers(&mut self) {
+        self.timers.clear();
+    }
+
+    /// Everything that was said since the last call.
+    pub(in crate::lifecycle) fn take_said(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+}
+
+/// What becomes due.
+impl Jobs {
+    /// Acts on a timer.
+    pub(in crate::lifecycle) fn due(&mut self, timer: JobTimer, cx: &Context) {
+        match timer {
+            JobTimer::JobTimeout(claim) => self.job_timed_out(claim, cx),
+            JobTimer::JobGrace(claim) => self.ignored_cancel(claim, cx),
+            JobTimer::LostGrace(claim) => self.lost_job_outlived_grace(claim, cx),
+            JobTimer::Silence(claim) => self.silence_is_over(claim, cx),
+            JobTimer::NoHandler(claim) => self.no_handler(claim, cx),
+            JobTimer::Suspect => self.isolation_is_over(cx),
+            JobTimer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, cx),
+            JobTimer::AnswerBy(claim) => self.outcome_is_ours(claim),
+            JobTimer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, cx),
+            JobTimer::LookAgain(claim) => self.look_again_is_due(claim),
+            JobTimer::Progress(claim) => self.send_progress(claim, cx),
+            JobTimer::Checkpoint(claim) => self.send_checkpoint(claim, cx),
+        }
+    }
+}
+
+/// How it talks.
+impl Jobs {
+    pub(super) fn say(&mut self, said: Said) {
+        self.said.push(said);
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.say(Said::Notify(notice));
+    }
+
+    pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About, is_settled: bool) {
+        if let Some(holder) = holder {
+            self.say(Said::Confirm {
+                holder,
+                job,
+                about,
+                is_settled,
+            });
+        }
+    }
+
+    pub(super) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &'static str, job: JobId) {
+        self.say(Said::Refuse {
+            holder,
+            code,
+            message,
+            job,
+        });
+    }
+
+    /// Sends a request about a job.
+    pub(super) fn call(&mut self, call: Call, request: JobRequest, cx: &Context) -> CallId {
+        let mut draws = cx.draws.get();
+        let id = draws.call();
+        cx.draws.set(draws);
+        self.say(Said::Call { id, call, request });
+        id
+    }
+}
