@@ -1,60 +1,16 @@
 //! The machine: one event or timeout at a time, then drain the effects, then wait until the next deadline.
 //!
-//! What each kind of event means is in a file of its own, all of them parts of [`Lifecycle`]; the data that they look at stands
-//! in files that know nothing of the machine:
+//! It has four parts. Each owns its data and knows no other part: it is told facts, and answers with a list of what it says.
 //!
-//! | room | file | decides |
+//! | part | folder | owns |
 //! |---|---|---|
-//! | `jobs` | `dispatch` | which job goes to which holder |
-//! | | `moves` | a job changes hands, and the credit of its holders with it |
-//! | | `pulled` | which job goes to those who ask for jobs, and what becomes of jobs that nobody has asked for |
-//! | | `beats` | heartbeats of holders that name their jobs, and jobs that are not named any more |
-//! | | `isolation` | which job runs alone because its process crashed the last time |
-//! | | `unhandled` | what becomes of jobs whose type nobody takes |
-//! | | `stages` | how far an outcome is, and what leads on; the only file that knows |
-//! | | `answers` | outcomes of holders that wait for the answer: which of them counts, and when it is answered |
-//! | | `reports` | outcomes on their way to the backend |
-//! | | `brake` | how long a job is held that is given back again and again |
-//! | | `redelivery` | what comes again while they are |
-//! | | `doubts` | answers to an outcome that leave open what became of the job |
-//! | | `ack_fallback` | outcomes that the backend does not take as they are |
-//! | | `progress` | progress and checkpoints on theirs |
-//! | | `losses` | what proves that a reservation is lost, and what becomes of its handler |
-//! | `worker` | `workers` | the worker and its holders as a part of its own: it knows no other part, and answers with a list of `workers_said` |
-//! | | `conversation` | whether a holder is still there, and what is done with the process of one that is not |
-//! | | `pulling` | holders that ask for jobs, and when they do so in vain |
-//! | | `cancel_signals` | whose process is woken up by a signal for a cancel, and how often |
-//! | | `supervise` | the worker's process: started, ended, started again |
-//! | | `capacity_news` | how many jobs the worker takes, for whoever reads the log |
-//! | `backend` | `fetch` | FETCH, and how often the backend is asked again |
-//! | | `registration` | who we are to the backend: registered, known, gone |
-//! | | `heartbeats` | what they say, and what their answers mean |
-//! | | `hanging` | what is done about a request that hangs while others are answered |
-//! | | `wake` | streams of events: which are asked for, and what comes of what they tell |
-//! | | `deafness` | what proves that a stream tells nothing, and what is asked for instead |
-//! | | `memory_gate` | whether there is memory for more jobs |
-//! | | `resume` | what a resume waits for |
-//! | | `outage` | which lines an outage of the backend is told in |
-//! | | `last_heartbeat` | the last heartbeat, and what its answer means |
-//! | `shutdown` | `ending` | the end as a part of its own: it knows no other part, and answers with a list of `said` |
-//! | | `phase` | which trigger moves which phase; the only file that does |
-//! | | `triggers` | which trigger a signal or a directive is |
-//! | | `idle` | when the end begins without a request: nothing to do for long enough, or one job done |
-//! | | `transitions` | what a phase change brings with it |
-//! | | `deadline` | when the drain has to end, and we have to be gone |
-//! | | `steps` | which step of the end follows which; the only file that knows |
-//! | | `stop` | the end itself, step by step |
-//! | | `timeouts` | how long what may take |
-//! | | `drain_log` | the lines that tell how the drain goes on |
-//! | | `end_report` | what is told of the end where an orchestrator looks for it |
-//! | (here) | `credit` | how many jobs can be taken now |
-//! | | `deaths` | what becomes of the jobs of a process that went away |
-//! | | `worker_consequences` | the facts that the workers decide by, what follows in the other parts from what they say, and who hears what a holder says |
-//! | | `link_consequences` | the facts that the link decides by, and what follows in the other parts from what it says |
-//! | | `consequences` | the facts that the end decides by, and what follows in the other parts from what it says |
-//! | `view` | `health` | what probes are told |
-//! | | `operators` | what the programs on the control socket are answered, and when |
-//! | | `status` | what an operator is shown |
+//! | [`Jobs`] | `jobs` | every job, its outcome's way to the backend, what is remembered of jobs |
+//! | [`Workers`] | `worker` | the worker process, the holders of jobs, what they offer and ask for |
+//! | [`Link`] | `backend` | registration, heartbeats, FETCH, streams of events, requests that hang, outages |
+//! | [`Ending`] | `shutdown` | the phase, the times and the steps of the end, the account of it |
+//!
+//! `router` gathers the facts and carries out what a part says. `view` shows all of it to operators and probes. What follows from each event,
+//! and in which order, is the table [`CONSEQUENCES`].
 
 use std::collections::VecDeque;
 
@@ -73,6 +29,26 @@ use crate::lifecycle::view::health_state::HealthState;
 use crate::lifecycle::view::operator_state::Operators;
 use crate::lifecycle::worker::conversation::Came;
 use crate::lifecycle::worker::workers::Workers;
+
+/// Something that may follow from an event.
+type Consequence = fn(&mut Lifecycle, Moment);
+
+/// What may follow from each event, in this order. A later one relies on what the earlier ones have done.
+const CONSEQUENCES: [Consequence; 10] = [
+    Lifecycle::resolve_gone_processes,
+    Lifecycle::start_next_worker,
+    Lifecycle::end_if_idle,
+    Lifecycle::end_pulls,
+    Lifecycle::look_after_jobs,
+    Lifecycle::hand_over,
+    Lifecycle::isolate,
+    Lifecycle::answer_asked_pulls,
+    Lifecycle::send_reports,
+    Lifecycle::look_after_link,
+];
+
+/// The same, after the last of several events that came at once. Who waits until nothing is left looks whether a FETCH is on its way.
+const OF_THE_LAST_EVENT: [Consequence; 2] = [Lifecycle::fetch, Lifecycle::answer_waits];
 
 /// The life of one worker, its jobs and its conversation with the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -295,25 +271,13 @@ impl Lifecycle {
     /// at one of the many places that could cause it.
     fn converge(&mut self, now: Moment, is_last: bool) {
         while self.phase() != Phase::Exited {
-            self.resolve_gone_processes(now);
-            self.start_next_worker(now);
-            self.end_if_idle(now);
-            self.workers(now, Workers::end_pulls);
-            self.jobs(now, |jobs, cx| {
-                jobs.return_surplus(cx);
-                jobs.look_at_redelivered(cx);
-                jobs.end_isolation(cx);
-            });
-            self.hand_over(now);
-            self.isolate(now);
-            self.workers(now, |workers, _| workers.answer_asked_pulls());
-            self.jobs(now, Jobs::send_reports);
-            self.link(now, Link::retire_workers);
-            self.link(now, Link::watch_streams);
+            for consequence in CONSEQUENCES {
+                consequence(self, now);
+            }
             if is_last {
-                self.fetch(now);
-                // Who waits until nothing is left looks whether a FETCH is on its way.
-                self.answer_waits(now);
+                for consequence in OF_THE_LAST_EVENT {
+                    consequence(self, now);
+                }
             }
             // Each round moves the end one step on, and there are only a few.
             if !self.advance(now) {

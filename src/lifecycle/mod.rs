@@ -6,20 +6,14 @@
 
 pub mod api;
 pub mod backend;
-mod consequences;
-mod credit;
-mod deaths;
 pub mod groups;
 mod invariants;
-mod job_consequences;
-mod job_facts;
 pub mod jobs;
-mod link_consequences;
 pub mod machine;
 pub mod plain;
 pub mod retry;
+mod router;
 pub mod shutdown;
 pub mod timers;
 pub mod view;
 pub mod worker;
-mod worker_consequences;

@@ -9,7 +9,7 @@ impl Lifecycle {
     }
 
     /// Jobs that the concurrency has room for, whoever would take them.
-    pub(super) fn room(&self) -> usize {
+    pub(in crate::lifecycle) fn room(&self) -> usize {
         if self.is_open_for_jobs() && !self.ending.has_its_one_job(&self.options) {
             self.most_active().saturating_sub(self.jobs.ledger().reserved())
         } else {
@@ -18,7 +18,7 @@ impl Lifecycle {
     }
 
     /// Jobs that holders are ready for which did not ask for each.
-    pub(super) fn pushed_credit(&self) -> usize {
+    pub(in crate::lifecycle) fn pushed_credit(&self) -> usize {
         // A process that is kept for a suspect takes no other job. Each suspect that waits needs a slot as well, although only one has
         // a turn: a further suspect could only wait behind them, and there may be more of them than slots.
         let kept = self.workers.kept_room();
@@ -32,12 +32,12 @@ impl Lifecycle {
     }
 
     /// How many jobs may be active.
-    pub(super) fn most_active(&self) -> usize {
+    pub(in crate::lifecycle) fn most_active(&self) -> usize {
         usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
     }
 
     /// How many jobs the holders take together, within the concurrency.
-    pub(super) fn places(&self) -> usize {
+    pub(in crate::lifecycle) fn places(&self) -> usize {
         let holders = usize::try_from(self.workers.holders().concurrency()).unwrap_or(usize::MAX);
         holders.min(self.most_active())
     }

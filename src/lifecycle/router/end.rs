@@ -35,14 +35,14 @@ impl Lifecycle {
     }
 
     /// See [`Ending::end_if_idle`].
-    pub(super) fn end_if_idle(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn end_if_idle(&mut self, now: Moment) {
         if self.ending.may_end_by_itself(&self.options) {
             self.end(now, Ending::end_if_idle);
         }
     }
 
     /// See [`Ending::advance`].
-    pub(super) fn advance(&mut self, now: Moment) -> bool {
+    pub(in crate::lifecycle) fn advance(&mut self, now: Moment) -> bool {
         self.ending.is_waiting_for_something() && self.end(now, Ending::advance)
     }
 

@@ -14,7 +14,7 @@ use crate::lifecycle::machine::Lifecycle;
 
 impl Lifecycle {
     /// Lets the jobs decide something, and carries out what they say.
-    pub(super) fn jobs<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Jobs, &Context) -> T) -> T {
+    pub(in crate::lifecycle) fn jobs<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Jobs, &Context) -> T) -> T {
         let shutdown = self.ending.shutdown();
         let draws = Cell::new(self.link.draws());
         let context = Context {
@@ -119,7 +119,13 @@ impl Lifecycle {
     }
 
     /// A request of the jobs was answered, or not.
-    pub(super) fn job_request_replied(&mut self, request: JobRequest, call: CallId, reply: Reply, now: Moment) {
+    pub(in crate::lifecycle) fn job_request_replied(
+        &mut self,
+        request: JobRequest,
+        call: CallId,
+        reply: Reply,
+        now: Moment,
+    ) {
         if reply == Reply::Failed(Failure::Unsupported) {
             self.link.is_unsupported(request);
         }
@@ -134,7 +140,7 @@ impl Lifecycle {
     }
 
     /// Takes in what a FETCH brought. Returns whether anything of it is new to us.
-    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
+    pub(in crate::lifecycle) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
         let mut is_news = false;
         let is_former = !self.link.agent().is(worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
@@ -147,7 +153,7 @@ impl Lifecycle {
     }
 
     /// What a holder says about jobs.
-    pub(super) fn said_about_jobs(&mut self, id: HolderId, said: FromWorker, now: Moment) {
+    pub(in crate::lifecycle) fn said_about_jobs(&mut self, id: HolderId, said: FromWorker, now: Moment) {
         let answered = |lifecycle: &mut Self, job: &JobId, what: Outcome| {
             // A holder that pauses gets no slot back by its answer.
             if lifecycle.jobs(now, |jobs, cx| jobs.answered(id, job, what, cx)) {
@@ -181,8 +187,22 @@ impl Lifecycle {
         }
     }
 
+    /// Gives back what nobody can be given, looks at what came again, and ends the turn of a suspect that is over.
+    pub(in crate::lifecycle) fn look_after_jobs(&mut self, now: Moment) {
+        self.jobs(now, |jobs, cx| {
+            jobs.return_surplus(cx);
+            jobs.look_at_redelivered(cx);
+            jobs.end_isolation(cx);
+        });
+    }
+
+    /// See [`Jobs::send_reports`].
+    pub(in crate::lifecycle) fn send_reports(&mut self, now: Moment) {
+        self.jobs(now, Jobs::send_reports);
+    }
+
     /// Gives the jobs that wait, the oldest first, each to the holder with most room for it.
-    pub(super) fn hand_over(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn hand_over(&mut self, now: Moment) {
         let are_others = self.workers.take_new_offers();
         if !self.is_taking_jobs() || self.jobs.ledger().waiting().is_empty() {
             return;
@@ -214,7 +234,7 @@ impl Lifecycle {
     }
 
     /// Gives the oldest suspect a process for itself.
-    pub(super) fn isolate(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn isolate(&mut self, now: Moment) {
         if !self.is_taking_jobs() {
             return;
         }
@@ -225,7 +245,7 @@ impl Lifecycle {
     }
 
     /// A pull waits: it is given what waits for it.
-    pub(super) fn pull_waits(&mut self, holder: HolderId, pull: PullId, now: Moment) {
+    pub(in crate::lifecycle) fn pull_waits(&mut self, holder: HolderId, pull: PullId, now: Moment) {
         if self.workers.is_kept(holder) {
             // It gets the suspect that the process is kept for, or nothing for now.
             self.isolate(now);
@@ -248,14 +268,14 @@ impl Lifecycle {
     }
 
     /// Whoever waited for the answer to a pull is gone.
-    pub(super) fn wants_no_more(&mut self, holder: HolderId, pull: PullId, now: Moment) {
+    pub(in crate::lifecycle) fn wants_no_more(&mut self, holder: HolderId, pull: PullId, now: Moment) {
         if !self.workers.wants_no_more(holder, pull) {
             self.jobs(now, |jobs, cx| jobs.answer_is_unread(holder, pull, cx));
         }
     }
 
     /// Ends a process of which no slot is free because of jobs that nobody waits for any more.
-    pub(super) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
+    pub(in crate::lifecycle) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
         self.jobs(now, |jobs, cx| jobs.end_process_if_stuck(process, cx));
     }
 }

@@ -11,7 +11,7 @@ use crate::lifecycle::machine::Lifecycle;
 impl Lifecycle {
     /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
     /// being ended nothing is decided: one of them may be doing the work.
-    pub(super) fn resolve_gone_processes(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn resolve_gone_processes(&mut self, now: Moment) {
         if self.workers.supervision().is_clearing() {
             return;
         }

@@ -109,8 +109,14 @@ impl Lifecycle {
         self.is_taking_jobs() && !self.link.memory_gate().is_closed()
     }
 
+    /// Lets go of former workers that have no job left, and asks for streams of events.
+    pub(in crate::lifecycle) fn look_after_link(&mut self, now: Moment) {
+        self.link(now, Link::retire_workers);
+        self.link(now, Link::watch_streams);
+    }
+
     /// Asks for as many jobs as can be taken, and for none outside running.
-    pub(super) fn fetch(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
         for _ in 0..MOST_FETCHES {
             if self.link.may_fetch(!self.workers.pulls().is_empty()) {
                 let demand = self.demand();
@@ -134,18 +140,18 @@ impl Lifecycle {
     }
 
     /// Whether a job that becomes available would be fetched, now or after the pause between two polls.
-    pub(super) fn is_looking_for_jobs(&self) -> bool {
+    pub(in crate::lifecycle) fn is_looking_for_jobs(&self) -> bool {
         let is_wanted = self.pushed_credit() > 0 || self.workers.holders().pull();
         is_wanted && self.is_open_for_jobs() && self.link.is_able_to_fetch()
     }
 
     /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would follow.
-    pub(super) fn fetch_once_more(&mut self) -> bool {
+    pub(in crate::lifecycle) fn fetch_once_more(&mut self) -> bool {
         self.link.end_pause_between_polls();
         self.pushed_credit() > 0 || self.workers.pulls().wait_for_a_fetch()
     }
 
-    pub(super) fn fetch_replied(&mut self, fetch: &SentFetch, reply: Reply, now: Moment) {
+    pub(in crate::lifecycle) fn fetch_replied(&mut self, fetch: &SentFetch, reply: Reply, now: Moment) {
         if let Reply::Fetched(deliveries) = reply {
             let places = self.places();
             self.link(now, |link, cx| link.fetch_brought(fetch, &deliveries, places, cx));

@@ -57,13 +57,13 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn holder_came(&mut self, came: Came, now: Moment) {
+    pub(in crate::lifecycle) fn holder_came(&mut self, came: Came, now: Moment) {
         let greeting = (self.link.agent().worker().cloned(), self.state());
         self.workers(now, |workers, cx| workers.came(came, greeting, cx));
     }
 
     /// What a holder says, to whom it concerns.
-    pub(super) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
+    pub(in crate::lifecycle) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
         if !self.workers(now, |workers, cx| workers.heard(id, cx)) {
             return;
         }
@@ -105,7 +105,7 @@ impl Lifecycle {
     }
 
     /// A part of a message came from a holder.
-    pub(super) fn heard_part(&mut self, id: HolderId, now: Moment) {
+    pub(in crate::lifecycle) fn heard_part(&mut self, id: HolderId, now: Moment) {
         self.workers(now, |workers, cx| {
             if workers.heard(id, cx) {
                 workers.expect_life(id, cx);
@@ -113,25 +113,25 @@ impl Lifecycle {
         });
     }
 
-    pub(super) fn hung_up(&mut self, id: HolderId, now: Moment) {
+    pub(in crate::lifecycle) fn hung_up(&mut self, id: HolderId, now: Moment) {
         if let Some(process) = self.workers(now, |workers, cx| workers.hung_up(id, cx)) {
             self.end_process_if_stuck(process, now);
             self.workers(now, Workers::expect_ready);
         }
     }
 
-    pub(super) fn worker_ended(&mut self, ended: Ended, now: Moment) {
+    pub(in crate::lifecycle) fn worker_ended(&mut self, ended: Ended, now: Moment) {
         let manner = self.ending.manner(ended, &self.options);
         self.workers(now, |workers, cx| workers.worker_ended(ended, manner, cx));
     }
 
-    pub(super) fn reaped(&mut self, are_left: bool, now: Moment) {
+    pub(in crate::lifecycle) fn reaped(&mut self, are_left: bool, now: Moment) {
         let drain_left = self.ending.time_to_deadline(now);
         self.workers(now, |workers, cx| workers.reaped(are_left, drain_left, cx));
     }
 
     /// They are not known to have ended. Their jobs are left alone, since they may still be worked on.
-    pub(super) fn give_up_on_descendants(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn give_up_on_descendants(&mut self, now: Moment) {
         if self.workers.supervision().is_clearing() {
             self.give_up_on_the_killed(now);
             self.workers(now, Workers::nothing_is_left);
@@ -139,7 +139,7 @@ impl Lifecycle {
     }
 
     /// Follows a worker process of which nothing is left.
-    pub(super) fn start_next_worker(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn start_next_worker(&mut self, now: Moment) {
         if self.workers.is_cleared() {
             // What its processes left to be read is decided before anything else follows.
             self.workers(now, Workers::nothing_is_left);
@@ -148,8 +148,18 @@ impl Lifecycle {
         self.workers(now, Workers::start_next);
     }
 
+    /// See [`Workers::end_pulls`].
+    pub(in crate::lifecycle) fn end_pulls(&mut self, now: Moment) {
+        self.workers(now, Workers::end_pulls);
+    }
+
+    /// See [`Workers::answer_asked_pulls`].
+    pub(in crate::lifecycle) fn answer_asked_pulls(&mut self, now: Moment) {
+        self.workers(now, |workers, _| workers.answer_asked_pulls());
+    }
+
     /// Whether jobs are with processes that may still work on them.
-    pub(super) fn has_held_jobs(&self) -> bool {
+    pub(in crate::lifecycle) fn has_held_jobs(&self) -> bool {
         self.jobs.ledger().holders().next().is_some()
     }
 
