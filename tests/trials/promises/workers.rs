@@ -181,6 +181,11 @@ impl Judge<'_> {
             let is_over = matches!(hand.end(), Some(End::Acked | End::Failed | End::Requeued));
             is_over && !self.is_cut_off(hand)
         };
+        // An SDK that has not asked for a job yet is still loading what it needs, and does not listen to signals.
+        let is_up = !self.plan.behaviour.is_sdk()
+            || requests
+                .iter()
+                .any(|event| event.operation == "fetch" && event.ms < asked);
         let has_drained = last + NOISE < self.granted()
             && !requests.iter().any(is_waited_for)
             && !waits_for_fetch
@@ -193,7 +198,7 @@ impl Judge<'_> {
         let has_died = self.plan.behaviour == Behaviour::Sdk(Kind::Rust)
             && self.story.log.contains("the worker ended: killed by SIGTERM");
         let is_asked = has_died || notes(Word::Terminated).any(|note| note.job == worker.job);
-        if lives && has_drained && !self.ends.is_abandoned() && !is_asked {
+        if lives && is_up && has_drained && !self.ends.is_abandoned() && !is_asked {
             let how = format!("process {} did not, the last outcome was at {last:.0} ms", worker.job);
             return broken(PROMISE, how);
         }
