@@ -83,6 +83,11 @@ impl Jobs {
         held.any(|job| is_cancelled(&job.place))
     }
 
+    /// Whether a suspect waits, or has a process for itself.
+    pub(in crate::lifecycle) fn has_suspects(&self) -> bool {
+        self.suspects.turn.is_some() || !self.ledger.suspects().is_empty()
+    }
+
     /// The suspect that has a process for itself.
     pub(in crate::lifecycle) fn turn(&self) -> Option<Turn> {
         self.suspects.turn
@@ -106,9 +111,21 @@ impl Jobs {
         self.timers.clear();
     }
 
+    /// Whether nothing was said since the last list was taken.
+    pub(in crate::lifecycle) fn is_silent(&self) -> bool {
+        self.said.is_empty()
+    }
+
     /// Everything that was said since the last call.
     pub(in crate::lifecycle) fn take_said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
+    }
+
+    /// That is carried out. The memory of the list is used for the next one.
+    pub(in crate::lifecycle) fn is_carried_out(&mut self, list: Vec<Said>) {
+        if self.said.capacity() == 0 {
+            self.said = list;
+        }
     }
 }
 

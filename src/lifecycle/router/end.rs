@@ -23,8 +23,12 @@ impl Lifecycle {
             now,
         };
         let decided = decide(&mut self.ending, &context);
-        for said in self.ending.take_said() {
-            self.end_said(said, now);
+        if !self.ending.is_silent() {
+            let mut list = self.ending.take_said();
+            for said in list.drain(..) {
+                self.end_said(said, now);
+            }
+            self.ending.is_carried_out(list);
         }
         decided
     }

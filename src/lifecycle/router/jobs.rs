@@ -36,8 +36,12 @@ impl Lifecycle {
         };
         let decided = decide(&mut self.jobs, &context);
         self.link.continue_draws(draws.get());
-        for said in self.jobs.take_said() {
-            self.jobs_said(said, now);
+        if !self.jobs.is_silent() {
+            let mut list = self.jobs.take_said();
+            for said in list.drain(..) {
+                self.jobs_said(said, now);
+            }
+            self.jobs.is_carried_out(list);
         }
         decided
     }
@@ -62,60 +66,33 @@ impl Lifecycle {
             Said::Claimed => self.ending.job_claimed(),
             Said::CutOff(job) => self.ending.job_cut_off(Some(&job)),
             Said::Unanswered(claim) => self.jobs(now, |jobs, cx| jobs.is_unanswered(claim, cx)),
-            Said::Holds(..)
-            | Said::Confirm { .. }
-            | Said::Refuse { .. }
-            | Said::Cancel(..)
-            | Said::Give(..)
-            | Said::Spend(_)
-            | Said::AnswerPull(..)
-            | Said::EndPullsOf(_)
-            | Said::Keep(_)
-            | Said::KeepNone
-            | Said::EndProcess(..) => self.jobs_said_to_workers(said, now),
-        }
-    }
-
-    fn jobs_said_to_workers(&mut self, said: Said, now: Moment) {
-        self.workers(now, |workers, cx| match said {
-            Said::Holds(holder, held, overdue) => workers.has_jobs(holder, held, overdue),
+            Said::Holds(holder, held, overdue) => self.workers.has_jobs(holder, held, overdue),
+            Said::Spend(pull) => self.workers.spend(pull),
+            Said::Keep(process) => self.workers.keep(process),
+            Said::KeepNone => self.workers.keep_no_more(),
             Said::Confirm {
                 holder,
                 job,
                 about,
                 is_settled,
-            } => workers.confirm(holder, job, about, is_settled),
+            } => self.workers(now, |workers, _| workers.confirm(holder, job, about, is_settled)),
             Said::Refuse {
                 holder,
                 code,
                 message,
                 job,
-            } => workers.refuse(holder, code, message, Some(job)),
-            Said::Cancel(holder, word) => {
+            } => self.workers(now, |workers, _| workers.refuse(holder, code, message, Some(job))),
+            Said::Cancel(holder, word) => self.workers(now, |workers, cx| {
                 workers.tell(holder, word);
                 workers.signal_cancel(holder, cx);
+            }),
+            Said::Give(holder, word) => self.workers(now, |workers, cx| workers.give(holder, word, cx)),
+            Said::AnswerPull(pull, jobs) => self.workers(now, |workers, _| workers.answer_pull(pull, jobs)),
+            Said::EndPullsOf(holder) => self.workers(now, |workers, _| workers.end_pulls_of(holder)),
+            Said::EndProcess(process, cause) => {
+                self.workers(now, |workers, cx| workers.end_process(process, cause, cx));
             }
-            Said::Give(holder, word) => workers.give(holder, word, cx),
-            Said::Spend(pull) => workers.spend(pull),
-            Said::AnswerPull(pull, jobs) => workers.answer_pull(pull, jobs),
-            Said::EndPullsOf(holder) => workers.end_pulls_of(holder),
-            Said::Keep(process) => workers.keep(process),
-            Said::KeepNone => workers.keep_no_more(),
-            Said::EndProcess(process, cause) => workers.end_process(process, cause, cx),
-            Said::Order(_)
-            | Said::Notify(_)
-            | Said::Call { .. }
-            | Said::Hedge(_)
-            | Said::DropCall(_)
-            | Said::StoreSeen(_)
-            | Said::OutcomeTaken
-            | Said::AcksAreBare(_)
-            | Said::CheckpointNotSaved(..)
-            | Said::PauseFetch
-            | Said::Claimed
-            | Said::CutOff(_)
-            | Said::Unanswered(_) => {}
-        });
+        }
     }
 
     /// A request of the jobs was answered, or not.
@@ -126,7 +103,7 @@ impl Lifecycle {
         reply: Reply,
         now: Moment,
     ) {
-        if reply == Reply::Failed(Failure::Unsupported) {
+        if matches!(reply, Reply::Failed(Failure::Unsupported)) {
             self.link.is_unsupported(request);
         }
         self.jobs(now, |jobs, cx| match request {
@@ -189,16 +166,22 @@ impl Lifecycle {
 
     /// Gives back what nobody can be given, looks at what came again, and ends the turn of a suspect that is over.
     pub(in crate::lifecycle) fn look_after_jobs(&mut self, now: Moment) {
-        self.jobs(now, |jobs, cx| {
-            jobs.return_surplus(cx);
-            jobs.look_at_redelivered(cx);
-            jobs.end_isolation(cx);
-        });
+        let jobs = self.jobs.ledger();
+        if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.turn().is_some() {
+            self.jobs(now, |jobs, cx| {
+                jobs.return_surplus(cx);
+                jobs.look_at_redelivered(cx);
+                jobs.end_isolation(cx);
+            });
+        }
     }
 
     /// See [`Jobs::send_reports`].
     pub(in crate::lifecycle) fn send_reports(&mut self, now: Moment) {
-        self.jobs(now, Jobs::send_reports);
+        let goes_without_checkpoints = self.ending.shutdown().goes_without_checkpoints();
+        if self.jobs.ledger().next_due(goes_without_checkpoints).is_some() {
+            self.jobs(now, Jobs::send_reports);
+        }
     }
 
     /// Gives the jobs that wait, the oldest first, each to the holder with most room for it.
@@ -212,8 +195,10 @@ impl Lifecycle {
         }
         self.give_to_pulls(now);
         let untaken = self.jobs(now, Jobs::ask_who_takes);
-        while self.jobs(now, Jobs::give_next) {}
-        self.jobs(now, |jobs, cx| jobs.nobody_takes(&untaken, cx));
+        while !self.jobs.ledger().waiting().is_empty() && self.jobs(now, Jobs::give_next) {}
+        if !self.jobs.ledger().waiting().untaken().is_empty() {
+            self.jobs(now, |jobs, cx| jobs.nobody_takes(&untaken, cx));
+        }
     }
 
     /// Gives jobs that have just come to the oldest pulls that take them.
@@ -235,7 +220,7 @@ impl Lifecycle {
 
     /// Gives the oldest suspect a process for itself.
     pub(in crate::lifecycle) fn isolate(&mut self, now: Moment) {
-        if !self.is_taking_jobs() {
+        if !self.is_taking_jobs() || !self.jobs.has_suspects() {
             return;
         }
         if self.jobs(now, Jobs::choose_suspect) {

@@ -56,8 +56,12 @@ impl Lifecycle {
             now,
         };
         let decided = decide(&mut self.link, &context);
-        for said in self.link.take_said() {
-            self.link_said(said, now);
+        if !self.link.is_silent() {
+            let mut list = self.link.take_said();
+            for said in list.drain(..) {
+                self.link_said(said, now);
+            }
+            self.link.is_carried_out(list);
         }
         decided
     }

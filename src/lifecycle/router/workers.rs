@@ -29,8 +29,12 @@ impl Lifecycle {
             now,
         };
         let decided = decide(&mut self.workers, &context);
-        for said in self.workers.take_said() {
-            self.workers_said(said, now);
+        if !self.workers.is_silent() {
+            let mut list = self.workers.take_said();
+            for said in list.drain(..) {
+                self.workers_said(said, now);
+            }
+            self.workers.is_carried_out(list);
         }
         decided
     }
@@ -145,17 +149,23 @@ impl Lifecycle {
             self.workers(now, Workers::nothing_is_left);
             self.resolve_gone_processes(now);
         }
-        self.workers(now, Workers::start_next);
+        if self.workers.supervision().is_between_two() {
+            self.workers(now, Workers::start_next);
+        }
     }
 
     /// See [`Workers::end_pulls`].
     pub(in crate::lifecycle) fn end_pulls(&mut self, now: Moment) {
-        self.workers(now, Workers::end_pulls);
+        if !self.workers.pulls().is_empty() {
+            self.workers(now, Workers::end_pulls);
+        }
     }
 
     /// See [`Workers::answer_asked_pulls`].
     pub(in crate::lifecycle) fn answer_asked_pulls(&mut self, now: Moment) {
-        self.workers(now, |workers, _| workers.answer_asked_pulls());
+        if !self.workers.pulls().is_empty() {
+            self.workers(now, |workers, _| workers.answer_asked_pulls());
+        }
     }
 
     /// Whether jobs are with processes that may still work on them.

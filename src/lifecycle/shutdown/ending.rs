@@ -112,9 +112,21 @@ impl Ending {
         self.timers.cancel(timer);
     }
 
+    /// Whether nothing was said since the last list was taken.
+    pub(in crate::lifecycle) fn is_silent(&self) -> bool {
+        self.said.is_empty()
+    }
+
     /// Everything that was said since the last call.
     pub(in crate::lifecycle) fn take_said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
+    }
+
+    /// That is carried out. The memory of the list is used for the next one.
+    pub(in crate::lifecycle) fn is_carried_out(&mut self, list: Vec<Said>) {
+        if self.said.capacity() == 0 {
+            self.said = list;
+        }
     }
 
     /// SIGKILL went out to processes of the worker.

@@ -342,7 +342,7 @@ impl Workers {
     /// Starts the next worker process, when the pause before it is over and the outcomes of the last one are delivered, or have had
     /// their time.
     pub(in crate::lifecycle) fn start_next(&mut self, cx: &Context) {
-        if self.supervision.state != WorkerProcessState::Between || cx.is_terminating() {
+        if !self.supervision.is_between_two() || cx.is_terminating() {
             return;
         }
         let is_pausing = self.timers.deadline_of(WorkerTimer::Start).is_some();

@@ -95,6 +95,11 @@ impl Supervision {
         matches!(self.state, WorkerProcessState::Clearing { .. })
     }
 
+    /// Whether nothing of the last one is left, and the next one will be started.
+    pub(in crate::lifecycle) fn is_between_two(&self) -> bool {
+        self.state == WorkerProcessState::Between
+    }
+
     /// Whether nothing of it runs, and nothing is about to.
     pub(in crate::lifecycle) fn is_over(&self) -> bool {
         match self.state {
