@@ -179,7 +179,7 @@ impl Runner {
             }
             RunnerTimer::Start(number) => {
                 if let Some(waiting) = self.waiting.remove(&number) {
-                    self.try_to_start(number, waiting, now);
+                    self.try_again(number, waiting, now);
                 }
             }
             RunnerTimer::Strays => self.end_strays(now),

@@ -95,34 +95,42 @@ impl Runner {
             warn!("an envelope without an id cannot be answered");
             return;
         };
-        let id = facts.id;
-        if self.by_id.contains_key(&id) {
-            warn!("job {id} is here already");
+        if self.by_id.contains_key(&facts.id) {
+            warn!("job {} is here already", facts.id);
             return;
         }
         let number = self.next_number;
         self.next_number += 1;
-        self.by_id.insert(id.clone(), number);
+        self.by_id.insert(facts.id.clone(), number);
+        let started = self.starter.start(number, &order, &facts);
+        let JobFacts { id, kind, .. } = facts;
         let waiting = Waiting {
             order,
             id,
+            kind,
             since: now,
             pauses: 0,
         };
-        self.try_to_start(number, waiting, now);
+        self.go_on(number, waiting, started, now);
     }
 
-    /// Starts a job's process, or tells why not, or waits until there is one to be had.
-    pub fn try_to_start(&mut self, number: JobNumber, mut waiting: Waiting, now: Moment) {
+    /// Tries again to start the process of a job, after a shortage.
+    pub fn try_again(&mut self, number: JobNumber, waiting: Waiting, now: Moment) {
         let facts = JobFacts::read(&waiting.order.envelope).unwrap_or_default();
-        let error = match self.starter.start(number, &waiting.order, &facts) {
+        let started = self.starter.start(number, &waiting.order, &facts);
+        self.go_on(number, waiting, started, now);
+    }
+
+    /// Watches the process of a job that was started. Otherwise fails the job, gives it back, or waits for the next try.
+    fn go_on(&mut self, number: JobNumber, mut waiting: Waiting, started: Result<Job, NotStarted>, now: Moment) {
+        let error = match started {
             Ok(job) => return self.begin(number, job, now),
             Err(error) => error,
         };
         let id = &waiting.id;
         let outcome = match error {
             NotStarted::NoHandler => {
-                let message = format!("no command takes jobs of type {:?} (exec.routes)", facts.kind);
+                let message = format!("no command takes jobs of type {:?} (exec.routes)", waiting.kind);
                 JobOutcome::failure("handler_not_found", &message, true)
             }
             NotStarted::Refused(why) => {

@@ -82,6 +82,7 @@ pub struct Runner {
 pub struct Waiting {
     pub order: JobOrder,
     pub id: String,
+    pub kind: String,
     pub since: Moment,
     pub pauses: u32,
 }
