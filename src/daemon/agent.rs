@@ -138,10 +138,7 @@ fn set_up(
     let directory = open_directory(config, &allowed)?;
 
     let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
-    let probes = probe_listener.map(|listener| ProbeLinks::new(listener, poll.registry()));
-    let probes = probes
-        .transpose()
-        .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))?;
+    let probes = watch_probes(probe_listener, &poll)?;
     let control = open_control(&directory, allowed.own(), &poll)?;
     let way = way(config, allowed, &directory, environ, &poll)?;
     let signals = SignalFd::new(SignalSet::ALL)
@@ -181,6 +178,8 @@ fn set_up(
         memory,
         descendants: Descendants::default(),
         inbox: Default::default(),
+        answers: Default::default(),
+        heard: Default::default(),
         termination_log: TerminationLog::open(config),
         warn_on_reap: config.init.warn_on_reap,
         window: WindowSignal::look(),
@@ -356,6 +355,13 @@ pub(super) fn plan(
         message: "an argument or a variable for the worker contains a NUL byte".to_owned(),
         exit: Exit::Usage,
     })
+}
+
+fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<ProbeLinks>, StartFailure> {
+    let probes = listener.map(|listener| ProbeLinks::new(listener, poll.registry()));
+    probes
+        .transpose()
+        .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))
 }
 
 /// What talks to the backend, on the loop.

@@ -54,7 +54,7 @@ impl EventLoop {
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.inbox),
                 Effect::Show(client, shown) => self.show(client, &shown),
                 Effect::DropClient(client) => self.control.drop_client(client),
-                Effect::Notify(notice) => self.narrator.narrate(&notice),
+                Effect::Notify(notice) => self.narrator.narrate(&notice, &self.heard.words),
                 Effect::WriteTerminationLog(account) => {
                     let words = self.narrator.backend_error();
                     self.termination_log

@@ -11,6 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
 use crate::daemon::backend::client::{Backend, BackendSays};
+use crate::daemon::backend::outcome::{BackendAnswer, Heard};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::gateway::{Gateway, GatewayTurn};
@@ -87,6 +88,10 @@ pub struct EventLoop {
     /// Events that the machine was not told of yet. One turn takes a bounded number from outside, and each order of the
     /// machine adds two at most; the next turn begins when all are told.
     pub(super) inbox: VecDeque<Event>,
+    /// Answers of the backend that the machine was not told of yet: one for each request at most.
+    pub(super) answers: VecDeque<BackendAnswer>,
+    /// The words of the answer that the machine handles now. Empty while it handles anything else.
+    pub(super) heard: Heard,
     pub(super) narrator: Narrator,
     /// The log, which counts the records that it drops.
     pub(super) log: LogHandle,
@@ -145,24 +150,34 @@ impl EventLoop {
                 return Some(exit);
             }
             if told < EVENTS_BEFORE_TIMERS
-                && let Some(event) = self.inbox.pop_front()
+                && let Some((event, heard)) = self.next_event()
             {
                 told += 1;
-                self.narrator.answers.telling(Some(&event));
-                self.gateway
-                    .iter_mut()
-                    .for_each(|gateway| gateway.telling(Some(&event)));
-                self.machine.handle_one_of_several(event, now(), self.inbox.is_empty());
+                self.heard = heard;
+                self.machine.handle_one_of_several(event, now(), self.is_all_told());
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
-                self.narrator.answers.telling(None);
-                self.gateway.iter_mut().for_each(|gateway| gateway.telling(None));
+                self.heard = Heard::default();
                 self.machine.handle_timeout(now());
-            } else if self.inbox.is_empty() {
+            } else if self.is_all_told() {
+                self.heard = Heard::default();
                 return None;
             } else {
                 told = 0;
             }
         }
+    }
+
+    /// The next event for the machine, with the words of the answer that it may be.
+    fn next_event(&mut self) -> Option<(Event, Heard)> {
+        if let Some(event) = self.inbox.pop_front() {
+            return Some((event, Heard::default()));
+        }
+        let BackendAnswer { call, reply, heard } = self.answers.pop_front()?;
+        Some((Event::BackendReplied(call, reply), heard))
+    }
+
+    fn is_all_told(&self) -> bool {
+        self.inbox.is_empty() && self.answers.is_empty()
     }
 
     /// Before each wait: then the machine knows of everything that came before the question.
@@ -180,7 +195,7 @@ impl EventLoop {
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
         let deadline = self.next_deadline().map(|due| due.remaining(now()));
         // Asked here: what the machine has ordered may have made room for another connection, or ended one.
-        let has_more = !self.inbox.is_empty()
+        let has_more = !self.is_all_told()
             || self.backend.has_more()
             || self.workers.has_more()
             || self.gateway.as_ref().is_some_and(Gateway::has_more)
@@ -282,19 +297,14 @@ impl EventLoop {
             backend,
             poll,
             metrics,
-            narrator,
             inbox,
-            gateway,
+            answers,
             ..
         } = self;
         backend.turn(poll.registry(), now(), |call, says| match says {
             BackendSays::Answer(reply, heard) => {
                 metrics.answered(call, &reply, heard.status, now());
-                narrator.answers.heard(call, heard.words);
-                if let Some((gateway, reply)) = gateway.as_mut().zip(heard.outcome) {
-                    gateway.heard(call, reply);
-                }
-                inbox.push_back(Event::BackendReplied(call, reply));
+                answers.push_back(BackendAnswer { call, reply, heard });
             }
             BackendSays::News(news) => inbox.push_back(Event::StreamSaid(call, news)),
         });
@@ -313,6 +323,7 @@ impl EventLoop {
                 processes: self.workers.processes(),
                 registry: self.poll.registry(),
                 events: &mut self.inbox,
+                answer: self.heard.outcome.as_ref(),
                 now: now(),
             };
             act(gateway, &mut turn);

@@ -8,14 +8,25 @@ use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::{Fault, refused_by_proxy, wants_tls};
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::{Call, Failure, JobId, Reply};
+use crate::lifecycle::api::{Call, CallId, Failure, JobId, Reply};
 use crate::os::clock;
 use crate::wire::backend::request::{self, Answer, Answered, Words, is_object};
 
 /// Longest address that is shown of where a redirect leads, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;
 
-/// What somebody answered, as far as only people and metrics are concerned.
+/// The answer to a request, or the reason why there is none.
+#[derive(Debug)]
+pub struct BackendAnswer {
+    /// The request.
+    pub call: CallId,
+    /// What the lifecycle gets.
+    pub reply: Reply,
+    /// What people and waiting workers get of it while the lifecycle handles the reply.
+    pub heard: Heard,
+}
+
+/// The parts of an answer that decide nothing: they are for people, for metrics and for the SDK that sent the ACK or the FAIL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
     /// The HTTP status, where anybody answered.

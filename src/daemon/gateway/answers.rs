@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use log::debug;
 
+use crate::daemon::backend::outcome::OutcomeReply;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, Filled, LinkStage, Pulling};
 use crate::daemon::gateway::{Gateway, GatewayTurn};
@@ -39,7 +40,7 @@ impl Gateway {
             ToWorker::Ok { job, about, is_settled } => {
                 // Of anything but an ACK the backend alone says what becomes of the job.
                 let is_done = *is_settled && *about == About::Ack;
-                self.outcome_was_taken(job, is_done.then_some("completed"));
+                self.outcome_was_taken(job, is_done.then_some("completed"), turn.answer);
             }
             ToWorker::Error {
                 code,
@@ -62,16 +63,16 @@ impl Gateway {
         }
     }
 
-    /// Those who wait for the answer about this job get the backend's own, where it has just given one, or else ours; `state` is what
-    /// the job is then, where that is known.
-    pub(super) fn outcome_was_taken(&mut self, job: &JobId, state: Option<&str>) {
+    /// Answers the requests that wait for the outcome of this job: with `own`, if that is the backend's answer about this job, or
+    /// else with an answer by ojs-init. `state` is the state of the job afterwards, if it is known.
+    pub(super) fn outcome_was_taken(&mut self, job: &JobId, state: Option<&str>, own: Option<&OutcomeReply>) {
         let Some(waiting) = self.book.take_outcome(job) else {
             return;
         };
-        let own = self.replies.about(job).filter(|reply| reply.is_success()).cloned();
+        let own = own.filter(|own| own.job == *job && own.is_success());
         for id in waiting {
             let Some(form) = self.form_of(id, job) else { continue };
-            let answer = match &own {
+            let answer = match own {
                 Some(own) => wire::handed_on(own.status, &own.body, form),
                 None => wire::outcome(job, state, form),
             };
@@ -89,7 +90,7 @@ impl Gateway {
         let Some(waiting) = self.book.take_outcome(job) else {
             return;
         };
-        let own = self.replies.about(job).filter(|reply| !reply.is_success()).cloned();
+        let own = turn.answer.filter(|own| own.job == *job && !own.is_success());
         for id in waiting {
             let Some(form) = self.form_of(id, job) else { continue };
             if code == ErrorCode::NotHeld {
@@ -100,7 +101,7 @@ impl Gateway {
                 }
                 self.enqueue(id);
             } else {
-                let answer = match &own {
+                let answer = match own {
                     Some(own) => wire::handed_on(own.status, &own.body, form),
                     None => wire::refused_by_backend(code, message, form),
                 };

@@ -63,7 +63,7 @@ impl Gateway {
             for holder in self.book.left_behind_of(process) {
                 let last = self.forget(holder, turn);
                 // What it said last is ours, whoever else waits for the answer.
-                last.iter().for_each(|job| self.outcome_was_taken(job, None));
+                last.iter().for_each(|job| self.outcome_was_taken(job, None, None));
             }
         }
     }

@@ -13,7 +13,6 @@ mod link;
 pub(super) mod listener;
 mod places;
 mod relay;
-mod replies;
 mod requests;
 mod room;
 mod search;
@@ -39,11 +38,10 @@ use crate::daemon::gateway::book::{Book, LinkId};
 use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
 use crate::daemon::gateway::places::BodyBounds;
-use crate::daemon::gateway::replies::Replies;
 use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival, Room};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
-use crate::lifecycle::api::{CallId, Event, FromWorker, Moment, WorkerId};
+use crate::lifecycle::api::{Event, FromWorker, Moment, WorkerId};
 use crate::lifecycle::timers::Timers;
 use crate::os::open_files::open_files_limit;
 use crate::os::pidfd::ProcessWatch;
@@ -101,6 +99,8 @@ pub struct GatewayTurn<'a> {
     pub registry: &'a Registry,
     /// What the lifecycle is told.
     pub events: &'a mut VecDeque<Event>,
+    /// The backend's answer to an ACK or a FAIL, while the lifecycle handles that answer.
+    pub answer: Option<&'a OutcomeReply>,
     /// Now.
     pub now: Moment,
 }
@@ -134,7 +134,6 @@ pub struct Gateway {
     /// Connections that have their turn.
     ready: VecDeque<LinkId>,
     book: Book,
-    replies: Replies,
     /// Which connection a tunnel is of; none: nobody waits for its answer any more.
     tunnels: BTreeMap<TunnelId, Option<LinkId>>,
     newest_tunnel: u64,
@@ -183,7 +182,6 @@ impl Gateway {
             refused: 0,
             ready: VecDeque::new(),
             book: Book::default(),
-            replies: Replies::default(),
             tunnels: BTreeMap::new(),
             newest_tunnel: 0,
             deadlines: Timers::default(),
@@ -200,16 +198,6 @@ impl Gateway {
     /// By what callers are known, in the words of `status`.
     pub fn caller_proof(&self) -> &'static str {
         self.callers.proof().words()
-    }
-
-    /// The backend answered an outcome; the lifecycle is told of it in a moment.
-    pub fn heard(&mut self, call: CallId, reply: OutcomeReply) {
-        self.replies.heard(call, reply);
-    }
-
-    /// The lifecycle is told this now; none: what time it is.
-    pub fn telling(&mut self, event: Option<&Event>) {
-        self.replies.telling(event);
     }
 
     /// Somebody wants to connect.

@@ -4,7 +4,6 @@ pub(super) mod job_line;
 pub(super) mod json_text;
 pub(super) mod last_words;
 pub(super) mod narrate;
-pub(super) mod narrate_answers;
 pub(super) mod narrate_forms;
 pub(super) mod narrate_jobs;
 pub(super) mod narrate_memory;

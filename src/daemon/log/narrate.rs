@@ -6,7 +6,6 @@ use std::time::Duration;
 use log::Level;
 
 use crate::daemon::log::last_words::{self, LastWords};
-use crate::daemon::log::narrate_answers::Answers;
 use crate::daemon::log::narrate_jobs::JobNarrator;
 use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::log::record::{LogRecord, RecordFields};
@@ -14,11 +13,11 @@ use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, in_progress, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_memory, narrate_stop};
 use crate::lifecycle::api::{
-    Call, CapacityNews, EndCause, EndReport, Endpoint, HolderId, InPlaceOfDeaf, Notice, ProcessId, Reason, WorkerId,
-    WorkerState,
+    Call, CapacityNews, EndCause, EndReport, Endpoint, InPlaceOfDeaf, Notice, ProcessId, Reason, WorkerId, WorkerState,
 };
 use crate::os::clock;
 use crate::os::process::Pid;
+use crate::wire::backend::request::Words;
 use crate::wire::names::worker_state;
 use crate::wire::text::{asked_by, milliseconds, seconds};
 
@@ -40,8 +39,6 @@ pub struct Narrator {
     outages: OutageNarrator,
     /// What the last request said that failed as the backend fails.
     backend_error: Option<String>,
-    /// What the backend's answers say.
-    pub answers: Answers,
 }
 
 impl Narrator {
@@ -56,7 +53,6 @@ impl Narrator {
             last_words: LastWords::default(),
             outages: OutageNarrator::new(url),
             backend_error: None,
-            answers: Answers::default(),
         }
     }
 
@@ -65,21 +61,21 @@ impl Narrator {
         self.backend_error.clone()
     }
 
-    /// Writes it to the log.
-    pub fn narrate(&mut self, notice: &Notice) {
+    /// Writes the record of a notice. `words` are those of the answer that the lifecycle handles, and empty while it handles none.
+    pub fn narrate(&mut self, notice: &Notice, words: &Words) {
         let is_greeting = if let Notice::CallFailed { what, .. } = notice {
             matches!(*what, "heartbeat" | "registration" | "final heartbeat")
         } else {
             matches!(notice, Notice::BackendIsAway(_) | Notice::HeartbeatsRefused)
         };
         if is_greeting {
-            self.backend_error = self.answers.failure().map(str::to_owned);
+            self.backend_error.clone_from(&words.failure);
         }
         // Each job brings two of them, and putting one together costs more than the machine's part in the job.
         if matches!(notice, Notice::Claimed(_) | Notice::HandedOver(..)) && !log::log_enabled!(Level::Debug) {
             return;
         }
-        if let Some(note) = self.note(notice, clock::monotonic()) {
+        if let Some(note) = self.note(notice, words, clock::monotonic()) {
             say(&note);
         }
     }
@@ -121,7 +117,7 @@ impl Narrator {
     }
 
     /// The record about what may come of many jobs at once.
-    fn told_now_and_then(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
+    fn told_now_and_then(&mut self, notice: &Notice, words: &Words, now: Duration) -> Option<LogRecord> {
         if let Notice::NoHandler { job, waits, taken } = notice {
             self.jobs.no_handler(job, *waits, taken, now)
         } else if let Notice::GivenBackAgain {
@@ -133,15 +129,16 @@ impl Narrator {
         {
             self.jobs.given_back_again(job, *times, (*is_of_type, *is_held), now)
         } else if let Notice::CheckpointNotSaved(job, failure) = notice {
-            let said = self.answers.failure();
+            let said = words.failure.as_deref();
             Some(self.jobs.checkpoint_not_saved(job, *failure, said, now))
         } else {
-            self.call_failed(notice, now)
+            self.call_failed(notice, words, now)
         }
     }
 
     /// The record about it, unless there was one like it a moment ago.
-    fn note(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
+    fn note(&mut self, notice: &Notice, words: &Words, now: Duration) -> Option<LogRecord> {
+        let failure = words.failure.as_deref();
         Some(match notice {
             // A worker that could not be started has no story: the last words say it all.
             Notice::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
@@ -164,11 +161,7 @@ impl Narrator {
             Notice::TooManyRestarts => LogRecord::new(Level::Error, TOO_MANY_RESTARTS),
             Notice::StartPostponed => self.last_words.start_postponed(),
             Notice::NotReady | Notice::NothingAskedFor => nobody_is_ready(notice),
-            Notice::HolderReady {
-                holder: connection,
-                concurrency,
-                client,
-            } => ready(*connection, *concurrency, client.as_deref()),
+            Notice::HolderReady { .. } => return ready(notice),
             Notice::Capacity(news) => capacity(*news),
             Notice::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
             Notice::RunsAlone(job) => JobNarrator::runs_alone(job),
@@ -176,34 +169,36 @@ impl Narrator {
             Notice::Claimed(job) => JobNarrator::claimed(job),
             Notice::HandedOver(job, connection) => JobNarrator::handed_over(job, *connection),
             Notice::OutcomeSent { .. } => return None,
-            Notice::Settled { job, outcome, took } => self.jobs.settled(job, outcome, *took, self.answers.state()),
+            Notice::Settled { job, outcome, took } => self.jobs.settled(job, outcome, *took, words.state.as_deref()),
             Notice::Abandoned(job, why) => JobNarrator::abandoned(job, why),
             Notice::Void(job, why) => JobNarrator::void(job, why),
             Notice::Adopted(job) => JobNarrator::adopted(job),
             Notice::Replaced(job) => JobNarrator::replaced(job),
-            Notice::ReservationLost(job, reason) => JobNarrator::reservation_lost(job, *reason, self.answers.failure()),
-            Notice::DoneTwice(job) => JobNarrator::done_twice(job, self.answers.failure()),
+            Notice::ReservationLost(job, reason) => JobNarrator::reservation_lost(job, *reason, failure),
+            Notice::DoneTwice(job) => JobNarrator::done_twice(job, failure),
             Notice::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
             Notice::TimedOut(job, elapsed) => JobNarrator::timed_out(job, *elapsed),
             Notice::TimeoutPassed(job, elapsed) => JobNarrator::timeout_passed(job, *elapsed),
             Notice::Dropped(job, why) => JobNarrator::dropped(job, *why),
             Notice::NamedAgain(job) => JobNarrator::named_again(job),
             Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
-            Notice::NoHandler { .. } | Notice::CheckpointNotSaved(..) => return self.told_now_and_then(notice, now),
-            Notice::GivenBackAgain { .. } | Notice::CallFailed { .. } => return self.told_now_and_then(notice, now),
+            Notice::NoHandler { .. }
+            | Notice::CheckpointNotSaved(..)
+            | Notice::GivenBackAgain { .. }
+            | Notice::CallFailed { .. } => return self.told_now_and_then(notice, words, now),
             Notice::Hedged(endpoint) => hedged(*endpoint),
             Notice::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Notice::NotRegistered => not_registered(),
             Notice::HeartbeatForm(form) => narrate_forms::heartbeat(*form),
             Notice::QuietStays => warn(QUIET_STAYS),
-            Notice::HeartbeatsRefused => narrate_forms::heartbeats_refused(self.answers.failure()),
+            Notice::HeartbeatsRefused => narrate_forms::heartbeats_refused(failure),
             Notice::FetchForm(form) => narrate_forms::fetch(*form),
             Notice::Listening => info(LISTENING),
-            Notice::NotListening(_) => not_listening(self.answers.failure()),
+            Notice::NotListening(_) => not_listening(failure),
             Notice::StreamsAreDeaf(instead) => deaf_streams(*instead),
             Notice::WokenUp => LogRecord::new(Level::Debug, "a stream of events brings the next FETCH forward"),
             Notice::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
-            Notice::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
+            Notice::BackendIsAway(outage) => self.outages.begins(outage, failure),
             Notice::BackendIsStillAway(outage) => self.outages.goes_on(outage),
             Notice::BackendIsBack(outage) => self.outages.is_over(outage),
             Notice::BackendIsUnsteady { failed } => self.outages.is_unsteady(*failed),
@@ -215,7 +210,7 @@ impl Narrator {
         })
     }
 
-    fn call_failed(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
+    fn call_failed(&mut self, notice: &Notice, words: &Words, now: Duration) -> Option<LogRecord> {
         let Notice::CallFailed {
             what,
             job,
@@ -231,7 +226,7 @@ impl Narrator {
             failure: *failure,
             retry_in: *retry_in,
         };
-        Some(self.outages.failed(failed, self.answers.failure(), now))
+        Some(self.outages.failed(failed, words.failure.as_deref(), now))
     }
 
     fn summary(&self, account: &EndReport, now: Duration) -> LogRecord {
@@ -360,17 +355,26 @@ fn restart_in(pause: Duration) -> LogRecord {
     warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
 }
 
-fn ready(connection: HolderId, concurrency: u32, client: Option<&str>) -> LogRecord {
-    let client: String = client.unwrap_or("unnamed client").chars().take(CLIENT_CHARS).collect();
+fn ready(notice: &Notice) -> Option<LogRecord> {
+    let Notice::HolderReady {
+        holder: connection,
+        concurrency,
+        client,
+    } = notice
+    else {
+        return None;
+    };
+    let client = client.as_deref().unwrap_or("unnamed client");
+    let client: String = client.chars().take(CLIENT_CHARS).collect();
     let fields = RecordFields::default()
         .with("connection", connection.0)
-        .with("concurrency", u64::from(concurrency))
+        .with("concurrency", u64::from(*concurrency))
         .with("client", client.as_str());
-    let takes = match concurrency {
+    let takes = match *concurrency {
         0 => "takes no more jobs".to_owned(),
-        _ => format!("takes up to {}", jobs(concurrency)),
+        most => format!("takes up to {}", jobs(most)),
     };
-    info(format_args!("connection {connection} ({client}) {takes}")).about(fields)
+    Some(info(format_args!("connection {connection} ({client}) {takes}")).about(fields))
 }
 
 fn capacity(news: CapacityNews) -> LogRecord {

@@ -13,8 +13,8 @@ use crate::config::LogFormat;
 use crate::daemon::log::record::Record;
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    CallId, CancelReason, DropCause, EndReport, EndedBy, Event, Failure, FetchForm, HeartbeatForm, JobError, JobId,
-    Manner, Outage, Outcome, Reply, ShutdownCounts, Subject, WorkerEnd,
+    CancelReason, DropCause, EndReport, EndedBy, Failure, FetchForm, HeartbeatForm, HolderId, JobError, JobId, Manner,
+    Outage, Outcome, ShutdownCounts, Subject, WorkerEnd,
 };
 use crate::signal::Signal;
 use crate::wire::backend::request::Words;
@@ -110,7 +110,6 @@ pub(super) fn narrator() -> Narrator {
         last_words: LastWords::default(),
         outages: OutageNarrator::new("http://backend"),
         backend_error: None,
-        answers: Answers::default(),
     }
 }
 
@@ -136,16 +135,12 @@ fn error() -> JobError {
     }
 }
 
-/// The machine is told of an answer that says this of the job.
-fn answer(narrator: &mut Narrator, state: Option<&str>) {
-    let words = Words {
+/// Words that name this state of the job.
+fn words_of(state: Option<&str>) -> Words {
+    Words {
         failure: None,
         state: state.map(str::to_owned),
-    };
-    narrator.answers.heard(CallId(1), words);
-    narrator
-        .answers
-        .telling(Some(&Event::BackendReplied(CallId(1), Reply::Accepted)));
+    }
 }
 
 /// How long a worker had the job.
@@ -359,7 +354,7 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
     let mut records: Vec<Value> = [about_jobs(), given_back_again()]
         .iter()
         .flatten()
-        .map(|notice| read(&narrator.note(notice, now).unwrap()))
+        .map(|notice| read(&narrator.note(notice, &Words::default(), now).unwrap()))
         .collect();
     // Whatever the error and the number of attempts may suggest, it is what the answer says.
     let states = [Some("retryable"), Some("discarded"), Some("parked"), None];
@@ -367,9 +362,8 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         .into_iter()
         .flat_map(|attempt| states.map(|state| (attempt, state)))
     {
-        answer(&mut narrator, state);
         let failed = settled(attempt, Outcome::Failed { error: error() });
-        let failed = read(&narrator.note(&failed, now).unwrap());
+        let failed = read(&narrator.note(&failed, &words_of(state), now).unwrap());
         assert_eq!(failed["error"]["type"], "ValueError");
         assert_eq!(failed["error"]["message"], "no");
         let expected = state
@@ -379,11 +373,10 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         records.push(failed);
     }
     for state in ["available", "discarded", "parked"] {
-        answer(&mut narrator, Some(state));
-        records.push(read(&narrator.note(&settled(1, requeued()), now).unwrap()));
+        let words = words_of(Some(state));
+        records.push(read(&narrator.note(&settled(1, requeued()), &words, now).unwrap()));
     }
-    answer(&mut narrator, None);
-    let given_back = read(&narrator.note(&settled(1, requeued()), now).unwrap());
+    let given_back = read(&narrator.note(&settled(1, requeued()), &Words::default(), now).unwrap());
     assert_eq!(given_back["message"], "Job given back to its queue");
     assert_eq!(given_back["ojs"].get("state"), None, "the backend has not said it");
     assert!(records.iter().all(|record| record["category"] == "lifecycle"));
@@ -398,7 +391,7 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
     let notes: Vec<LogRecord> = about_the_worker()
         .into_iter()
         .chain(about_the_backend())
-        .map(|notice| narrator.note(&notice, now).unwrap())
+        .map(|notice| narrator.note(&notice, &Words::default(), now).unwrap())
         .collect();
     let mut records: Vec<Value> = notes.iter().map(read).collect();
     for record in &records {
@@ -451,36 +444,21 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
         failure: Some("status 500 internal_error: no room\u{1b}[2J".to_owned()),
         state: None,
     };
-    let reply = || Reply::Failed(Failure::ServerError);
-    narrator.answers.heard(CallId(7), words);
-    narrator.answers.heard(CallId(8), Words::default());
-    narrator
-        .answers
-        .telling(Some(&Event::BackendReplied(CallId(7), reply())));
-    let record = read(&narrator.note(&failed, Duration::ZERO).unwrap());
+    let record = read(&narrator.note(&failed, &words, Duration::ZERO).unwrap());
     let said = "ACK failed: something is broken at the backend (status 500 internal_error: no room\u{1b}[2J)";
     assert_eq!(record["message"], said, "in a record, escapes keep it from a terminal");
     assert_eq!(record["ojs"]["job_id"], "j1");
     assert_eq!(record["error"]["type"], "server_error");
-    for (hours, silence) in [(1, true), (2, false)] {
-        if silence {
-            narrator.answers.telling(None);
-        } else {
-            narrator
-                .answers
-                .telling(Some(&Event::BackendReplied(CallId(8), reply())));
-        }
-        let later = Duration::from_secs(3600 * hours);
-        let record = read(&narrator.note(&failed, later).unwrap());
-        assert_eq!(record["message"], "ACK failed: something is broken at the backend");
-    }
+    let an_hour_later = Duration::from_secs(3600);
+    let record = read(&narrator.note(&failed, &Words::default(), an_hour_later).unwrap());
+    assert_eq!(record["message"], "ACK failed: something is broken at the backend");
 }
 
 #[test]
 fn a_job_s_time_is_told_with_its_outcome_where_a_worker_had_it() {
     let mut narrator = narrator();
     let mut told = |notice: &Notice| {
-        let record = read(&narrator.note(notice, Duration::ZERO).unwrap());
+        let record = read(&narrator.note(notice, &Words::default(), Duration::ZERO).unwrap());
         record.pointer("/attributes/duration_ms").and_then(Value::as_u64)
     };
     let outcome = requeued();
