@@ -51,7 +51,6 @@ setup:
 
 lint:
 	cargo fmt --all --check
-	cargo check --locked --lib --no-default-features
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 # What decides, in all its cases but for the exploration, which takes long; what acts on it is tested by `make test` alone.

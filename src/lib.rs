@@ -8,36 +8,23 @@
 //! What it is not: a service manager (one child, no dependencies), a log router (the child's output is the child's),
 //! an async program (one loop, one blocking call).
 //!
-//! Folders, from the inside out; each may use what is above it:
+//! This crate is the binary's: configuration, command line, and the processes that hold descriptors. What they use is in crates of
+//! their own, whose `Cargo.toml` says what each may use:
 //!
-//! | folder | what | may not |
+//! | crate or folder | what | may not |
 //! |---|---|---|
-//! | [`signal`], [`exit`] | values | use anything |
-//! | [`lifecycle`] | PURE: decides | read a clock, do I/O, start anything |
-//! | [`wire`] | PURE: bytes to types and back | hold a socket, decide |
-//! | `os` | system calls, all `unsafe` | know phases, jobs, configuration |
-//! | `config`, `cli` | what the user said, checked | act on it |
-//! | `daemon` | holds descriptors, does what the lifecycle says | decide |
-//! | `runner` | the second process of mode exec: starts jobs and ends what they leave | talk to the backend |
-//! | `commands` | the subcommands, another program of the same binary | use the loops |
-//!
-//! `cargo check --lib --no-default-features` builds the pure half alone.
-#![deny(unsafe_code)]
+//! | [`ojs_values`] | values | use anything |
+//! | [`ojs_lifecycle`] | PURE: decides | read a clock, do I/O, start anything |
+//! | [`ojs_wire`] | PURE: bytes to types and back | hold a socket, decide |
+//! | [`ojs_os`] | system calls, all `unsafe` | know phases, jobs, configuration |
+//! | [`config`], [`cli`] | what the user said, checked | act on it |
+//! | [`daemon`] | holds descriptors, does what the lifecycle says | decide |
+//! | [`runner`] | the second process of mode exec: starts jobs and ends what they leave | talk to the backend |
+//! | [`commands`] | the subcommands, another program of the same binary | use the loops |
+#![forbid(unsafe_code)]
 
-pub mod exit;
-pub mod lifecycle;
-pub mod signal;
-pub mod wire;
-
-#[cfg(feature = "os")]
 pub mod cli;
-#[cfg(feature = "os")]
 pub mod commands;
-#[cfg(feature = "os")]
 pub mod config;
-#[cfg(feature = "os")]
 pub mod daemon;
-#[cfg(feature = "os")]
-pub mod os;
-#[cfg(feature = "os")]
 pub mod runner;

@@ -11,12 +11,12 @@ use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::log::report::report;
 use ojs_init::daemon::prepare::{refuse, with_command};
 use ojs_init::daemon::{agent, plain_loop, rehearsal};
-use ojs_init::exit::Exit;
-use ojs_init::os::entry::Invocation;
-use ojs_init::os::stdio;
 use ojs_init::runner;
+use ojs_os::entry::Invocation;
+use ojs_os::stdio;
+use ojs_values::exit::Exit;
 
-ojs_init::entry!(run);
+ojs_os::entry!(run);
 
 /// Longest that help or a report may wait for a slow reader of standard output.
 const OUTPUT_LIMIT: Duration = Duration::from_secs(10);

@@ -1,7 +1,5 @@
 //! The command line: clap is the only parser, built from the table of [`crate::config::keys`].
 
-#![forbid(unsafe_code)]
-
 mod command;
 mod command_line;
 mod flags;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::lifecycle::api::OperatorRequest;
-use crate::os::clock;
-use crate::os::socket::Stream;
-use crate::wire::frame::{Frame, FrameReader};
-use crate::wire::operator::control::{self, ControlReply};
-use crate::wire::operator::status_line::MAX_ANSWER;
-use crate::wire::text::seconds;
+use ojs_lifecycle::api::OperatorRequest;
+use ojs_os::clock;
+use ojs_os::socket::Stream;
+use ojs_wire::frame::{Frame, FrameReader};
+use ojs_wire::operator::control::{self, ControlReply};
+use ojs_wire::operator::status_line::MAX_ANSWER;
+use ojs_wire::text::seconds;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4 << 10;

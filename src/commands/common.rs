@@ -7,8 +7,8 @@ use crate::config::Paths;
 use crate::daemon::log::report::report;
 use crate::daemon::runtime::candidate::candidates;
 use crate::daemon::runtime::instances::{self, Instance};
-use crate::exit::Exit;
-use crate::os::socket::Stream;
+use ojs_os::socket::Stream;
+use ojs_values::exit::Exit;
 
 /// Longest search for the instance.
 pub(super) const FIND_WITHIN: Duration = Duration::from_secs(2);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::cli::JobWord;
 use crate::commands::common::{NOT_TAKEN, failed};
-use crate::exit::Exit;
-use crate::os::entry::Environ;
-use crate::os::job_channel::JobChannel;
-use crate::os::signals::SignalSet;
-use crate::os::stdio::{read_input_from_its_beginning, write_output};
-use crate::wire::runner::arguments::{self, Path};
-use crate::wire::runner::job_lines;
+use ojs_os::entry::Environ;
+use ojs_os::job_channel::JobChannel;
+use ojs_os::signals::SignalSet;
+use ojs_os::stdio::{read_input_from_its_beginning, write_output};
+use ojs_values::exit::Exit;
+use ojs_wire::runner::arguments::{self, Path};
+use ojs_wire::runner::job_lines;
 
 /// The variable that has the number of the channel's descriptor.
 const CHANNEL_VARIABLE: &str = "OJS_JOB_FD";

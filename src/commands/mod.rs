@@ -1,6 +1,5 @@
 //! The subcommands: another program of the same binary. It finds the instance that runs in this container, asks it over its
 //! control socket, says what it was told, and ends. One of them is for jobs, and asks nobody.
-#![forbid(unsafe_code)]
 
 mod ask;
 mod common;
@@ -13,9 +12,9 @@ pub use common::{Places, Target, Terminal};
 pub use job::tell;
 
 use crate::cli::Order;
-use crate::exit::Exit;
-use crate::lifecycle::api::OperatorRequest;
-use crate::os::clock;
+use ojs_lifecycle::api::OperatorRequest;
+use ojs_os::clock;
+use ojs_values::exit::Exit;
 
 /// Carries out a subcommand.
 #[must_use]

@@ -7,15 +7,15 @@ use crate::cli::PrestopWait;
 use crate::commands::ask::{NoAnswer, ask};
 use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Target, connect, failed};
 use crate::daemon::log::report::report;
-use crate::exit::Exit;
-use crate::lifecycle::api::OperatorRequest;
-use crate::os::clock;
-use crate::os::signals::SignalSet;
-use crate::os::socket::Stream;
-use crate::os::stdio;
-use crate::signal::Signal;
-use crate::wire::operator::control::ControlReply;
-use crate::wire::text::{active_jobs, seconds};
+use ojs_lifecycle::api::OperatorRequest;
+use ojs_os::clock;
+use ojs_os::signals::SignalSet;
+use ojs_os::socket::Stream;
+use ojs_os::stdio;
+use ojs_values::exit::Exit;
+use ojs_values::signal::Signal;
+use ojs_wire::operator::control::ControlReply;
+use ojs_wire::text::{active_jobs, seconds};
 
 /// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
 /// even if it is told to wait for less.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::cli::HealthOf;
 use crate::commands::ask::exchange;
 use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Target, Terminal, connect, failed};
-use crate::exit::Exit;
-use crate::lifecycle::api::{OperatorRequest, Probe};
-use crate::os::signals::SignalSet;
-use crate::os::{clock, stdio, tty};
-use crate::wire::operator::control::decode_answer;
-use crate::wire::operator::screen::{Screen, draw};
-use crate::wire::operator::status_reply::{decode_health, decode_report, printable};
+use ojs_lifecycle::api::{OperatorRequest, Probe};
+use ojs_os::signals::SignalSet;
+use ojs_os::{clock, stdio, tty};
+use ojs_values::exit::Exit;
+use ojs_wire::operator::control::decode_answer;
+use ojs_wire::operator::screen::{Screen, draw};
+use ojs_wire::operator::status_reply::{decode_health, decode_report, printable};
 
 /// Longest that `health` takes in all: the kubelet gives an exec probe 1 s, the start of the process included.
 const HEALTH_WITHIN: Duration = Duration::from_millis(800);

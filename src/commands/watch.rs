@@ -15,16 +15,16 @@ use crate::commands::status::{json, refusal, screen};
 use crate::daemon::log::report::report;
 use crate::daemon::runtime::candidate::Candidate;
 use crate::daemon::runtime::instances::{self, Instance, NoInstance, Unreachable};
-use crate::exit::Exit;
-use crate::lifecycle::api::OperatorRequest;
-use crate::os::process::Pid;
-use crate::os::signal_fd::SignalFd;
-use crate::os::signals::SignalSet;
-use crate::os::{clock, stdio};
-use crate::signal::Signal;
-use crate::wire::operator::screen::{draw, farewell};
-use crate::wire::operator::status_reply::{StatusReply, decode_report};
-use crate::wire::text::seconds;
+use ojs_lifecycle::api::OperatorRequest;
+use ojs_os::process::Pid;
+use ojs_os::signal_fd::SignalFd;
+use ojs_os::signals::SignalSet;
+use ojs_os::{clock, stdio};
+use ojs_values::exit::Exit;
+use ojs_values::signal::Signal;
+use ojs_wire::operator::screen::{draw, farewell};
+use ojs_wire::operator::status_reply::{StatusReply, decode_report};
+use ojs_wire::text::seconds;
 
 /// Time between two looks at the instance.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

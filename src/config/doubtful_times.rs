@@ -6,7 +6,7 @@ use super::keys::{CANCEL_GRACE, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY};
 use super::sections::Config;
 use super::values::duration::Human;
 use super::values::enums::Mode;
-use crate::lifecycle::api::{LEAST_LIMIT, LimitSource, ShutdownTimes};
+use ojs_lifecycle::api::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 
 /// What ends each warning about a limit that is a guess.
 const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD)";
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::config::keys::TERMINATION_GRACE_PERIOD;
     use crate::config::test_support::{Given, assert_says};
-    use crate::lifecycle::api::Surroundings;
+    use ojs_lifecycle::api::Surroundings;
 
     fn doubts(given: &Given, surroundings: Surroundings) -> Vec<String> {
         let config = given.config();

@@ -31,9 +31,9 @@ use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::proxy::ProxySetting;
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
-use crate::exit::RemapExit;
-use crate::lifecycle::api::{FinalState, LEAST_LIMIT, Leftovers, MAX_CONCURRENCY, Restart, StopSignal, Wake};
-use crate::signal::Signal;
+use ojs_lifecycle::api::{FinalState, LEAST_LIMIT, Leftovers, MAX_CONCURRENCY, Restart, StopSignal, Wake};
+use ojs_values::exit::RemapExit;
+use ojs_values::signal::Signal;
 
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.
 const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 60 * 60);

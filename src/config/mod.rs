@@ -5,8 +5,6 @@
 //! texts, `values` turns them into typed values, `settings` keeps the one of highest precedence,
 //! the `sections` are filled with them, `validate` looks at them together.
 
-#![forbid(unsafe_code)]
-
 mod doubtful_times;
 mod environment;
 mod error;

@@ -20,9 +20,9 @@ use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::proxy::{Proxy, ProxySetting};
 use super::values::user::UserSpec;
-use crate::exit::RemapExit;
-use crate::lifecycle::api::{FinalState, Leftovers, Limits, Restart, StopSignal, TransitionSignals, Wake};
-use crate::signal::Signal;
+use ojs_lifecycle::api::{FinalState, Leftovers, Limits, Restart, StopSignal, TransitionSignals, Wake};
+use ojs_values::exit::RemapExit;
+use ojs_values::signal::Signal;
 
 /// Sections, each with a function that fills every field with the value behind its `=`.
 macro_rules! sections {

@@ -15,7 +15,7 @@ use super::values::Value;
 use super::values::duration::Human;
 use super::values::enums::Mode;
 use super::values::network::BackendUrl;
-use crate::lifecycle::api::{LEAST_LIMIT, stop_margin};
+use ojs_lifecycle::api::{LEAST_LIMIT, stop_margin};
 
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
 ///

@@ -14,7 +14,7 @@ use mio::{Interest, Registry};
 
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::tokens::TokenOwner;
-use crate::os::socket::{AcceptError, Accepted, Listener};
+use ojs_os::socket::{AcceptError, Accepted, Listener};
 
 /// A socket that listens, and never waits.
 pub trait Accepting: AsRawFd {
@@ -192,7 +192,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::os::socket::BoundSocket;
+    use ojs_os::socket::BoundSocket;
 
     #[test]
     fn a_turn_takes_its_share_and_the_next_one_takes_the_rest() {

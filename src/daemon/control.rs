@@ -13,11 +13,11 @@ use mio::{Interest, Registry};
 use crate::daemon::acceptor::Acceptor;
 use crate::daemon::tokens::{CLIENT_SLOTS, TokenOwner};
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
-use crate::lifecycle::api::{ClientId, Event, Moment, OperatorAnswer, OperatorRequest};
-use crate::os::socket::{Accepted, Listener, Stream};
-use crate::wire::frame::{Frame, FrameReader};
-use crate::wire::operator::control::{self, MAX_LINE, NoRequest};
-use crate::wire::operator::status_line::MAX_ANSWER;
+use ojs_lifecycle::api::{ClientId, Event, Moment, OperatorAnswer, OperatorRequest};
+use ojs_os::socket::{Accepted, Listener, Stream};
+use ojs_wire::frame::{Frame, FrameReader};
+use ojs_wire::operator::control::{self, MAX_LINE, NoRequest};
+use ojs_wire::operator::status_line::MAX_ANSWER;
 
 /// Most clients at the same time. The next one takes the place of the oldest that waits for no answer: the lifecycle lets
 /// only some of them wait, so there is one.

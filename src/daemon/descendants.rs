@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use log::{debug, info, warn};
 
-use crate::exit::Ended;
-use crate::os::clock;
-use crate::os::init;
-use crate::os::process::{self, Pid};
-use crate::signal::Signal;
+use ojs_os::clock;
+use ojs_os::init;
+use ojs_os::process::{self, Pid};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
 
 /// Longest that the exit waits for what is left to be gone; nothing is, after a shutdown that ran to its end. Five generations
 /// of processes took longer than 100 ms where this process had a fifth of a processor.

@@ -9,13 +9,13 @@ use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::start::{self, NotStartedNow};
-use crate::exit::Exit;
-use crate::lifecycle::api::{ClientId, Effect, Event, HolderId, NotStarted, ShownToOperator, ToWorker, WorkerId};
-use crate::os::cgroup::OomKills;
-use crate::os::{image, init, process};
-use crate::signal::Signal;
-use crate::wire::operator::status_line;
-use crate::wire::termination_log;
+use ojs_lifecycle::api::{ClientId, Effect, Event, HolderId, NotStarted, ShownToOperator, ToWorker, WorkerId};
+use ojs_os::cgroup::OomKills;
+use ojs_os::{image, init, process};
+use ojs_values::exit::Exit;
+use ojs_values::signal::Signal;
+use ojs_wire::operator::status_line;
+use ojs_wire::termination_log;
 
 impl EventLoop {
     /// Does what the machine ordered. Returns the exit status when that was the last order.

@@ -13,17 +13,17 @@ use crate::config::values::limits::{JobMemory, Rlimit};
 use crate::config::{Config, LogFormat, Mode, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
-use crate::exit::Exit;
-use crate::os::cgroup_memory::MemoryCgroup;
-use crate::os::child::ChildPlan;
-use crate::os::entry::Environ;
-use crate::os::user::Credentials;
-use crate::wire::runner::settings::{
+use ojs_os::cgroup_memory::MemoryCgroup;
+use ojs_os::child::ChildPlan;
+use ojs_os::entry::Environ;
+use ojs_os::user::Credentials;
+use ojs_values::exit::Exit;
+use ojs_wire::runner::settings::{
     ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat, RunnerLogLevel,
     RunnerSettings, UserRange, VARIABLE,
 };
-use crate::wire::runner::template::{Template, command_name};
-use crate::wire::text::milliseconds;
+use ojs_wire::runner::template::{Template, command_name};
+use ojs_wire::text::milliseconds;
 
 /// What the runner is called.
 pub const OWN_NAME: &str = "ojs-init";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use log::warn;
 
 use crate::config::{Config, keys};
-use crate::lifecycle::api::Moment;
-use crate::os::cgroup_memory::MemoryCgroup;
+use ojs_lifecycle::api::Moment;
+use ojs_os::cgroup_memory::MemoryCgroup;
 
 /// Between two looks at least: a busy loop turns a thousand times a second, and the kernel adds up numbers for each look.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

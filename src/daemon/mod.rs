@@ -1,5 +1,4 @@
 //! SHELL. Holds descriptors and processes, and does what the lifecycle says; it decides nothing itself.
-#![forbid(unsafe_code)]
 
 mod acceptor;
 pub mod agent;

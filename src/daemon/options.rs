@@ -6,12 +6,12 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::{self, Config, Mode};
-use crate::lifecycle::api::{
+use ojs_lifecycle::api::{
     LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Text, TransitionSignals, Wake,
 };
-use crate::os::entry::Environ;
-use crate::os::init;
-use crate::wire::text::seconds;
+use ojs_os::entry::Environ;
+use ojs_os::init;
+use ojs_wire::text::seconds;
 
 /// Files that container engines leave in a container.
 const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];

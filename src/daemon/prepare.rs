@@ -11,11 +11,11 @@ use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::options::{doubtful_times, surroundings};
-use crate::exit::Exit;
-use crate::lifecycle::api::Surroundings;
-use crate::os::entry::Environ;
-use crate::os::init;
-use crate::wire::termination_log;
+use ojs_lifecycle::api::Surroundings;
+use ojs_os::entry::Environ;
+use ojs_os::init;
+use ojs_values::exit::Exit;
+use ojs_wire::termination_log;
 
 /// What was loaded, for a run with this command. That may be empty only where the configuration has programs of its own; where
 /// it could not be loaded for another mode, to name COMMAND helps more than what is wrong there.

@@ -21,10 +21,10 @@ use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::runtime::instances::{self, NoInstance};
 use crate::daemon::start::{self, StartFailure};
 use crate::daemon::{agent, exec, plain_loop};
-use crate::os::child::ChildPlan;
-use crate::os::entry::Environ;
-use crate::os::signals;
-use crate::os::user::Credentials;
+use ojs_os::child::ChildPlan;
+use ojs_os::entry::Environ;
+use ojs_os::signals;
+use ojs_os::user::Credentials;
 
 /// Most warnings that are kept: each step of a start has one or two.
 const MOST_WARNINGS: usize = 64;

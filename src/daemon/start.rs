@@ -6,17 +6,17 @@ use std::io;
 use nix::errno::Errno;
 
 use crate::config::Process;
-use crate::exit::Exit;
-use crate::lifecycle::api::{SHORTAGE_WINDOW, shortage_pause};
-use crate::os::child::{ChildPlan, SpawnError};
-use crate::os::clock;
-use crate::os::errno::is_shortage;
-use crate::os::process::Pid;
-use crate::os::program_file::Trouble;
-use crate::os::reaper::{self, Reaped};
-use crate::os::signals::{self, SignalSet};
-use crate::os::user::Credentials;
-use crate::signal::Signal;
+use ojs_lifecycle::api::{SHORTAGE_WINDOW, shortage_pause};
+use ojs_os::child::{ChildPlan, SpawnError};
+use ojs_os::clock;
+use ojs_os::errno::is_shortage;
+use ojs_os::process::Pid;
+use ojs_os::program_file::Trouble;
+use ojs_os::reaper::{self, Reaped};
+use ojs_os::signals::{self, SignalSet};
+use ojs_os::user::Credentials;
+use ojs_values::exit::Exit;
+use ojs_values::signal::Signal;
 
 /// Most children of whoever exec'ed us that are reaped between two attempts.
 const MOST_INHERITED: usize = 1024;

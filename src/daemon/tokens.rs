@@ -2,7 +2,7 @@
 
 use mio::Token;
 
-use crate::lifecycle::api::ids::HolderId;
+use ojs_lifecycle::api::ids::HolderId;
 
 /// Connections of probes, each of which has a slot.
 pub const PROBE_SLOTS: usize = 64;

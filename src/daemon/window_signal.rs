@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 
 use log::warn;
 
-use crate::signal::Signal;
+use ojs_values::signal::Signal;
 
 /// Warns of the first SIGWINCH, unless there is a terminal whose size may have changed.
 #[derive(Debug)]

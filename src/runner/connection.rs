@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
-use crate::os::socket::Stream;
-use crate::wire::frame::{Frame, FrameReader};
+use ojs_os::socket::Stream;
+use ojs_wire::frame::{Frame, FrameReader};
 
 /// Most bytes read at once.
 const READ_BYTES: usize = 64 << 10;

@@ -7,16 +7,16 @@ use log::{Level, warn};
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
-use crate::exit::{Ended, Exit};
-use crate::lifecycle::api::{JobId, Moment, Subject};
-use crate::os::process::Pid;
-use crate::os::reaper;
 use crate::runner::job::{Job, JobNumber, Stage};
 use crate::runner::leftovers::{self, Marks};
 use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage, millis};
 use crate::runner::state::{Runner, RunnerTimer};
-use crate::signal::Signal;
-use crate::wire::runner::settings::JobLeftovers;
+use ojs_lifecycle::api::{JobId, Moment, Subject};
+use ojs_os::process::Pid;
+use ojs_os::reaper;
+use ojs_values::exit::{Ended, Exit};
+use ojs_values::signal::Signal;
+use ojs_wire::runner::settings::JobLeftovers;
 
 /// How long what a job left behind is looked for.
 const CLEARING_LIMIT: Duration = Duration::from_secs(1);

@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use crate::wire::runner::frames::JobFacts;
-use crate::wire::runner::settings;
+use ojs_wire::runner::frames::JobFacts;
+use ojs_wire::runner::settings;
 
 /// Most bytes of a variable that may be large. The kernel takes 128 KiB for one; standard input has no such limit.
 const MOST_VALUE_BYTES: usize = 100 << 10;

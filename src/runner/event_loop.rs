@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use mio::Events;
 
-use crate::exit::Exit;
-use crate::lifecycle::api::Moment;
-use crate::os::clock;
 use crate::runner::job::{Job, JobNumber, Stage};
 use crate::runner::leftovers;
 use crate::runner::memory;
 use crate::runner::outcome::EndedFor;
 use crate::runner::state::{Runner, RunnerTimer, TokenOwner, now};
 use crate::runner::streams::JobStream;
-use crate::signal::Signal;
+use ojs_lifecycle::api::Moment;
+use ojs_os::clock;
+use ojs_values::exit::Exit;
+use ojs_values::signal::Signal;
 
 /// Most events of one wait.
 const EVENTS: usize = 256;

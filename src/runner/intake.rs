@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use log::{debug, warn};
 
-use crate::lifecycle::api::{About, CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
 use crate::runner::connection::ReadState;
 use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
 use crate::runner::start::{JobOrder, NotStarted, reason};
 use crate::runner::state::{Runner, RunnerTimer, TokenOwner, Waiting};
-use crate::wire::runner::frames::{self, JobFacts, Told};
+use ojs_lifecycle::api::{About, CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
+use ojs_wire::runner::frames::{self, JobFacts, Told};
 
 /// Most reads of the connection in a turn; then it is the jobs' turn.
 const MOST_READS: usize = 4;

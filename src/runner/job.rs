@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::lifecycle::api::{CancelReason, Moment};
 use crate::runner::news::News;
 use crate::runner::outcome::EndedFor;
 use crate::runner::process::JobProcess;
 use crate::runner::streams::JobStreams;
+use ojs_lifecycle::api::{CancelReason, Moment};
 
 /// The number of a job among those of this runner; none comes twice.
 pub type JobNumber = u64;

@@ -6,9 +6,9 @@
 
 use log::debug;
 
-use crate::os::leftovers::{self, MarkSeen};
-use crate::os::process::{self, Pid};
-use crate::signal::Signal;
+use ojs_os::leftovers::{self, MarkSeen};
+use ojs_os::process::{self, Pid};
+use ojs_values::signal::Signal;
 
 /// By what those who belong to a job are known.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::os::process::Pid;
-use crate::os::process_memory::{self, ProcessMemory};
+use ojs_os::process::Pid;
+use ojs_os::process_memory::{self, ProcessMemory};
 
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;

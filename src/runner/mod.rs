@@ -2,7 +2,6 @@
 //! PID 1 supervises as any other worker.
 //!
 //! One thread, one loop, one wait. A job is a process that leads a session of its own; its end is the job's outcome.
-#![deny(unsafe_code)]
 
 mod connection;
 mod ending;
@@ -37,15 +36,6 @@ use mio::Poll;
 use crate::config::LogFormat;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
-use crate::exit::Exit;
-use crate::lifecycle::timers::Timers;
-use crate::os::cgroup::OomKills;
-use crate::os::entry::Environ;
-use crate::os::image;
-use crate::os::init;
-use crate::os::own_children::OwnChildren;
-use crate::os::signal_fd::SignalFd;
-use crate::os::signals::{self, SignalSet};
 use crate::runner::connection::Connection;
 use crate::runner::outcome::Meanings;
 use crate::runner::redaction::Redaction;
@@ -55,9 +45,18 @@ use crate::runner::state::{Runner, TokenOwner};
 use crate::runner::streams::StreamReader;
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
-use crate::signal::Signal;
-use crate::wire::runner::frames;
-use crate::wire::runner::settings::{RunnerLogFormat, RunnerLogLevel, RunnerSettings, VARIABLE};
+use ojs_lifecycle::timers::Timers;
+use ojs_os::cgroup::OomKills;
+use ojs_os::entry::Environ;
+use ojs_os::image;
+use ojs_os::init;
+use ojs_os::own_children::OwnChildren;
+use ojs_os::signal_fd::SignalFd;
+use ojs_os::signals::{self, SignalSet};
+use ojs_values::exit::Exit;
+use ojs_values::signal::Signal;
+use ojs_wire::runner::frames;
+use ojs_wire::runner::settings::{RunnerLogFormat, RunnerLogLevel, RunnerSettings, VARIABLE};
 
 /// Where jobs get their directories if the usual place cannot be written, as under a read-only root.
 const IN_MEMORY: &str = "/dev/shm";

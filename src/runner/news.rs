@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use log::warn;
 
-use crate::lifecycle::api::Moment;
 use crate::runner::connection::Connection;
-use crate::wire::runner::frames;
-use crate::wire::runner::job_lines::{self, JobLine};
+use ojs_lifecycle::api::Moment;
+use ojs_wire::runner::frames;
+use ojs_wire::runner::job_lines::{self, JobLine};
 
 /// The least time between two frames about the same job. What comes sooner replaces what waits.
 const PAUSE: Duration = Duration::from_millis(100);

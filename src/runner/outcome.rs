@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::exit::Ended;
-use crate::lifecycle::api::{CancelReason, JobError};
 use crate::runner::redaction::Redaction;
-use crate::signal::Signal;
-use crate::wire::runner::frames;
-use crate::wire::runner::settings::{ExitMeaning, JobOutput, RunnerSettings};
-use crate::wire::text::{beginning, seconds};
+use ojs_lifecycle::api::{CancelReason, JobError};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+use ojs_wire::runner::frames;
+use ojs_wire::runner::settings::{ExitMeaning, JobOutput, RunnerSettings};
+use ojs_wire::text::{beginning, seconds};
 
 /// Most bytes of standard error in the details of a failure.
 pub const STDERR_BYTES: usize = 4096;
@@ -266,7 +266,7 @@ fn stderr(bytes: &[u8], redaction: &Redaction) -> String {
 
 /// Whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
-    crate::wire::text::milliseconds(duration)
+    ojs_wire::text::milliseconds(duration)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 
-use crate::wire::runner::settings::{JobInput, JobLeftovers, RunnerLogFormat, RunnerLogLevel};
+use ojs_wire::runner::settings::{JobInput, JobLeftovers, RunnerLogFormat, RunnerLogLevel};
 
 fn settings() -> RunnerSettings {
     let exits = [

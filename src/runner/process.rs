@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use crate::exit::Ended;
-use crate::os::pidfd::ProcessWatch;
-use crate::os::process::{self, Pid};
-use crate::os::reaper::{self, Usage};
-use crate::signal::Signal;
+use ojs_os::pidfd::ProcessWatch;
+use ojs_os::process::{self, Pid};
+use ojs_os::reaper::{self, Usage};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
 
 /// A process that was started for a job and has not been reaped.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use crate::wire::runner::settings::RouteSetting;
-use crate::wire::runner::template::{Template, command_name};
+use ojs_wire::runner::settings::RouteSetting;
+use ojs_wire::runner::template::{Template, command_name};
 
 /// The commands, and which types each of them takes.
 #[derive(Debug)]

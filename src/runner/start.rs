@@ -11,16 +11,6 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::exit::Exit;
-use crate::lifecycle::api::Moment;
-use crate::os::child::{ChildPlan, SpawnError};
-use crate::os::clock;
-use crate::os::entry::Environ;
-use crate::os::errno::is_shortage;
-use crate::os::job_child::{JobTraits, Limit};
-use crate::os::memfd;
-use crate::os::program_file::Trouble;
-use crate::os::user::Credentials;
 use crate::runner::environment::{self, Surroundings};
 use crate::runner::job::{Belongings, Job, JobNames, JobNumber, Stage};
 use crate::runner::news::News;
@@ -29,10 +19,20 @@ use crate::runner::routes::{RouteCommand, Routes};
 use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
-use crate::wire::runner::arguments;
-use crate::wire::runner::frames::JobFacts;
-use crate::wire::runner::settings::{JobInput, RunnerSettings};
-use crate::wire::runner::template;
+use ojs_lifecycle::api::Moment;
+use ojs_os::child::{ChildPlan, SpawnError};
+use ojs_os::clock;
+use ojs_os::entry::Environ;
+use ojs_os::errno::is_shortage;
+use ojs_os::job_child::{JobTraits, Limit};
+use ojs_os::memfd;
+use ojs_os::program_file::Trouble;
+use ojs_os::user::Credentials;
+use ojs_values::exit::Exit;
+use ojs_wire::runner::arguments;
+use ojs_wire::runner::frames::JobFacts;
+use ojs_wire::runner::settings::{JobInput, RunnerSettings};
+use ojs_wire::runner::template;
 
 /// What the kernel adds to the score of a job that it looks at when memory runs out.
 const OOM_SCORE: &str = "500";

@@ -8,19 +8,19 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 
-use crate::exit::Exit;
-use crate::lifecycle::api::Moment;
-use crate::lifecycle::timers::Timers;
-use crate::os::cgroup::OomKills;
-use crate::os::clock;
-use crate::os::own_children::OwnChildren;
-use crate::os::process::Pid;
-use crate::os::signal_fd::SignalFd;
 use crate::runner::connection::Connection;
 use crate::runner::job::{Job, JobNumber};
 use crate::runner::outcome::Meanings;
 use crate::runner::start::{JobOrder, Starter};
 use crate::runner::streams::{JobStream, StreamReader};
+use ojs_lifecycle::api::Moment;
+use ojs_lifecycle::timers::Timers;
+use ojs_os::cgroup::OomKills;
+use ojs_os::clock;
+use ojs_os::own_children::OwnChildren;
+use ojs_os::process::Pid;
+use ojs_os::signal_fd::SignalFd;
+use ojs_values::exit::Exit;
 
 /// The token of the descriptor of signals.
 pub const SIGNALS: Token = Token(0);

@@ -10,8 +10,8 @@ use crate::runner::news::News;
 use crate::runner::outcome::STDERR_BYTES;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
-use crate::wire::frame::{Frame, FrameReader};
-use crate::wire::runner::settings::JobOutput;
+use ojs_wire::frame::{Frame, FrameReader};
+use ojs_wire::runner::settings::JobOutput;
 
 /// Most bytes that one stream of a job brings in a turn; then it is others' turn.
 pub const READ_BYTES: usize = 64 << 10;

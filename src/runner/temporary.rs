@@ -15,10 +15,10 @@ use log::warn;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 
-use crate::os::clock;
-use crate::os::process::Pid;
-use crate::os::remove_tree::remove_tree;
-use crate::os::threads;
+use ojs_os::clock;
+use ojs_os::process::Pid;
+use ojs_os::remove_tree::remove_tree;
+use ojs_os::threads;
 
 /// Most directories that wait to be removed. What comes on top is left for the end of the container, with a warning.
 const QUEUE_DIRECTORIES: usize = 1024;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::wire::runner::settings::UserRange;
+use ojs_wire::runner::settings::UserRange;
 
 /// Who is free.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What is made of answers that are not what they seem.
 
-use ojs_init::lifecycle::api::{Failure, Reply};
+use ojs_lifecycle::api::{Failure, Reply};
 
 use crate::backend::{self, Behaviour, Endpoint};
 use crate::rig::*;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ojs_init::lifecycle::api::{Failure, Reply};
+use ojs_lifecycle::api::{Failure, Reply};
 
 use crate::backend::{Backend, Behaviour, Endpoint};
 use crate::raw_server::{Asked, Part, RawServer, read_head, skip};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::{BackendTraits, Call, Failure, Reply};
+use ojs_lifecycle::api::{BackendTraits, Call, Failure, Reply};
 
 use crate::backend::Endpoint;
 use crate::raw_server::{Asked, Part, RawServer};

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use crate::support::{temp, wait};
 use backend::{Behaviour, Endpoint, Outcome};
-use ojs_init::lifecycle::api::{Directive, Failure, JobState, Reply};
+use ojs_lifecycle::api::{Directive, Failure, JobState, Reply};
 use rig::*;
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::backend::tunnel::TunnelFailureKind;
-use ojs_init::lifecycle::api::{Failure, Reply};
-use ojs_init::wire::http::tunnel::TunnelBody;
+use ojs_lifecycle::api::{Failure, Reply};
+use ojs_wire::http::tunnel::TunnelBody;
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 use crate::rig::*;

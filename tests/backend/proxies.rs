@@ -5,7 +5,7 @@ use std::time::Duration;
 use ojs_init::config::Proxy;
 use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::backend::tunnel::TunnelFailureKind;
-use ojs_init::lifecycle::api::{Failure, Reply};
+use ojs_lifecycle::api::{Failure, Reply};
 
 use crate::backend::{Backend, Endpoint};
 use crate::proxy::{Manner, ProxyServer};

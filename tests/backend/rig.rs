@@ -15,13 +15,13 @@ use ojs_init::config::{self, Environment, Flags};
 use ojs_init::daemon::backend::client::{Backend, BackendSays, Heard};
 use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::tokens::TokenOwner;
-use ojs_init::lifecycle::api::{
+use ojs_lifecycle::api::{
     Call, CallId, Failure, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Moment, Outcome, Progress, Reply,
     StreamNews, Takes, WorkerId, WorkerState,
 };
-use ojs_init::os::clock;
-use ojs_init::os::file_watch::FileWatch;
-use ojs_init::wire::backend::request::Identity;
+use ojs_os::clock;
+use ojs_os::file_watch::FileWatch;
+use ojs_wire::backend::request::Identity;
 
 use crate::backend::{self, Endpoint};
 use crate::support::wait;

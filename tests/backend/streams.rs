@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::{Call, Failure, Reply, StreamNews, StreamTopic};
+use ojs_lifecycle::api::{Call, Failure, Reply, StreamNews, StreamTopic};
 
 use crate::raw_server::{Asked, RawServer};
 use crate::rig::*;

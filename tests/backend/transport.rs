@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
-use ojs_init::lifecycle::api::{Failure, Reply};
+use ojs_lifecycle::api::{Failure, Reply};
 
 use crate::backend::{Backend, Behaviour, Endpoint};
 use crate::raw_server::{Part, RawServer, read_head, skip};

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ojs_init::daemon::backend::settings::BackendSettings;
-use ojs_init::lifecycle::api::{Failure, Reply};
+use ojs_lifecycle::api::{Failure, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 use crate::raw_server::{Asked, RawServer};

@@ -14,10 +14,10 @@ use ojs_init::daemon::backend::client::{Backend, BackendSays};
 use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::backend::tunnel::{TunnelFailureKind, TunnelId, TunnelNews};
 use ojs_init::daemon::tokens::TokenOwner;
-use ojs_init::lifecycle::api::{Call, CallId, Moment, Reply};
-use ojs_init::os::clock;
-use ojs_init::wire::http::header_lines::HeaderLines;
-use ojs_init::wire::http::tunnel::{TunnelBody, TunnelHead, TunnelRequest};
+use ojs_lifecycle::api::{Call, CallId, Moment, Reply};
+use ojs_os::clock;
+use ojs_wire::http::header_lines::HeaderLines;
+use ojs_wire::http::tunnel::{TunnelBody, TunnelHead, TunnelRequest};
 
 use crate::rig::{PATIENCE, settings};
 use crate::support::wait;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ojs_init::daemon::backend::tunnel::{TunnelFailureKind, TunnelId};
 use ojs_init::daemon::backend::tunnels::{MOST_READING_TUNNELS, MOST_TUNNELS, MOST_WAITING_TUNNELS};
-use ojs_init::lifecycle::api::Reply;
-use ojs_init::wire::http::tunnel::TunnelBody;
+use ojs_lifecycle::api::Reply;
+use ojs_wire::http::tunnel::TunnelBody;
 
 use crate::raw_server::read_head;
 use crate::rig::{PATIENCE, SHORT, TOKEN, beat, settings};

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use ojs_init::config::GatewayAllow;
 use ojs_init::daemon::gateway::caller::{Admission, Callers};
-use ojs_init::os::init::become_subreaper;
-use ojs_init::os::process;
-use ojs_init::signal::Signal;
+use ojs_os::init::become_subreaper;
+use ojs_os::process;
+use ojs_values::signal::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

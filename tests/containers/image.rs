@@ -104,6 +104,7 @@ fn context() {
     let has = |start: &str| all.iter().any(|name| name.starts_with(&format!("context/{start}")));
     for wanted in [
         "src/main.rs",
+        "crates/lifecycle/src/lib.rs",
         "Cargo.lock",
         ".cargo/config.toml",
         "devserver/src/lib.rs",
@@ -111,7 +112,14 @@ fn context() {
     ] {
         assert!(has(wanted), "{wanted}: {all:?}");
     }
-    for unwanted in ["target/debug", ".git", "tests", "docs", "bench/runs"] {
+    for unwanted in [
+        "target/debug",
+        ".git",
+        "tests",
+        "crates/lifecycle/tests",
+        "docs",
+        "bench/runs",
+    ] {
         assert!(!has(unwanted), "{unwanted}");
     }
 }

@@ -65,7 +65,7 @@ fn a_peer_of_another_pid_namespace_is_refused() {
 #[test]
 fn a_connection_waits_while_there_is_no_descriptor_for_it() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    use ojs_init::os::socket::AcceptError;
+    use ojs_os::socket::AcceptError;
     let place = place();
     let said = forked(None, || {
         let runtime = open(place.path());

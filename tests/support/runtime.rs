@@ -10,7 +10,7 @@ use ojs_init::daemon::runtime::admission::Allowed;
 use ojs_init::daemon::runtime::base::Unusable;
 use ojs_init::daemon::runtime::candidate::{Candidate, home_name};
 use ojs_init::daemon::runtime::dir::RuntimeDir;
-use ojs_init::os::user::Credentials;
+use ojs_os::user::Credentials;
 
 use crate::support::temp::TempDir;
 

@@ -18,7 +18,7 @@ const MACHINE: &str = "Lifecycle";
 fn no_part_of_the_machine_can_call_another_one() {
     let mut found = Vec::new();
     for part in PARTS {
-        let folder = root().join("src/lifecycle").join(part);
+        let folder = root().join("crates/lifecycle/src").join(part);
         let files = rust_files(&folder);
         assert!(!files.is_empty(), "there is no part {part}");
         for path in files {

@@ -1,9 +1,10 @@
 //! No two files need each other, not even by way of others: each can be read after those that it needs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
-use crate::imports::{Crate, Module};
-use crate::root;
+use crate::imports::{Module, Program};
+use crate::{root, rust_files, sources};
 
 type Needs<'a> = BTreeMap<&'a Module, BTreeSet<&'a Module>>;
 
@@ -30,18 +31,16 @@ fn circle<'a>(needs: &Needs<'a>, start: &'a Module) -> Option<Vec<&'a Module>> {
     None
 }
 
-fn circles_below(folder: &str) -> Vec<Vec<String>> {
-    let folder = root().join(folder);
-    let files = Crate::read(&folder);
+fn circles_of(files: &Program) -> Vec<Vec<String>> {
     let needs = files.needs();
-    let name = |module: &&Module| files.file(module).strip_prefix(&folder).unwrap().display().to_string();
+    let name = |module: &&Module| files.file(module).strip_prefix(root()).unwrap().display().to_string();
     let ways = needs.keys().filter_map(|start| circle(&needs, start));
     ways.map(|way| way.iter().map(name).collect()).collect()
 }
 
 #[test]
 fn no_two_files_of_the_sources_need_each_other() {
-    let circles = circles_below("src");
+    let circles = circles_of(&Program::read(sources()));
     assert!(
         circles.is_empty(),
         "each needs the next, the last one the first: {circles:#?}"
@@ -50,7 +49,9 @@ fn no_two_files_of_the_sources_need_each_other() {
 
 #[test]
 fn no_two_files_of_the_development_server_need_each_other() {
-    let circles = circles_below("devserver/src");
+    let folder = root().join("devserver/src");
+    let named = |path: PathBuf| (path.strip_prefix(&folder).unwrap().to_owned(), path);
+    let circles = circles_of(&Program::read(rust_files(&folder).into_iter().map(named).collect()));
     assert!(
         circles.is_empty(),
         "each needs the next, the last one the first: {circles:#?}"

@@ -5,12 +5,12 @@ use std::fs;
 
 use syn::{Attribute, ImplItem, Item, Visibility};
 
-use crate::{is_test_file, root, rust_files};
+use crate::{is_test_file, sources};
 
 #[test]
 fn files_and_public_items_say_what_they_are() {
     let mut silent = Vec::new();
-    for path in rust_files(&root().join("src")) {
+    for (_, path) in sources() {
         if is_test_file(&path) || path.ends_with("test_support.rs") {
             continue;
         }

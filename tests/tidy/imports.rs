@@ -1,4 +1,4 @@
-//! Which file needs which: every path of a file's code that leads to another file of the same crate.
+//! Which file needs which: every path of a file's code that leads to another file of the same program.
 //!
 //! Unit tests and documentation are no needs. A `mod x;` is none either: who declares a file does not use it yet.
 
@@ -10,33 +10,30 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Attribute, Item, UseTree};
 
-use crate::{is_test_file, rust_files};
+use crate::{CRATES, is_test_file};
 
-/// A module, as its path from the crate's root: empty for the root itself.
+/// A module, as its path from the crate's root, behind the crate's name.
 pub type Module = Vec<String>;
 
-/// A crate's files and the paths in each.
+/// A program's files and the paths in each.
 #[derive(Debug)]
-pub struct Crate {
+pub struct Program {
     files: BTreeMap<Module, PathBuf>,
     paths: BTreeMap<Module, BTreeSet<Vec<String>>>,
 }
 
-impl Crate {
-    /// All files below this folder, which has a `main.rs` or `lib.rs` at its top.
-    pub fn read(folder: &Path) -> Self {
+impl Program {
+    /// Of these files, each with its name below the folder of its crate, and that below the crate's name.
+    pub fn read(sources: Vec<(PathBuf, PathBuf)>) -> Self {
         let mut files = BTreeMap::new();
-        for path in rust_files(folder).into_iter().filter(|path| !is_test_file(path)) {
-            let relative = path.strip_prefix(folder).unwrap().with_extension("");
-            let mut module: Module = relative
-                .iter()
-                .map(|part| part.to_string_lossy().into_owned())
-                .collect();
+        for (name, path) in sources.into_iter().filter(|(_, path)| !is_test_file(path)) {
+            let name = name.with_extension("");
+            let mut module: Module = name.iter().map(|part| part.to_string_lossy().into_owned()).collect();
             if module.last().is_some_and(|last| last == "mod") {
                 module.pop();
             }
-            // The two roots are crates of their own; what they share is in neither.
-            if module != ["main"] && module != ["lib"] {
+            // The roots declare modules, and need nothing.
+            if !matches!(module.last().map(String::as_str), Some("main" | "lib")) {
                 files.insert(module, path);
             }
         }
@@ -48,12 +45,12 @@ impl Crate {
         Self { files, paths }
     }
 
-    /// The file of a module, below the crate's folder.
+    /// The file of a module.
     pub fn file(&self, module: &Module) -> &Path {
         &self.files[module]
     }
 
-    /// Every path in a file that begins at the crate's root.
+    /// Every path in a file that leads to the program's own crates.
     pub fn paths(&self) -> impl Iterator<Item = (&Module, &Vec<String>)> {
         self.paths
             .iter()
@@ -99,6 +96,10 @@ fn paths_in(file: &Path, module: &Module, is_module: &dyn Fn(&[String]) -> bool)
         found.extend(raw.into_iter().filter_map(|path| absolute(path, module, is_module)));
     }
     found
+}
+
+fn is_crate(name: &str) -> bool {
+    CRATES.iter().any(|(known, _)| *known == name)
 }
 
 fn is_for_tests(attributes: &[Attribute]) -> bool {
@@ -173,11 +174,21 @@ fn in_tokens(tokens: TokenStream) -> Vec<Vec<String>> {
     found
 }
 
-/// The path from the crate's root; None where it leads elsewhere.
+/// The path behind the name of its crate; None where it leads to no crate of the program.
 fn absolute(path: Vec<String>, module: &Module, is_module: &dyn Fn(&[String]) -> bool) -> Option<Vec<String>> {
     let first = path.first()?.as_str();
+    if let Some(name) = first.strip_prefix("ojs_").filter(|name| is_crate(name)) {
+        return Some(
+            std::iter::once(name.to_owned())
+                .chain(path[1..].iter().cloned())
+                .collect(),
+        );
+    }
     match first {
-        "crate" => Some(path[1..].to_vec()),
+        "crate" => {
+            let own = module.first().filter(|name| is_crate(name));
+            Some(own.into_iter().chain(&path[1..]).cloned().collect())
+        }
         "self" => Some(module.iter().cloned().chain(path[1..].iter().cloned()).collect()),
         "super" => {
             let ups = path.iter().take_while(|part| *part == "super").count();

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::imports::Crate;
-use crate::root;
+use crate::imports::Program;
+use crate::{CRATES, root, sources};
 
 /// The page's table begins below this line.
 const HEAD: &str = "| room | may use | must not |";
 
-/// For each room what of the crate it may use, besides itself.
+/// For each room what of the program it may use, besides itself.
 fn rooms() -> BTreeMap<String, Vec<String>> {
     let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let rows = page.lines().skip_while(|line| *line != HEAD).skip(2);
@@ -40,7 +40,7 @@ fn each_room_uses_only_what_the_page_on_architecture_says() {
         rooms.len() > 10,
         "the table of docs/architecture.md is not found: {rooms:?}"
     );
-    let files = Crate::read(&root().join("src"));
+    let files = Program::read(sources());
     let mut broken = Vec::new();
     for (module, path) in files.paths() {
         let (here, there) = (module.join("/"), path.join("/"));
@@ -64,11 +64,15 @@ fn each_room_uses_only_what_the_page_on_architecture_says() {
 
 #[test]
 fn each_row_of_the_table_is_a_room() {
-    let source = root().join("src");
     for (room, uses) in rooms() {
         for name in std::iter::once(&room).chain(&uses) {
-            let exists = source.join(name).is_dir() || source.join(format!("{name}.rs")).is_file();
-            assert!(exists, "{room}: there is no src/{name}");
+            let (first, rest) = name.split_once('/').unwrap_or((name, ""));
+            let own = CRATES.iter().find(|(known, _)| *known == first);
+            let place = own.map_or(root().join("src").join(name), |(_, sources)| {
+                root().join(sources).join(rest)
+            });
+            let exists = place.is_dir() || place.with_extension("rs").is_file();
+            assert!(exists, "{room}: there is no {}", place.display());
         }
     }
 }

@@ -3,7 +3,7 @@
 use log::Level;
 
 use super::{Form, Notation, Problem, Value, only};
-use crate::lifecycle::api::{FinalState, Leftovers, Restart, StopSignal, Wake};
+use ojs_lifecycle::api::{FinalState, Leftovers, Restart, StopSignal, Wake};
 
 /// Who talks to the backend, and how jobs reach the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

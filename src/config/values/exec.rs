@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::duration::{Human, parse, whole};
 use super::{Form, Notation, Problem, Value, joined};
-use crate::lifecycle::api::LONGEST_HOLD;
-use crate::signal::Signal;
+use ojs_lifecycle::api::LONGEST_HOLD;
+use ojs_values::signal::Signal;
 
 /// Between the pattern and the words of a command in one text: no argument can hold it.
 pub const WORDS_APART: char = '\0';

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::duration::whole;
 use super::{Form, Notation, Problem, Value, joined, user};
-use crate::exit::RemapExit;
-use crate::signal::Signal;
+use ojs_values::exit::RemapExit;
+use ojs_values::signal::Signal;
 
 /// Names, each once.
 impl Value for Vec<String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::duration::whole;
 use super::{Form, Notation, Problem, Value, only, within};
-use crate::signal::Signal;
+use ojs_values::signal::Signal;
 
 impl Value for bool {
     type Limits = ();

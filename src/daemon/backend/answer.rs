@@ -9,9 +9,9 @@ use ureq_proto::http::{Method, Request, Response, StatusCode};
 
 use crate::daemon::backend::answer_head::AnswerHead;
 use crate::daemon::backend::fault::Fault;
-use crate::lifecycle::api::{AnswerSize, Call};
-use crate::wire::http::plain_answer::{self, PlainAnswer, PlainLook};
-use crate::wire::http::tunnel::{TunnelBody, TunnelHead};
+use ojs_lifecycle::api::{AnswerSize, Call};
+use ojs_wire::http::plain_answer::{self, PlainAnswer, PlainLook};
+use ojs_wire::http::tunnel::{TunnelBody, TunnelHead};
 
 /// Longest head of an answer, in bytes.
 const MOST_HEAD_BYTES: usize = 32 << 10;

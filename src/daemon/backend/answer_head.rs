@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ureq_proto::http::{Response, StatusCode};
 
-use crate::wire::backend::request::STREAM_TYPE;
+use ojs_wire::backend::request::STREAM_TYPE;
 
 /// What the head of an answer says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -31,10 +31,10 @@ use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::TokenReader;
 use crate::daemon::backend::tunnels::Tunnels;
 use crate::daemon::tokens::{BACKEND_SLOTS, TokenOwner};
-use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Call, Failure, Lane, Moment, Reply, StreamNews};
-use crate::lifecycle::timers::Timers;
-use crate::os::clock;
+use ojs_lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::{Call, Failure, Lane, Moment, Reply, StreamNews};
+use ojs_lifecycle::timers::Timers;
+use ojs_os::clock;
 
 /// Most connections that get a turn before the loop has its own: a signal or a probe waits for no more than these.
 const CONNECTIONS_PER_TURN: usize = 16;

@@ -9,8 +9,8 @@ use mio::{Events, Poll};
 use super::*;
 use crate::config::{Environment, Flags};
 use crate::daemon::tokens::TokenOwner;
-use crate::lifecycle::api::StreamTopic;
-use crate::wire::backend::request::Identity;
+use ojs_lifecycle::api::StreamTopic;
+use ojs_wire::backend::request::Identity;
 
 fn settings(url: &str) -> BackendSettings {
     let variables = [format!("OJS_URL={url}")];

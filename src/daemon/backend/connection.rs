@@ -14,9 +14,9 @@ use socket2::SockRef;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::route::Opening;
 use crate::daemon::backend::tls_session::TlsSession;
-use crate::lifecycle::api::Moment;
-use crate::lifecycle::api::ids::CallId;
-use crate::wire::http::connect::{self, ConnectReply};
+use ojs_lifecycle::api::Moment;
+use ojs_lifecycle::api::ids::CallId;
+use ojs_wire::http::connect::{self, ConnectReply};
 
 /// Most bytes read at a time.
 const READ_BYTES: usize = 64 << 10;

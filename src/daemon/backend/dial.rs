@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use crate::daemon::backend::fault::Fault;
-use crate::lifecycle::api::Moment;
+use ojs_lifecycle::api::Moment;
 
 /// Between two attempts.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);

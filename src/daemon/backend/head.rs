@@ -8,9 +8,9 @@ use uuid::{Builder, Uuid};
 use crate::config::{Backend, BackendUrl, Header, Proxy, Secret};
 use crate::daemon::backend::route;
 use crate::daemon::backend::settings::BackendSettings;
-use crate::os::clock;
-use crate::wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
-use crate::wire::http::tunnel::OwnLines;
+use ojs_os::clock;
+use ojs_wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
+use ojs_wire::http::tunnel::OwnLines;
 
 /// What the head of a request has, besides the headers that all have in common, in bytes.
 const USUAL_HEAD_BYTES: usize = 512;

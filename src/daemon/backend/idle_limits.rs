@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::lifecycle::api::Moment;
+use ojs_lifecycle::api::Moment;
 
 /// Within this time after the end of one kept connection, the end of another one to the same address belongs to the same event.
 pub(in crate::daemon::backend) const ENDS_TOGETHER: Duration = Duration::from_secs(1);

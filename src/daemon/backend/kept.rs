@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::lifecycle::api::{Endpoint, Lane, Moment};
+use ojs_lifecycle::api::{Endpoint, Lane, Moment};
 
 /// Most connections that are kept without a request: as many as are in use when all is well and there is much to do.
 const MOST_KEPT: usize = 80;

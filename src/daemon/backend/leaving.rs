@@ -8,8 +8,8 @@ use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::idle_limits::ENDS_TOGETHER;
 use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::pending::RequestStage;
-use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Moment, StreamNews};
+use ojs_lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::{Moment, StreamNews};
 
 impl Backend {
     /// A connection to this address failed. Where that was refused nothing listens there any more.

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use crate::lifecycle::api::Moment;
-use crate::os::names::{Family, NameError};
-use crate::os::threads;
+use ojs_lifecycle::api::Moment;
+use ojs_os::names::{Family, NameError};
+use ojs_os::threads;
 
 /// Stack of the thread, in bytes. The C library's look-up takes some 10 KiB of it.
 pub(in crate::daemon::backend) const STACK_BYTES: usize = 256 * 1024;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::lookup::{FamilyLookup, Look, Question, STACK_BYTES, Wake};
-use crate::lifecycle::api::Moment;
-use crate::os::names::{self, Family, NameError};
+use ojs_lifecycle::api::Moment;
+use ojs_os::names::{self, Family, NameError};
 
 /// How long the last known addresses wait for newer ones.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::{Moment, StreamNews};
-use crate::wire::backend::stream::StreamReader;
+use ojs_lifecycle::api::{Moment, StreamNews};
+use ojs_wire::backend::stream::StreamReader;
 
 /// Bytes that a stream may bring at once, a thousand events, and in each second from then on. A queue in which more happens is no
 /// place to wait in.

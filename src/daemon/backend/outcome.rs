@@ -8,9 +8,9 @@ use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::{Fault, refused_by_proxy, wants_tls};
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::{Call, CallId, Failure, JobId, Reply};
-use crate::os::clock;
-use crate::wire::backend::request::{self, Answer, Answered, Words, is_object};
+use ojs_lifecycle::api::{Call, CallId, Failure, JobId, Reply};
+use ojs_os::clock;
+use ojs_wire::backend::request::{self, Answer, Answered, Words, is_object};
 
 /// Longest address that is shown of where a redirect leads, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;

@@ -3,7 +3,7 @@
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::exchange::Exchange;
 use crate::daemon::backend::open_stream::OpenStream;
-use crate::lifecycle::api::{Call, Lane, Moment};
+use ojs_lifecycle::api::{Call, Lane, Moment};
 
 /// How far a request is.
 pub(in crate::daemon) enum RequestStage {

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Lane, MOST_STREAMS};
+use ojs_lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::{Lane, MOST_STREAMS};
 
 /// Most reports under way at once; as many again stand in for those that hang.
 const MOST_REPORTS: usize = 64;

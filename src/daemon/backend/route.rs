@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use crate::config::{Backend, BackendUrl, Proxy};
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::tls_session::TlsSession;
-use crate::wire::http::connect;
+use ojs_wire::http::connect;
 
 /// The same for all connections.
 pub(in crate::daemon) struct Route {

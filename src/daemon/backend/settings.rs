@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::config::Backend;
-use crate::wire::backend::request::Identity;
+use ojs_wire::backend::request::Identity;
 
 /// What requests to the backend need to know of the configuration.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use crate::daemon::backend::connection::Connection;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::tokens::TokenOwner;
-use crate::lifecycle::api::Moment;
-use crate::lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::Moment;
+use ojs_lifecycle::api::ids::CallId;
 
 /// The connections by their slots, each of which may belong to an `O`.
 #[derive(Debug)]

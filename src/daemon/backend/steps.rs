@@ -13,9 +13,9 @@ use crate::daemon::backend::kept::Used;
 use crate::daemon::backend::names::Lookup;
 use crate::daemon::backend::pending::{Pending, RequestStage};
 use crate::daemon::backend::token_reader::TokenState;
-use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Endpoint, Lane, Moment};
-use crate::wire::backend::request;
+use ojs_lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::{Endpoint, Lane, Moment};
+use ojs_wire::backend::request;
 
 /// A heartbeat without an answer for this long may hang: the next one does not go on a connection that has been idle since.
 const HEARTBEAT_HANGS_AFTER: Duration = Duration::from_millis(50);

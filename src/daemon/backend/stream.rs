@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::daemon::backend::client::{Backend, BackendSays, BackendTimer};
 use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::pending::RequestStage;
-use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Call, Failure, Moment, Reply, StreamNews, StreamTopic};
-use crate::wire::backend::request::Words;
+use ojs_lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::{Call, Failure, Moment, Reply, StreamNews, StreamTopic};
+use ojs_wire::backend::request::Words;
 
 /// A comment line comes every 15 s at least (real-time extension 2.4): who is silent for three times as long is not there.
 const LONGEST_SILENCE: Duration = Duration::from_secs(45);

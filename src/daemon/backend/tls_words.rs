@@ -10,7 +10,7 @@ use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompat
 use crate::config::Backend;
 use crate::daemon::backend::tls::CA_FILE;
 use crate::daemon::backend::trust::is_ca_as_server;
-use crate::wire::text::several;
+use ojs_wire::text::several;
 
 /// Most names of a certificate that are told.
 const MOST_NAMES: usize = 5;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::config::{Backend, Secret};
 use crate::daemon::backend::lookup::Wake;
 use crate::daemon::backend::token::{NoToken, TokenSource};
-use crate::lifecycle::api::Moment;
-use crate::os::threads;
+use ojs_lifecycle::api::Moment;
+use ojs_os::threads;
 
 /// Stack of the thread, in bytes. It holds no buffer.
 const STACK_BYTES: usize = 128 * 1024;

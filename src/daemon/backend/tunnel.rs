@@ -5,10 +5,8 @@ use crate::daemon::backend::answer::{AnswerReader, Received};
 use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
-use crate::lifecycle::api::Moment;
-use crate::wire::http::tunnel::{
-    AROUND_CHUNK, LAST_CHUNK, OwnLines, TunnelBody, TunnelHead, TunnelRequest, push_chunk,
-};
+use ojs_lifecycle::api::Moment;
+use ojs_wire::http::tunnel::{AROUND_CHUNK, LAST_CHUNK, OwnLines, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
 
 /// Most bytes of a request that wait for the backend to take them.
 const REQUEST_ROOM_BYTES: usize = 64 << 10;

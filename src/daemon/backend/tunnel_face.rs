@@ -5,8 +5,8 @@ use mio::event::Event;
 use crate::daemon::backend::client::{Backend, BackendTurn};
 use crate::daemon::backend::tunnel::{Tunnel, TunnelId, TunnelNews};
 use crate::daemon::backend::tunnels::TunnelTurn;
-use crate::lifecycle::api::Moment;
-use crate::wire::http::tunnel::TunnelRequest;
+use ojs_lifecycle::api::Moment;
+use ojs_wire::http::tunnel::TunnelRequest;
 
 impl Backend {
     /// Takes a request of somebody else, which goes out in the next turn. `id` belongs to no other tunnel. Everything that

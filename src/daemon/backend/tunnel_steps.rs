@@ -7,7 +7,7 @@ use crate::daemon::backend::kept::Used;
 use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelStage, TunnelStep};
 use crate::daemon::backend::tunnels::{LONGEST_SILENCE, TunnelTimer, TunnelTurn, Tunnels, too_many_streams};
-use crate::lifecycle::api::Lane;
+use ojs_lifecycle::api::Lane;
 
 impl Tunnels {
     /// Looks at each attempt to connect, and begins the next one if it is time for that.

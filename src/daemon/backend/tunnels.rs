@@ -22,9 +22,9 @@ use crate::daemon::backend::tunnel::{
     Tunnel, TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelSilence, TunnelStage,
 };
 use crate::daemon::tokens::{TUNNEL_SLOTS, TokenOwner};
-use crate::lifecycle::api::{Lane, Moment};
-use crate::lifecycle::timers::Timers;
-use crate::wire::http::tunnel::{OwnLines, TunnelRequest};
+use ojs_lifecycle::api::{Lane, Moment};
+use ojs_lifecycle::timers::Timers;
+use ojs_wire::http::tunnel::{OwnLines, TunnelRequest};
 
 /// Most tunnels under way at once, streams of events not among them.
 pub const MOST_TUNNELS: usize = 64;

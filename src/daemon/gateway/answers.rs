@@ -8,11 +8,11 @@ use crate::daemon::backend::outcome::OutcomeReply;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, Filled, LinkStage, Pulling};
 use crate::daemon::gateway::{Gateway, GatewayTurn};
-use crate::lifecycle::api::{
+use ojs_lifecycle::api::{
     About, ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, WorkerState,
 };
-use crate::os::clock;
-use crate::wire::gateway as wire;
+use ojs_os::clock;
+use ojs_wire::gateway as wire;
 
 impl Gateway {
     /// Answers a request for jobs. Where its client is gone they go back.

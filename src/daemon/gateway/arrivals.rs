@@ -13,10 +13,10 @@ use crate::daemon::gateway::link::GatewayLink;
 use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival};
 use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, GatewayTurn};
 use crate::daemon::tokens::TokenOwner;
-use crate::lifecycle::api::ProcessId;
-use crate::os::clock;
-use crate::os::pidfd::ProcessWatch;
-use crate::wire::gateway::{self as wire, GatewayError, Status};
+use ojs_lifecycle::api::ProcessId;
+use ojs_os::clock;
+use ojs_os::pidfd::ProcessWatch;
+use ojs_wire::gateway::{self as wire, GatewayError, Status};
 
 /// Refused connections that are told so. They take no room from the worker's, and what comes beyond them is closed without a word.
 const MOST_REFUSED: usize = 16;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::daemon::workers::processes::Processes;
-use crate::lifecycle::api::{Event, HolderId, JobId, Manners, ProcessId, PullId};
+use ojs_lifecycle::api::{Event, HolderId, JobId, Manners, ProcessId, PullId};
 
 /// An outcome is answered within this time, whatever the backend does: every SDK waits for 30 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(25);

@@ -19,13 +19,13 @@ use crate::config::GatewayAllow;
 use crate::daemon::gateway::known::KnownProcesses;
 use crate::daemon::gateway::search::{Blind, Search, Sighting, Sought};
 use crate::daemon::log::throttle::Throttle;
-use crate::os::child_lists;
-use crate::os::clock;
-use crate::os::descriptors::{self, Sight};
-use crate::os::pidfd::ProcessWatch;
-use crate::os::process::{self, Pid};
-use crate::os::random;
-use crate::os::socket_owner::SocketQuestions;
+use ojs_os::child_lists;
+use ojs_os::clock;
+use ojs_os::descriptors::{self, Sight};
+use ojs_os::pidfd::ProcessWatch;
+use ojs_os::process::{self, Pid};
+use ojs_os::random;
+use ojs_os::socket_owner::SocketQuestions;
 
 /// Random bytes of the bearer.
 const BEARER_BYTES: usize = 32;

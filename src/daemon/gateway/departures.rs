@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::LinkStage;
 use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn};
-use crate::lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
+use ojs_lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
 
 /// How long it may take until what a process that is gone has written is here. Longer only when somebody has inherited its socket.
 pub(super) const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use crate::os::child_lists::{self, ThreadList};
-use crate::os::process::Pid;
+use ojs_os::child_lists::{self, ThreadList};
+use ojs_os::process::Pid;
 
 /// One walk. Whoever starts or ends a process meanwhile may hide another one from it: two walks that find the same have found all.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Family {
 #[allow(clippy::unwrap_used, reason = "a test without its processes has failed")]
 mod tests {
     use super::*;
-    use crate::os::process;
+    use ojs_os::process;
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
@@ -79,7 +79,7 @@ mod tests {
         };
         // The shell takes a moment to start its own.
         let grandchild = std::iter::repeat_with(|| has_child(parent.unwrap())).find_map(|found| found);
-        process::signal(grandchild.unwrap(), crate::signal::Signal::KILL).unwrap();
+        process::signal(grandchild.unwrap(), ojs_values::signal::Signal::KILL).unwrap();
         child.wait().unwrap();
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-use crate::os::descriptors;
-use crate::os::pidfd::ProcessWatch;
-use crate::os::process::Pid;
+use ojs_os::descriptors;
+use ojs_os::pidfd::ProcessWatch;
+use ojs_os::process::Pid;
 
 /// Most processes that are known.
 const MOST_KNOWN: usize = 4096;

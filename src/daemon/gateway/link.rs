@@ -13,11 +13,11 @@ use socket2::SockRef;
 
 use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::places::LargePlace;
-use crate::lifecycle::api::{HolderId, JobId, Moment, ProcessId, PullId};
-use crate::os::tcp;
-use crate::wire::gateway::{AnswerForm, Route};
-use crate::wire::http::message::MessageHead;
-use crate::wire::http::request_reader::RequestReader;
+use ojs_lifecycle::api::{HolderId, JobId, Moment, ProcessId, PullId};
+use ojs_os::tcp;
+use ojs_wire::gateway::{AnswerForm, Route};
+use ojs_wire::http::message::MessageHead;
+use ojs_wire::http::request_reader::RequestReader;
 
 /// How far a connection is.
 #[derive(Debug)]

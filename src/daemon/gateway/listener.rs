@@ -48,7 +48,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::os::clock;
+    use ojs_os::clock;
 
     fn has_somebody(listener: &TcpListener) -> Option<mio::net::TcpStream> {
         match listener.accept() {

@@ -41,11 +41,11 @@ use crate::daemon::gateway::places::BodyBounds;
 use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival, Room};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
-use crate::lifecycle::api::{Event, FromWorker, Moment, WorkerId};
-use crate::lifecycle::timers::Timers;
-use crate::os::open_files::open_files_limit;
-use crate::os::pidfd::ProcessWatch;
-use crate::os::process::Pid;
+use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
+use ojs_lifecycle::timers::Timers;
+use ojs_os::open_files::open_files_limit;
+use ojs_os::pidfd::ProcessWatch;
+use ojs_os::process::Pid;
 
 /// Connections that get a turn before the loop has its own.
 const LINKS_PER_TURN: usize = 256;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::daemon::gateway::book::LinkId;
-use crate::wire::http::message::BodyLength;
+use ojs_wire::http::message::BodyLength;
 
 /// A body of up to so many bytes is taken in any case.
 pub(super) const SMALL_BODY_BYTES: usize = 32 << 10;

@@ -7,12 +7,12 @@ use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId,
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
 use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn, Step};
-use crate::os::clock;
-use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head, with_worker};
-use crate::wire::http::body::{BadChunk, BodyStep};
-use crate::wire::http::message::{BodyLength, MessageHead};
-use crate::wire::http::request_reader::RequestReader;
-use crate::wire::http::tunnel::{LAST_CHUNK, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
+use ojs_os::clock;
+use ojs_wire::gateway::{CONTINUE, GatewayError, Status, passed_head, with_worker};
+use ojs_wire::http::body::{BadChunk, BodyStep};
+use ojs_wire::http::message::{BodyLength, MessageHead};
+use ojs_wire::http::request_reader::RequestReader;
+use ojs_wire::http::tunnel::{LAST_CHUNK, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
 
 /// With so many bytes that wait for the client, no more is taken of an answer.
 const CLIENT_ROOM_BYTES: usize = 64 << 10;

@@ -5,14 +5,14 @@ use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
 use crate::daemon::gateway::places::SMALL_BODY_BYTES;
 use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, GatewayTurn, Step, release};
-use crate::lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
-use crate::os::clock;
-use crate::wire::gateway::{
+use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
+use ojs_os::clock;
+use ojs_wire::gateway::{
     self as wire, AnswerForm, BadBody, CONTINUE, GatewayError, Route, Status, read_beat, read_fetch, read_outcome,
     read_worker, route,
 };
-use crate::wire::http::body::{BadChunk, BodyStep};
-use crate::wire::http::message::{BadMessage, BodyLength};
+use ojs_wire::http::body::{BadChunk, BodyStep};
+use ojs_wire::http::message::{BadMessage, BodyLength};
 
 const TOO_LARGE: GatewayError<'static> = GatewayError {
     status: Status::ContentTooLarge,

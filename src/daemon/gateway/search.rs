@@ -7,8 +7,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::daemon::gateway::family::Family;
-use crate::os::descriptors::{self, DescriptorList};
-use crate::os::process::{self, Parent, Pid};
+use ojs_os::descriptors::{self, DescriptorList};
+use ojs_os::process::{self, Parent, Pid};
 
 /// Looks of one turn: a few milliseconds.
 const LOOKS_PER_TURN: usize = 1024;

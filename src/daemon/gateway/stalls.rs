@@ -7,8 +7,8 @@ use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::departures::LAST_BYTES_WITHIN;
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage};
 use crate::daemon::gateway::{Gateway, GatewayTimer};
-use crate::lifecycle::api::Moment;
-use crate::wire::gateway::{GatewayError, Status};
+use ojs_lifecycle::api::Moment;
+use ojs_wire::gateway::{GatewayError, Status};
 
 /// How long a client may send nothing while others wait for its place. An outcome is answered after 25 s at the latest from when it
 /// is whole, and SDKs wait for 30 s: this fits in between.

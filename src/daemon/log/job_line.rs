@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::config::LogFormat;
 use crate::daemon::log::json_text::quote;
 use crate::daemon::log::record::{NAME_BYTES, RECORD_BYTES, clipped};
-use crate::wire::text::is_terminal_control;
+use ojs_wire::text::is_terminal_control;
 
 /// Bytes of a record in JSON beside the texts in it.
 const FRAME_BYTES: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::wire::text::{escape, is_terminal_control};
+use ojs_wire::text::{escape, is_terminal_control};
 
 /// Stands for what was cut off.
 pub(super) const CUT: char = '…';

@@ -7,10 +7,10 @@ use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{info, jobs, named, warn};
-use crate::exit::Ended;
-use crate::lifecycle::api::{EndCause, EndReport, EndedBy, Manner, Trouble, WorkerEnd};
-use crate::signal::Signal;
-use crate::wire::trouble::sentence;
+use ojs_lifecycle::api::{EndCause, EndReport, EndedBy, Manner, Trouble, WorkerEnd};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+use ojs_wire::trouble::sentence;
 
 /// What is known of the end before it comes.
 #[derive(Debug, Default)]

@@ -12,14 +12,14 @@ use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, in_progress, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_memory, narrate_stop};
-use crate::lifecycle::api::{
+use ojs_lifecycle::api::{
     Call, CapacityNews, EndCause, EndReport, Endpoint, InPlaceOfDeaf, Notice, ProcessId, Reason, WorkerId, WorkerState,
 };
-use crate::os::clock;
-use crate::os::process::Pid;
-use crate::wire::backend::request::Words;
-use crate::wire::names::worker_state;
-use crate::wire::text::{asked_by, milliseconds, seconds};
+use ojs_os::clock;
+use ojs_os::process::Pid;
+use ojs_wire::backend::request::Words;
+use ojs_wire::names::worker_state;
+use ojs_wire::text::{asked_by, milliseconds, seconds};
 
 /// Characters of a client's name that are logged; it may send a novel.
 const CLIENT_CHARS: usize = 100;

@@ -1,11 +1,11 @@
 //! What is said of a drain.
 #![allow(clippy::unwrap_used, reason = "a test whose record cannot be read has failed")]
 
-use crate::wire::backend::request::Words;
+use ojs_wire::backend::request::Words;
 use std::time::Duration;
 
 use super::tests::{narrator, read};
-use crate::lifecycle::api::{Notice, Reason, WorkerState};
+use ojs_lifecycle::api::{Notice, Reason, WorkerState};
 
 #[test]
 fn a_drain_names_the_signal_that_began_it() {

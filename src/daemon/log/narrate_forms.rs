@@ -3,7 +3,7 @@
 use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
-use crate::lifecycle::api::{FetchForm, HeartbeatForm};
+use ojs_lifecycle::api::{FetchForm, HeartbeatForm};
 
 /// Heartbeats are tried in another form.
 pub fn heartbeat(form: HeartbeatForm) -> LogRecord {

@@ -11,12 +11,12 @@ use crate::config::most_alike;
 use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{named, warn};
-use crate::lifecycle::api::ids::Text;
-use crate::lifecycle::api::{
+use ojs_lifecycle::api::ids::Text;
+use ojs_lifecycle::api::{
     CancelReason, Death, DropCause, FIRST_HOLD, Failure, HolderId, JobError, LONGEST_HOLD, Outcome, Subject,
 };
-use crate::wire::backend::request::DEFAULT_ERROR_CODE;
-use crate::wire::text::{milliseconds, seconds};
+use ojs_wire::backend::request::DEFAULT_ERROR_CODE;
+use ojs_wire::text::{milliseconds, seconds};
 
 /// Most types that are told apart where no connection takes them.
 const MOST_TYPES: usize = 64;

@@ -3,7 +3,7 @@
 use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
-use crate::lifecycle::api::Notice;
+use ojs_lifecycle::api::Notice;
 
 /// What a notice about the gate says; none about anything else. All in percent of the container's limit.
 pub fn gate(notice: &Notice) -> Option<LogRecord> {

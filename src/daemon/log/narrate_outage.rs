@@ -9,9 +9,9 @@ use log::Level;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, kind_and_reason, warn};
-use crate::lifecycle::api::{Failure, FailureClass, Outage, Subject};
-use crate::wire::text::{milliseconds, seconds, several};
-use crate::wire::trouble::roughly;
+use ojs_lifecycle::api::{Failure, FailureClass, Outage, Subject};
+use ojs_wire::text::{milliseconds, seconds, several};
+use ojs_wire::trouble::roughly;
 
 /// Between two lines about requests that fail alike.
 const EVERY: Duration = Duration::from_secs(60);

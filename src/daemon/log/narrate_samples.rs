@@ -1,7 +1,7 @@
 //! Ends and a heartbeat, for the tests of what is said of them.
 
 use super::*;
-use crate::lifecycle::api::{Death, Departure, Force, HolderId, StillThere, Takes, Trouble};
+use ojs_lifecycle::api::{Death, Departure, Force, HolderId, StillThere, Takes, Trouble};
 
 /// Why a worker was ended.
 pub fn hung() -> EndCause {

@@ -6,8 +6,8 @@ use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{because_of, info, jobs, warn};
-use crate::lifecycle::api::{Force, Reason, StillThere};
-use crate::wire::text::{asked_by, seconds};
+use ojs_lifecycle::api::{Force, Reason, StillThere};
+use ojs_wire::text::{asked_by, seconds};
 
 /// `a second SIGTERM, 1.2 s after the first`
 fn name(force: Force) -> String {

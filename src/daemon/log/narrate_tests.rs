@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::config::LogFormat;
 use crate::daemon::log::record::Record;
-use crate::exit::Ended;
-use crate::lifecycle::api::{
+use ojs_lifecycle::api::{
     CancelReason, DropCause, EndReport, EndedBy, Failure, FetchForm, HeartbeatForm, HolderId, JobError, JobId, Manner,
     Outage, Outcome, ShutdownCounts, Subject, WorkerEnd,
 };
-use crate::signal::Signal;
-use crate::wire::backend::request::Words;
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+use ojs_wire::backend::request::Words;
 
 use super::*;
 
@@ -405,7 +405,7 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
 
 #[test]
 fn no_remark_is_left_out_here() {
-    let source = include_str!("../../lifecycle/api/notice.rs");
+    let source = include_str!("../../../crates/lifecycle/src/api/notice.rs");
     let (_, notices) = source.split_once("pub enum Notice {\n").unwrap();
     let notices = notices.split("\n}\n").next().unwrap();
     let is_name = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());

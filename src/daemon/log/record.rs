@@ -12,8 +12,8 @@ use log::Level;
 
 use crate::config::LogFormat;
 use crate::daemon::log::json_text::{CUT, Members, push_number, quote};
-use crate::lifecycle::api::{Subject, Text, Trace};
-use crate::wire::text::{beginning, count, is_terminal_control, seconds};
+use ojs_lifecycle::api::{Subject, Text, Trace};
+use ojs_wire::text::{beginning, count, is_terminal_control, seconds};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::lifecycle::api::JobId;
+use ojs_lifecycle::api::JobId;
 
 use super::*;
 

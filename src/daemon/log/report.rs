@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::daemon::log::sink;
-use crate::os::stdio;
+use ojs_os::stdio;
 
 /// Longest that an error message at the end may wait for a slow reader of standard error.
 const REPORT_LIMIT: Duration = Duration::from_secs(1);

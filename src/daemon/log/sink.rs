@@ -17,8 +17,8 @@ use nix::errno::Errno;
 use crate::config::LogFormat;
 use crate::daemon::log::job_line;
 use crate::daemon::log::record::{Category, LogRecord, Record, RecordFields, Severity};
-use crate::os::{clock, stdio, threads};
-use crate::wire::text::several;
+use ojs_os::{clock, stdio, threads};
+use ojs_wire::text::several;
 
 /// Most records waiting for the writer. What comes on top is dropped and counted.
 const QUEUE_RECORDS: usize = 1024;

@@ -20,7 +20,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
 use crate::config::{Config, Mode, keys};
-use crate::os::threads;
+use ojs_os::threads;
 
 /// Where Kubernetes puts it.
 const USUAL_PATH: &str = "/dev/termination-log";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use log::warn;
 
-use crate::os::clock;
+use ojs_os::clock;
 
 /// Between two lines about the same.
 const PAUSE: Duration = Duration::from_secs(10);

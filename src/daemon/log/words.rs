@@ -5,8 +5,8 @@ use std::fmt;
 use log::Level;
 
 use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
-use crate::lifecycle::api::{Failure, Reason, WorkerState};
-use crate::wire::text::{asked_by, several};
+use ojs_lifecycle::api::{Failure, Reason, WorkerState};
+use ojs_wire::text::{asked_by, several};
 
 /// A record of level info.
 pub fn info(message: impl fmt::Display) -> LogRecord {
@@ -114,7 +114,7 @@ pub fn what_follows(state: WorkerState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::trouble;
+    use ojs_wire::trouble;
 
     #[test]
     fn instruments_and_log_have_the_same_word_for_each_failure() {

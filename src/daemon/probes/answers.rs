@@ -6,11 +6,11 @@ use std::time::Duration;
 use log::trace;
 
 use crate::daemon::log::sink::LogHandle;
-use crate::lifecycle::api::Moment;
-use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::view::metrics::Metrics;
-use crate::wire::http::probe::{ProbePath, ProbeRequest, answer, metrics as metrics_response, refuse, show};
-use crate::wire::metrics::{self, Observed};
+use ojs_lifecycle::api::Moment;
+use ojs_lifecycle::machine::Lifecycle;
+use ojs_lifecycle::view::metrics::Metrics;
+use ojs_wire::http::probe::{ProbePath, ProbeRequest, answer, metrics as metrics_response, refuse, show};
+use ojs_wire::metrics::{self, Observed};
 
 /// How long the status stays as it is: it is made of every job, and whoever asks for it again and again shall not take the
 /// loop's time.

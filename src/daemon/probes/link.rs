@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 
-use crate::wire::http::head::MAX_HEAD;
-use crate::wire::http::probe::{ProbeRequest, read};
+use ojs_wire::http::head::MAX_HEAD;
+use ojs_wire::http::probe::{ProbeRequest, read};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 10;

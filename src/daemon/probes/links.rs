@@ -14,8 +14,8 @@ use crate::daemon::acceptor::Acceptor;
 use crate::daemon::probes::answers::{ProbeAnswers, ProbeContext};
 use crate::daemon::probes::link::{LinkProgress, Origin, ProbeLink};
 use crate::daemon::tokens::{PROBE_SLOTS, TokenOwner};
-use crate::lifecycle::api::Moment;
-use crate::lifecycle::timers::Timers;
+use ojs_lifecycle::api::Moment;
+use ojs_lifecycle::timers::Timers;
 
 /// Most connections at the same time. The next one takes the place of another: of the address that has the most, the one
 /// whose time is over first. A probe is answered in the turn in which its request is there, so it is silent ones that have

@@ -10,8 +10,8 @@ use socket2::{Domain, Socket, Type};
 
 use crate::config::{Config, Listen, keys};
 use crate::daemon::start::StartFailure;
-use crate::exit::Exit;
-use crate::os::clock;
+use ojs_os::clock;
+use ojs_values::exit::Exit;
 
 /// Bytes of a response that the kernel keeps for each connection; it takes twice as much for itself. Left alone it would keep
 /// megabytes of metrics for each who does not read them, at the expense of the container's memory.

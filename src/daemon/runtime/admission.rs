@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use crate::os::socket::Peer;
-use crate::os::user::Credentials;
+use ojs_os::socket::Peer;
+use ojs_os::user::Credentials;
 
 /// The users that may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn may_connect(peer: &Peer, allowed: &Allowed) -> Result<(), NotAdmitted> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::process::Pid;
+    use ojs_os::process::Pid;
 
     const CHILD: u32 = 1000;
 

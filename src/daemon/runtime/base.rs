@@ -10,9 +10,9 @@ use nix::errno::Errno;
 
 use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::runtime::candidate::Candidate;
-use crate::os::dirs::{self, Directory, Owner};
-use crate::os::socket::LONGEST_PATH;
-use crate::os::user::Credentials;
+use ojs_os::dirs::{self, Directory, Owner};
+use ojs_os::socket::LONGEST_PATH;
+use ojs_os::user::Credentials;
 
 /// Mode of a base that we make ourselves.
 const BASE_MODE: u32 = 0o755;

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use crate::config::Paths;
-use crate::os::process::Pid;
+use ojs_os::process::Pid;
 
 /// The socket for the subcommands.
 pub(in crate::daemon) const CONTROL_SOCKET: &str = "control.sock";

@@ -15,8 +15,8 @@ use crate::daemon::runtime::base::{self, NoRuntimeDir, Unusable};
 use crate::daemon::runtime::candidate::{
     CONTROL_SOCKET, Candidate, LOCK, MOST_LOOKED_AT, home_name, instance_name, is_instance,
 };
-use crate::os::dirs::{Directory, Lock};
-use crate::os::socket::{BoundSocket, LONGEST_PATH, Listener, SocketError};
+use ojs_os::dirs::{Directory, Lock};
+use ojs_os::socket::{BoundSocket, LONGEST_PATH, Listener, SocketError};
 
 /// The socket for the worker.
 const WORKER_SOCKET: &str = "worker.sock";

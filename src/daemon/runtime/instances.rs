@@ -13,10 +13,10 @@ use crate::daemon::runtime::base::{Unusable, not_opened};
 use crate::daemon::runtime::candidate::{
     CONTROL_SOCKET, Candidate, LOCK, MOST_LOOKED_AT, home_name, is_instance, uid_of_home,
 };
-use crate::os::clock;
-use crate::os::dirs::Directory;
-use crate::os::process::Pid;
-use crate::os::socket::Stream;
+use ojs_os::clock;
+use ojs_os::dirs::Directory;
+use ojs_os::process::Pid;
+use ojs_os::socket::Stream;
 
 /// Between two attempts to connect to an instance whose queue is full.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);

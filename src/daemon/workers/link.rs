@@ -8,12 +8,12 @@ use std::time::Duration;
 use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
-use crate::lifecycle::api::ids::{HolderId, ProcessId};
-use crate::lifecycle::api::{Event, FromWorker, ToWorker};
-use crate::os::clock;
-use crate::os::socket::{Piece, Stream};
-use crate::wire::frame::{Frame, FrameReader};
-use crate::wire::worker::{HelloContext, decode, encode, too_long};
+use ojs_lifecycle::api::ids::{HolderId, ProcessId};
+use ojs_lifecycle::api::{Event, FromWorker, ToWorker};
+use ojs_os::clock;
+use ojs_os::socket::{Piece, Stream};
+use ojs_wire::frame::{Frame, FrameReader};
+use ojs_wire::worker::{HelloContext, decode, encode, too_long};
 
 /// Bytes read from all connections together in one turn; then signals, timers and the backend get theirs.
 const BYTES_PER_TURN: usize = 256 << 10;
@@ -277,7 +277,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::os::socket::BoundSocket;
+    use ojs_os::socket::BoundSocket;
 
     #[test]
     fn a_part_of_a_frame_is_a_sign_of_life_once_a_turn() {

@@ -15,12 +15,12 @@ use mio::Registry;
 use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
-use crate::lifecycle::api::{Event, HolderId, Moment, ProcessId, ToWorker};
-use crate::os::pidfd::ProcessWatch;
-use crate::os::process::Pid;
-use crate::os::socket::Listener;
-use crate::signal::Signal;
-use crate::wire::worker::HelloContext;
+use ojs_lifecycle::api::{Event, HolderId, Moment, ProcessId, ToWorker};
+use ojs_os::pidfd::ProcessWatch;
+use ojs_os::process::Pid;
+use ojs_os::socket::Listener;
+use ojs_values::signal::Signal;
+use ojs_wire::worker::HelloContext;
 
 /// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -140,11 +140,11 @@ impl Workers {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
 mod tests {
-    use crate::lifecycle::api::Manners;
+    use ojs_lifecycle::api::Manners;
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::os::socket::BoundSocket;
+    use ojs_os::socket::BoundSocket;
 
     #[test]
     fn a_worker_that_could_not_be_watched_at_its_start_has_its_name_when_it_connects() {

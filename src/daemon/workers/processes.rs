@@ -10,10 +10,10 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::tokens::TokenOwner;
-use crate::lifecycle::api::{Event, ProcessId};
-use crate::os::pidfd::ProcessWatch;
-use crate::os::process::{self, Pid};
-use crate::signal::Signal;
+use ojs_lifecycle::api::{Event, ProcessId};
+use ojs_os::pidfd::ProcessWatch;
+use ojs_os::process::{self, Pid};
+use ojs_values::signal::Signal;
 
 /// The processes that have connections, were given jobs, or are the worker itself.
 #[derive(Debug, Default)]

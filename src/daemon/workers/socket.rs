@@ -15,12 +15,12 @@ use crate::daemon::runtime::admission::{Allowed, may_connect};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::link::{Link, READ_BYTES, ReadBudget, WorkerLink};
 use crate::daemon::workers::processes::Processes;
-use crate::lifecycle::api::ids::HolderId;
-use crate::lifecycle::api::{Event, Manners, ToWorker};
-use crate::os::clock;
-use crate::os::open_files::open_files_limit;
-use crate::os::socket::{Accepted, Listener};
-use crate::wire::worker::HelloContext;
+use ojs_lifecycle::api::ids::HolderId;
+use ojs_lifecycle::api::{Event, Manners, ToWorker};
+use ojs_os::clock;
+use ojs_os::open_files::open_files_limit;
+use ojs_os::socket::{Accepted, Listener};
+use ojs_wire::worker::HelloContext;
 
 /// Most connections at the same time; the next ones wait in the socket's queue.
 const MAX_CONNECTIONS: usize = 1024;
@@ -314,7 +314,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::os::socket::BoundSocket;
+    use ojs_os::socket::BoundSocket;
 
     #[test]
     fn where_all_connections_are_taken_the_oldest_silent_one_that_was_never_ready_makes_room() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::RcvBuf;
-use ojs_init::lifecycle::view::metrics::{MOST_KINDS, MOST_NAME_BYTES};
-use ojs_init::wire::metrics::MOST_BYTES;
+use ojs_lifecycle::view::metrics::{MOST_KINDS, MOST_NAME_BYTES};
+use ojs_wire::metrics::MOST_BYTES;
 
 use super::ANY_PORT;
 use super::scrape::value;

@@ -106,8 +106,11 @@ fn every_row_that_the_code_or_another_page_refers_to_is_on_the_page() {
     let of_backends = rows_of_page("docs/devserver.md");
     assert!(of_backends.iter().all(|id| id.starts_with("B-")), "{of_backends:?}");
     let rows: BTreeSet<String> = rows().union(&of_backends).cloned().collect();
-    let mut files = rust_files(&root().join("src"));
-    files.extend(rust_files(&root().join("tests")));
+    let folders = ["crates", "src", "tests"];
+    let mut files: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .collect();
     let pages = fs::read_dir(root().join("docs"))
         .unwrap()
         .map(|entry| entry.unwrap().path());

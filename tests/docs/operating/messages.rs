@@ -23,11 +23,10 @@ impl Messages {
     pub fn of(root: &Path) -> Self {
         let mut templates = Vec::new();
         let mut files = Vec::new();
-        for path in sources(&root.join("src")) {
-            let texts: Vec<String> = literals(&fs::read_to_string(path).unwrap());
-            files.push(texts.concat());
-            templates.extend(texts);
+        for folder in ["values", "lifecycle", "wire", "os"].map(|name| format!("crates/{name}/src")) {
+            read(&root.join(folder), &mut templates, &mut files);
         }
+        read(&root.join("src"), &mut templates, &mut files);
         let page = fs::read_to_string(root.join("docs/logging.md")).unwrap();
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
         templates.extend(rows.filter_map(|row| row.split('`').next()).map(without_names));
@@ -112,6 +111,14 @@ fn without_names(text: &str) -> String {
 }
 
 /// Every source file that is no test.
+fn read(folder: &Path, templates: &mut Vec<String>, files: &mut Vec<String>) {
+    for path in sources(folder) {
+        let texts: Vec<String> = literals(&fs::read_to_string(path).unwrap());
+        files.push(texts.concat());
+        templates.extend(texts);
+    }
+}
+
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

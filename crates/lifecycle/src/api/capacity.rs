@@ -1,0 +1,33 @@
+//! What is said when the worker takes more or fewer jobs than before.
+
+use crate::api::ids::{HolderId, ProcessId};
+
+/// What is told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CapacityNews {
+    /// The holders take fewer jobs than before.
+    Lost {
+        /// The first holder that was lost, and its process; none where one asked for fewer.
+        lost: Option<(HolderId, ProcessId)>,
+        /// Further holders that were lost.
+        more: usize,
+        /// Jobs that can be taken at a time now.
+        takes: u64,
+        /// The most that could be since the worker's start.
+        most: u64,
+    },
+    /// They take more again.
+    Gained {
+        /// Jobs that can be taken at a time now.
+        takes: u64,
+        /// The most that could be since the worker's start.
+        most: u64,
+    },
+    /// They take more jobs than are allowed, or fewer.
+    Differs {
+        /// Jobs that they take at a time, together.
+        takes: u64,
+        /// Most that may be active (`worker.concurrency`).
+        allowed: u32,
+    },
+}

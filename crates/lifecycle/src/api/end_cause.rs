@@ -1,0 +1,52 @@
+//! Why ojs-init ends a process of the worker, outside of a stop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::job::Subject;
+use crate::api::words::CancelReason;
+
+/// Most characters of a job's name or type in the text of a cause; nothing but the backend bounds them.
+const MOST_NAME_CHARS: usize = 100;
+
+/// What a process did, or did not do.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EndCause {
+    /// A handler did not stop working on this job within the grace (`worker.timeout_grace`).
+    Hung {
+        job: Arc<Subject>,
+        told: CancelReason,
+        grace: Duration,
+    },
+    /// Three pings were not answered.
+    Silent,
+    /// It does not read what is written to it.
+    Deaf,
+    /// It closed a connection on which it holds jobs, and did not end.
+    Disconnected,
+    /// The worker that it belongs to ended: nothing of its own.
+    Orphaned,
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hung { job, told, grace } => {
+                let clipped = |name: &str| -> String { name.chars().take(MOST_NAME_CHARS).collect() };
+                let (id, kind) = (clipped(&job.id.0), clipped(&job.kind));
+                let grace = (grace.as_secs_f64() * 10.0).round() / 10.0;
+                let what = match told {
+                    CancelReason::Timeout => return write!(f, "job {id} ({kind}) ran {grace} s past its timeout"),
+                    CancelReason::Cancelled => "it was cancelled",
+                    CancelReason::Lost | CancelReason::Shutdown => "its reservation was lost",
+                };
+                write!(f, "job {id} ({kind}) did not stop within {grace} s after {what}")
+            }
+            Self::Silent => f.write_str("it did not answer three pings"),
+            Self::Deaf => f.write_str("it does not read what it is sent"),
+            Self::Disconnected => f.write_str("its connection was closed while it holds jobs"),
+            Self::Orphaned => f.write_str("the worker that it belongs to ended"),
+        }
+    }
+}

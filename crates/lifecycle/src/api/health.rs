@@ -1,0 +1,65 @@
+//! What probes ask, and what they are told.
+
+use std::time::Duration;
+
+use crate::api::trouble::Trouble;
+use crate::api::words::WorkerState;
+
+/// What a probe wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Probe {
+    /// Is a restart of the container the only help left?
+    Live,
+    /// Are jobs taken, and does the backend know of us?
+    Ready,
+    /// Is this a worker that was neither told to be quiet nor to end (GS-R004)?
+    Healthy,
+}
+
+/// Why the answer is no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unhealthy {
+    /// Somebody asked for quiet.
+    Quiet,
+    /// The end was asked for, or the worker ended.
+    Terminate,
+    /// The worker's process does not run: not yet, or not again.
+    WorkerNotRunning,
+    /// It runs, and no holder of it has said ready.
+    WorkerNotReady,
+    /// It has said ready, and asks for no jobs at the moment: a concurrency of 0.
+    WorkerPaused,
+    /// It has had such a one, and none for too long now.
+    WorkerDisconnected {
+        /// Since when there is none.
+        since: Duration,
+    },
+    /// The backend has accepted no heartbeat of this worker yet.
+    NoHeartbeat,
+    /// It has accepted none for too long.
+    HeartbeatsLost {
+        /// Since the last one.
+        since: Duration,
+        /// Time between two.
+        interval: Duration,
+    },
+}
+
+/// The answer to a probe.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Health {
+    /// What the worker and the backend are told about our phase.
+    pub state: WorkerState,
+    /// Everything that speaks for a no. None: yes.
+    pub troubles: Vec<Unhealthy>,
+    /// Why the backend does not work, where that is a part of it.
+    pub backend: Option<Trouble>,
+}
+
+impl Health {
+    /// Whether the answer is yes.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.troubles.is_empty()
+    }
+}

@@ -1,0 +1,116 @@
+//! A job, as the backend delivers it and shows it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::ids::{JobId, Text, WorkerId};
+
+/// How a job failed, in the words of either vocabulary (requirements C-22).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct JobError {
+    /// Short and stable: `handler_error`.
+    pub code: Option<Text>,
+    /// The error's class: `TimeoutError`.
+    pub kind: Option<Text>,
+    /// For a person.
+    pub message: Text,
+    pub retryable: bool,
+    /// A JSON object.
+    pub details: Option<Text>,
+    /// A JSON array of strings.
+    pub backtrace: Option<Text>,
+}
+
+/// A job as a FETCH brought it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Delivery {
+    pub subject: Arc<Subject>,
+    /// The whole envelope on one line, otherwise byte for byte as the backend sent it.
+    pub envelope: Text,
+    /// Where an earlier attempt wants this one to go on, as JSON.
+    pub checkpoint: Option<Text>,
+    /// How long the handler may take.
+    pub timeout: Option<Duration>,
+    /// What tells this reservation from another one of the same job.
+    pub reservation: Reservation,
+    /// The backend tells that a process which held it went away at its last attempt.
+    pub has_crashed: bool,
+    /// How long the job wants to be reserved (worker protocol 5.3).
+    pub visibility: Option<Duration>,
+    /// From its creation to this reservation, by the backend's clock; none for a job that was scheduled for later.
+    pub waited: Option<Duration>,
+}
+
+/// What a job is, for everybody who speaks of it: the log, metrics, an operator. Nothing of what it is given to work on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subject {
+    pub id: JobId,
+    /// What kind of work it is.
+    pub kind: Text,
+    /// The queue that it came from; empty where the backend does not say.
+    pub queue: Text,
+    /// The attempt's number as the backend counts.
+    pub attempt: Option<u64>,
+    pub max_attempts: Option<u64>,
+    /// The W3C trace context that it was enqueued in (`meta.traceparent`), where there is one that can be read.
+    pub trace: Option<Trace>,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+/// A W3C trace context: which trace, and which span of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Trace {
+    /// 16 bytes; never 0.
+    pub trace: u128,
+    /// 8 bytes; never 0.
+    pub span: u64,
+}
+
+/// What tells one reservation of a job from another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    /// The attempt's number as the backend counts: passed through, never computed with (requirements C-27).
+    pub attempt: Option<u64>,
+    /// When it began, as the backend spelled it.
+    pub started_at: Option<Text>,
+}
+
+impl Reservation {
+    /// Whether these are two reservations, as far as can be told: what one of them does not say tells nothing.
+    #[must_use]
+    pub fn differs_from(&self, other: &Self) -> bool {
+        let attempts = self.attempt.zip(other.attempt);
+        let starts = self.started_at.as_ref().zip(other.started_at.as_ref());
+        attempts.is_some_and(|(one, two)| one != two) || starts.is_some_and(|(one, two)| one != two)
+    }
+}
+
+/// A job as the backend shows it to someone who asks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct JobView {
+    pub state: JobState,
+    /// Who holds it, where the backend shows that.
+    pub worker: Option<WorkerId>,
+    pub reservation: Reservation,
+}
+
+/// What a look at a job can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JobState {
+    /// Somebody is working on it.
+    Active,
+    Cancelled,
+    Completed,
+    /// It is there, in another state.
+    Elsewhere,
+    /// The backend knows no such job, or its store is away: it says the same of both.
+    Missing,
+    /// We may not look (requirements, wire 10 on roles): nothing follows.
+    Hidden,
+}

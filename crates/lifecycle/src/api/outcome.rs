@@ -1,0 +1,86 @@
+//! How a job ended: what the backend is told of it, and as what that is counted.
+
+use std::time::Duration;
+
+use crate::api::ids::Text;
+use crate::api::job::JobError;
+use crate::api::words::About;
+
+/// The first hold of a job that is given back again and again; each further one of the same job is twice as long.
+pub const FIRST_HOLD: Duration = Duration::from_secs(1);
+
+/// The longest hold, also where a worker asks for a longer one. Other workers can have the job after this time at the latest. No hold is
+/// longer than a third of the job's visibility timeout, so that one lost heartbeat does not end the reservation.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
+
+/// What the backend is told of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It is done: ACK.
+    Acked {
+        /// The result, as JSON.
+        result: Option<Text>,
+    },
+    /// It failed: FAIL.
+    Failed { error: JobError },
+    Requeued {
+        /// Why it is given back.
+        reason: Text,
+        /// How long the job is held here first, if the worker asks for that.
+        after: Duration,
+    },
+}
+
+impl Outcome {
+    /// Whether the job is done: of such an outcome a second one does no harm.
+    #[must_use]
+    pub fn is_ack(&self) -> bool {
+        self.end() == JobEnd::Acked
+    }
+
+    /// As what it is counted.
+    #[must_use]
+    pub fn end(&self) -> JobEnd {
+        match self {
+            Self::Acked { .. } => JobEnd::Acked,
+            Self::Failed { .. } => JobEnd::Failed,
+            Self::Requeued { .. } => JobEnd::Requeued,
+        }
+    }
+
+    /// What the worker is told that the backend has.
+    #[must_use]
+    pub fn about(&self) -> About {
+        match self {
+            Self::Acked { .. } => About::Ack,
+            Self::Failed { .. } => About::Fail,
+            Self::Requeued { .. } => About::Release,
+        }
+    }
+}
+
+/// What became of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobEnd {
+    Acked,
+    Failed,
+    Requeued,
+    /// The backend was told nothing: it waits for its visibility timeout.
+    Left,
+    /// It was lost: the backend gave the job to somebody else, or takes no outcome from us.
+    Lost,
+    /// The job was cancelled at the backend.
+    Cancelled,
+}
+
+impl JobEnd {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Acked,
+        Self::Failed,
+        Self::Requeued,
+        Self::Left,
+        Self::Lost,
+        Self::Cancelled,
+    ];
+}

@@ -1,0 +1,349 @@
+//! What we know of the backend, and it of us. Other files say what happened and ask; what is theirs to set are only the parts
+//! that have verbs of their own: heartbeats, the forms of a FETCH, and what is tried again.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::Duration;
+
+use crate::api::{BackendTraits, Directive, Moment, Text, WorkerId};
+use crate::backend::fetch_forms::FetchForms;
+use crate::backend::fetch_pace::FetchPace;
+use crate::backend::heartbeat_state::HeartbeatState;
+use crate::retry::state::RetryState;
+
+/// Most queues that a registration names.
+const MOST_KNOWN_QUEUES: usize = 100;
+
+/// What we know of the backend.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Agent {
+    /// Our name; another one for each incarnation of the worker.
+    worker: Option<WorkerId>,
+    /// Whether registration was answered, one way or the other.
+    is_registration_answered: bool,
+    /// Whether the backend has accepted anything from this incarnation: only then does it have to hear of our end.
+    is_known: bool,
+    /// When and how heartbeats go out.
+    pub(crate) heartbeats: HeartbeatState,
+    /// What this kind of backend does differently.
+    traits: BackendTraits,
+    /// Whether it was asked, and did answer, or does not answer.
+    knows_traits: bool,
+    /// How often it was asked in vain.
+    manifest_failures: u32,
+    /// When it refused the full form of an ACK and took the bare one (requirements C-24).
+    bare_acks_since: Option<Moment>,
+    /// FETCHes in a row that failed.
+    pub(super) fetches: RetryState,
+    /// How they are spelled.
+    pub(crate) fetch_forms: FetchForms,
+    /// Whether a second one is worth it.
+    pub(super) fetch_pace: FetchPace,
+    /// Registrations in a row that failed.
+    pub(super) registrations: RetryState,
+    /// What the last heartbeat's reply asked for.
+    last_directive: Option<Directive>,
+    /// When the last request went out that showed that the backend's store is there: it took an outcome, brought jobs or extended a
+    /// reservation. The store was there at that time or later.
+    store_seen: Option<Moment>,
+    /// When it last took an outcome.
+    outcome_taken_at: Option<Moment>,
+    /// When something was last brought forward.
+    retried_now_at: Option<Moment>,
+    /// The backend takes no progress.
+    has_no_progress: bool,
+    /// The backend saves no checkpoints.
+    has_no_checkpoints: bool,
+    /// And that was said.
+    is_without_checkpoints_said: bool,
+    /// The present incarnation was deregistered: a late answer does not make it known again.
+    has_left: bool,
+    /// The queues that holders have asked for, in the order in which they did first; of any incarnation.
+    queues: Vec<Text>,
+    /// How many of them the last registration named.
+    registered_queues: usize,
+    /// Most jobs that holders had and asked for at one time.
+    most_at_once: u32,
+    /// The backend has no registration.
+    has_no_registration: bool,
+    /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
+    /// knows them.
+    retired: BTreeMap<WorkerId, bool>,
+}
+
+impl Agent {
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self {
+            worker: None,
+            is_registration_answered: false,
+            is_known: false,
+            heartbeats: HeartbeatState::new(interval),
+            traits: BackendTraits::default(),
+            knows_traits: false,
+            manifest_failures: 0,
+            bare_acks_since: None,
+            fetches: RetryState::default(),
+            fetch_forms: FetchForms::default(),
+            fetch_pace: FetchPace::default(),
+            registrations: RetryState::default(),
+            last_directive: None,
+            store_seen: None,
+            outcome_taken_at: None,
+            retried_now_at: None,
+            has_no_progress: false,
+            has_no_checkpoints: false,
+            is_without_checkpoints_said: false,
+            has_left: false,
+            queues: Vec::new(),
+            registered_queues: 0,
+            most_at_once: 0,
+            has_no_registration: false,
+            retired: BTreeMap::new(),
+        }
+    }
+}
+
+/// Who we are to the backend.
+impl Agent {
+    /// Our name.
+    pub(crate) fn worker(&self) -> Option<&WorkerId> {
+        self.worker.as_ref()
+    }
+
+    /// Whether that is the present incarnation.
+    pub(crate) fn is(&self, worker: &WorkerId) -> bool {
+        self.worker.as_ref() == Some(worker)
+    }
+
+    /// Another incarnation begins; the one before it may still have outcomes to deliver.
+    pub(super) fn begins(&mut self, worker: WorkerId) {
+        if let Some(former) = self.worker.replace(worker) {
+            self.retired.insert(former, self.is_known);
+        }
+        self.is_registration_answered = false;
+        self.is_known = false;
+        self.has_left = false;
+        self.has_no_registration = false;
+        self.registrations = RetryState::default();
+    }
+
+    /// Holders ask for jobs of this queue. Beyond so many it is not known to anybody.
+    pub(super) fn asked_for(&mut self, queue: &Text) {
+        if self.queues.len() < MOST_KNOWN_QUEUES && !self.queues.contains(queue) {
+            self.queues.push(queue.clone());
+        }
+    }
+
+    /// The queues that holders have asked for.
+    pub(super) fn queues(&self) -> &[Text] {
+        &self.queues
+    }
+
+    /// A registration names all of them.
+    pub(super) fn registers_queues(&mut self) {
+        self.registered_queues = self.queues.len();
+    }
+
+    /// Holders have, and ask for, so many jobs at one time.
+    pub(super) fn wanted_at_once(&mut self, count: u32) {
+        self.most_at_once = self.most_at_once.max(count);
+    }
+
+    /// The most of that until now.
+    pub(super) fn most_at_once(&self) -> u32 {
+        self.most_at_once
+    }
+
+    /// Whether any is known.
+    pub(super) fn knows_queues(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// Whether more are known than the last registration named, and there is such a thing.
+    pub(super) fn has_more_queues(&self) -> bool {
+        !self.has_no_registration && self.queues.len() > self.registered_queues
+    }
+
+    /// The backend has no registration.
+    pub(super) fn is_without_registration(&mut self) {
+        self.has_no_registration = true;
+    }
+
+    /// Registration was answered, one way or the other: whether it was before. It may be another backend by now, or another
+    /// version.
+    pub(super) fn registration_answered(&mut self) -> bool {
+        self.knows_traits = false;
+        self.manifest_failures = 0;
+        self.bare_acks_since = None;
+        self.has_no_progress = false;
+        self.has_no_checkpoints = false;
+        self.is_without_checkpoints_said = false;
+        self.heartbeats.forget_backend();
+        self.fetch_forms.forget_backend();
+        self.fetch_pace.forget_backend();
+        mem::replace(&mut self.is_registration_answered, true)
+    }
+
+    /// Whether registration was answered.
+    pub(super) fn is_registration_answered(&self) -> bool {
+        self.is_registration_answered
+    }
+
+    /// The backend registered us. Even after a deregistration: then it is undone by another one.
+    pub(super) fn registered(&mut self) {
+        self.has_left = false;
+    }
+
+    /// The backend has accepted something from this incarnation, perhaps a former one by now. Whether it is the present one,
+    /// and was not known until now.
+    pub(super) fn heard_of(&mut self, worker: &WorkerId) -> bool {
+        if self.is(worker) {
+            let was_known = mem::replace(&mut self.is_known, !self.has_left);
+            return self.is_known && !was_known;
+        }
+        if let Some(is_known) = self.retired.get_mut(worker) {
+            *is_known = true;
+        }
+        false
+    }
+
+    /// Whether the backend knows the present incarnation: only then does it have to hear of its end.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Former incarnations that are not over for the backend.
+    pub(super) fn retired(&self) -> impl Iterator<Item = &WorkerId> {
+        self.retired.keys()
+    }
+
+    /// A former incarnation has nothing left to say: whether the backend knows it.
+    pub(super) fn retired_is_done(&mut self, worker: &WorkerId) -> bool {
+        self.retired.remove(worker) == Some(true)
+    }
+
+    /// Whether `take_registered` would return anybody.
+    pub(crate) fn has_registered(&self) -> bool {
+        (self.worker.is_some() && self.is_known) || self.retired.values().any(|is_known| *is_known)
+    }
+
+    /// Everybody whom the backend knows and who has not been deregistered: they leave now.
+    pub(crate) fn take_registered(&mut self) -> Vec<WorkerId> {
+        let former = self.retired.iter().filter(|(_, is_known)| **is_known);
+        let mut all: Vec<WorkerId> = former.map(|(worker, _)| worker.clone()).collect();
+        self.retired.retain(|_, is_known| !*is_known);
+        if let Some(worker) = self.worker.clone()
+            && mem::take(&mut self.is_known)
+        {
+            self.has_left = true;
+            all.push(worker);
+        }
+        all
+    }
+}
+
+/// What kind of backend it is.
+impl Agent {
+    /// What it does differently.
+    pub(crate) fn traits(&self) -> BackendTraits {
+        self.traits
+    }
+
+    /// Whether that is known, or is not to be had.
+    pub(super) fn knows_traits(&self) -> bool {
+        self.knows_traits
+    }
+
+    /// It has told.
+    pub(super) fn has_traits(&mut self, traits: BackendTraits) {
+        self.traits = traits;
+        self.knows_traits = true;
+    }
+
+    /// It does not tell, or not us: then it is as any other.
+    pub(super) fn has_no_traits(&mut self) {
+        self.knows_traits = true;
+    }
+
+    /// It could not be asked; after so many times it counts as one that does not tell.
+    pub(super) fn traits_not_heard(&mut self, most: u32) {
+        self.manifest_failures += 1;
+        self.knows_traits = self.manifest_failures >= most;
+    }
+
+    /// Since when it takes the bare form of an ACK alone, if that is not longer ago than this.
+    pub(crate) fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
+        self.bare_acks_since.filter(|since| since.elapsed(now) < within)
+    }
+
+    /// It took an ACK, in the bare form since then; None: in the full form.
+    pub(crate) fn acks_are_bare_since(&mut self, since: Option<Moment>) {
+        self.bare_acks_since = since;
+    }
+
+    pub(crate) fn has_no_progress(&self) -> bool {
+        self.has_no_progress
+    }
+
+    /// It takes no progress.
+    pub(crate) fn refuses_progress(&mut self) {
+        self.has_no_progress = true;
+    }
+
+    pub(crate) fn has_no_checkpoints(&self) -> bool {
+        self.has_no_checkpoints
+    }
+
+    /// It saves no checkpoints.
+    pub(crate) fn refuses_checkpoints(&mut self) {
+        self.has_no_checkpoints = true;
+    }
+
+    /// Whether that is to be said: the first time that a job wants one saved.
+    pub(crate) fn has_to_say_that_it_saves_none(&mut self) -> bool {
+        !mem::replace(&mut self.is_without_checkpoints_said, true)
+    }
+}
+
+/// What it has shown and asked for.
+impl Agent {
+    /// What the last heartbeat's reply asked for.
+    pub(super) fn last_directive(&self) -> Option<Directive> {
+        self.last_directive
+    }
+
+    /// A heartbeat's reply asks for this: whether that is news.
+    pub(crate) fn directed(&mut self, directive: Option<Directive>) -> bool {
+        mem::replace(&mut self.last_directive, directive) != directive
+    }
+
+    /// Its store is there, as a request of that moment shows.
+    pub(crate) fn showed_store(&mut self, asked_at: Moment) {
+        self.store_seen = self.store_seen.max(Some(asked_at));
+    }
+
+    /// When the last request went out that showed that.
+    pub(crate) fn store_seen(&self) -> Option<Moment> {
+        self.store_seen
+    }
+
+    /// It took an outcome.
+    pub(crate) fn took_outcome(&mut self, now: Moment) {
+        self.outcome_taken_at = Some(now);
+    }
+
+    /// When it last took one.
+    pub(crate) fn outcome_taken_at(&self) -> Option<Moment> {
+        self.outcome_taken_at
+    }
+
+    /// What waits is tried again at this moment.
+    pub(super) fn retries_at(&mut self, at: Moment) {
+        self.retried_now_at = Some(at);
+    }
+
+    /// When what waits was last tried again for something that happened, or is to be.
+    pub(super) fn retried_now_at(&self) -> Option<Moment> {
+        self.retried_now_at
+    }
+}

@@ -1,0 +1,60 @@
+//! The answers of the backend, and the timers of the link.
+
+use crate::api::ids::CallId;
+use crate::api::{LinkTimer, Reply};
+use crate::backend::link::{Context, Link};
+use crate::backend::purpose::Purpose;
+
+/// An answer that decides what became of a request.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// The number under which the request went out first.
+    pub(crate) call: CallId,
+    pub(crate) purpose: Purpose,
+    pub(crate) reply: Reply,
+}
+
+impl Link {
+    /// A request was answered, or failed. None if nobody waits for the answer, or if a sibling of the request may bring another one.
+    pub(crate) fn answered(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<Answered> {
+        self.timers.cancel(LinkTimer::Call(call));
+        if self.streams.find(call).is_some() {
+            self.stream_ended(call, reply.failure(), cx);
+            return None;
+        }
+        let (call, reply) = self.one_answer(call, reply, cx)?;
+        let purpose = self.calls.remove(&call)?;
+        if !self.hedges.was_reset(call) {
+            self.note_backend_health(&purpose, &reply, cx);
+            self.note_greeting(&purpose, &reply, cx);
+        }
+        Some(Answered { call, purpose, reply })
+    }
+
+    /// Draws the consequences of an answer that is about no job.
+    pub(crate) fn replied(&mut self, purpose: Purpose, reply: Reply, cx: &Context) {
+        match purpose {
+            Purpose::Register(worker) => self.register_replied(&worker, reply, cx),
+            Purpose::Heartbeat(heartbeat) => self.heartbeat_replied(&heartbeat, reply, cx),
+            Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, cx),
+            Purpose::Manifest => self.manifest_replied(&reply),
+            Purpose::Deregister(worker, way) => self.deregister_replied(worker, way, &reply, cx),
+            // Of these the answer is about jobs.
+            Purpose::Fetch(_) | Purpose::OfJob(_) => {}
+        }
+    }
+
+    /// Acts on a timer that is due.
+    pub(crate) fn due(&mut self, timer: LinkTimer, cx: &Context) {
+        match timer {
+            LinkTimer::Hanging => self.look_for_hanging(cx),
+            LinkTimer::Outage => self.outage_goes_on(cx),
+            LinkTimer::Heartbeat => self.heartbeat_now(cx),
+            LinkTimer::Register => self.register(cx),
+            LinkTimer::MemoryGate => self.look_at_memory_gate(cx),
+            LinkTimer::Listen(index) => self.listen(index, cx),
+            // They only expire: `fetch` asks whether they are armed. Whoever handles a call that is due answers it.
+            LinkTimer::Fetch | LinkTimer::FetchReturned | LinkTimer::FetchAgain | LinkTimer::Call(_) => {}
+        }
+    }
+}

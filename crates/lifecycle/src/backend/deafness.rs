@@ -1,0 +1,82 @@
+//! Streams that are open and tell nothing. Polls prove it: a poll of an idle worker finds a job that was created while the stream
+//! was open. Then the other kind of stream is asked for, and if that one tells nothing either there is none.
+//!
+//! Backends do not announce a job that becomes available again: a retry, a scheduled job, a requeue. Such jobs prove nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::api::{Delivery, Effect, InPlaceOfDeaf, LinkTimer, Notice, Text};
+use crate::backend::link::{Context, Link};
+use crate::backend::purpose::SentFetch;
+use crate::backend::streams::NOT_OFFERED;
+
+/// So many polls that found new jobs prove that a stream which has never told anything is deaf.
+const POLLS_OF_PROOF: u8 = 3;
+
+/// Highest number of a job's first attempt: some backends count from 0, some from 1.
+const FIRST_ATTEMPT: u64 = 1;
+
+impl Link {
+    /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one forward, the new jobs in it
+    /// became available without a word.
+    pub(super) fn judge_streams(&mut self, fetch: &SentFetch, deliveries: &[Delivery], cx: &Context) {
+        let has_jobs = !deliveries.is_empty();
+        if fetch.is_second && !has_jobs {
+            // The FETCH beside it may have got the jobs.
+            return;
+        }
+        let idle_since = self.streams.fetch_answered(fetch.at, has_jobs);
+        let is_poll = fetch.is_for_pushed && !fetch.is_woken && !fetch.is_second;
+        let Some(idle_since) = idle_since.filter(|_| is_poll) else {
+            return;
+        };
+        let idle_for = idle_since.elapsed(cx.now);
+        let new = deliveries.iter().filter(|delivery| is_new(delivery, idle_for));
+        let queues: BTreeSet<&Text> = new.map(|delivery| &delivery.subject.queue).collect();
+        if let Some(index) = self.streams.missed(&queues, idle_since, POLLS_OF_PROOF) {
+            self.streams_are_deaf(index, cx);
+        }
+    }
+
+    fn streams_are_deaf(&mut self, index: usize, cx: &Context) {
+        for call in self.streams.are_deaf(index) {
+            self.timers.cancel(LinkTimer::Call(call));
+            self.order(Effect::AbandonCall(call));
+        }
+        let together = self.streams.together().filter(|together| *together != index);
+        let is_other_tried = together.is_some_and(|_| self.streams.are_all_missing());
+        let others_tell = self.streams.telling() > 0;
+        self.streams.are_offered(others_tell);
+        self.notify(Notice::StreamsAreDeaf(match (is_other_tried, others_tell) {
+            (true, _) => InPlaceOfDeaf::OtherKind,
+            (false, true) => InPlaceOfDeaf::OtherQueues,
+            (false, false) => InPlaceOfDeaf::Polls,
+        }));
+        match together.filter(|_| is_other_tried) {
+            Some(together) => {
+                self.timers.cancel(LinkTimer::Listen(together));
+                self.listen(together, cx);
+            }
+            None => self.listen_to_deaf_later(cx),
+        }
+    }
+
+    /// There is no other kind of stream: the deaf ones are asked for again, much later.
+    pub(super) fn listen_to_deaf_later(&mut self, cx: &Context) {
+        for index in self.streams.numbers() {
+            let is_second = Some(index) == self.streams.together();
+            if self.streams.is_deaf(index) && !is_second && self.timers.deadline_of(LinkTimer::Listen(index)).is_none()
+            {
+                let pause = self.draws.jitter.poll_pause(NOT_OFFERED);
+                self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
+            }
+        }
+    }
+}
+
+/// Whether a job was created within this time, and is delivered for the first time.
+fn is_new(delivery: &Delivery, within: Duration) -> bool {
+    let attempt = delivery.subject.attempt;
+    attempt.is_none_or(|attempt| attempt <= FIRST_ATTEMPT) && delivery.waited.is_some_and(|waited| waited <= within)
+}

@@ -1,0 +1,200 @@
+//! FETCH: how many jobs it asks for, in which form, and how often the backend is asked again.
+
+use std::time::Duration;
+
+use crate::api::{Call, Delivery, Failure, FetchForm, LinkTimer, Notice, PullId, Text};
+use crate::backend::fetch_pace::{MOST_ASKED_FOR, MOST_FETCHES, fewest_for_second, most_of_two};
+use crate::backend::link::{Context, Link};
+use crate::backend::purpose::{Purpose, SentFetch};
+use crate::retry::state::RetryState;
+
+/// How many jobs are wanted, and by whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Demand {
+    /// Jobs that holders are ready for which do not ask for each.
+    pub(crate) pushed: usize,
+    /// Jobs that the concurrency has room for, whoever would take them.
+    pub(crate) room: usize,
+    /// How many jobs the holders take together, within the concurrency.
+    pub(crate) places: usize,
+    /// How many jobs all pulls can be given.
+    pub(crate) pulled: usize,
+    /// How many jobs those pulls can be given that a FETCH is for which is for pulls alone.
+    pub(crate) of_next_pulls: usize,
+    /// The queues that these name; none: those that are configured.
+    pub(crate) queues: Option<Vec<Text>>,
+    /// The newest pull.
+    pub(crate) newest_pull: Option<PullId>,
+}
+
+/// What one FETCH asks for.
+struct Asked {
+    count: usize,
+    queues: Option<Vec<Text>>,
+    is_for_pushed: bool,
+    is_second: bool,
+}
+
+impl Link {
+    /// Whether a FETCH may go out, whatever is wanted. Whoever asks for jobs itself (`are_pulls_waiting`) waits for the answer to one.
+    pub(crate) fn may_fetch(&self, are_pulls_waiting: bool) -> bool {
+        let most = if are_pulls_waiting { 1 } else { MOST_FETCHES };
+        !self.is_kept_from_fetching() && self.fetches_on_their_way().0 < most
+    }
+
+    /// Asks for as many jobs as are wanted, if that is worth a request.
+    pub(crate) fn fetch(&mut self, demand: Demand, cx: &Context) {
+        let newest_pull = demand.newest_pull;
+        let Some(worker) = self.agent.worker().cloned() else {
+            return;
+        };
+        let Some(asked) = self.asked(demand, cx) else { return };
+        let Ok(count @ 1..) = u32::try_from(asked.count) else {
+            return;
+        };
+        if asked.is_second {
+            self.agent.fetch_pace.second_goes_out(cx.now);
+        }
+        let is_woken = self.streams.fetch_goes_out();
+        let fetch = SentFetch {
+            worker: worker.clone(),
+            at: cx.now,
+            count: asked.count,
+            queues: asked.queues.clone(),
+            pull: newest_pull,
+            is_woken,
+            is_for_pushed: asked.is_for_pushed,
+            is_second: asked.is_second,
+        };
+        let call = Call::Fetch {
+            worker,
+            count,
+            queues: asked.queues,
+            visibility: cx.options.visibility_timeout,
+            form: self.agent.fetch_forms.next(),
+        };
+        self.call(call, Purpose::Fetch(fetch), cx.options.request_timeout, cx);
+    }
+
+    fn asked(&self, demand: Demand, cx: &Context) -> Option<Asked> {
+        let (others, on_their_way) = self.fetches_on_their_way();
+        let pushed = demand.pushed.saturating_sub(on_their_way);
+        let is_for_pushed = pushed > 0 && !self.deadline_is_set(LinkTimer::Fetch);
+        let is_one_of_two = is_for_pushed && demand.newest_pull.is_none() && self.is_second_fetch_worth_it(cx);
+        if others >= if is_one_of_two { MOST_FETCHES } else { 1 } {
+            return None;
+        }
+        let (queues, wanted) = if is_for_pushed {
+            (None, pushed + demand.pulled)
+        } else {
+            (demand.queues, demand.of_next_pulls)
+        };
+        let free = wanted.min(demand.room.saturating_sub(on_their_way));
+        if others > 0 && free < fewest_for_second(demand.places) {
+            return None;
+        }
+        let most = if is_one_of_two {
+            most_of_two(demand.places)
+        } else {
+            MOST_ASKED_FOR
+        };
+        Some(Asked {
+            count: free.min(most),
+            queues,
+            is_for_pushed,
+            is_second: others > 0,
+        })
+    }
+
+    fn deadline_is_set(&self, timer: LinkTimer) -> bool {
+        self.timers.deadline_of(timer).is_some()
+    }
+
+    /// Whether no FETCH may go out, whatever room there is.
+    fn is_kept_from_fetching(&self) -> bool {
+        !self.agent.is_registration_answered()
+            || self.agent.heartbeats.awaits_resume()
+            || self.is_fetch_held_up()
+            || self.deadline_is_set(LinkTimer::FetchReturned)
+    }
+
+    /// Whether a FETCH could go out, now or after the pause between two polls, and would be answered.
+    pub(crate) fn is_able_to_fetch(&self) -> bool {
+        !self.is_kept_from_fetching() && !self.is_in_outage()
+    }
+
+    /// Ends the pause between two polls.
+    pub(crate) fn end_pause_between_polls(&mut self) {
+        self.timers.cancel(LinkTimer::Fetch);
+    }
+
+    /// Whether two FETCHes bring jobs faster than one.
+    fn is_second_fetch_worth_it(&self, cx: &Context) -> bool {
+        self.agent.fetch_pace.is_worth_second(cx.now) && self.agent.fetch_forms.is_full_accepted()
+    }
+
+    pub(super) fn pause_fetch_for(&mut self, timer: LinkTimer, pause: Duration, cx: &Context) {
+        if cx.is_terminating() {
+            return;
+        }
+        let until = cx.now.after(pause);
+        if self.timers.deadline_of(timer).is_none_or(|due| due < until) {
+            self.timers.arm(timer, until);
+        }
+    }
+
+    /// A FETCH was answered with these jobs, or none.
+    pub(crate) fn fetch_brought(&mut self, fetch: &SentFetch, deliveries: &[Delivery], places: usize, cx: &Context) {
+        self.agent.fetches = RetryState::default();
+        self.agent.fetch_pace.answered(fetch, deliveries.len(), places, cx.now);
+        if !deliveries.is_empty() {
+            self.listen_to_queues_of(deliveries, cx);
+            self.store_was_seen(fetch.at);
+        }
+        self.judge_streams(fetch, deliveries, cx);
+        if let Some(form) = self.agent.fetch_forms.accepted(cx.now) {
+            self.notify(Notice::FetchForm(form));
+        }
+    }
+
+    /// The jobs that a FETCH has brought are taken in. Some of them are new to us, or none is.
+    pub(crate) fn fetch_is_done(&mut self, fetch: &SentFetch, is_news: bool, cx: &Context) {
+        if is_news && fetch.is_for_pushed {
+            // The pause is one after the other FETCH, which brought no job: this one did.
+            self.timers.cancel(LinkTimer::Fetch);
+        }
+        if !is_news && fetch.is_for_pushed {
+            let pause = self.draws.jitter.poll_pause(cx.options.poll_interval);
+            self.pause_fetch_for(LinkTimer::Fetch, pause, cx);
+            self.fetch_was_in_vain(cx);
+        } else if is_news && self.agent.fetch_forms.sent() != FetchForm::Full {
+            // They are reserved for as long as the backend likes, until a heartbeat names them.
+            self.heartbeat_for_worker(cx);
+        }
+        self.is_known_now(&fetch.worker, cx);
+    }
+
+    /// A FETCH failed. Returns whether it goes out once more in another form, without a pause.
+    pub(crate) fn fetch_failed(&mut self, failure: Failure, cx: &Context) -> bool {
+        self.agent.fetch_pace.failed();
+        if failure == Failure::Refused && self.agent.fetch_forms.refused() {
+            return true;
+        }
+        if cx.is_terminating() {
+            if matches!(failure, Failure::Unanswered | Failure::ServerError) {
+                self.notify(Notice::FetchAbandoned);
+            }
+            return false;
+        }
+        let before = self.agent.fetches.add(failure, cx.now);
+        let pause = self.draws.retry_pause(before, failure, cx.end.phase);
+        self.timers.arm(LinkTimer::FetchAgain, cx.now.after(pause));
+        self.notify(Notice::CallFailed {
+            what: "FETCH",
+            job: None,
+            failure,
+            retry_in: Some(pause),
+        });
+        false
+    }
+}

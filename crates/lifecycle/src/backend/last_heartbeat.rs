@@ -1,0 +1,41 @@
+//! The last heartbeat, which tells the backend that the worker leaves.
+
+use crate::api::{Call, Failure, HeartbeatForm, Reply, WorkerState};
+use crate::backend::link::{Context, Link};
+use crate::backend::link_said::Said;
+use crate::backend::purpose::Purpose;
+
+impl Link {
+    pub(crate) fn say_last(&mut self, state: WorkerState, cx: &Context) {
+        if let Some(call) = self.last_heartbeat(state, cx) {
+            let form = self.agent.heartbeats.form();
+            let purpose = Purpose::FinalHeartbeat { state, form };
+            self.call(call, purpose, cx.options.request_timeout, cx);
+        }
+    }
+
+    /// The last heartbeat. It names no job.
+    pub(super) fn last_heartbeat(&self, state: WorkerState, cx: &Context) -> Option<Call> {
+        let worker = self.agent.worker().cloned()?;
+        Some(self.heartbeat(worker, state, &[], cx))
+    }
+
+    pub(crate) fn final_heartbeat_replied(
+        &mut self,
+        state: WorkerState,
+        form: HeartbeatForm,
+        reply: &Reply,
+        cx: &Context,
+    ) {
+        let has_time = cx.end.is_saying_goodbye;
+        // If the end comes before the first answer to a heartbeat, the form of this backend is not known yet.
+        if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form) {
+            return self.say_last(state, cx);
+        }
+        self.note_failure("final heartbeat", reply);
+        // A worker that was being started when the end came may be there by now, under a name that the backend never heard.
+        if matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.agent.is_known() {
+            self.say(Said::LastHeartbeatAnswered);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The link to the backend as one part of the machine: registration, heartbeats, FETCH, event streams, hedges and outages.
+//!
+//! It knows no other part. It reads [`Facts`] about the others and returns a list of [`Said`]: orders for the shell and requests to the
+//! other parts, in the order in which they are to be carried out.
+
+use std::time::Duration;
+
+use crate::api::ids::{CallId, Claim, JobId};
+use crate::api::{
+    Call, Effect, Farewell, JobRequest, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
+};
+use crate::backend::agent::Agent;
+use crate::backend::calls::Calls;
+use crate::backend::hedges::Hedges;
+use crate::backend::link_said::Said;
+use crate::backend::memory_gate_state::MemoryGate;
+use crate::backend::outages::Outages;
+use crate::backend::purpose::{Purpose, WhenItHangs};
+use crate::backend::streams::Streams;
+use crate::retry::draws::Draws;
+use crate::timers::Timers;
+
+/// How long after its `give_up` a request that was not answered counts as unanswered. By then the shell should have reported it.
+pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
+
+/// What ojs-init and the backend know of each other, and every request that is on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    pub(super) agent: Agent,
+    pub(super) calls: Calls,
+    pub(super) hedges: Hedges,
+    pub(super) memory_gate: MemoryGate,
+    pub(super) outages: Outages,
+    pub(super) streams: Streams,
+    pub(super) draws: Draws,
+    pub(super) timers: Timers<LinkTimer>,
+    /// When the backend last accepted a heartbeat of the present incarnation.
+    pub(super) accepted_at: Option<Moment>,
+    said: Vec<Said>,
+}
+
+/// What the link has to know of the end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndFacts {
+    pub(crate) phase: Phase,
+    /// What the backend is told about the phase.
+    pub(crate) state: WorkerState,
+    /// The last heartbeat is the only one that may still go out.
+    pub(crate) has_said_goodbye: bool,
+    /// The last heartbeat is on its way, or about to be.
+    pub(crate) is_saying_goodbye: bool,
+    /// The stop phase sends the last outcomes.
+    pub(crate) is_reporting: bool,
+    /// No request may last longer than this.
+    pub(crate) calls_end: Option<Moment>,
+}
+
+/// A job whose reservation has to be extended.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) id: JobId,
+    pub(crate) claim: Claim,
+    pub(crate) claimed_at: Moment,
+    /// The visibility timeout that the job itself asks for.
+    pub(crate) visibility: Option<Duration>,
+}
+
+/// What the link asks about the jobs. Each is a walk over all of them.
+pub(crate) trait Reservations {
+    /// The jobs that a heartbeat has to name.
+    fn kept(&self) -> Vec<Kept>;
+    /// Whether there is one.
+    fn has_kept(&self) -> bool;
+    /// How many jobs have an outcome that the backend has not taken.
+    fn reporting(&self) -> usize;
+    /// Whether this incarnation of the worker has a job left.
+    fn has_any_of(&self, worker: &WorkerId) -> bool;
+}
+
+/// What a decision depends on besides the state of the link.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) end: EndFacts,
+    /// New jobs may be given out: the phase is running and the worker is alive.
+    pub(crate) takes_jobs: bool,
+    pub(crate) jobs: &'a dyn Reservations,
+    pub(crate) now: Moment,
+}
+
+impl Context<'_> {
+    pub(super) fn is_terminating(&self) -> bool {
+        self.end.phase.is_terminating()
+    }
+
+    /// The end of a request that would otherwise be given up at this moment.
+    pub(super) fn cap(&self, give_up: Moment) -> Moment {
+        self.end.calls_end.map_or(give_up, |end| give_up.min(end))
+    }
+}
+
+impl Link {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            agent: Agent::new(options.heartbeat_interval),
+            calls: Calls::default(),
+            hedges: Hedges::default(),
+            memory_gate: MemoryGate::default(),
+            outages: Outages::default(),
+            streams: Streams::new(&options.listen_to),
+            draws: Draws::new(options.seed),
+            timers: Timers::default(),
+            accepted_at: None,
+            said: Vec::new(),
+        }
+    }
+
+    /// Sends a request that may take `patience`, less if the end does not leave that much.
+    pub(crate) fn call(&mut self, call: Call, purpose: Purpose, patience: Duration, cx: &Context) -> CallId {
+        let id = self.draws.call();
+        self.call_as(id, call, purpose, patience, cx);
+        id
+    }
+
+    /// Sends a request about a job, which has its number already. It may take `server.request_timeout`, less if the end does not leave that much.
+    pub(crate) fn call_of_job(&mut self, id: CallId, call: Call, request: JobRequest, cx: &Context) {
+        self.call_as(id, call, Purpose::OfJob(request), cx.options.request_timeout, cx);
+    }
+
+    fn call_as(&mut self, id: CallId, call: Call, purpose: Purpose, patience: Duration, cx: &Context) {
+        let is_of_a_job_that_is_not_done = matches!(&call, Call::Report { outcome, .. } if !outcome.is_ack());
+        let rule = purpose.when_it_hangs(!is_of_a_job_that_is_not_done);
+        let repeatable = (rule == WhenItHangs::Again).then(|| call.clone());
+        self.send_call_as(id, call, cx.cap(cx.now.after(patience)), false);
+        self.watch_call(id, rule, cx.now);
+        match repeatable {
+            Some(call) => self.calls.insert_repeatable(id, purpose, call),
+            None => self.calls.insert(id, purpose),
+        }
+    }
+
+    /// The numbers of requests and chance, for whoever draws from them.
+    pub(crate) fn draws(&self) -> Draws {
+        self.draws
+    }
+
+    /// Somebody has drawn: it goes on from there.
+    pub(crate) fn continue_draws(&mut self, draws: Draws) {
+        self.draws = draws;
+    }
+
+    /// Sends a request under a new number.
+    pub(super) fn send_call(&mut self, call: Call, give_up: Moment, is_again: bool) -> CallId {
+        let id = self.draws.call();
+        self.send_call_as(id, call, give_up, is_again);
+        id
+    }
+
+    fn send_call_as(&mut self, id: CallId, call: Call, give_up: Moment, is_again: bool) {
+        self.timers.arm(LinkTimer::Call(id), give_up.after(CALL_LEEWAY));
+        self.order(Effect::CallBackend {
+            id,
+            call,
+            give_up,
+            is_again,
+        });
+    }
+}
+
+/// What the other parts see of it.
+impl Link {
+    /// What ojs-init and the backend know of each other.
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    pub(crate) fn hedges(&self) -> &Hedges {
+        &self.hedges
+    }
+
+    pub(crate) fn memory_gate(&self) -> &MemoryGate {
+        &self.memory_gate
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    pub(crate) fn timers(&self) -> &Timers<LinkTimer> {
+        &self.timers
+    }
+
+    /// When the backend last accepted a heartbeat of the present incarnation.
+    pub(crate) fn accepted_at(&self) -> Option<Moment> {
+        self.accepted_at
+    }
+
+    /// This timer is acted on.
+    pub(crate) fn cancel(&mut self, timer: LinkTimer) {
+        self.timers.cancel(timer);
+    }
+
+    pub(crate) fn clear_timers(&mut self) {
+        self.timers.clear();
+    }
+
+    /// Whether nothing was said since the last list was taken.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    /// Everything that was said since the last call.
+    pub(crate) fn take_said(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// That is carried out. The memory of the list is used for the next one.
+    pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
+        if self.said.capacity() == 0 {
+            self.said = list;
+        }
+    }
+}
+
+/// What is on its way.
+impl Link {
+    /// Whether any FETCH is on its way.
+    pub(crate) fn is_fetching(&self) -> bool {
+        self.fetches_on_their_way().0 > 0
+    }
+
+    /// How many FETCHes are on their way, and how many jobs they ask for together.
+    pub(crate) fn fetches_on_their_way(&self) -> (usize, usize) {
+        let mut sum = (0, 0);
+        for (_, purpose) in self.calls.general() {
+            if let Purpose::Fetch(fetch) = purpose {
+                sum = (sum.0 + 1, sum.1 + fetch.count);
+            }
+        }
+        sum
+    }
+
+    /// Whether FETCH pauses because the last one failed.
+    pub(crate) fn is_fetch_held_up(&self) -> bool {
+        self.timers.deadline_of(LinkTimer::FetchAgain).is_some()
+    }
+
+    pub(crate) fn is_registering(&self) -> bool {
+        self.calls.is_any(|purpose| matches!(purpose, Purpose::Register(_)))
+    }
+}
+
+/// The end.
+impl Link {
+    /// The end begins: no FETCH, and no registration.
+    pub(crate) fn end_begins(&mut self) {
+        for timer in [
+            LinkTimer::Fetch,
+            LinkTimer::FetchReturned,
+            LinkTimer::FetchAgain,
+            LinkTimer::Register,
+        ] {
+            self.timers.cancel(timer);
+        }
+    }
+
+    /// Nothing but the last words follows: no heartbeat, and nobody waits for a FETCH.
+    pub(crate) fn says_nothing_more(&mut self) {
+        self.timers.cancel(LinkTimer::Heartbeat);
+        if self.is_fetching() {
+            self.notify(Notice::FetchAbandoned);
+            let is_fetch = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Fetch(..));
+            let fetches: Vec<CallId> = self.calls.general().filter(is_fetch).map(|(call, _)| call).collect();
+            for call in fetches {
+                self.calls.remove(&call);
+            }
+        }
+    }
+
+    /// Tells the backend that each worker that it knows leaves.
+    pub(crate) fn deregister_everybody(&mut self, cx: &Context) {
+        self.abandon_heartbeats();
+        for worker in self.agent.take_registered() {
+            self.deregister(worker, Farewell::Full, cx);
+        }
+    }
+}
+
+/// How it talks.
+impl Link {
+    pub(super) fn say(&mut self, said: Said) {
+        self.said.push(said);
+    }
+
+    pub(super) fn order(&mut self, effect: Effect) {
+        self.say(Said::Order(effect));
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.say(Said::Notify(notice));
+    }
+}

@@ -1,0 +1,160 @@
+//! An outage of the backend, told in few lines: one when it begins, one a minute while it goes on, one when it is over.
+//! Each request that fails in between is for whoever looks at every request.
+
+use std::time::Duration;
+
+use crate::api::{Failure, LinkTimer, Moment, Notice, Options, Outage, Reply, Trouble};
+use crate::backend::link::{Context, Link, Reservations};
+use crate::backend::outages::{Failing, Present};
+use crate::backend::purpose::Purpose;
+
+/// Between two lines about an outage that goes on, and between two that say that one begins.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+impl Link {
+    /// A request failed as requests do in an outage.
+    pub(super) fn request_lost(&mut self, failure: Failure, cx: &Context) {
+        if let Some(present) = &mut self.outages.now {
+            present.failure = failure;
+            present.failed = present.failed.saturating_add(1);
+            return;
+        }
+        let tells_again_at = self
+            .outages
+            .tells_again_at
+            .filter(|at| at.remaining(cx.now) > Duration::ZERO);
+        self.outages.now = Some(Present {
+            since: cx.now,
+            failure,
+            failed: 1,
+            is_told: tells_again_at.is_none(),
+        });
+        if let Some(at) = tells_again_at {
+            self.timers.arm_at_latest(LinkTimer::Outage, at);
+        } else {
+            self.outages.tells_again_at = Some(cx.now.after(TOLD_EVERY));
+            self.timers.arm(LinkTimer::Outage, cx.now.after(TOLD_EVERY));
+            if let Some(outage) = self.outage(cx) {
+                self.notify(Notice::BackendIsAway(outage));
+            }
+        }
+    }
+
+    /// A request was answered by the backend.
+    pub(super) fn request_answered(&mut self, cx: &Context) {
+        let outage = self.outage(cx);
+        let (Some(present), Some(outage)) = (self.outages.now.take(), outage) else {
+            return;
+        };
+        self.listen_after_outage(cx);
+        if present.is_told {
+            self.timers.cancel(LinkTimer::Outage);
+            self.notify(Notice::BackendIsBack(outage));
+        } else {
+            self.outages.untold = self.outages.untold.saturating_add(present.failed);
+        }
+    }
+
+    /// A minute of it is over, or a minute in which it came and went.
+    pub(crate) fn outage_goes_on(&mut self, cx: &Context) {
+        let untold = std::mem::take(&mut self.outages.untold);
+        let is_one = if let Some(present) = &mut self.outages.now {
+            present.is_told = true;
+            present.failed = present.failed.saturating_add(untold);
+            true
+        } else {
+            false
+        };
+        if !is_one && untold == 0 {
+            return;
+        }
+        self.outages.tells_again_at = Some(cx.now.after(TOLD_EVERY));
+        if let Some(outage) = self.outage(cx) {
+            self.timers.arm(LinkTimer::Outage, cx.now.after(TOLD_EVERY));
+            self.notify(Notice::BackendIsStillAway(outage));
+        } else {
+            self.notify(Notice::BackendIsUnsteady { failed: untold });
+        }
+    }
+
+    /// A heartbeat that went out then was accepted: it keeps the jobs that it named for so long.
+    pub(super) fn reservations_secured(&mut self, sent_at: Moment, visibility: Duration) {
+        let until = sent_at.after(visibility);
+        let is_newer = self.outages.secured.is_none_or(|(before, _)| before <= sent_at);
+        if is_newer {
+            self.outages.secured = Some((sent_at, until));
+        }
+    }
+
+    /// Whether the backend cannot be reached, as far as the last request shows.
+    pub(crate) fn is_in_outage(&self) -> bool {
+        self.outages.now.is_some()
+    }
+
+    /// Notes whether the backend takes registrations and heartbeats: a refusal is no outage, and stops the worker all the same.
+    pub(crate) fn note_greeting(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
+        let is_greeting = matches!(
+            purpose,
+            Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
+        );
+        if !is_greeting {
+            return;
+        }
+        self.outages.was_ever_accepted |= matches!(reply, Reply::HeartbeatOk { .. });
+        self.outages.greetings = match reply {
+            Reply::Failed(failure) => Some(Failing {
+                since: self.outages.greetings.map_or(cx.now, |failing| failing.since),
+                failure: *failure,
+            }),
+            Reply::Registered { .. }
+            | Reply::HeartbeatOk { .. }
+            | Reply::Accepted
+            | Reply::Fetched(_)
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => None,
+        };
+    }
+
+    /// Why the backend does not work for us, if so.
+    pub(crate) fn trouble(&self, options: &Options, jobs: &dyn Reservations, now: Moment) -> Option<Trouble> {
+        let greetings = self.outages.greetings.map(|failing| (failing.since, failing.failure));
+        let outage = self.outages.now.map(|present| (present.since, present.failure));
+        let (since, failure) = match (greetings, outage) {
+            (Some((since, failure)), Some((earlier, _))) => (since.min(earlier), failure),
+            (one, other) => one.or(other)?,
+        };
+        let lapse = self.first_lapse(options, jobs);
+        Some(Trouble {
+            failure,
+            lasted: since.elapsed(now),
+            waiting: jobs.reporting(),
+            lapses_in: lapse.map(|lapse| lapse.remaining(now)),
+            is_from_the_start: !self.outages.was_ever_accepted,
+        })
+    }
+
+    fn outage(&self, cx: &Context) -> Option<Outage> {
+        let present = self.outages.now?;
+        let lapse = self.first_lapse(cx.options, cx.jobs);
+        Some(Outage {
+            lasted: present.since.elapsed(cx.now),
+            failure: present.failure,
+            failed: present.failed,
+            waiting: cx.jobs.reporting(),
+            lapses_in: lapse.map(|lapse| lapse.remaining(cx.now)),
+        })
+    }
+
+    /// When the first reservation is over if no further heartbeat is accepted.
+    fn first_lapse(&self, options: &Options, jobs: &dyn Reservations) -> Option<Moment> {
+        let lapses = jobs.kept().into_iter().map(|job| {
+            let own = job.visibility.unwrap_or_default();
+            let claimed = job.claimed_at.after(own.max(options.visibility_timeout));
+            match self.outages.secured {
+                Some((sent_at, until)) if job.claimed_at <= sent_at => until.max(claimed),
+                Some(_) | None => claimed,
+            }
+        });
+        lapses.min()
+    }
+}

@@ -1,0 +1,38 @@
+//! What a resume waits for: the backend may have asked for quiet, and only the answer to a heartbeat tells whether it still does.
+//!
+//! Without that a FETCH would go out beside the heartbeat, and what it brings would have to go back.
+
+use crate::api::{Directive, Notice, Reason, Reply};
+use crate::backend::heartbeat_state::SentHeartbeat;
+use crate::backend::link::Link;
+use crate::backend::resumed::Resumed;
+
+impl Link {
+    /// The worker runs again: no FETCH before the next heartbeat was answered, or has failed.
+    pub(crate) fn resumed(&mut self, reason: Reason) {
+        let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);
+        let was_asked = self.agent.last_directive() == Some(Directive::Quiet);
+        let is_contested = is_operators && was_asked;
+        self.agent.heartbeats.resumed(Resumed { is_contested });
+    }
+
+    /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or not.
+    pub(super) fn resume_is_answered(&mut self, heartbeat: &SentHeartbeat, reply: &Reply) {
+        if !heartbeat.is_after_resume {
+            return;
+        }
+        let Some(resumed) = self.agent.heartbeats.take_resumed() else {
+            return;
+        };
+        let asks_for_quiet = matches!(
+            reply,
+            Reply::HeartbeatOk {
+                directive: Some(Directive::Quiet),
+                ..
+            }
+        );
+        if resumed.is_contested && asks_for_quiet {
+            self.notify(Notice::QuietStays);
+        }
+    }
+}

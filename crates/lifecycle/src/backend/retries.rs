@@ -1,0 +1,94 @@
+//! When requests that failed are tried again, and what a failure says about the backend.
+
+use std::time::Duration;
+
+use crate::api::{Failure, LinkTimer, Moment, Reply};
+use crate::backend::link::{Context, Link};
+use crate::backend::link_said::Said;
+use crate::backend::purpose::Purpose;
+use crate::retry::state::{Failures, RetryNow};
+
+/// Least time between two moments to which retries are brought forward.
+const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
+
+/// Within this time after an outage the requests that it held up are tried again.
+pub(super) const BACK_WITHIN: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// Retries now what was refused, or could not be sent, for want of credentials.
+    pub(crate) fn credentials_changed(&mut self, cx: &Context) {
+        self.retry_now(Failures::OfCredentials, Duration::ZERO, cx);
+        self.listen_again(cx);
+    }
+
+    /// A heartbeat got through again. What failed like the last ones is retried, but not by all workers at once.
+    pub(super) fn outage_is_over(&mut self, cx: &Context) {
+        let spread = self.draws.jitter.up_to(BACK_WITHIN);
+        self.retry_now(Failures::OfAnOutage, spread, cx);
+    }
+
+    /// After `later`, retries every request whose last failure matches. At most once a second, so that neither somebody who
+    /// writes next to the token nor a network that comes and goes makes ojs-init ask without a pause.
+    fn retry_now(&mut self, failures: Failures, later: Duration, cx: &Context) {
+        let last = self.agent.retried_now_at();
+        let is_soon = last.is_some_and(|last| last.after(RETRY_NOW_EVERY).remaining(cx.now) > Duration::ZERO);
+        let at = match last {
+            Some(last) if last.remaining(cx.now) > Duration::ZERO => last,
+            Some(last) => cx.now.after(later.max(last.after(RETRY_NOW_EVERY).remaining(cx.now))),
+            None => cx.now.after(later),
+        };
+        let is_registering = self.is_registering();
+        let is_fetching = self.is_fetching();
+        let registration = self.agent.registrations.retry_now(failures, is_registering, is_soon);
+        // Of two FETCHes one may have failed while the other one is on its way.
+        let is_fetch_held_up = self.is_fetch_held_up();
+        let mut verdicts = vec![(registration, LinkTimer::Register)];
+        if is_fetch_held_up || !is_fetching {
+            let verdict = self.agent.fetches.retry_now(failures, false, is_soon);
+            verdicts.push((verdict, LinkTimer::FetchAgain));
+        }
+        if is_fetching {
+            let verdict = self.agent.fetches.retry_now(failures, true, is_soon);
+            verdicts.push((verdict, LinkTimer::FetchAgain));
+        }
+        for (verdict, timer) in verdicts {
+            match verdict {
+                RetryNow::Unchanged => {}
+                RetryNow::NextPauseIsShort => self.agent.retries_at(at),
+                RetryNow::EndPause => {
+                    if self.timers.deadline_of(timer).is_some() {
+                        self.timers.arm_at_latest(timer, at);
+                        self.agent.retries_at(at);
+                    }
+                }
+            }
+        }
+        self.say(Said::RetryJobs { failures, at, is_soon });
+    }
+
+    /// Requests of the jobs are retried at this moment.
+    pub(crate) fn retries_at(&mut self, at: Moment) {
+        self.agent.retries_at(at);
+    }
+
+    /// Whether the backend is there. What somebody else answers, or that something broke, can be a matter of one job or of
+    /// one path: it tells something about the backend where a worker introduces itself or says that it is there.
+    pub(crate) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
+        let is_greeting = matches!(
+            purpose,
+            Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
+        );
+        if matches!(reply, Reply::Failed(Failure::Overloaded | Failure::NoCredentials))
+            || (matches!(reply, Reply::Failed(Failure::ServerError | Failure::NotFromBackend)) && !is_greeting)
+        {
+            return;
+        }
+        if let Reply::Failed(failure) = reply
+            && Failures::OfAnOutage.has(*failure)
+        {
+            self.request_lost(*failure, cx);
+        } else {
+            self.request_answered(cx);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the other parts tell the link: what they have learnt of the backend, and what it shall wait for.
+
+use crate::api::{JobRequest, LinkTimer, Moment};
+use crate::backend::link::{Context, Link};
+
+impl Link {
+    /// The backend had its store at this moment: to a request of that time jobs came, a reservation was extended or an outcome was taken. An
+    /// answer that comes late tells of the time before the store went away.
+    pub(crate) fn store_was_seen(&mut self, asked_at: Moment) {
+        self.agent.showed_store(asked_at);
+    }
+
+    /// The backend took an outcome.
+    pub(crate) fn outcome_was_taken(&mut self, now: Moment) {
+        self.agent.took_outcome(now);
+    }
+
+    /// The backend has taken ACKs in the bare form since this moment, or takes them in the full form.
+    pub(crate) fn acks_are_bare_since(&mut self, since: Option<Moment>) {
+        self.agent.acks_are_bare_since(since);
+    }
+
+    /// The backend does not know such requests.
+    pub(crate) fn is_unsupported(&mut self, request: JobRequest) {
+        match request {
+            JobRequest::Progress(_) => self.agent.refuses_progress(),
+            JobRequest::Checkpoint(_) => self.agent.refuses_checkpoints(),
+            JobRequest::Report(_)
+            | JobRequest::LookBeforeRepeat(_)
+            | JobRequest::LookAgain(_)
+            | JobRequest::CheckUnextended(_) => {}
+        }
+    }
+
+    /// Whether it has to be told that the backend saves no checkpoints: once.
+    pub(crate) fn has_to_say_that_it_saves_none(&mut self) -> bool {
+        self.agent.has_to_say_that_it_saves_none()
+    }
+
+    /// Jobs are taken no more: nothing waits for the answer to a heartbeat before the next FETCH.
+    pub(crate) fn quiet_begins(&mut self) {
+        self.agent.heartbeats.take_resumed();
+    }
+
+    /// What was given back must not come straight back to us: no FETCH before a pause is over. In terminate there is none anyway.
+    pub(crate) fn pause_fetch(&mut self, cx: &Context) {
+        let pause = cx.options.poll_interval;
+        self.pause_fetch_for(LinkTimer::FetchReturned, pause, cx);
+        self.streams.hold_until(cx.now.after(pause));
+    }
+}

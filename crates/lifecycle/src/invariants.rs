@@ -1,0 +1,200 @@
+//! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
+
+use crate::api::ids::CallId;
+use crate::api::{EndingTimer, JobTimer, LinkTimer, Phase, Timer, WorkerTimer};
+use crate::jobs::job::Place;
+use crate::jobs::stages::ReportStage;
+use crate::machine::Lifecycle;
+use crate::worker::holder::Holder;
+
+/// Most jobs and holders with which debug builds look after each event. It takes a walk: with thousands of them a debug build would
+/// do nothing else, and what goes wrong with thousands goes wrong with a few.
+const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
+
+impl Lifecycle {
+    /// The same as [`Self::invariants`], of a machine with few jobs and holders.
+    pub(super) fn invariants_if_small(&self) -> Result<(), String> {
+        if self.jobs.ledger().unfinished() + self.workers.holders().len() > MOST_THINGS_OF_A_SMALL_ONE {
+            return Ok(());
+        }
+        self.invariants()
+    }
+
+    /// Whether the machine agrees with itself. It takes a walk through everything that there is. After the exit nothing counts.
+    ///
+    /// # Errors
+    ///
+    /// The first contradiction, in words.
+    pub fn invariants(&self) -> Result<(), String> {
+        if self.phase() == Phase::Exited {
+            return Ok(());
+        }
+        self.jobs.ledger().check()?;
+        self.jobs.memory().check()?;
+        let counted = |id| {
+            (
+                self.jobs.ledger().held_by(id).len(),
+                self.jobs.ledger().overdue_of(id).len(),
+            )
+        };
+        self.workers.holders().check(counted)?;
+        self.link.calls().check()?;
+        self.check_holders()?;
+        self.check_pulls()?;
+        self.check_isolation()?;
+        self.check_reports()?;
+        self.check_deadlines()?;
+        self.check_credit()
+    }
+
+    /// Whoever holds a job is there.
+    fn check_holders(&self) -> Result<(), String> {
+        let stranger = self
+            .jobs
+            .ledger()
+            .holders()
+            .find(|id| self.workers.holders().get(*id).is_none());
+        stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
+    }
+
+    /// A suspect is alone with its process, and no suspect waits for nothing.
+    fn check_isolation(&self) -> Result<(), String> {
+        let Some(turn) = self.jobs.turn() else {
+            let waits = self.is_taking_jobs() && !self.jobs.ledger().suspects().is_empty();
+            return if waits {
+                Err("a suspect waits for no turn".to_owned())
+            } else {
+                Ok(())
+            };
+        };
+        let is_due = self.jobs.timers().deadline_of(JobTimer::Suspect).is_some();
+        let mut holders = self.workers.holders().of(turn.process);
+        let (held, pulls) = (
+            self.workers.holders().jobs_of(turn.process),
+            holders.any(|(_, holder)| holder.asks.has_asked()),
+        );
+        if !is_due || turn.is_running && held > 1 && !pulls {
+            return Err(format!("a suspect is not alone: {turn:?}, {held} jobs, {is_due}"));
+        }
+        Ok(())
+    }
+
+    /// Whoever wants jobs is there and is answered in time; and nothing waits that somebody wants.
+    fn check_pulls(&self) -> Result<(), String> {
+        self.workers.pulls().check()?;
+        if !self.is_open_for_jobs() && !self.workers.pulls().is_empty() {
+            return Err("somebody is kept waiting for jobs where none may come".to_owned());
+        }
+        for (id, pull) in self.workers.pulls().iter() {
+            let is_there = self.workers.holders().get(pull.holder).is_some_and(Holder::is_there);
+            let is_due = self.workers.timers().deadline_of(WorkerTimer::Pull(id)).is_some();
+            let wanted = self.jobs.ledger().waiting().oldest_from(pull.queues.as_deref());
+            if !is_there || !is_due || pull.left == 0 || wanted.is_some() {
+                return Err(format!(
+                    "pull {id} is not served: {is_there} {is_due} {} {wanted:?}",
+                    pull.left
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// An outcome that is on its way has a request that is.
+    fn check_reports(&self) -> Result<(), String> {
+        let lacks_its_call = |place: &Place| match place {
+            Place::Waiting | Place::Held(_) => false,
+            Place::Reporting(report) => match report.step {
+                ReportStage::Sent(call, _) | ReportStage::Looking(call, _) => !self.link.calls().contains_key(&call),
+                ReportStage::Due | ReportStage::Pausing | ReportStage::Doubtful | ReportStage::ResultRefused => false,
+            },
+        };
+        let lost = self.jobs.ledger().iter().find(|(_, job)| lacks_its_call(&job.place));
+        lost.map_or(Ok(()), |(claim, _)| {
+            Err(format!("the outcome of {claim} waits for no request"))
+        })
+    }
+
+    /// Each deadline is about something that there is, so that their number is bounded; and each request has one.
+    fn check_deadlines(&self) -> Result<(), String> {
+        if let Some((timer, _)) = self.all_timers().find(|(timer, _)| !self.has_a_use(*timer)) {
+            return Err(format!("nobody needs {timer:?}"));
+        }
+        let has_a_deadline = |call: &CallId| self.link.timers().deadline_of(LinkTimer::Call(*call)).is_some();
+        let is_endless = |first: &&CallId| !self.link.hedges().siblings.open(**first).iter().any(has_a_deadline);
+        if let Some(call) = self.link.calls().keys().find(is_endless) {
+            return Err(format!("request {call} may take for ever"));
+        }
+        if !self.link.hedges().are_all(|call| self.link.calls().contains_key(&call)) {
+            return Err("a request is hedged that is not on its way".to_owned());
+        }
+        Ok(())
+    }
+
+    fn has_a_use(&self, timer: Timer) -> bool {
+        match timer {
+            Timer::Job(timer) => self.has_a_use_for_a_job(timer),
+            Timer::Worker(timer) => self.has_a_use_for_the_worker(timer),
+            Timer::Client(client) => self.operators.knows(client),
+            Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
+            Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
+            // Whoever struck out its request does not wait for the answer either; it has the time of a request.
+            Timer::Link(_) | Timer::Ending(_) => true,
+        }
+    }
+
+    fn has_a_use_for_a_job(&self, timer: JobTimer) -> bool {
+        let job = |claim| self.jobs.ledger().get(claim);
+        let place = |claim| job(claim).map(|job| &job.place);
+        match timer {
+            JobTimer::JobTimeout(claim)
+            | JobTimer::JobGrace(claim)
+            | JobTimer::LostGrace(claim)
+            | JobTimer::Silence(claim) => matches!(place(claim), Some(Place::Held(_))),
+            JobTimer::NoHandler(claim) => matches!(place(claim), Some(Place::Waiting)),
+            JobTimer::WithoutResult(claim) | JobTimer::Report(claim) => {
+                matches!(place(claim), Some(Place::Reporting(_)))
+            }
+            JobTimer::AnswerBy(claim) => {
+                let report = job(claim).and_then(|job| job.report());
+                report.is_some_and(|report| report.listener.is_some())
+            }
+            JobTimer::LookAgain(claim) => job(claim).is_some_and(|job| job.again.is_some()),
+            JobTimer::Progress(claim) | JobTimer::Checkpoint(claim) => place(claim).is_some(),
+            JobTimer::Suspect => self.jobs.turn().is_some(),
+        }
+    }
+
+    fn has_a_use_for_the_worker(&self, timer: WorkerTimer) -> bool {
+        let holders = self.workers.holders();
+        let holder = |id| holders.get(id);
+        match timer {
+            WorkerTimer::Ping(id) => holder(id).is_some_and(|holder| holder.manners.answers_pings),
+            WorkerTimer::Stalled(id) => holders.hears(id),
+            WorkerTimer::CancelSignal(id) => {
+                holder(id).is_some_and(|holder| !holder.is_closed && !holders.is_gone(holder.process))
+            }
+            WorkerTimer::HungUp(process) | WorkerTimer::KillProcess(process) => holders.process(process).is_some(),
+            WorkerTimer::Pull(pull) => self.workers.pulls().get(pull).is_some(),
+            WorkerTimer::KillDescendants
+            | WorkerTimer::GiveUpOnDescendants
+            | WorkerTimer::Rescan
+            | WorkerTimer::Start
+            | WorkerTimer::StartAnyway
+            | WorkerTimer::Ready
+            | WorkerTimer::Capacity
+            | WorkerTimer::Settled => true,
+        }
+    }
+
+    /// Never more jobs than the concurrency, with those that may still be asked for.
+    fn check_credit(&self) -> Result<(), String> {
+        let (active, credit, most) = (self.jobs.ledger().active(), self.credit(), self.most_active());
+        if active > most {
+            return Err(format!("{active} jobs are active, of at most {most}"));
+        }
+        if credit > 0 && self.jobs.ledger().reserved() + credit > most {
+            return Err(format!("{credit} more jobs would be more than {most}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Outcomes that the backend does not take as they are: the bare form, or an ACK without its result.
+
+use std::time::Duration;
+
+use crate::api::{Claim, ErrorCode, JobTimer, Notice, Outcome};
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::said::Said;
+use crate::jobs::stages::ReportStage;
+
+/// How long the worker may answer differently when the backend does not take its result.
+const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long an ACK goes out in the bare form without another attempt in the full one.
+const BARE_FOR: Duration = Duration::from_secs(10 * 60);
+
+impl Jobs {
+    pub(super) fn is_bare_at_first(&self, what: &Outcome, cx: &Context) -> bool {
+        let takes_bare = cx.backend.bare_acks_since(BARE_FOR, cx.now).is_some();
+        takes_bare && what.is_ack()
+    }
+
+    /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
+    pub(super) fn note_ack_form(&mut self, is_bare: bool, cx: &Context) {
+        let since = cx.backend.bare_acks_since(BARE_FOR, cx.now);
+        self.say(Said::AcksAreBare(is_bare.then(|| since.unwrap_or(cx.now))));
+    }
+
+    /// The backend will never accept this request as it is: the bare form may do, or a smaller result.
+    pub(super) fn report_is_refused(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let Some(report) = job.report() else { return };
+        let (id, listener) = (job.id().clone(), report.listener);
+        match report.what {
+            Outcome::Acked { .. } | Outcome::Failed { .. } if !report.is_bare => {
+                if let Some(report) = self.ledger.report_mut(claim) {
+                    report.is_bare = true;
+                }
+                self.ledger.step(claim, ReportStage::Due);
+            }
+            Outcome::Acked { result: Some(_) } => {
+                self.ledger.step(claim, ReportStage::ResultRefused);
+                match listener.filter(|id| cx.takers.is_open(*id)) {
+                    Some(holder) => {
+                        let message = "the backend does not take this result; ack with a smaller one, or fail";
+                        self.refuse(holder, ErrorCode::Refused, message, id);
+                        self.listener_was_told(claim, holder, cx);
+                        self.timers
+                            .arm(JobTimer::WithoutResult(claim), cx.now.after(OTHER_ANSWER_WITHIN));
+                    }
+                    None => self.drop_result(claim, cx),
+                }
+            }
+            Outcome::Acked { result: None } | Outcome::Failed { .. } | Outcome::Requeued { .. } => {
+                if let Some(holder) = listener {
+                    let message = "the backend refuses the outcome";
+                    self.refuse(holder, ErrorCode::Refused, message, id);
+                    self.listener_was_told(claim, holder, cx);
+                }
+                let job = self.ledger.get(claim).cloned();
+                self.let_reservation_expire(claim, "the backend refuses its outcome in every form", cx);
+                if let Some(job) = job {
+                    self.remember_refusal(&job, ErrorCode::Refused);
+                }
+            }
+        }
+    }
+
+    /// Nobody answered differently: better an ACK without its result than none.
+    pub(crate) fn drop_result(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let subject = job.subject();
+        let what = Outcome::Acked { result: None };
+        let is_bare = self.is_bare_at_first(&what, cx);
+        if let Some(report) = self.ledger.report_mut(claim)
+            && report.step == ReportStage::ResultRefused
+        {
+            report.what = what;
+            report.is_bare = is_bare;
+            self.ledger.step(claim, ReportStage::Due);
+            self.notify(Notice::ResultDropped(subject));
+        }
+    }
+}

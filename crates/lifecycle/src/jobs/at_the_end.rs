@@ -1,0 +1,80 @@
+//! What becomes of jobs when the end does not wait for them any longer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::ids::{Claim, HolderId};
+use crate::api::{CancelReason, Phase, Subject};
+use crate::jobs::job::{Job, Place};
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::said::Said;
+
+impl Jobs {
+    /// Cancels each held job. Each handler may still answer.
+    pub(crate) fn cancel_all(&mut self, grace: Duration, cx: &Context) {
+        for claim in self.all_held() {
+            self.cancel(claim, CancelReason::Shutdown, grace, cx);
+        }
+    }
+
+    /// Whether a job is with a holder that hears of no cancel.
+    pub(crate) fn is_one_with_the_deaf(&self, cx: &Context) -> bool {
+        self.ledger.holders().any(|holder| !cx.takers.hears(holder))
+    }
+
+    /// Nobody waits for these holders any more: the backend hears nothing of their jobs, for this reason.
+    pub(crate) fn give_up_on(&mut self, holders: &[HolderId], why: &'static str, cx: &Context) {
+        let held = holders.iter().flat_map(|holder| self.ledger.held_by(*holder));
+        for claim in held.copied().collect::<Vec<Claim>>() {
+            if cx.end.phase == Phase::Stop {
+                self.cut_off_by_end(claim);
+            }
+            self.let_reservation_expire(claim, why, cx);
+        }
+    }
+
+    /// The backend hears of no outcome any more.
+    pub(crate) fn let_all_expire(&mut self, why: &'static str, cx: &Context) {
+        for claim in self.all() {
+            self.let_reservation_expire(claim, why, cx);
+        }
+    }
+
+    /// ojs-init goes at once, and hears nothing more of anything.
+    pub(crate) fn cut_all_off(&mut self) {
+        for claim in self.all_held() {
+            self.cut_off_by_end(claim);
+        }
+    }
+
+    /// Tells that the end cuts this job off, unless it is lost.
+    pub(super) fn cut_off_by_end(&mut self, claim: Claim) {
+        if let Some(job) = self.ledger.get(claim).filter(|job| !job.is_lost) {
+            let subject = job.subject();
+            self.say(Said::CutOff(subject));
+        }
+    }
+
+    /// Finished jobs whose ACK the backend has not taken.
+    pub(crate) fn unfinished_acks(&self) -> usize {
+        let is_ack = |(_, job): &(Claim, &Job)| job.report().is_some_and(|report| report.what.is_ack());
+        self.ledger.iter().filter(is_ack).count()
+    }
+
+    /// The jobs that somebody holds, and that are not lost.
+    pub(crate) fn held_subjects(&self) -> Vec<Arc<Subject>> {
+        let held = self.ledger.iter();
+        let held = held.filter(|(_, job)| job.holder().is_some() && !job.is_lost);
+        held.map(|(_, job)| job.subject()).collect()
+    }
+
+    fn all(&self) -> Vec<Claim> {
+        self.ledger.iter().map(|(claim, _)| claim).collect()
+    }
+
+    fn all_held(&self) -> Vec<Claim> {
+        let held = self.ledger.iter();
+        let held = held.filter(|(_, job)| matches!(job.place, Place::Held(_)));
+        held.map(|(claim, _)| claim).collect()
+    }
+}

@@ -1,0 +1,195 @@
+//! Heartbeats of holders that name the jobs they have. Where the process of a holder is not known, its words are all that tells that it
+//! still works on a job. A job that they do not speak of any more is dropped: no heartbeat of ours names it.
+//!
+//! That a job is not spoken of counts in time, never in a number of heartbeats alone: a handler may send heartbeats of its own, as many
+//! as it likes, and each of them names its own job and no other.
+
+use std::time::Duration;
+
+use crate::api::ids::{Claim, HolderId, JobId};
+use crate::api::{DropCause, Effect, JobTimer, Notice, WorkerState};
+use crate::jobs::job::{Held, Job, Place, Words};
+use crate::jobs::memory::Remembered;
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::said::Said;
+
+/// Heartbeats that name no job at all, without which no job of their holder is dropped for want of a name.
+const LEAST_BEATS_WITHOUT: u8 = 3;
+
+/// Shortest time without a word of a job, or of its holder, after which the job is dropped.
+const LEAST_ABSENCE: Duration = Duration::from_secs(60);
+
+/// How long the holder of a job without a timeout may say nothing.
+const SILENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Most dropped jobs that are kept because their handlers may still run. The oldest is forgotten first.
+const MOST_DROPPED: usize = 1_000;
+
+impl Jobs {
+    /// A holder tells that it is there, and what it has: it is told which of that is.
+    pub(crate) fn beats(&mut self, holder: HolderId, named: Option<Vec<JobId>>, cx: &Context) {
+        if let Some(named) = &named {
+            self.weigh_names(holder, named, cx);
+        }
+        let jobs = match named {
+            Some(named) => named.into_iter().filter(|id| self.is_kept_by_somebody(id)).collect(),
+            None => self.kept_by(holder),
+        };
+        let state = if cx.options.tell_worker {
+            cx.end.state
+        } else {
+            WorkerState::Running
+        };
+        self.say(Said::Order(Effect::AnswerBeat { holder, state, jobs }));
+    }
+
+    /// A job was given out: any holder of this kind may tell its outcome, and what became of it before counts no more.
+    pub(crate) fn is_given_out(&mut self, claim: Claim, id: HolderId, cx: &Context) {
+        let is_shared = cx.takers.answer_limit(id).is_some();
+        let Some(job) = self.ledger.get_mut(claim).filter(|_| is_shared) else {
+            return;
+        };
+        job.any_may_answer = true;
+        let id_of_job = job.id().clone();
+        self.memory.forget(&id_of_job);
+        self.listen_for_words(claim, id, cx);
+    }
+
+    /// From here on the holder of this job has to speak, where nothing else tells that it has the job.
+    pub(crate) fn listen_for_words(&mut self, claim: Claim, holder: HolderId, cx: &Context) {
+        if cx.takers.is_known_by_words_alone(holder)
+            && let Some(job) = self.ledger.get(claim)
+        {
+            let until = cx.now.after(self.silence_limit(job, cx));
+            self.timers.arm(JobTimer::Silence(claim), until);
+        }
+    }
+
+    /// What a heartbeat says of jobs of which nothing but heartbeats tells. It speaks for those that it names, whoever has them. One that
+    /// names no job at all speaks against those that its holder has; one that names some says nothing of the others.
+    fn weigh_names(&mut self, id: HolderId, named: &[JobId], cx: &Context) {
+        if !cx.takers.is_known_by_words_alone(id) {
+            return;
+        }
+        for job in named {
+            let claims: Vec<Claim> = self.ledger.claims_of(job).collect();
+            for claim in claims {
+                self.take_back_dropped(claim, cx);
+                if let Some(words) = self.words_of(claim) {
+                    *words = Words::named_at(cx.now);
+                }
+            }
+        }
+        if !named.is_empty() {
+            return;
+        }
+        let held: Vec<Claim> = self.ledger.held_by(id).iter().copied().collect();
+        for claim in held {
+            let Some(words) = self.words_of(claim) else { continue };
+            words.beats_without = words.beats_without.saturating_add(1);
+            let Words {
+                named_at,
+                beats_without,
+                ..
+            } = *words;
+            let Some(job) = self.ledger.get(claim).filter(|job| !job.is_dropped) else {
+                continue;
+            };
+            if beats_without >= LEAST_BEATS_WITHOUT && named_at.elapsed(cx.now) >= self.longest_absence(job, cx) {
+                self.drop_job(claim, DropCause::NotNamed, cx);
+            }
+        }
+    }
+
+    fn words_of(&mut self, claim: Claim) -> Option<&mut Words> {
+        match &mut self.ledger.get_mut(claim)?.place {
+            Place::Held(held) => Some(&mut held.words),
+            Place::Waiting | Place::Reporting(_) => None,
+        }
+    }
+
+    /// How long no heartbeat has to name a job before it may be dropped: as long as its reservation lasts without one.
+    fn longest_absence(&self, job: &Job, cx: &Context) -> Duration {
+        let visibility = job.delivery.visibility.unwrap_or_default();
+        visibility.max(cx.options.visibility_timeout).max(LEAST_ABSENCE)
+    }
+
+    /// How long the holder of this job may say nothing. The pause between two heartbeats of a worker may be longer than the timeout of
+    /// a job.
+    fn silence_limit(&self, job: &Job, cx: &Context) -> Duration {
+        let limit = job.delivery.timeout.unwrap_or(SILENCE_LIMIT);
+        limit.max(self.longest_absence(job, cx))
+    }
+
+    /// A job has been with a holder for as long as that may say nothing: whether it has said anything since.
+    pub(crate) fn silence_is_over(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let limit = self.silence_limit(job, cx);
+        let holder = job.holder();
+        let Some(holder) = holder.filter(|holder| cx.takers.is_known_by_words_alone(*holder)) else {
+            return;
+        };
+        let since = cx
+            .takers
+            .last_said(holder)
+            .map(|said| said.after(limit))
+            .filter(|until| *until > cx.now);
+        match since {
+            Some(until) => self.timers.arm(JobTimer::Silence(claim), until),
+            None => self.drop_job(claim, DropCause::Silent, cx),
+        }
+    }
+
+    /// Nothing tells that the worker still has this job. Its reservation runs out, and its place is free. Its handler may run all the
+    /// same: an end waits for it, and its outcome goes to the backend.
+    fn drop_job(&mut self, claim: Claim, why: DropCause, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let (subject, is_lost) = (job.subject(), job.is_lost);
+        if is_lost {
+            self.finish(claim, cx);
+        } else {
+            self.forget_timers(claim);
+            self.ledger.drop_job(claim);
+        }
+        self.notify(Notice::Dropped(subject, why));
+        if self.ledger.dropped() > MOST_DROPPED
+            && let Some(oldest) = self.ledger.oldest_dropped()
+        {
+            self.let_dropped_go(oldest, cx);
+        }
+    }
+
+    /// A dropped job is kept no more. What is told of it later goes to the backend all the same.
+    pub(crate) fn let_dropped_go(&mut self, claim: Claim, cx: &Context) {
+        if let Some(job) = self.finish(claim, cx) {
+            let (id, worker) = (job.id().clone(), job.worker);
+            let dropped = Remembered::Dropped(Box::new(job.delivery), worker);
+            self.memory.remember(id, dropped);
+        }
+    }
+
+    /// The timeout of a job is over whose holder is not ended for that: it is told, and shown as long as it lasts.
+    pub(crate) fn is_past_its_time(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        let (subject, took) = (job.subject(), job.worked_for(cx.now));
+        if let Place::Held(Held { is_past_its_time, .. }) = &mut job.place {
+            *is_past_its_time = true;
+            self.notify(Notice::TimeoutPassed(subject, took));
+        }
+    }
+
+    /// Whether somebody has this job, and its reservation is ours.
+    fn is_kept_by_somebody(&self, id: &JobId) -> bool {
+        let mut jobs = self.ledger.claims_of(id).filter_map(|claim| self.ledger.get(claim));
+        jobs.any(|job| job.holder().is_some() && job.is_kept_reserved())
+    }
+
+    fn kept_by(&self, holder: HolderId) -> Vec<JobId> {
+        let held = self.ledger.held_by(holder).iter();
+        let held = held.filter_map(|claim| self.ledger.get(*claim));
+        held.filter(|job| job.is_kept_reserved())
+            .map(Job::id)
+            .cloned()
+            .collect()
+    }
+}

@@ -1,0 +1,148 @@
+//! The brake on jobs that are given back again and again. A release costs no attempt, so nothing else ends such a circle: the backend
+//! hands out the same jobs first, and the jobs behind them never start.
+//!
+//! A FETCH cannot exclude jobs or types. Therefore ojs-init holds such a job for some time before it sends the requeue. Heartbeats keep
+//! its reservation meanwhile, and it takes no place of another job. Each hold of a job is longer than the one before.
+
+use std::time::Duration;
+
+use crate::api::ids::{Claim, JobId};
+use crate::api::{FIRST_HOLD, JobTimer, LONGEST_HOLD, Notice};
+use crate::jobs::job::Job;
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::returns::Returned;
+use crate::jobs::stages::ReportEvent;
+
+/// Most jobs that are held beside those that the concurrency allows. A further one keeps its place during its hold, which bounds the
+/// pace of the circle.
+const MOST_BESIDE: usize = 256;
+
+/// Most jobs that are held beside, for each job that the concurrency allows. It bounds how many jobs a small worker keeps from others.
+const MOST_BESIDE_EACH: usize = 8;
+
+/// Longest hold, as a part of the visibility timeout.
+const VISIBILITY_SHARE: u32 = 3;
+
+/// Who gives a job back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GivenBackBy {
+    /// The worker, which asks for this delay.
+    Worker(Duration),
+    /// ojs-init: the holder of the job is gone.
+    Us,
+    /// ojs-init, and no holder ever had the job. Such a return is counted, and the job is not held. The pause of FETCH bounds the pace,
+    /// because only a FETCH brings more of these jobs.
+    UsUnstarted,
+}
+
+/// What the brake does with a job that goes back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Braked {
+    /// How long the job is held first.
+    pub(super) hold: Option<Duration>,
+    /// FETCH needs no pause, because the hold keeps the job from coming straight back.
+    pub(super) is_pause_enough: bool,
+}
+
+impl Jobs {
+    /// Counts the return of a job, and decides whether the job is held. A job is not held if no FETCH can bring it again.
+    pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, cx: &Context) -> Braked {
+        let no_hold = Braked::default();
+        if !cx.takes_jobs || cx.end.has_its_one_job {
+            return no_hold;
+        }
+        // No heartbeat keeps the reservation of a dropped job.
+        let Some(job) = self.ledger.get(claim).filter(|job| !job.is_dropped) else {
+            return no_hold;
+        };
+        let subject = job.subject();
+        let Returned {
+            is_news,
+            is_many,
+            times,
+        } = match by {
+            GivenBackBy::Worker(_) => self.returns.by_worker(&subject.id, &subject.kind, cx.now),
+            GivenBackBy::Us | GivenBackBy::UsUnstarted => self.returns.by_itself(&subject.id, cx.now),
+        };
+        if is_news {
+            self.notify(Notice::GivenBackAgain {
+                job: subject.clone(),
+                times,
+                is_of_type: matches!(by, GivenBackBy::Worker(_)),
+                is_held: by != GivenBackBy::UsUnstarted,
+            });
+        }
+        let asked = match by {
+            GivenBackBy::Worker(after) => after,
+            GivenBackBy::Us => Duration::ZERO,
+            GivenBackBy::UsUnstarted => return no_hold,
+        };
+        let braked = if is_many {
+            self.returns.hold(&subject.id, cx.now)
+        } else {
+            Duration::ZERO
+        };
+        let Some(job) = self.ledger.get(claim) else {
+            return no_hold;
+        };
+        // If heartbeats fail, the reservation may be near its end. A hold must not outlast it.
+        let reserved = self.reserved_until(job, cx).remaining(cx.now);
+        let longest = LONGEST_HOLD.min(self.granted(job, cx) / VISIBILITY_SHARE).min(reserved);
+        let hold = asked.max(braked).min(longest);
+        Braked {
+            hold: Some(hold).filter(|hold| !hold.is_zero()),
+            is_pause_enough: !hold.is_zero() && (is_many || hold >= cx.options.poll_interval),
+        }
+    }
+
+    /// Holds a job whose requeue was just decided.
+    pub(super) fn hold(&mut self, claim: Claim, hold: Duration, cx: &Context) {
+        let most_beside = cx.most_active().saturating_mul(MOST_BESIDE_EACH).min(MOST_BESIDE);
+        let is_beside = self.ledger.beside() < most_beside;
+        self.ledger.hold(claim, is_beside);
+        // The worker's part ends here, not at the end of the hold.
+        self.measure(claim, cx);
+        // Other jobs wait for the place of a job that keeps it.
+        let hold = if is_beside { hold } else { hold.min(FIRST_HOLD) };
+        self.timers.arm(JobTimer::Report(claim), cx.now.after(hold));
+    }
+
+    /// Ends all holds, because no FETCH goes out from now on and so no job can come again.
+    pub(crate) fn end_holds(&mut self, cx: &Context) {
+        // A walk over all jobs: it happens once for each phase, and once between two workers.
+        let held = self.ledger.iter().filter(|(_, job)| job.is_held_back());
+        let held: Vec<Claim> = held.map(|(claim, _)| claim).collect();
+        for claim in held {
+            self.end_hold(claim, cx);
+        }
+    }
+
+    /// Ends the hold of a job that comes again. Its reservation is over, so the hold keeps nothing.
+    pub(super) fn end_hold_of(&mut self, id: &JobId, cx: &Context) {
+        let held = self
+            .ledger
+            .claims_of(id)
+            .find(|claim| self.ledger.get(*claim).is_some_and(Job::is_held_back));
+        if let Some(claim) = held {
+            self.end_hold(claim, cx);
+        }
+    }
+
+    fn end_hold(&mut self, claim: Claim, cx: &Context) {
+        self.timers.cancel(JobTimer::Report(claim));
+        self.report_event(claim, ReportEvent::TimerDue, cx);
+    }
+
+    /// Ends the hold of a job whose outcome may be sent now, if it has one. Returns whether the reservation may be over: then another
+    /// worker may have the job, and a requeue would take it from that worker.
+    pub(super) fn was_held_too_long(&mut self, claim: Claim, cx: &Context) -> bool {
+        let Some(job) = self.ledger.get(claim) else {
+            return false;
+        };
+        let is_too_long = job.is_held_back() && self.reserved_until(job, cx) <= cx.now;
+        if let Some(report) = self.ledger.report_mut(claim) {
+            report.end_hold();
+        }
+        is_too_long
+    }
+}

@@ -1,0 +1,365 @@
+//! Which job goes to which holder, and what becomes of one that takes too long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::ids::{Claim, HolderId, JobId, PullId, WorkerId};
+use crate::api::{
+    CancelReason, Death, Delivery, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, JobTimer, Leftovers,
+    MOST_JOB_ID_BYTES, Notice, Outcome, Phase, ToWorker,
+};
+use crate::jobs::facts::Offered;
+use crate::jobs::job::{Handover, Held, Job, Place, Words};
+use crate::jobs::losses::may_end_for_a_job;
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::said::Said;
+
+impl Jobs {
+    /// Takes in one of the jobs that a FETCH brought. It may have been sent on behalf of an incarnation that is over by now (`is_former`).
+    /// Whether the job is new to us.
+    pub(crate) fn claim(&mut self, delivery: Delivery, worker: &WorkerId, is_former: bool, cx: &Context) -> bool {
+        let subject = Arc::clone(&delivery.subject);
+        let id = &subject.id;
+        if self.adopt(id, &delivery, worker, cx) {
+            return false;
+        }
+        let is_full = cx.end.has_its_one_job || self.ledger.active() >= cx.most_active();
+        let is_surplus = is_former || !cx.takes_jobs || is_full;
+        let has_crashed = delivery.has_crashed || self.suspects.knows(id, cx.now);
+        let is_suspect = has_crashed && cx.options.isolates_suspects;
+        let claim = self.ledger.add(delivery, worker.clone(), cx.now);
+        self.ledger.is_suspect(claim, is_suspect);
+        self.end_hold_of(id, cx);
+        if is_surplus {
+            let reason = "not started: more than was asked for, or no longer taking jobs";
+            self.requeue(claim, reason, cx);
+            return true;
+        }
+        self.say(Said::Claimed);
+        if !self.is_refused_as_too_large(claim, cx) {
+            self.notify(Notice::Claimed(subject));
+        }
+        true
+    }
+
+    /// Fails a job that no worker can be given, or could not answer: another attempt would end in the same way.
+    fn is_refused_as_too_large(&mut self, claim: Claim, cx: &Context) -> bool {
+        let why = self.ledger.get(claim).and_then(|job| too_large(&job.delivery, cx));
+        if let Some(why) = &why {
+            self.fail(claim, error("job_too_large", why, false), cx);
+        }
+        why.is_some()
+    }
+
+    /// A job that is here was delivered again: its handler goes on, with the new reservation. Where nobody has it yet,
+    /// everything is new.
+    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, cx: &Context) -> bool {
+        let held = self.ledger.claims_of(id).find(|claim| {
+            self.ledger.get(*claim).is_some_and(|job| match job.place {
+                Place::Waiting | Place::Held(_) => true,
+                Place::Reporting(_) => false,
+            })
+        });
+        let Some(claim) = held else { return false };
+        if self.ledger.waiting().contains(claim) {
+            self.replace_waiting(claim, delivery, worker, cx);
+            if !self.is_refused_as_too_large(claim, cx) {
+                self.notify(Notice::Replaced(Arc::clone(&delivery.subject)));
+            }
+            return true;
+        }
+        if self.is_dropped_once_more(claim) {
+            // Two such times without a word: the worker does not have it.
+            self.let_dropped_go(claim, cx);
+            return false;
+        }
+        if self.is_regained_beyond_credit(claim, cx) {
+            let why = "more than was asked for, and its handler has not stopped since it was lost";
+            self.notify(Notice::Abandoned(Arc::clone(&delivery.subject), why));
+            return true;
+        }
+        self.forget_looks(claim);
+        self.regain(claim, cx);
+        let Some(job) = self.ledger.get_mut(claim) else {
+            return false;
+        };
+        job.delivery.reservation = delivery.reservation.clone();
+        job.delivery.subject = Arc::clone(&delivery.subject);
+        self.ledger.is_of(claim, worker, cx.now);
+        self.notify(Notice::Adopted(Arc::clone(&delivery.subject)));
+        true
+    }
+
+    /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
+    /// holders together take.
+    pub(crate) fn return_surplus(&mut self, cx: &Context) {
+        let keep = match (cx.takes_jobs, cx.takers.pull()) {
+            (false, _) => 0,
+            // Suspects run one after the other, so each of them needs room only at its own turn.
+            (true, false) if cx.takers.are_ready() => cx.takers.free().max(self.ledger.suspects().len()),
+            (true, false) => cx.takers.free(),
+            // Somebody may ask for them; see `unasked`.
+            (true, true) => usize::MAX,
+        };
+        let waiting = self.ledger.waiting();
+        for claim in waiting.newest(waiting.len().saturating_sub(keep)) {
+            self.requeue(claim, "not started: no worker can take it now", cx);
+        }
+    }
+
+    /// Others are there than before: what nobody took may be taken now, and the other way round.
+    pub(crate) fn others_take_jobs(&mut self) {
+        self.ledger.waiting_mut().all_are_fresh();
+    }
+
+    /// Asks of each job that has come, or of all when others are there to take them, whether anybody takes it. Those that nobody
+    /// does come back, as far as that is news.
+    pub(crate) fn ask_who_takes(&mut self, cx: &Context) -> Vec<Claim> {
+        let limit = cx.takers.frame_limit();
+        let mut untaken = Vec::new();
+        for claim in self.ledger.waiting_mut().take_fresh() {
+            let Some(job) = self.ledger.get(claim) else { continue };
+            let offered = offered(job);
+            let is_taken = cx.takers.take(offered);
+            if limit.is_some_and(|most| offered.bytes > most) {
+                // Whoever could be given it has left since it came.
+                self.is_refused_as_too_large(claim, cx);
+                continue;
+            }
+            if is_taken {
+                self.timers.cancel(JobTimer::NoHandler(claim));
+            }
+            if self.ledger.waiting_mut().is_taken(claim, is_taken) {
+                untaken.push(claim);
+            }
+        }
+        untaken
+    }
+
+    /// Gives the oldest job that somebody can be given now. Returns false where there is none. What nobody can be given now is not looked at
+    /// again before somebody can.
+    pub(crate) fn give_next(&mut self, cx: &Context) -> bool {
+        let Some((claim, holder)) = self.next_to_give(cx) else {
+            return false;
+        };
+        self.give(claim, holder, cx);
+        true
+    }
+
+    /// The oldest job that somebody can be given now, and who.
+    fn next_to_give(&self, cx: &Context) -> Option<(Claim, HolderId)> {
+        let bytes = |claim| self.ledger.get(claim).map_or(0, |job| frame_bytes(&job.delivery));
+        let claim = cx.takers.oldest_for_the_idle(&|types, limit| {
+            let fits = |claim| limit.is_none_or(|most| bytes(claim) <= most);
+            self.ledger.waiting().oldest(types, fits)
+        })?;
+        let holder = cx.takers.choose(offered(self.ledger.get(claim)?))?;
+        Some((claim, holder))
+    }
+
+    pub(super) fn give(&mut self, claim: Claim, holder: HolderId, cx: &Context) {
+        if let Some(GivenJob { envelope, checkpoint }) = self.hand_to(claim, holder, None, cx) {
+            self.say(Said::Give(holder, ToWorker::Job { envelope, checkpoint }));
+            self.tell_of_handover(claim, holder);
+        }
+    }
+
+    /// From here on the holder has the job: what it is given of it.
+    pub(crate) fn hand_to(
+        &mut self,
+        claim: Claim,
+        holder: HolderId,
+        pull: Option<PullId>,
+        cx: &Context,
+    ) -> Option<GivenJob> {
+        let job = self.ledger.get_mut(claim)?;
+        let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
+        let checkpoint = job.delivery.checkpoint.take();
+        job.handover = Some(Handover {
+            at: cx.now,
+            is_measured: false,
+        });
+        let timeout = job.delivery.timeout;
+        let held = Held {
+            holder,
+            pull,
+            cancelled: None,
+            is_told_of_shutdown: false,
+            is_past_its_time: false,
+            words: Words::named_at(cx.now),
+        };
+        self.place(claim, Place::Held(held));
+        self.is_given_out(claim, holder, cx);
+        self.timers.cancel(JobTimer::NoHandler(claim));
+        if let Some(timeout) = timeout {
+            self.timers.arm(JobTimer::JobTimeout(claim), cx.now.after(timeout));
+        }
+        Some(GivenJob { envelope, checkpoint })
+    }
+
+    pub(crate) fn tell_of_handover(&mut self, claim: Claim, holder: HolderId) {
+        if let Some(job) = self.ledger.get(claim) {
+            let subject = job.subject();
+            self.notify(Notice::HandedOver(subject, holder));
+        }
+    }
+
+    /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
+    pub(crate) fn job_timed_out(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        if job.is_lost {
+            // It has been told of already, and its handler was told to stop.
+            return self.end_if_stuck(claim, cx);
+        }
+        if !job.holder().is_some_and(|holder| may_end_for_a_job(holder, cx)) {
+            return self.is_past_its_time(claim, cx);
+        }
+        self.notify(Notice::TimedOut(job.subject(), job.worked_for(cx.now)));
+        self.cancel(claim, CancelReason::Timeout, cx.options.timeout_grace, cx);
+        self.timers
+            .arm(JobTimer::JobGrace(claim), cx.now.after(cx.options.timeout_grace));
+    }
+
+    /// The handler went on for all of the grace: nothing but the end of its process stops it.
+    pub(crate) fn ignored_cancel(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let Place::Held(held) = job.place else { return };
+        let cause = EndCause::Hung {
+            job: job.subject(),
+            told: held.cancelled.unwrap_or(CancelReason::Timeout),
+            grace: cx.options.timeout_grace,
+        };
+        if let Some(process) = cx.takers.process_of(held.holder) {
+            self.say(Said::EndProcess(process, cause));
+        }
+    }
+
+    /// Tells whoever holds the job to stop working on it. The first reason stays; and whom the shutdown has told is told no
+    /// second time, for that is the shortest grace of all.
+    pub(crate) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let Place::Held(mut held) = job.place.clone() else {
+            return;
+        };
+        if held.is_told_of_shutdown {
+            return;
+        }
+        let id = job.id().clone();
+        held.cancelled = held.cancelled.or(Some(reason));
+        held.is_told_of_shutdown = reason == CancelReason::Shutdown;
+        let grace = cx.end.cancel_grace_left.map_or(grace, |end| grace.min(end));
+        self.place(claim, Place::Held(held));
+        let word = ToWorker::Cancel { job: id, reason, grace };
+        self.say(Said::Cancel(held.holder, word));
+    }
+
+    /// Decides a job of a process that is gone and did not answer it. Whether the job fails because of the process's end.
+    pub(crate) fn cut_off(&mut self, claim: Claim, death: &Death, cx: &Context) -> bool {
+        let Some(job) = self.ledger.get(claim) else {
+            return false;
+        };
+        let Place::Held(held) = job.place else { return false };
+        let is_lost = job.is_lost;
+        // In a drain the earlier of the two ends decides.
+        let has_time_left = cx.end.phase == Phase::Stop && self.timers.deadline_of(JobTimer::JobGrace(claim)).is_some();
+        if is_lost {
+            self.finish(claim, cx);
+        } else if held.cancelled == Some(CancelReason::Timeout) && !has_time_left {
+            let message = "the handler did not end within the job's timeout";
+            self.fail(claim, error("timeout", message, true), cx);
+        } else if cx.end.phase == Phase::Stop {
+            self.cut_off_by_shutdown(claim, cx);
+        } else if ended_for_another_job(held.holder, cx) {
+            self.requeue(claim, "its process was ended because another job of it hung", cx);
+        } else {
+            let mut error = error("worker_death", &death.to_string(), true);
+            error.details = Some(death.details().into());
+            self.fail(claim, error, cx);
+            return true;
+        }
+        false
+    }
+
+    fn cut_off_by_shutdown(&mut self, claim: Claim, cx: &Context) {
+        self.cut_off_by_end(claim);
+        match cx.options.leftovers {
+            Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", cx),
+            Leftovers::Fail => {
+                let error = (cx.shutdown_error)();
+                self.fail(claim, error, cx);
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, claim: Claim, error: JobError, cx: &Context) {
+        self.decide(claim, Outcome::Failed { error }, None, false, cx);
+    }
+
+    pub(super) fn requeue(&mut self, claim: Claim, reason: &str, cx: &Context) {
+        let was_waiting = self.ledger.get(claim).is_some_and(|job| job.place == Place::Waiting);
+        self.decide(
+            claim,
+            Outcome::Requeued {
+                reason: reason.into(),
+                after: Duration::ZERO,
+            },
+            None,
+            was_waiting,
+            cx,
+        );
+    }
+}
+
+/// Why a job is too large, if it is.
+fn too_large(delivery: &Delivery, cx: &Context) -> Option<String> {
+    let id = delivery.subject.id.0.len();
+    let bytes = frame_bytes(delivery);
+    if let Some(most) = cx.takers.frame_limit().filter(|most| bytes > *most) {
+        Some(format!("the envelope is larger than {most} bytes (worker.max_frame)"))
+    } else if id > MOST_JOB_ID_BYTES {
+        Some(format!(
+            "the id has {id} bytes, and a worker can answer at most {MOST_JOB_ID_BYTES}"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Bytes of the frame in which such a job is given to a worker.
+pub(super) fn frame_bytes(delivery: &Delivery) -> usize {
+    let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
+    delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES
+}
+
+/// An error of ours: code and type are the same word (requirements C-05, E-01).
+pub(super) fn error(word: &str, message: &str, retryable: bool) -> JobError {
+    JobError {
+        code: Some(word.into()),
+        kind: Some(word.into()),
+        message: message.into(),
+        retryable,
+        details: None,
+        backtrace: None,
+    }
+}
+
+/// The job as those see it who may take it.
+pub(super) fn offered(job: &Job) -> Offered<'_> {
+    Offered {
+        subject: &job.delivery.subject,
+        bytes: frame_bytes(&job.delivery),
+    }
+}
+
+/// Whether the process at the other end was ended because a handler hung. It is no fault of its other jobs.
+fn ended_for_another_job(holder: HolderId, cx: &Context) -> bool {
+    let of_process = cx
+        .takers
+        .process_of(holder)
+        .and_then(|process| cx.takers.ending(process));
+    let causes = [of_process, cx.takers.worker_ended_for()];
+    causes
+        .into_iter()
+        .flatten()
+        .any(|cause| matches!(cause, EndCause::Hung { .. }))
+}

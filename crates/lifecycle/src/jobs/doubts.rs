@@ -1,0 +1,267 @@
+//! Answers to an outcome that leave open what became of the job, and how that is found out.
+//!
+//! | the answer | what it can mean | what decides |
+//! |---|---|---|
+//! | none, or 5xx, to a FAIL or a requeue | it was carried out | a look |
+//! | 404 in the backend's own words | the job is gone, or the backend's store is away | time, and whether the store has shown itself since |
+//! | 409 to an ACK, without the job's state | an earlier ACK got through, or the job is somebody else's | a look |
+//! | 5xx and nothing else to an ACK with a result, for minutes | the store is broken, or never takes this result | another outcome, or a look |
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::api::ids::{Claim, JobId};
+use crate::api::{
+    About, Call, CancelReason, ErrorCode, Failure, JobRequest, JobState, JobTimer, JobView, Moment, Notice, Outcome,
+    Reply,
+};
+use crate::jobs::job::{Job, Missing, Place, Question, Report};
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::reports::is_ours;
+use crate::jobs::said::Said;
+use crate::jobs::stages::ReportStage;
+
+/// When every attempt to deliver an outcome has met somebody else for this long, there is nobody else: the backend does
+/// not know the job, and says so in its own way.
+const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
+
+/// A store that is away for longer than this will not have the job's reservation when it is back.
+const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
+
+/// When every attempt to deliver a result has met an error of the backend for this long, it may be the result.
+const BROKEN_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
+
+/// How long backends reserve a job whose visibility timeout nobody has said.
+const UNSAID_VISIBILITY: Duration = Duration::from_secs(30);
+
+/// Why the look at a FAIL or a requeue that may have been carried out decides nothing.
+const CANNOT_BE_TOLD: &str = "whether the backend has its outcome cannot be told";
+
+/// A heartbeat that the backend has accepted, as far as it is about jobs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AcceptedHeartbeat<'a> {
+    /// When it was sent.
+    pub(crate) at: Moment,
+    /// For how long it asked to extend the reservations, if it said so.
+    pub(crate) kept_for: Option<Duration>,
+    pub(crate) named: &'a [(JobId, Claim)],
+    /// The jobs whose reservations the backend has extended, if it names any.
+    pub(crate) extended: Option<&'a BTreeSet<JobId>>,
+    /// The backend has named such jobs at least once.
+    pub(crate) has_sent_lists: bool,
+}
+
+impl Jobs {
+    /// An outcome, or a look at its job, goes out. Of a job that was not found it is noted whether the store has shown itself since:
+    /// on a worker with much to do it does so again before this is answered.
+    pub(super) fn note_store(&mut self, claim: Claim, cx: &Context) {
+        let seen = cx.backend.store_seen();
+        let report = self.ledger.report_mut(claim);
+        if let Some(missing) = report.and_then(|report| report.missing.as_mut())
+            && seen.is_some_and(|seen| missing.since < seen)
+        {
+            missing.asked_again.get_or_insert(cx.now);
+        }
+    }
+
+    /// The backend took an outcome; None: it is not known which of its requests brought that about.
+    pub(super) fn outcome_was_taken(&mut self, asked_at: Option<Moment>) {
+        self.say(Said::OutcomeTaken);
+        if let Some(asked_at) = asked_at {
+            self.say(Said::StoreSeen(asked_at));
+        }
+    }
+
+    /// A heartbeat was accepted: until when what it named is reserved.
+    pub(crate) fn note_extended(&mut self, accepted: &AcceptedHeartbeat, cx: &Context) {
+        let AcceptedHeartbeat { named, extended, .. } = accepted;
+        if extended.is_some_and(|extended| !extended.is_empty()) {
+            self.say(Said::StoreSeen(accepted.at));
+        }
+        let kept_for = accepted.kept_for.unwrap_or(UNSAID_VISIBILITY);
+        for (id, claim) in *named {
+            let is_extended = extended.is_none_or(|extended| extended.contains(id));
+            if let Some(job) = self.ledger.get_mut(*claim).filter(|_| is_extended) {
+                job.extended_until = Some(cx.now.after(kept_for));
+            }
+        }
+    }
+
+    /// Until when a job is reserved, as far as we were told.
+    pub(super) fn reserved_until(&self, job: &Job, cx: &Context) -> Moment {
+        let claimed_until = job.claimed_at.after(self.granted(job, cx));
+        job.extended_until
+            .map_or(claimed_until, |extended| extended.max(claimed_until))
+    }
+
+    /// The visibility timeout with which the backend gave us the job.
+    pub(super) fn granted(&self, job: &Job, cx: &Context) -> Duration {
+        if cx.backend.is_told_visibility() {
+            cx.options.visibility_timeout
+        } else {
+            job.delivery.visibility.unwrap_or(UNSAID_VISIBILITY)
+        }
+    }
+
+    /// The backend says that there is no such job, to a request of this moment. It is believed when the reservation is over,
+    /// and sooner when the store has shown itself since the first time and says the same afterwards.
+    pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let until = self.reserved_until(job, cx).min(cx.now.after(MISSING_FOR_GOOD));
+        let Some(report) = self.ledger.report_mut(claim) else {
+            return;
+        };
+        let missing = *report.missing.get_or_insert(Missing {
+            since: cx.now,
+            until,
+            asked_again: None,
+        });
+        let is_backed = missing.asked_again.is_some_and(|again| again <= asked_at);
+        if cx.now >= missing.until || is_backed {
+            return self.report_is_lost(claim, cx);
+        }
+        let step = match (&report.what, report.question) {
+            (Outcome::Acked { .. }, Question::Done | Question::ResultTaken) => ReportStage::Pausing,
+            (Outcome::Acked { .. }, Question::Completed) | (Outcome::Failed { .. } | Outcome::Requeued { .. }, _) => {
+                ReportStage::Doubtful
+            }
+        };
+        self.pause_report(claim, step, Failure::NotFound, cx);
+    }
+
+    /// A conflict that does not say the job's state: only a look tells whether an earlier ACK got through.
+    pub(super) fn ack_is_in_conflict(&mut self, claim: Claim, was_sent_twice: bool, cx: &Context) {
+        if let Some(report) = self.ledger.report_mut(claim) {
+            report.sent = report.sent.saturating_add(u32::from(was_sent_twice));
+            report.question = Question::Completed;
+        }
+        let conflict = Failure::Conflict { was_sent_twice };
+        self.pause_report(claim, ReportStage::Doubtful, conflict, cx);
+    }
+
+    /// The job is completed: by an earlier ACK of ours, or, where this was the only one, by somebody else.
+    pub(super) fn job_is_completed(&mut self, claim: Claim, cx: &Context) {
+        let is_repeat = self.ledger.report_mut(claim).is_some_and(|report| report.sent > 1);
+        if is_repeat {
+            self.reported(claim, cx);
+        } else if let Some(job) = self.finish(claim, cx) {
+            self.notify(Notice::DoneTwice(job.subject()));
+            if job.any_may_answer {
+                // That it is completed is all that such a program wants to know.
+                self.remember_settled(&job);
+                let listener = job.report().and_then(|report| report.listener);
+                return self.confirm(listener, job.id().clone(), About::Ack, true);
+            }
+            let message = "the job was completed by somebody else: the backend takes no other outcome of it";
+            self.tell_of_loss(&job, message);
+        }
+    }
+
+    pub(super) fn report_is_lost(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.finish(claim, cx) else { return };
+        self.notify(Notice::ReservationLost(job.subject(), CancelReason::Lost));
+        let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
+        self.tell_of_loss(&job, message);
+    }
+
+    fn tell_of_loss(&mut self, job: &Job, message: &'static str) {
+        self.remember_refusal(job, ErrorCode::Lost);
+        if let Place::Reporting(report) = &job.place
+            && let Some(listener) = report.listener
+        {
+            self.refuse(listener, ErrorCode::Lost, message, job.id().clone());
+        }
+    }
+
+    /// An ACK met an error of the backend. When nothing else is met for minutes, and the backend takes other outcomes or shows
+    /// this very job, it is the result that it never takes.
+    pub(super) fn ack_meets_server_error(&mut self, claim: Claim, cx: &Context) {
+        self.pause_report(claim, ReportStage::Pausing, Failure::ServerError, cx);
+        let taken_at = cx.backend.outcome_taken_at();
+        let Some(report) = self.ledger.report_mut(claim) else {
+            return;
+        };
+        let has_result = matches!(report.what, Outcome::Acked { result: Some(_) });
+        let Some(since) = report.setbacks.same_kind_since() else {
+            return;
+        };
+        if !has_result || since.elapsed(cx.now) < BROKEN_FOR_GOOD {
+            return;
+        }
+        if taken_at.is_some_and(|taken| taken > since) {
+            self.go_without_result(claim, cx);
+        } else {
+            report.question = Question::ResultTaken;
+            self.ledger.step(claim, ReportStage::Doubtful);
+        }
+    }
+
+    fn go_without_result(&mut self, claim: Claim, cx: &Context) {
+        self.timers.cancel(JobTimer::Report(claim));
+        self.ledger.step(claim, ReportStage::ResultRefused);
+        self.drop_result(claim, cx);
+    }
+
+    pub(super) fn give_up_on_foreign(&mut self, claim: Claim, cx: &Context) {
+        let is_over = |report: &mut Report| report.setbacks.same_kind_for(cx.now) >= FOREIGN_FOR_GOOD;
+        if self.ledger.report_mut(claim).is_some_and(is_over) {
+            self.report_is_lost(claim, cx);
+        }
+    }
+
+    pub(super) fn look_before_repeat(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let call = Call::GetJob { job: job.id().clone() };
+        let purpose = JobRequest::LookBeforeRepeat(claim);
+        let sent = self.call(call, purpose, cx);
+        self.ledger.step(claim, ReportStage::Looking(sent, cx.now));
+        self.note_store(claim, cx);
+    }
+
+    pub(crate) fn looked_before_repeat(&mut self, claim: Claim, reply: Reply, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let Some(report) = job.report() else { return };
+        let ReportStage::Looking(_, asked_at) = report.step else {
+            return;
+        };
+        let question = report.question;
+        if let Reply::JobSeen(view) = reply {
+            return self.looked_at_report(claim, question, &view, asked_at, cx);
+        }
+        let failure = reply.failure();
+        if question == Question::ResultTaken {
+            // Whatever a look meets: the ACK itself is tried again, with its result.
+            self.ledger.step(claim, ReportStage::Due);
+        } else if failure.may_pass() {
+            self.pause_report(claim, ReportStage::Doubtful, failure, cx);
+            if failure == Failure::NotFromBackend {
+                self.give_up_on_foreign(claim, cx);
+            }
+        } else {
+            self.nobody_shows_it(claim, question, cx);
+        }
+    }
+
+    fn looked_at_report(&mut self, claim: Claim, question: Question, view: &JobView, asked_at: Moment, cx: &Context) {
+        let is_ours = self.ledger.get(claim).is_some_and(|job| is_ours(job, view));
+        match (question, view.state) {
+            (Question::Done | Question::Completed, JobState::Missing) => self.job_not_found(claim, asked_at, cx),
+            (Question::Completed | Question::ResultTaken, JobState::Completed) => self.job_is_completed(claim, cx),
+            // A FAIL or a requeue without an answer: repeated only if the job is as it was before.
+            (Question::Done, JobState::Active) if is_ours => self.ledger.step(claim, ReportStage::Due),
+            (Question::ResultTaken, JobState::Active) if is_ours => self.go_without_result(claim, cx),
+            (Question::ResultTaken, _) => self.ledger.step(claim, ReportStage::Due),
+            (Question::Done | Question::Completed, _) => self.nobody_shows_it(claim, question, cx),
+        }
+    }
+
+    /// A look that does not show what the outcome hangs on.
+    fn nobody_shows_it(&mut self, claim: Claim, question: Question, cx: &Context) {
+        match question {
+            Question::Done => self.let_reservation_expire(claim, CANNOT_BE_TOLD, cx),
+            // The conflict stands.
+            Question::Completed => self.report_is_lost(claim, cx),
+            Question::ResultTaken => self.ledger.step(claim, ReportStage::Due),
+        }
+    }
+}

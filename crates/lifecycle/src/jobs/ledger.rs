@@ -1,0 +1,500 @@
+//! All jobs that were claimed and are not finished, and who holds each. Where a job is stands in the job alone; the lists beside it
+//! follow from that, and `check` says whether they do. Each question that is asked after every event has a list, so that its answer
+//! costs the same with ten jobs and with ten thousand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::api::ids::{CallId, Claim, HolderId, JobId, Text, WorkerId};
+use crate::api::{Delivery, Moment};
+use crate::groups::Groups;
+use crate::jobs::job::{Again, Hold, Job, LookStep, News, Place, Report, Suspicion};
+use crate::jobs::marks::Marks;
+use crate::jobs::stages::ReportStage;
+use crate::jobs::waiting::Waiting;
+
+/// All of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Ledger {
+    /// Each in a box: claims grow, so half of each node of the tree is free.
+    jobs: BTreeMap<Claim, Box<Job>>,
+    /// Oldest first.
+    by_id: BTreeMap<JobId, Vec<Claim>>,
+    /// How many were claimed on behalf of each incarnation.
+    by_worker: BTreeMap<WorkerId, usize>,
+    waiting: Waiting,
+    held: Groups<HolderId, Claim>,
+    /// How many these are.
+    with_holders: usize,
+    /// Those among them that are lost and whose handlers have had their time to answer.
+    overdue: Groups<HolderId, Claim>,
+    due: BTreeSet<Claim>,
+    due_requeues: BTreeSet<Claim>,
+    awaiting_checkpoint: BTreeSet<Claim>,
+    to_look: BTreeSet<Claim>,
+    suspects: BTreeSet<Claim>,
+    lost: BTreeSet<Claim>,
+    dropped: BTreeSet<Claim>,
+    surplus: usize,
+    beside: usize,
+    next: u64,
+}
+
+impl Ledger {
+    /// Enters a job; it waits, behind an earlier claim on the same job if there is one.
+    pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment) -> Claim {
+        self.next += 1;
+        let claim = Claim(self.next);
+        let claims = self.by_id.entry(delivery.subject.id.clone()).or_default();
+        let is_again = !claims.is_empty();
+        claims.push(claim);
+        *self.by_worker.entry(worker.clone()).or_default() += 1;
+        let job = Job {
+            delivery,
+            worker,
+            claimed_at: now,
+            extended_until: None,
+            place: Place::Waiting,
+            is_lost: false,
+            is_overdue: false,
+            is_dropped: false,
+            is_suspect: false,
+            suspicion: Suspicion::default(),
+            again: is_again.then(Box::default),
+            news: News::default(),
+            handover: None,
+            any_may_answer: false,
+        };
+        self.list(claim, &Marks::of(&job));
+        self.jobs.insert(claim, Box::new(job));
+        claim
+    }
+
+    /// Moves a job.
+    pub(super) fn place(&mut self, claim: Claim, place: Place) {
+        self.change(claim, |job| {
+            job.place = place;
+            job.is_dropped &= job.holder().is_some();
+        });
+    }
+
+    /// Strikes a job out. What waited behind it is to be looked at.
+    pub(super) fn remove(&mut self, claim: Claim) -> Option<Job> {
+        let job = self.jobs.remove(&claim)?;
+        self.unlist(claim, &Marks::of(&job));
+        self.is_not_of(&job.worker);
+        if let Some(next) = self.forget_id(job.id(), claim) {
+            self.change(next, |next| {
+                if let Some(again) = next.again.as_mut().filter(|again| again.step == LookStep::Behind) {
+                    again.before = job.delivery.reservation.clone();
+                    again.step = LookStep::Due;
+                }
+            });
+        }
+        Some(*job)
+    }
+
+    /// The oldest claim on the same job that is left.
+    fn forget_id(&mut self, id: &JobId, claim: Claim) -> Option<Claim> {
+        let claims = self.by_id.get_mut(id)?;
+        claims.retain(|other| *other != claim);
+        let oldest = claims.first().copied();
+        if oldest.is_none() {
+            self.by_id.remove(id);
+        }
+        oldest
+    }
+
+    fn is_not_of(&mut self, worker: &WorkerId) {
+        if let Some(jobs) = self.by_worker.get_mut(worker) {
+            *jobs -= 1;
+            if *jobs == 0 {
+                self.by_worker.remove(worker);
+            }
+        }
+    }
+
+    /// A job was delivered again: it is of this incarnation from now on.
+    pub(super) fn is_of(&mut self, claim: Claim, worker: &WorkerId, now: Moment) {
+        let Some(job) = self.jobs.get_mut(&claim) else { return };
+        job.claimed_at = now;
+        job.suspicion = Suspicion::default();
+        let before = std::mem::replace(&mut job.worker, worker.clone());
+        self.is_not_of(&before);
+        *self.by_worker.entry(worker.clone()).or_default() += 1;
+    }
+
+    /// What waits is what was delivered again: another attempt may have another type.
+    pub(super) fn replace(&mut self, claim: Claim, delivery: Delivery) {
+        if let Some(job) = self.jobs.get(&claim) {
+            // Whether anybody takes it is asked anew, whatever its type.
+            let marks = Marks::of(job);
+            self.unlist(claim, &marks);
+            self.list(claim, &marks);
+        }
+        self.change(claim, |job| job.delivery = delivery);
+    }
+
+    /// The reservation of a job that a worker has is somebody else's, or over.
+    pub(super) fn lose(&mut self, claim: Claim) {
+        self.change(claim, |job| job.is_lost = true);
+    }
+
+    /// Nothing tells any more that the holder of this job still has it: it does not count against the concurrency from here on.
+    pub fn drop_job(&mut self, claim: Claim) {
+        self.change(claim, |job| job.is_dropped = !job.is_lost && job.holder().is_some());
+    }
+
+    /// It is ours again: it was delivered once more.
+    pub(super) fn regain(&mut self, claim: Claim) {
+        self.change(claim, |job| {
+            job.is_lost = false;
+            job.is_overdue = false;
+            job.is_dropped = false;
+        });
+    }
+
+    /// Whether a job waits until it can run alone.
+    pub(super) fn is_suspect(&mut self, claim: Claim, is_suspect: bool) {
+        self.change(claim, |job| job.is_suspect = is_suspect);
+    }
+
+    /// The jobs that wait until they can run alone.
+    #[must_use]
+    pub fn suspects(&self) -> &BTreeSet<Claim> {
+        &self.suspects
+    }
+
+    /// The handler of a lost job has had its time to answer.
+    pub(super) fn is_overdue(&mut self, claim: Claim) {
+        self.change(claim, |job| job.is_overdue = job.is_lost);
+    }
+
+    /// Sets how far the look at such a delivery is.
+    pub fn look_step(&mut self, claim: Claim, step: LookStep) {
+        self.change(claim, |job| {
+            if let Some(again) = &mut job.again {
+                again.step = step;
+            }
+        });
+    }
+
+    /// A delivery like any other from here on.
+    pub fn is_by_itself(&mut self, claim: Claim) {
+        self.change(claim, |job| job.again = None);
+    }
+
+    /// Sets how far the report of a job is.
+    pub fn step(&mut self, claim: Claim, step: ReportStage) {
+        self.change(claim, |job| {
+            if let Place::Reporting(report) = &mut job.place {
+                report.step = step;
+            }
+        });
+    }
+
+    /// A job that is to go back waits first, beside those that count against the concurrency or as one of them.
+    pub(super) fn hold(&mut self, claim: Claim, is_beside: bool) {
+        self.change(claim, |job| {
+            if let Place::Reporting(report) = &mut job.place {
+                report.step = ReportStage::Pausing;
+                report.is_surplus |= is_beside;
+                report.hold = if is_beside { Hold::Beside } else { Hold::InItsPlace };
+            }
+        });
+    }
+
+    /// A checkpoint of a job is on its way.
+    pub fn checkpoint_sent(&mut self, claim: Claim, call: CallId, state: Text) {
+        self.change(claim, |job| job.news.checkpoint_call = Some((call, state)));
+    }
+
+    /// It is not any more: which it was.
+    pub fn checkpoint_answered(&mut self, claim: Claim) -> Option<Text> {
+        let mut taken = None;
+        self.change(claim, |job| taken = job.news.checkpoint_call.take());
+        taken.map(|(_, state)| state)
+    }
+
+    /// Changes a job, and what follows from it.
+    fn change(&mut self, claim: Claim, change: impl FnOnce(&mut Job)) {
+        let Some(job) = self.jobs.get_mut(&claim) else { return };
+        let before = Marks::of(job);
+        change(job);
+        let after = Marks::of(job);
+        if before != after {
+            self.unlist(claim, &before);
+            self.list(claim, &after);
+        }
+    }
+
+    fn list(&mut self, claim: Claim, marks: &Marks) {
+        if marks.is_waiting {
+            self.waiting.enters(claim, marks.line.as_deref());
+        }
+        if let Some(holder) = marks.holder {
+            self.with_holders += 1;
+            self.held.insert(holder, claim);
+            if marks.is_overdue {
+                self.overdue.insert(holder, claim);
+            }
+        }
+        for list in self.lists(marks) {
+            list.insert(claim);
+        }
+        self.surplus += usize::from(marks.is_surplus);
+        self.beside += usize::from(marks.is_beside);
+    }
+
+    fn unlist(&mut self, claim: Claim, marks: &Marks) {
+        if marks.is_waiting {
+            self.waiting.leaves(claim, marks.line.as_deref());
+        }
+        if let Some(holder) = marks.holder {
+            self.with_holders -= 1;
+            self.held.remove(&holder, &claim);
+            if marks.is_overdue {
+                self.overdue.remove(&holder, &claim);
+            }
+        }
+        for list in self.lists(marks) {
+            list.remove(&claim);
+        }
+        self.surplus -= usize::from(marks.is_surplus);
+        self.beside -= usize::from(marks.is_beside);
+    }
+
+    /// The lists of claims that a job with these marks is in.
+    fn lists(&mut self, marks: &Marks) -> impl Iterator<Item = &mut BTreeSet<Claim>> {
+        let all = [
+            (&mut self.due, marks.is_due),
+            (&mut self.due_requeues, marks.is_due_requeue),
+            (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
+            (&mut self.to_look, marks.is_to_look),
+            (&mut self.suspects, marks.is_suspect),
+            (&mut self.lost, marks.is_lost),
+            (&mut self.dropped, marks.is_dropped),
+        ];
+        let all = all.into_iter();
+        all.filter_map(|(list, is_member)| is_member.then_some(list))
+    }
+}
+
+/// Questions.
+impl Ledger {
+    /// One job.
+    #[must_use]
+    pub fn get(&self, claim: Claim) -> Option<&Job> {
+        self.jobs.get(&claim).map(Box::as_ref)
+    }
+
+    /// One job, to change what no list depends on.
+    pub fn get_mut(&mut self, claim: Claim) -> Option<&mut Job> {
+        self.jobs.get_mut(&claim).map(Box::as_mut)
+    }
+
+    /// The report of a job, to change anything but how far it is.
+    pub fn report_mut(&mut self, claim: Claim) -> Option<&mut Report> {
+        match &mut self.jobs.get_mut(&claim)?.place {
+            Place::Reporting(report) => Some(report),
+            Place::Waiting | Place::Held(_) => None,
+        }
+    }
+
+    /// Every job. It is a walk: nothing for each event.
+    pub fn iter(&self) -> impl Iterator<Item = (Claim, &Job)> {
+        self.jobs.iter().map(|(claim, job)| (*claim, job.as_ref()))
+    }
+
+    /// Every report. The same holds.
+    pub fn reports(&mut self) -> impl Iterator<Item = (Claim, &mut Report)> {
+        self.jobs.iter_mut().filter_map(|(claim, job)| match &mut job.place {
+            Place::Reporting(report) => Some((*claim, &mut **report)),
+            Place::Waiting | Place::Held(_) => None,
+        })
+    }
+
+    /// Every delivery that came while an earlier outcome was on its way. The same holds.
+    pub fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
+        self.jobs
+            .iter_mut()
+            .filter_map(|(claim, job)| Some((*claim, job.again.as_deref_mut()?)))
+    }
+
+    /// The claims on the job of this name, oldest first; there are two while the outcome of an earlier one is on its
+    /// way.
+    pub fn claims_of(&self, id: &JobId) -> impl Iterator<Item = Claim> {
+        self.by_id.get(id).into_iter().flatten().copied()
+    }
+
+    /// Whether any was claimed on behalf of this incarnation.
+    #[must_use]
+    pub fn has_any_of(&self, worker: &WorkerId) -> bool {
+        self.by_worker.contains_key(worker)
+    }
+
+    /// The jobs in our buffer.
+    #[must_use]
+    pub fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// The same, to note whom they wait for.
+    pub(super) fn waiting_mut(&mut self) -> &mut Waiting {
+        &mut self.waiting
+    }
+
+    /// The jobs that this holder has not answered.
+    #[must_use]
+    pub fn held_by(&self, holder: HolderId) -> &BTreeSet<Claim> {
+        self.held.of(&holder)
+    }
+
+    /// Those among them that are lost, and whose handlers have had their time to answer.
+    #[must_use]
+    pub fn overdue_of(&self, holder: HolderId) -> &BTreeSet<Claim> {
+        self.overdue.of(&holder)
+    }
+
+    /// How many jobs somebody holds whose reservations are ours.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.with_holders - self.lost.len() - self.dropped.len()
+    }
+
+    /// Whoever holds jobs.
+    pub fn holders(&self) -> impl Iterator<Item = HolderId> {
+        self.held.names().copied()
+    }
+
+    /// The next report that can be sent, also one whose job has a checkpoint on its way if that does not count any more. Requeues come
+    /// last: the outcomes of finished work must not wait behind them.
+    #[must_use]
+    pub fn next_due(&self, without_checkpoints: bool) -> Option<Claim> {
+        let others = self.awaiting_checkpoint.first().filter(|_| without_checkpoints);
+        let next = self.due.first().into_iter().chain(others).min();
+        next.or(self.due_requeues.first()).copied()
+    }
+
+    /// The jobs that can be looked at before anything is done with them.
+    #[must_use]
+    pub fn to_look(&self) -> &BTreeSet<Claim> {
+        &self.to_look
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// How many are lost.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// How many of the lost ones have handlers that have had their time to answer, and have not.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.overdue.members()
+    }
+
+    /// The oldest of these.
+    #[must_use]
+    pub fn oldest_unanswered(&self) -> Option<Claim> {
+        let is_overdue = |claim: &&Claim| self.jobs.get(claim).is_some_and(|job| job.is_overdue);
+        self.lost.iter().find(is_overdue).copied()
+    }
+
+    /// How many are dropped, and may be worked on all the same.
+    #[must_use]
+    pub fn dropped(&self) -> usize {
+        self.dropped.len()
+    }
+
+    /// The oldest of these.
+    #[must_use]
+    pub fn oldest_dropped(&self) -> Option<Claim> {
+        self.dropped.first().copied()
+    }
+
+    /// Jobs that count against the concurrency: all but those that go straight back, are lost or dropped.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.unfinished() - self.lost.len() - self.dropped.len()
+    }
+
+    /// The same and those that are lost or dropped: a worker may still be working on them.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.jobs.len() - self.surplus
+    }
+
+    /// Those of the unfinished ones whose outcomes wait for the backend.
+    #[must_use]
+    pub fn reporting(&self) -> usize {
+        let reports = self.jobs.values().filter_map(|job| job.report());
+        reports.filter(|report| !report.is_surplus).count()
+    }
+
+    /// Jobs whose reservations are ours, with those that go straight back, without those that go back after a hold.
+    #[must_use]
+    pub fn reserved(&self) -> usize {
+        self.jobs.len() - self.lost.len() - self.dropped.len() - self.beside
+    }
+
+    /// Jobs that take no place and go back after a hold: it lasts, or the requeue is on its way.
+    #[must_use]
+    pub fn beside(&self) -> usize {
+        self.beside
+    }
+}
+
+impl Ledger {
+    /// Whether the lists are what follows from the jobs.
+    ///
+    /// # Errors
+    ///
+    /// The first one that is not.
+    pub fn check(&self) -> Result<(), String> {
+        let mut right = Self::default();
+        for (claim, job) in self.iter() {
+            right.by_id.entry(job.id().clone()).or_default().push(claim);
+            *right.by_worker.entry(job.worker.clone()).or_default() += 1;
+            right.list(claim, &Marks::of(job));
+            if job.is_lost && job.holder().is_none() {
+                return Err(format!("nobody has {claim}, which is lost"));
+            }
+            if job.is_dropped && (job.is_lost || job.holder().is_none()) {
+                return Err(format!("{claim} is dropped, and nobody has it or it is lost as well"));
+            }
+        }
+        let lists = [
+            ("by id", self.by_id == right.by_id),
+            ("by worker", self.by_worker == right.by_worker),
+            ("waiting", self.waiting.has_the_same_lines(&right.waiting)),
+            (
+                "held",
+                self.held == right.held && self.with_holders == right.with_holders,
+            ),
+            ("overdue", self.overdue == right.overdue),
+            ("due", self.due == right.due),
+            ("requeues that are due", self.due_requeues == right.due_requeues),
+            (
+                "due after a checkpoint",
+                self.awaiting_checkpoint == right.awaiting_checkpoint,
+            ),
+            ("to look at", self.to_look == right.to_look),
+            ("suspects", self.suspects == right.suspects),
+            ("lost", self.lost == right.lost),
+            ("dropped", self.dropped == right.dropped),
+            ("going straight back", self.surplus == right.surplus),
+            ("beside the others", self.beside == right.beside),
+            ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
+        ];
+        let wrong = lists.iter().find(|(_, is_right)| !is_right);
+        wrong.map_or(Ok(()), |(list, _)| {
+            Err(format!("the ledger's list of jobs is wrong: {list}"))
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! The jobs as one part of the machine: who has each, to whom it goes, and its outcome's way to the backend.
+//!
+//! It knows no other part. It asks [`Backend`] and [`Takers`] about the others and returns a list of [`Said`]: orders for the shell and
+//! requests to the other parts, in the order in which they are to be carried out.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::api::ids::{CallId, HolderId, JobId};
+use crate::api::{About, Call, ErrorCode, Failure, JobError, JobRequest, JobTimer, Moment, Notice, Options};
+use crate::jobs::facts::{Backend, EndFacts, Takers};
+use crate::jobs::job::Place;
+use crate::jobs::ledger::Ledger;
+use crate::jobs::memory::Memory;
+use crate::jobs::returns::Returns;
+use crate::jobs::said::Said;
+use crate::jobs::stages::ReportEvent;
+use crate::jobs::suspects::{Suspects, Turn};
+use crate::retry::draws::Draws;
+use crate::timers::Timers;
+
+/// All jobs, and what is remembered of those that were.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Jobs {
+    pub(super) ledger: Ledger,
+    pub(super) memory: Memory,
+    pub(super) suspects: Suspects,
+    pub(super) returns: Returns,
+    pub(super) timers: Timers<JobTimer>,
+    said: Vec<Said>,
+}
+
+/// What a decision depends on besides the state of the jobs.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) end: EndFacts,
+    /// The error with which a job fails that the end cuts off.
+    pub(crate) shutdown_error: &'a dyn Fn() -> JobError,
+    /// New jobs may be given out: the phase is running and the worker is alive.
+    pub(crate) takes_jobs: bool,
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) takers: &'a dyn Takers,
+    /// Shared with the link to the backend, so that no number is drawn twice.
+    pub(crate) draws: &'a Cell<Draws>,
+    pub(crate) now: Moment,
+}
+
+impl Context<'_> {
+    /// How many jobs may be active.
+    pub(super) fn most_active(&self) -> usize {
+        usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
+    }
+
+    /// How long to wait before a request is repeated that has failed `before` times, and like this now.
+    pub(super) fn retry_pause(&self, before: u32, failure: Failure) -> Duration {
+        let mut draws = self.draws.get();
+        let pause = draws.retry_pause(before, failure, self.end.phase);
+        self.draws.set(draws);
+        pause
+    }
+}
+
+/// What the other parts see of it.
+impl Jobs {
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn returns(&self) -> &Returns {
+        &self.returns
+    }
+
+    /// Whether this holder has a job that it was told to stop.
+    pub(crate) fn has_cancelled(&self, holder: HolderId) -> bool {
+        let is_cancelled = |place: &Place| matches!(place, Place::Held(held) if held.cancelled.is_some());
+        let held = self.ledger.held_by(holder).iter();
+        let mut held = held.filter_map(|claim| self.ledger.get(*claim));
+        held.any(|job| is_cancelled(&job.place))
+    }
+
+    /// Whether a suspect waits, or has a process for itself.
+    pub(crate) fn has_suspects(&self) -> bool {
+        self.suspects.turn.is_some() || !self.ledger.suspects().is_empty()
+    }
+
+    /// The suspect that has a process for itself.
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        self.suspects.turn
+    }
+
+    /// This job was in a process when it crashed.
+    pub(crate) fn remember_crash(&mut self, job: JobId, now: Moment) {
+        self.suspects.remember(job, now);
+    }
+
+    pub(crate) fn timers(&self) -> &Timers<JobTimer> {
+        &self.timers
+    }
+
+    /// This timer is acted on.
+    pub(crate) fn cancel_timer(&mut self, timer: JobTimer) {
+        self.timers.cancel(timer);
+    }
+
+    pub(crate) fn clear_timers(&mut self) {
+        self.timers.clear();
+    }
+
+    /// Whether nothing was said since the last list was taken.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    /// Everything that was said since the last call.
+    pub(crate) fn take_said(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// That is carried out. The memory of the list is used for the next one.
+    pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
+        if self.said.capacity() == 0 {
+            self.said = list;
+        }
+    }
+}
+
+/// What becomes due.
+impl Jobs {
+    /// Acts on a timer.
+    pub(crate) fn due(&mut self, timer: JobTimer, cx: &Context) {
+        match timer {
+            JobTimer::JobTimeout(claim) => self.job_timed_out(claim, cx),
+            JobTimer::JobGrace(claim) => self.ignored_cancel(claim, cx),
+            JobTimer::LostGrace(claim) => self.lost_job_outlived_grace(claim, cx),
+            JobTimer::Silence(claim) => self.silence_is_over(claim, cx),
+            JobTimer::NoHandler(claim) => self.no_handler(claim, cx),
+            JobTimer::Suspect => self.isolation_is_over(cx),
+            JobTimer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, cx),
+            JobTimer::AnswerBy(claim) => self.outcome_is_ours(claim),
+            JobTimer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, cx),
+            JobTimer::LookAgain(claim) => self.look_again_is_due(claim),
+            JobTimer::Progress(claim) => self.send_progress(claim, cx),
+            JobTimer::Checkpoint(claim) => self.send_checkpoint(claim, cx),
+        }
+    }
+}
+
+/// How it talks.
+impl Jobs {
+    pub(super) fn say(&mut self, said: Said) {
+        self.said.push(said);
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.say(Said::Notify(notice));
+    }
+
+    pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About, is_settled: bool) {
+        if let Some(holder) = holder {
+            self.say(Said::Confirm {
+                holder,
+                job,
+                about,
+                is_settled,
+            });
+        }
+    }
+
+    pub(super) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &'static str, job: JobId) {
+        self.say(Said::Refuse {
+            holder,
+            code,
+            message,
+            job,
+        });
+    }
+
+    /// Sends a request about a job.
+    pub(super) fn call(&mut self, call: Call, request: JobRequest, cx: &Context) -> CallId {
+        let mut draws = cx.draws.get();
+        let id = draws.call();
+        cx.draws.set(draws);
+        self.say(Said::Call { id, call, request });
+        id
+    }
+}

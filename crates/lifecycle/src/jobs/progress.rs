@@ -1,0 +1,183 @@
+//! Progress and checkpoints: passed on when the backend takes them, never a reason to touch the job.
+
+use std::time::Duration;
+
+use crate::api::ids::{Claim, Text};
+use crate::api::{About, Call, ErrorCode, Failure, JobRequest, JobTimer, Notice, Progress, Reply};
+use crate::jobs::job::{Job, Place};
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::said::Said;
+
+/// Least time between two updates of one job's progress (progress extension 10).
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// Attempts to save a checkpoint before the worker is told that it is not saved.
+const CHECKPOINT_ATTEMPTS: u32 = 4;
+
+/// Most characters of a progress message that operators are shown.
+const MOST_MESSAGE_CHARS: usize = 80;
+
+impl Jobs {
+    /// The newest wins; at most one a second goes out.
+    pub(crate) fn progress(&mut self, claim: Claim, progress: Progress, cx: &Context) {
+        let holder = self.ledger.get(claim).and_then(|job| job.holder());
+        if let Some(job) = self.ledger.get_mut(claim) {
+            job.news.last_progress = Some(Box::new(for_operators(&progress)));
+        }
+        if cx.backend.has_no_progress() {
+            if let (Some(holder), Some(job)) = (holder, self.ledger.get(claim)) {
+                let id = job.id().clone();
+                self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", id);
+            }
+            return;
+        }
+        if let Some(job) = self.ledger.get_mut(claim) {
+            job.news.progress = Some(progress);
+        }
+        if self.timers.deadline_of(JobTimer::Progress(claim)).is_none() {
+            self.send_progress(claim, cx);
+        }
+    }
+
+    pub(crate) fn send_progress(&mut self, claim: Claim, cx: &Context) {
+        let has_no_progress = cx.backend.has_no_progress();
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        if job.news.progress_call.is_some() || job.is_lost || has_no_progress {
+            return;
+        }
+        let Some(progress) = job.news.progress.take() else {
+            return;
+        };
+        let call = Call::Progress {
+            job: job.id().clone(),
+            progress,
+        };
+        let sent = self.call(call, JobRequest::Progress(claim), cx);
+        if let Some(job) = self.ledger.get_mut(claim) {
+            job.news.progress_call = Some(sent);
+        }
+        self.timers.arm(JobTimer::Progress(claim), cx.now.after(PROGRESS_EVERY));
+    }
+
+    pub(crate) fn progress_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        job.news.progress_call = None;
+        let (id, holder) = (job.id().clone(), job.holder());
+        if *reply == Reply::Accepted {
+            self.confirm(holder, id, About::Progress, true);
+        }
+        if self.timers.deadline_of(JobTimer::Progress(claim)).is_none() {
+            self.send_progress(claim, cx);
+        }
+    }
+
+    /// The newest wins.
+    pub(crate) fn checkpoint(&mut self, claim: Claim, state: Text, cx: &Context) {
+        if cx.backend.has_no_checkpoints() {
+            return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
+        }
+        if let Some(job) = self.ledger.get_mut(claim) {
+            // One that waits to be sent again goes.
+            let is_replaced = job.news.checkpoint_failures > 0 && job.news.checkpoint_call.is_none();
+            if is_replaced {
+                job.news.checkpoints_replaced += 1;
+                job.news.checkpoint_failures = 0;
+            }
+            job.news.checkpoint = Some(state);
+        }
+        self.timers.cancel(JobTimer::Checkpoint(claim));
+        self.send_checkpoint(claim, cx);
+    }
+
+    pub(crate) fn send_checkpoint(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        if job.news.checkpoint_call.is_some() || job.is_lost {
+            return;
+        }
+        let Some(state) = job.news.checkpoint.take() else {
+            return;
+        };
+        let call = Call::Checkpoint {
+            job: job.id().clone(),
+            state: state.clone(),
+        };
+        let sent = self.call(call, JobRequest::Checkpoint(claim), cx);
+        self.ledger.checkpoint_sent(claim, sent, state);
+    }
+
+    pub(crate) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, cx: &Context) {
+        let Some(state) = self.ledger.checkpoint_answered(claim) else {
+            return;
+        };
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        let (id, is_held) = (job.id().clone(), matches!(job.place, Place::Held(_)));
+        let holder = job.holder();
+        let failure = reply.failure();
+        let failures = job.news.checkpoint_failures + 1;
+        let has_newer = job.news.checkpoint.is_some();
+        let is_saved = *reply == Reply::Accepted;
+        let may_pass = !is_saved && failure.may_pass();
+        let may_go_again = may_pass && !has_newer && is_held && failures < CHECKPOINT_ATTEMPTS;
+        if may_go_again {
+            job.news.checkpoint_failures = failures;
+            job.news.checkpoint = Some(state);
+            let pause = cx.retry_pause(failures, failure);
+            self.timers.arm(JobTimer::Checkpoint(claim), cx.now.after(pause));
+            return;
+        }
+        job.news.checkpoint_failures = 0;
+        if is_saved {
+            job.news.checkpoints_replaced = 0;
+            self.confirm(holder, id, About::Checkpoint, true);
+        } else if may_pass && has_newer && job.news.checkpoints_replaced + 1 < CHECKPOINT_ATTEMPTS {
+            // Nobody needs the old one, until it goes on like that.
+            job.news.checkpoints_replaced += 1;
+        } else {
+            job.news.checkpoints_replaced = 0;
+            self.checkpoint_is_not_saved(claim, failure);
+        }
+        self.send_checkpoint(claim, cx);
+    }
+
+    /// The log and whoever holds the job are told.
+    fn checkpoint_is_not_saved(&mut self, claim: Claim, failure: Failure) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
+        let is_unsupported = failure == Failure::Unsupported;
+        if job.needs_its_checkpoint() {
+            self.say(Said::CheckpointNotSaved(subject, failure));
+        }
+        let (code, message) = if is_unsupported {
+            (ErrorCode::NotOffered, "the backend saves no checkpoints")
+        } else if failure.may_pass() {
+            (
+                ErrorCode::Unavailable,
+                "the backend could not be reached; the checkpoint is not saved",
+            )
+        } else {
+            (ErrorCode::Refused, "the backend refuses the checkpoint")
+        };
+        if let Some(holder) = holder {
+            self.refuse(holder, code, message, id);
+        }
+    }
+
+    /// A job that is struck out at the end had one on its way: whether the backend will have it nobody will know.
+    pub(super) fn checkpoint_is_left(&mut self, job: &Job, cx: &Context) {
+        let is_late = cx.end.goes_without_checkpoints;
+        let is_pending = job.news.checkpoint.is_some() || job.news.checkpoint_call.is_some();
+        if is_late && is_pending && job.needs_its_checkpoint() {
+            self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
+        }
+    }
+}
+
+/// What is kept of progress for whoever asks for the status.
+fn for_operators(progress: &Progress) -> Progress {
+    let clipped = |message: &Text| message.chars().take(MOST_MESSAGE_CHARS).collect::<String>().into();
+    Progress {
+        fraction: progress.fraction.clone(),
+        message: progress.message.as_ref().map(clipped),
+        data: None,
+    }
+}

@@ -1,0 +1,208 @@
+//! A job that comes again while an outcome of it is on its way to the backend.
+//!
+//! After an ACK it is done. After a FAIL or a requeue it is most often that very outcome which brought it back: the new
+//! delivery is a job like any other. Or the reservation had lapsed before, the outcome hit the new one, and somebody else
+//! has the job by now. Nothing but a look tells which: so it waits until the outcome before it is settled, is looked at,
+//! and is started or given back only if it is ours. Meanwhile heartbeats name it: it was given to us, and nothing has shown
+//! yet that it is not ours.
+
+use std::time::Duration;
+
+use crate::api::ids::{Claim, JobId, WorkerId};
+use crate::api::{Call, Delivery, Failure, JobRequest, JobState, JobTimer, JobView, Notice, Reply};
+use crate::jobs::job::{Again, Job, LookStep};
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::reports::is_ours;
+use crate::jobs::said::Said;
+use crate::retry::patience::LONGEST_RETRY_IN_A_DRAIN;
+use crate::retry::state::is_of_an_outage;
+
+/// How long it is tried to look at such a delivery.
+const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
+
+/// What a look at such a delivery means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LookVerdict {
+    /// It is ours.
+    Ours,
+    /// It is not, for this reason.
+    Void(&'static str),
+    /// It may be: nobody is to touch it.
+    Unknown,
+}
+
+impl Jobs {
+    /// What came while an ACK was on its way is done as well: the backend decides by id.
+    pub(super) fn done_as_well(&mut self, id: &JobId, cx: &Context) {
+        let later: Vec<Claim> = self.ledger.claims_of(id).collect();
+        for claim in later {
+            self.comes_to_nothing(claim, "the ACK that was on its way is for it as well", cx);
+        }
+    }
+
+    fn comes_to_nothing(&mut self, claim: Claim, why: &'static str, cx: &Context) {
+        if let Some(job) = self.finish(claim, cx) {
+            self.notify(Notice::Void(job.subject(), why));
+            self.tell_whoever_waits(&job, cx);
+        }
+    }
+
+    /// Looks at what waited behind an outcome that is settled now, as far as there is room.
+    pub(crate) fn look_at_redelivered(&mut self, cx: &Context) {
+        let due: Vec<Claim> = self
+            .ledger
+            .to_look()
+            .iter()
+            .copied()
+            .take(self.room_for_reports(cx))
+            .collect();
+        for claim in due {
+            let Some(job) = self.ledger.get_mut(claim) else {
+                continue;
+            };
+            if let Some(again) = &mut job.again {
+                again.since.get_or_insert(cx.now);
+            }
+            let call = Call::GetJob { job: job.id().clone() };
+            let sent = self.call(call, JobRequest::LookAgain(claim), cx);
+            self.ledger.look_step(claim, LookStep::Looking(sent));
+        }
+    }
+
+    pub(crate) fn look_again_is_due(&mut self, claim: Claim) {
+        self.ledger.look_step(claim, LookStep::Due);
+    }
+
+    /// A look at what came again was answered, or not.
+    pub(crate) fn looked_again(&mut self, claim: Claim, reply: Reply, cx: &Context) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let verdict = if let Reply::JobSeen(view) = reply {
+            by_look(job, &view)
+        } else if matches!(reply.failure(), Failure::Unsupported | Failure::Refused) {
+            by_itself(job)
+        } else {
+            return self.look_failed(claim, reply.failure(), cx);
+        };
+        self.judge_redelivered(claim, verdict, cx);
+    }
+
+    fn judge_redelivered(&mut self, claim: Claim, verdict: LookVerdict, cx: &Context) {
+        match verdict {
+            LookVerdict::Ours => self.ledger.is_by_itself(claim),
+            LookVerdict::Void(why) => self.comes_to_nothing(claim, why, cx),
+            LookVerdict::Unknown => self.let_reservation_expire(
+                claim,
+                "it came again while its outcome was on its way, and whether it is ours cannot be told",
+                cx,
+            ),
+        }
+    }
+
+    fn look_failed(&mut self, claim: Claim, failure: Failure, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        let Some(again) = &mut job.again else { return };
+        let before = again.setbacks.add(failure, cx.now);
+        if again.since.is_some_and(|since| since.elapsed(cx.now) >= LOOK_FOR) {
+            // In an outage of this length the reservation is over: heartbeats did not get through either.
+            let verdict = if is_of_an_outage(failure) {
+                LookVerdict::Unknown
+            } else {
+                by_itself(job)
+            };
+            return self.judge_redelivered(claim, verdict, cx);
+        }
+        let subject = job.subject();
+        let pause = cx.retry_pause(before, failure);
+        self.ledger.look_step(claim, LookStep::Pausing);
+        self.timers.arm(JobTimer::LookAgain(claim), cx.now.after(pause));
+        self.notify(Notice::CallFailed {
+            what: "look",
+            job: Some(subject),
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    /// What waits in our buffer is replaced by what came again: another attempt has another envelope, another checkpoint,
+    /// another time.
+    pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, cx: &Context) {
+        self.forget_looks(claim);
+        // What it waits for begins anew.
+        self.timers.cancel(JobTimer::NoHandler(claim));
+        self.ledger.replace(claim, delivery.clone());
+        self.ledger.is_of(claim, worker, cx.now);
+        let Some(job) = self.ledger.get(claim) else { return };
+        if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
+            self.timers.cancel(JobTimer::LookAgain(claim));
+            self.ledger.look_step(claim, LookStep::Due);
+        }
+    }
+
+    /// A look that is on its way may still show what came before this reservation.
+    pub(super) fn forget_looks(&mut self, claim: Claim) {
+        let Some(job) = self.ledger.get(claim) else { return };
+        let again = match job.again.as_ref().map(|again| again.step) {
+            Some(LookStep::Looking(look)) => Some(look),
+            Some(LookStep::Behind | LookStep::Due | LookStep::Pausing) | None => None,
+        };
+        for look in [again, job.suspicion.look].into_iter().flatten() {
+            self.say(Said::DropCall(look));
+        }
+    }
+
+    /// Somebody waits for the last outcome: see [`Self::shorten_pauses`].
+    pub(crate) fn shorten_look_pauses(&mut self, cx: &Context) {
+        let pausing = self
+            .ledger
+            .agains()
+            .filter(|(_, again)| again.step == LookStep::Pausing);
+        let longest = pausing.map(|(claim, again)| {
+            let asked_for = again.setbacks.asked_for().unwrap_or_default();
+            (claim, asked_for.max(LONGEST_RETRY_IN_A_DRAIN))
+        });
+        let longest: Vec<(Claim, Duration)> = longest.collect();
+        for (claim, longest) in longest {
+            self.timers
+                .arm_at_latest(JobTimer::LookAgain(claim), cx.now.after(longest));
+        }
+    }
+
+    /// Time is short: what waits to be looked at again is looked at now.
+    pub(crate) fn hurry_looks(&mut self, cx: &Context) {
+        let pausing = self
+            .ledger
+            .agains()
+            .filter(|(_, again)| again.step == LookStep::Pausing);
+        let pausing: Vec<Claim> = pausing.map(|(claim, _)| claim).collect();
+        for claim in pausing {
+            self.timers.arm_at_latest(JobTimer::LookAgain(claim), cx.now);
+        }
+    }
+}
+
+/// What the backend shows.
+fn by_look(job: &Job, view: &JobView) -> LookVerdict {
+    let is_new = |before| view.reservation.differs_from(before);
+    match view.state {
+        JobState::Active if !is_ours(job, view) => {
+            LookVerdict::Void("another reservation of it is the one that counts")
+        }
+        JobState::Active if job.again.as_ref().is_some_and(|again| is_new(&again.before)) => LookVerdict::Ours,
+        // Active, and nothing says since when; or we may not look, or the backend does not find it.
+        JobState::Active | JobState::Hidden | JobState::Missing => by_itself(job),
+        JobState::Cancelled => LookVerdict::Void("it was cancelled"),
+        JobState::Completed | JobState::Elsewhere => {
+            LookVerdict::Void("the outcome that was on its way has ended it as well")
+        }
+    }
+}
+
+/// Where nobody shows anything, the delivery decides: whether it is another reservation than the one before.
+fn by_itself(job: &Job) -> LookVerdict {
+    let is_new = |again: &Again| job.delivery.reservation.differs_from(&again.before);
+    if job.again.as_deref().is_none_or(is_new) {
+        LookVerdict::Ours
+    } else {
+        LookVerdict::Unknown
+    }
+}

@@ -1,0 +1,376 @@
+//! Outcomes on their way to the backend: each job exactly one, however often the network fails.
+//!
+//! An ACK may be repeated: a backend that has it already says so. A FAIL or a requeue may not: if the first one was
+//! carried out, the job may already run elsewhere, and nobody checks whose job a second one hits. It is repeated only
+//! after a look shows that the job is still active and still ours.
+
+use std::time::Duration;
+
+use crate::api::ids::{CallId, Claim, HolderId};
+use crate::api::{About, Call, Failure, JobRequest, JobState, JobTimer, JobView, Moment, Notice, Outcome, Reply};
+use crate::jobs::brake::{Braked, GivenBackBy};
+use crate::jobs::job::{Hold, Job, Place, Question, Report};
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::said::Said;
+use crate::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
+use crate::jobs::stages::{after_failure, stage_verdict};
+use crate::retry::patience::{LONGEST_RETRY_IN_A_DRAIN, LONGEST_RETRY_OF_A_MISSING_JOB, REPORT_HANGS_AFTER};
+use crate::retry::state::RetryState;
+
+/// Most reports on their way at the same time.
+const MAX_REPORTS_IN_FLIGHT: usize = 64;
+
+/// Most requests of one ACK on their way at the same time, which is so only at the end.
+const MOST_ACKS_AT_ONCE: usize = 4;
+
+impl Jobs {
+    /// The outcome of a job is decided.
+    pub(crate) fn decide(
+        &mut self,
+        claim: Claim,
+        what: Outcome,
+        listener: Option<HolderId>,
+        is_surplus: bool,
+        cx: &Context,
+    ) {
+        let is_ack = what.is_ack();
+        if let Some(job) = self.ledger.get(claim)
+            && job.holder().is_some()
+        {
+            self.suspects.forget(job.id());
+        }
+        let mut hold = None;
+        if let Outcome::Requeued { after, .. } = &what {
+            let by = match (listener, is_surplus) {
+                (Some(_), _) => GivenBackBy::Worker(*after),
+                (None, false) => GivenBackBy::Us,
+                (None, true) => GivenBackBy::UsUnstarted,
+            };
+            let Some(job) = self.ledger.get(claim) else { return };
+            let why_not = job.why_not_requeue(cx.backend.traits());
+            let id = job.id().clone();
+            let braked = if why_not.is_none() {
+                self.brake(claim, by, cx)
+            } else {
+                Braked::default()
+            };
+            hold = braked.hold;
+            if !braked.is_pause_enough {
+                self.say(Said::PauseFetch);
+            }
+            if let Some(why) = why_not {
+                self.let_reservation_expire(claim, why, cx);
+                return self.confirm(listener, id, About::Release, false);
+            }
+        }
+        // A dropped job is on nobody's credit. Once its reservation is over somebody else may have it, whom a FAIL would hit.
+        let Some(job) = self.ledger.get(claim) else { return };
+        let was_dropped = job.is_dropped;
+        let may_be_elsewhere = was_dropped && !is_ack && self.reserved_until(job, cx) <= cx.now;
+        self.put_report(claim, what, listener, is_surplus || was_dropped, cx);
+        if may_be_elsewhere {
+            self.look_first(claim, cx);
+        } else if let Some(hold) = hold {
+            self.hold(claim, hold, cx);
+        }
+        self.limit_the_wait(claim, cx);
+        // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
+        self.timers.cancel(JobTimer::Checkpoint(claim));
+        if !is_ack {
+            self.send_checkpoint(claim, cx);
+        }
+    }
+
+    /// Looks at the job before its outcome goes out, as if that had been sent before.
+    pub(super) fn look_first(&mut self, claim: Claim, cx: &Context) {
+        self.ledger.step(claim, ReportStage::Doubtful);
+        self.report_event(claim, ReportEvent::TimerDue, cx);
+    }
+
+    fn put_report(&mut self, claim: Claim, what: Outcome, listener: Option<HolderId>, is_surplus: bool, cx: &Context) {
+        self.forget_timers(claim);
+        let report = Report {
+            is_bare: self.is_bare_at_first(&what, cx),
+            what,
+            step: ReportStage::Due,
+            setbacks: RetryState::default(),
+            listener,
+            is_surplus,
+            hold: Hold::No,
+            sent: 0,
+            question: Question::Done,
+            missing: None,
+        };
+        self.place(claim, Place::Reporting(Box::new(report)));
+    }
+
+    /// Clears what only matters while a job waits or is held.
+    pub(crate) fn forget_timers(&mut self, claim: Claim) {
+        let timers = [
+            JobTimer::JobTimeout(claim),
+            JobTimer::JobGrace(claim),
+            JobTimer::LostGrace(claim),
+            JobTimer::Silence(claim),
+            JobTimer::NoHandler(claim),
+            JobTimer::WithoutResult(claim),
+            JobTimer::AnswerBy(claim),
+            JobTimer::Report(claim),
+            JobTimer::Progress(claim),
+        ];
+        for timer in timers {
+            self.timers.cancel(timer);
+        }
+    }
+
+    /// Strikes a job out, for good.
+    pub(crate) fn finish(&mut self, claim: Claim, cx: &Context) -> Option<Job> {
+        self.forget_timers(claim);
+        self.timers.cancel(JobTimer::Checkpoint(claim));
+        self.timers.cancel(JobTimer::LookAgain(claim));
+        let job = self.strike_out(claim);
+        if let Some(job) = &job {
+            self.checkpoint_is_left(job, cx);
+            self.remember_end(job);
+        }
+        job
+    }
+
+    /// Sends what is due, as far as there is room.
+    pub(crate) fn send_reports(&mut self, cx: &Context) {
+        for _ in 0..self.room_for_reports(cx) {
+            let Some(claim) = self.ledger.next_due(cx.end.goes_without_checkpoints) else {
+                return;
+            };
+            self.report_event(claim, ReportEvent::Room, cx);
+        }
+    }
+
+    fn send_report(&mut self, claim: Claim, cx: &Context) {
+        let Some(call) = self.report_call(claim) else { return };
+        self.measure(claim, cx);
+        let sent = self.call(call, JobRequest::Report(claim), cx);
+        self.ledger.step(claim, ReportStage::Sent(sent, cx.now));
+        self.ledger.report_mut(claim).into_iter().for_each(Report::goes_out);
+        self.note_store(claim, cx);
+        if cx.end.is_reporting {
+            self.timers
+                .arm(JobTimer::Report(claim), cx.now.after(REPORT_HANGS_AFTER));
+        }
+    }
+
+    /// The request that tells the backend the outcome.
+    pub(crate) fn report_call(&self, claim: Claim) -> Option<Call> {
+        let job = self.ledger.get(claim)?;
+        let report = job.report()?;
+        Some(Call::Report {
+            worker: job.worker.clone(),
+            job: job.id().clone(),
+            outcome: report.what.clone(),
+            is_bare: report.is_bare,
+        })
+    }
+
+    /// How long a worker had the job is told once, with the first request of its outcome.
+    pub(super) fn measure(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.ledger.get_mut(claim) else { return };
+        let (subject, took) = (job.subject(), job.worked_for(cx.now));
+        if let (Some(handover), Place::Reporting(report)) = (&mut job.handover, &job.place)
+            && let Some(took) = took.filter(|_| !handover.is_measured)
+        {
+            handover.is_measured = true;
+            let end = report.what.end();
+            self.notify(Notice::OutcomeSent {
+                job: subject,
+                end,
+                took,
+            });
+        }
+    }
+
+    /// When the end is near there is room for as many again: those that hang must not hold up the others.
+    fn report_room(&self, cx: &Context) -> usize {
+        let room = cx.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
+        if cx.end.is_reporting { room * 2 } else { room }
+    }
+
+    /// How many more requests about outcomes may be on their way. Those that a shutdown stopped waiting for do not count.
+    pub(super) fn room_for_reports(&self, cx: &Context) -> usize {
+        self.report_room(cx).saturating_sub(cx.backend.reports_on_their_way())
+    }
+
+    pub(crate) fn report_replied(&mut self, claim: Claim, call: CallId, reply: Reply, cx: &Context) {
+        let Some(report) = self.ledger.report_mut(claim) else {
+            return;
+        };
+        let sent_at = report.step.sent_as(call);
+        if reply == Reply::Accepted {
+            self.outcome_was_taken(sent_at);
+            return self.report_event(claim, ReportEvent::Taken, cx);
+        }
+        let failure = reply.failure();
+        self.report_event(claim, ReportEvent::Failed { call, failure }, cx);
+    }
+
+    /// Asks the table, and does what it says.
+    pub(crate) fn report_event(&mut self, claim: Claim, event: ReportEvent, cx: &Context) {
+        let Some(report) = self.ledger.report_mut(claim) else {
+            return;
+        };
+        let ReportVerdict::Do(step) = stage_verdict(report.step, event) else {
+            return;
+        };
+        match step {
+            ReportStep::Send => self.send_report(claim, cx),
+            ReportStep::Settle => self.reported(claim, cx),
+            ReportStep::Weigh { failure, asked_at } => self.report_failed(claim, failure, asked_at, cx),
+            ReportStep::Repeat => self.pause_is_over(claim, cx),
+            ReportStep::Look => self.look_before_repeat(claim, cx),
+            ReportStep::EndPause => self.timers.arm_at_latest(JobTimer::Report(claim), cx.now),
+            ReportStep::Hedge(call, sent_at) => self.hedge_at_the_end(claim, call, sent_at, cx),
+            ReportStep::DropResult => self.drop_result(claim, cx),
+        }
+    }
+
+    /// The outcome may go out, after a hold or a failed attempt.
+    fn pause_is_over(&mut self, claim: Claim, cx: &Context) {
+        if self.was_held_too_long(claim, cx) {
+            self.look_first(claim, cx);
+        } else {
+            self.ledger.step(claim, ReportStage::Due);
+        }
+    }
+
+    fn report_failed(&mut self, claim: Claim, failure: Failure, asked_at: Moment, cx: &Context) {
+        let Some(report) = self.ledger.report_mut(claim) else {
+            return;
+        };
+        if failure.was_never_sent() {
+            report.did_not_get_there();
+        }
+        report.question = Question::Done;
+        match after_failure(report.what.is_ack(), failure) {
+            AfterFailure::Repeat => self.pause_report(claim, ReportStage::Pausing, failure, cx),
+            AfterFailure::RepeatUnlessForGood => {
+                self.pause_report(claim, ReportStage::Pausing, failure, cx);
+                self.give_up_on_foreign(claim, cx);
+            }
+            AfterFailure::RepeatOrDoubtResult => self.ack_meets_server_error(claim, cx),
+            AfterFailure::Look => self.pause_report(claim, ReportStage::Doubtful, failure, cx),
+            AfterFailure::LookWhetherCompleted { was_sent_twice } => {
+                self.ack_is_in_conflict(claim, was_sent_twice, cx);
+            }
+            AfterFailure::Missing => self.job_not_found(claim, asked_at, cx),
+            AfterFailure::Completed => self.job_is_completed(claim, cx),
+            AfterFailure::OtherForm => self.report_is_refused(claim, cx),
+            AfterFailure::Gone => self.report_is_lost(claim, cx),
+        }
+    }
+
+    /// The next attempt, or the look before it, comes after a pause.
+    pub(super) fn pause_report(&mut self, claim: Claim, step: ReportStage, failure: Failure, cx: &Context) {
+        let job = self.ledger.get(claim).map(Job::subject);
+        let Some(report) = self.ledger.report_mut(claim) else {
+            return;
+        };
+        let before = report.setbacks.add(failure, cx.now);
+        let (what, missing) = (name(&report.what), report.missing);
+        let pause = cx.retry_pause(before, failure);
+        // The last attempt of those that are made while the backend's store may be away.
+        let last = missing.filter(|_| failure == Failure::NotFound);
+        let mut pause = last.map_or(pause, |missing| pause.min(missing.until.remaining(cx.now)));
+        if last.is_some() && cx.end.phase.is_terminating() {
+            pause = pause.min(LONGEST_RETRY_OF_A_MISSING_JOB);
+        }
+        self.ledger.step(claim, step);
+        self.timers.arm(JobTimer::Report(claim), cx.now.after(pause));
+        self.notify(Notice::CallFailed {
+            what,
+            job,
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    pub(crate) fn let_reservation_expire(&mut self, claim: Claim, why: &'static str, cx: &Context) {
+        if let Some(job) = self.finish(claim, cx) {
+            self.notify(Notice::Abandoned(job.subject(), why));
+            self.tell_whoever_waits(&job, cx);
+        }
+    }
+
+    /// The backend has it.
+    pub(super) fn reported(&mut self, claim: Claim, cx: &Context) {
+        let Some(job) = self.finish(claim, cx) else { return };
+        self.remember_settled(&job);
+        let (id, subject, took) = (job.id().clone(), job.subject(), job.worked_for(cx.now));
+        let Place::Reporting(report) = job.place else { return };
+        let (is_ack, about) = (report.what.is_ack(), report.what.about());
+        if is_ack {
+            self.note_ack_form(report.is_bare, cx);
+        }
+        self.notify(Notice::Settled {
+            job: subject,
+            outcome: report.what,
+            took,
+        });
+        if is_ack {
+            self.done_as_well(&id, cx);
+        }
+        self.confirm(report.listener, id, about, true);
+    }
+
+    /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked for it.
+    pub(crate) fn shorten_pauses(&mut self, cx: &Context) {
+        let pausing = self.ledger.reports().filter(|(_, report)| report.step.is_pause());
+        let longest = |report: &Report| {
+            let usual = match report.missing {
+                Some(_) => LONGEST_RETRY_OF_A_MISSING_JOB,
+                None => LONGEST_RETRY_IN_A_DRAIN,
+            };
+            report.setbacks.asked_for().unwrap_or_default().max(usual)
+        };
+        let pausing: Vec<(Claim, Duration)> = pausing.map(|(claim, report)| (claim, longest(report))).collect();
+        for (claim, longest) in pausing {
+            self.timers
+                .arm_at_latest(JobTimer::Report(claim), cx.now.after(longest));
+        }
+    }
+
+    /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent again beside it.
+    pub(crate) fn hurry_reports(&mut self, cx: &Context) {
+        let all: Vec<Claim> = self.ledger.reports().map(|(claim, _)| claim).collect();
+        for claim in all {
+            self.report_event(claim, ReportEvent::TimeIsShort, cx);
+        }
+    }
+
+    /// Sends an ACK again beside one that hangs, or comes back when it may be said to hang. Only an ACK may be repeated like
+    /// that: of a FAIL that hangs the connection is closed, see `look_for_hanging`.
+    fn hedge_at_the_end(&mut self, claim: Claim, call: CallId, sent_at: Moment, cx: &Context) {
+        let is_ack = |report: &mut Report| report.what.is_ack();
+        if !self.ledger.report_mut(claim).is_some_and(is_ack) || cx.backend.times_sent(call) >= MOST_ACKS_AT_ONCE {
+            return;
+        }
+        let newest = cx.backend.newest_sending(call).unwrap_or(sent_at);
+        let mut next = newest.after(REPORT_HANGS_AFTER);
+        if next <= cx.now {
+            self.say(Said::Hedge(call));
+            next = cx.now.after(REPORT_HANGS_AFTER);
+        }
+        self.timers.arm(JobTimer::Report(claim), next);
+    }
+}
+
+/// Whether what the backend shows is the very reservation that we have.
+pub(super) fn is_ours(job: &Job, view: &JobView) -> bool {
+    let same_worker = view.worker.as_ref().is_none_or(|worker| *worker == job.worker);
+    view.state == JobState::Active && same_worker && !view.reservation.differs_from(&job.delivery.reservation)
+}
+
+fn name(what: &Outcome) -> &'static str {
+    match what {
+        Outcome::Acked { .. } => "ACK",
+        Outcome::Failed { .. } => "FAIL",
+        Outcome::Requeued { .. } => "requeue",
+    }
+}

@@ -1,0 +1,51 @@
+//! Requests about jobs that are tried again before their pause is over, because what has failed them has no cause any more.
+
+use crate::api::ids::Claim;
+use crate::api::{JobTimer, Moment};
+use crate::jobs::job::{LookStep, Report};
+use crate::jobs::part::Jobs;
+use crate::retry::state::{Failures, RetryNow};
+
+impl Jobs {
+    /// Retries reports and looks at this moment whose last failure has no cause any more. Returns whether there is one.
+    pub(crate) fn retry_now(&mut self, failures: Failures, at: Moment, is_soon: bool) -> bool {
+        let mut verdicts: Vec<(JobTimer, RetryNow)> = Vec::new();
+        for (claim, report) in self.ledger.reports() {
+            let is_in_flight = !report.step.is_pause();
+            let verdict = report.setbacks.retry_now(failures, is_in_flight, is_soon);
+            verdicts.push((JobTimer::Report(claim), verdict));
+        }
+        for (claim, again) in self.ledger.agains() {
+            let is_in_flight = again.step != LookStep::Pausing;
+            let verdict = again.setbacks.retry_now(failures, is_in_flight, is_soon);
+            verdicts.push((JobTimer::LookAgain(claim), verdict));
+        }
+        let mut is_one_retried = false;
+        for (timer, verdict) in verdicts {
+            match verdict {
+                RetryNow::Unchanged => {}
+                RetryNow::NextPauseIsShort => is_one_retried = true,
+                RetryNow::EndPause => {
+                    if self.timers.deadline_of(timer).is_some() {
+                        self.timers.arm_at_latest(timer, at);
+                        is_one_retried = true;
+                    }
+                }
+            }
+        }
+        is_one_retried
+    }
+
+    /// The report of this outcome goes out once more.
+    pub(crate) fn report_goes_out(&mut self, claim: Claim) {
+        self.ledger.report_mut(claim).into_iter().for_each(Report::goes_out);
+    }
+
+    /// An attempt to report this outcome was never sent.
+    pub(crate) fn report_did_not_get_there(&mut self, claim: Claim) {
+        self.ledger
+            .report_mut(claim)
+            .into_iter()
+            .for_each(Report::did_not_get_there);
+    }
+}

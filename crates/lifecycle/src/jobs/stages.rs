@@ -1,0 +1,266 @@
+//! How far an outcome is on its way to the backend, and two total tables: what leads from one stage to the next, and what a
+//! failed request says about the outcome. This file decides; `reports`, `doubts` and `ack_fallback` do it.
+
+use std::fmt;
+
+use crate::api::{CallId, Failure, Moment};
+
+/// How far a report is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReportStage {
+    /// To be sent as soon as there is room.
+    Due,
+    /// To be sent again after a pause.
+    Pausing,
+    /// Sent, at this moment.
+    Sent(CallId, Moment),
+    /// Sent before, and it may have been carried out: to be looked at, after a pause.
+    Doubtful,
+    /// Looked at, since this moment.
+    Looking(CallId, Moment),
+    /// The backend does not take the result: the worker has a moment to answer differently.
+    ResultRefused,
+}
+
+impl ReportStage {
+    /// When it went out, if this is the request that is on its way.
+    #[must_use]
+    pub fn sent_as(self, call: CallId) -> Option<Moment> {
+        match self {
+            Self::Sent(sent, at) => (sent == call).then_some(at),
+            Self::Due | Self::Pausing | Self::Doubtful | Self::Looking(..) | Self::ResultRefused => None,
+        }
+    }
+
+    /// Whether it ends by time alone, with another attempt.
+    #[must_use]
+    pub fn is_pause(self) -> bool {
+        match self {
+            Self::Pausing | Self::Doubtful => true,
+            Self::Due | Self::Sent(..) | Self::Looking(..) | Self::ResultRefused => false,
+        }
+    }
+}
+
+/// What can happen to an outcome on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportEvent {
+    Room,
+    /// Some request of it brings the news that the backend has the outcome.
+    Taken,
+    Failed {
+        call: CallId,
+        failure: Failure,
+    },
+    TimerDue,
+    /// The stop phase sends outcomes: time is short.
+    TimeIsShort,
+    /// The worker has had its time to answer differently.
+    NoOtherAnswer,
+}
+
+impl ReportEvent {
+    /// All of them; what fails is this request.
+    #[must_use]
+    pub const fn all(call: CallId, failure: Failure) -> [Self; 6] {
+        [
+            Self::Room,
+            Self::Taken,
+            Self::Failed { call, failure },
+            Self::TimerDue,
+            Self::TimeIsShort,
+            Self::NoOtherAnswer,
+        ]
+    }
+}
+
+/// What is done with an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportStep {
+    Send,
+    /// It is struck out: the backend has it.
+    Settle,
+    /// The failure decides: see [`after_failure`].
+    Weigh {
+        failure: Failure,
+        asked_at: Moment,
+    },
+    /// It goes out again as soon as there is room.
+    Repeat,
+    Look,
+    /// The pause before the look is over.
+    EndPause,
+    /// An ACK without an answer is sent again beside this request of this moment, once that may be said to hang.
+    Hedge(CallId, Moment),
+    DropResult,
+}
+
+impl fmt::Display for ReportStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "**→ Sent**",
+            Self::Settle => "**done**",
+            Self::Weigh { .. } => "**→** as the failure says, below",
+            Self::Repeat => "**→ Due**",
+            Self::Look => "**→ Looking**",
+            Self::EndPause => "the pause is over: **→ Looking**",
+            Self::Hedge(..) => "**→ Due** for an ACK that hangs: again, beside the first",
+            Self::DropResult => "**→ Due**, without the result",
+        })
+    }
+}
+
+/// What an event does in a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportVerdict {
+    /// That is done.
+    Do(ReportStep),
+    /// Nothing changes, for this reason.
+    Stay(&'static str),
+}
+
+use ReportVerdict::{Do, Stay};
+
+const NOT_SENT: &str = "no request is on its way";
+
+const NO_TIMER: &str = "no such timer runs here";
+
+const TAKES_RESULT: &str = "nobody was asked for another answer";
+
+const PAUSE: &str = "its pause is not over";
+
+/// The table: every stage, every event.
+#[must_use]
+pub fn stage_verdict(stage: ReportStage, event: ReportEvent) -> ReportVerdict {
+    match event {
+        // Whichever of two attempts brings the good news.
+        ReportEvent::Taken => Do(ReportStep::Settle),
+        ReportEvent::Room => on_room(stage),
+        ReportEvent::Failed { call, failure } => on_failed(stage, call, failure),
+        ReportEvent::TimerDue => on_timer(stage),
+        ReportEvent::TimeIsShort => on_short_time(stage),
+        ReportEvent::NoOtherAnswer => on_no_other_answer(stage),
+    }
+}
+
+fn on_room(stage: ReportStage) -> ReportVerdict {
+    match stage {
+        ReportStage::Due => Do(ReportStep::Send),
+        ReportStage::Sent(..) => Stay("it is on its way"),
+        ReportStage::Pausing | ReportStage::Doubtful => Stay(PAUSE),
+        ReportStage::Looking(..) => Stay("the look decides"),
+        ReportStage::ResultRefused => Stay("the worker may answer differently"),
+    }
+}
+
+fn on_failed(stage: ReportStage, call: CallId, failure: Failure) -> ReportVerdict {
+    match stage {
+        ReportStage::Sent(sent, asked_at) if sent == call => Do(ReportStep::Weigh { failure, asked_at }),
+        ReportStage::Sent(..) => Stay("another request is on its way"),
+        ReportStage::Due
+        | ReportStage::Pausing
+        | ReportStage::Doubtful
+        | ReportStage::Looking(..)
+        | ReportStage::ResultRefused => Stay(NOT_SENT),
+    }
+}
+
+fn on_timer(stage: ReportStage) -> ReportVerdict {
+    match stage {
+        ReportStage::Pausing => Do(ReportStep::Repeat),
+        ReportStage::Doubtful => Do(ReportStep::Look),
+        ReportStage::Sent(call, at) => Do(ReportStep::Hedge(call, at)),
+        ReportStage::Due | ReportStage::Looking(..) | ReportStage::ResultRefused => Stay(NO_TIMER),
+    }
+}
+
+fn on_short_time(stage: ReportStage) -> ReportVerdict {
+    match stage {
+        ReportStage::Pausing => Do(ReportStep::Repeat),
+        // A look does no harm, however often.
+        ReportStage::Doubtful => Do(ReportStep::EndPause),
+        ReportStage::Sent(call, at) => Do(ReportStep::Hedge(call, at)),
+        ReportStage::ResultRefused => Do(ReportStep::DropResult),
+        ReportStage::Due => Stay("it goes as soon as there is room, of which there is more now"),
+        ReportStage::Looking(..) => Stay("the look is on its way already"),
+    }
+}
+
+fn on_no_other_answer(stage: ReportStage) -> ReportVerdict {
+    match stage {
+        ReportStage::ResultRefused => Do(ReportStep::DropResult),
+        ReportStage::Due
+        | ReportStage::Pausing
+        | ReportStage::Sent(..)
+        | ReportStage::Doubtful
+        | ReportStage::Looking(..) => Stay(TAKES_RESULT),
+    }
+}
+
+/// What a failed request says about the outcome that it was to bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// It is sent again after a pause.
+    Repeat,
+    /// The same; when somebody else has answered for minutes, the job is gone.
+    RepeatUnlessForGood,
+    /// The same; when nothing else is met for minutes, it may be the result that is never taken.
+    RepeatOrDoubtResult,
+    /// It may have been carried out: after a pause the job is looked at.
+    Look,
+    /// Whether the job is completed by us is found out by a look, after a pause.
+    LookWhetherCompleted { was_sent_twice: bool },
+    /// The job is not found: believed when its reservation is over, or the backend's store has shown itself.
+    Missing,
+    /// The job is completed: by an earlier ACK of ours, or by somebody else.
+    Completed,
+    /// Another form is tried, then an ACK without its result; then the job is left alone.
+    OtherForm,
+    /// The reservation is lost: the job is struck out.
+    Gone,
+}
+
+impl fmt::Display for AfterFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Repeat => "**→ Pausing**",
+            Self::RepeatUnlessForGood => "**→ Pausing**; nothing else for minutes: gone",
+            Self::RepeatOrDoubtResult => "**→ Pausing**; nothing else for minutes: perhaps the result is never taken",
+            Self::Look => "**→ Doubtful**: it may have been carried out",
+            Self::LookWhetherCompleted { .. } => "**→ Doubtful**: by whom is it completed?",
+            Self::Missing => {
+                "**→ Pausing**, or **→ Doubtful** where only a look decides; believed when the reservation is over"
+            }
+            Self::Completed => "**done** if an earlier ACK may have got through, else gone",
+            Self::OtherForm => {
+                "**→ Due** in the bare form, then **→ ResultRefused**, then left to the visibility timeout"
+            }
+            Self::Gone => "gone: the reservation is lost",
+        })
+    }
+}
+
+/// The table: an ACK or another outcome, every failure. An ACK may be repeated, a FAIL or a requeue that may have been carried
+/// out not.
+#[must_use]
+pub fn after_failure(is_ack: bool, failure: Failure) -> AfterFailure {
+    match failure {
+        Failure::Lost => AfterFailure::Gone,
+        Failure::AlreadyCompleted if is_ack => AfterFailure::Completed,
+        Failure::Conflict { was_sent_twice } if is_ack => AfterFailure::LookWhetherCompleted { was_sent_twice },
+        Failure::AlreadyCompleted | Failure::Conflict { .. } => AfterFailure::Gone,
+        Failure::NotFound => AfterFailure::Missing,
+        Failure::Refused => AfterFailure::OtherForm,
+        Failure::ServerError if is_ack => AfterFailure::RepeatOrDoubtResult,
+        Failure::Unanswered if is_ack => AfterFailure::Repeat,
+        Failure::Unanswered | Failure::ServerError => AfterFailure::Look,
+        Failure::Unsupported | Failure::NotFromBackend => AfterFailure::RepeatUnlessForGood,
+        Failure::NotSent
+        | Failure::Overloaded
+        | Failure::NoCredentials
+        | Failure::RetryLater { .. }
+        | Failure::Redirected
+        | Failure::Unauthorized
+        | Failure::Unregistered => AfterFailure::Repeat,
+    }
+}

@@ -1,0 +1,108 @@
+//! Jobs that were in a process when it crashed. One of them may be the cause, so each runs alone the next time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::api::Moment;
+use crate::api::ids::{Claim, JobId, ProcessId};
+
+/// Most jobs that are remembered; beyond that the one is forgotten that would be forgotten first.
+const MOST_REMEMBERED: usize = 1_000;
+
+/// How long a job is remembered: longer than most retry policies wait between two attempts.
+const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
+
+/// How long a process gets no other job so that it becomes empty for a suspect. Then the suspect runs beside others.
+pub(crate) const EMPTIED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a suspect has its process for itself. Then others run beside it: most jobs that crash do so early.
+pub(crate) const ALONE_FOR: Duration = Duration::from_secs(60);
+
+/// How long a suspect waits for its turn, from its claim. Then it is a job like any other: many suspects would otherwise take the
+/// whole concurrency for as long as all of them take one after the other.
+pub(crate) const TURN_WITHIN: Duration = Duration::from_secs(120);
+
+/// What is remembered of crashes, and which job has a process for itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Suspects {
+    crashed: Crashed,
+    pub(crate) turn: Option<Turn>,
+}
+
+/// The jobs that were in a process when it crashed, each with the time at which it is forgotten.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Crashed {
+    until: BTreeMap<JobId, Moment>,
+}
+
+/// One suspect whose process gets no other job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Turn {
+    /// Which job.
+    pub claim: Claim,
+    /// Which process.
+    pub process: ProcessId,
+    /// The job runs; before that the process finishes what it has.
+    pub is_running: bool,
+    /// When the turn ends at the latest.
+    pub until: Moment,
+}
+
+impl Suspects {
+    /// This job was in a process when it crashed.
+    pub(crate) fn remember(&mut self, id: JobId, now: Moment) {
+        let until = &mut self.crashed.until;
+        until.retain(|_, until| *until > now);
+        until.insert(id, now.after(REMEMBERED_FOR));
+        while until.len() > MOST_REMEMBERED
+            && let Some(first) = until.iter().min_by_key(|(_, until)| **until).map(|(id, _)| id.clone())
+        {
+            until.remove(&first);
+        }
+    }
+
+    /// The job has an outcome of its own.
+    pub(crate) fn forget(&mut self, id: &JobId) {
+        self.crashed.until.remove(id);
+    }
+
+    /// Whether the process of this job crashed the last time.
+    pub(crate) fn knows(&self, id: &JobId, now: Moment) -> bool {
+        self.crashed.until.get(id).is_some_and(|until| *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::new(Duration::from_secs(seconds))
+    }
+
+    fn job(number: u64) -> JobId {
+        JobId(format!("{number:05}").as_str().into())
+    }
+
+    #[test]
+    fn a_crash_is_remembered_for_an_hour_or_until_the_job_has_an_outcome() {
+        let mut suspects = Suspects::default();
+        suspects.remember(job(1), at(0));
+        suspects.remember(job(2), at(0));
+        suspects.forget(&job(2));
+        assert!(suspects.knows(&job(1), at(3_599)) && !suspects.knows(&job(1), at(3_600)));
+        assert!(!suspects.knows(&job(2), at(0)));
+        suspects.remember(job(3), at(3_600));
+        assert_eq!(suspects.crashed.until.len(), 1);
+    }
+
+    #[test]
+    fn however_many_jobs_crash_a_thousand_are_remembered_and_the_oldest_are_forgotten() {
+        let mut suspects = Suspects::default();
+        for number in 0..1_100 {
+            suspects.remember(job(2_000 - number), at(number));
+        }
+        assert_eq!(suspects.crashed.until.len(), 1_000);
+        assert!(!suspects.knows(&job(2_000), at(1_100)) && suspects.knows(&job(901), at(1_100)));
+    }
+}

@@ -1,0 +1,215 @@
+//! The jobs in our buffer, in lines by their type and by their queue: who looks for the next job of a holder looks at the heads of the
+//! lines that it takes, however many jobs wait.
+
+use std::collections::BTreeSet;
+
+use crate::api::Subject;
+use crate::api::ids::{Claim, Text};
+use crate::groups::Groups;
+
+/// All of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    all: BTreeSet<Claim>,
+    /// Those that can be given to somebody; the others are looked at first.
+    in_line: BTreeSet<Claim>,
+    /// The same by type.
+    by_type: Groups<Text, Claim>,
+    /// The same by queue.
+    by_queue: Groups<Text, Claim>,
+    /// Those that stand in a line since a moment ago: whether anybody takes them was not asked yet.
+    fresh: BTreeSet<Claim>,
+    /// Those that no holder takes.
+    untaken: BTreeSet<Claim>,
+}
+
+impl Waiting {
+    /// A job is in the buffer; where it is known of what kind it is, it stands in line.
+    pub(super) fn enters(&mut self, claim: Claim, job: Option<&Subject>) {
+        self.all.insert(claim);
+        if let Some(job) = job {
+            self.in_line.insert(claim);
+            self.fresh.insert(claim);
+            self.by_type.insert(job.kind.clone(), claim);
+            self.by_queue.insert(job.queue.clone(), claim);
+        }
+    }
+
+    /// It is not any more, or not in that line.
+    pub(super) fn leaves(&mut self, claim: Claim, job: Option<&Subject>) {
+        self.all.remove(&claim);
+        self.fresh.remove(&claim);
+        self.untaken.remove(&claim);
+        if let Some(job) = job {
+            self.in_line.remove(&claim);
+            self.by_type.remove(&job.kind, &claim);
+            self.by_queue.remove(&job.queue, &claim);
+        }
+    }
+
+    /// Whether anybody takes each of those that came is to be asked once more: they are other people by now.
+    pub fn all_are_fresh(&mut self) {
+        self.fresh.clone_from(&self.in_line);
+    }
+
+    /// Those of which nobody has asked yet whether anybody takes them.
+    pub fn take_fresh(&mut self) -> BTreeSet<Claim> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Whether anybody takes this one: whether it is news that nobody does.
+    pub fn is_taken(&mut self, claim: Claim, is_taken: bool) -> bool {
+        if is_taken {
+            self.untaken.remove(&claim);
+            false
+        } else {
+            self.untaken.insert(claim)
+        }
+    }
+
+    /// The same, to look at.
+    #[must_use]
+    pub fn fresh(&self) -> &BTreeSet<Claim> {
+        &self.fresh
+    }
+
+    /// Those that no holder takes.
+    #[must_use]
+    pub fn untaken(&self) -> &BTreeSet<Claim> {
+        &self.untaken
+    }
+
+    /// The oldest job of one of these types, or of any, that fits.
+    #[must_use]
+    pub fn oldest(&self, types: Option<&[Text]>, fits: impl Fn(Claim) -> bool) -> Option<Claim> {
+        self.first_of(&self.by_type, types, fits)
+    }
+
+    /// The oldest job of one of these queues, or of any.
+    #[must_use]
+    pub fn oldest_from(&self, queues: Option<&[Text]>) -> Option<Claim> {
+        self.first_of(&self.by_queue, queues, |_| true)
+    }
+
+    fn first_of(
+        &self,
+        lines: &Groups<Text, Claim>,
+        names: Option<&[Text]>,
+        fits: impl Fn(Claim) -> bool,
+    ) -> Option<Claim> {
+        let first = |line: &BTreeSet<Claim>| line.iter().copied().find(|claim| fits(*claim));
+        match names {
+            None => first(&self.in_line),
+            Some(names) => names.iter().filter_map(|name| first(lines.of(name))).min(),
+        }
+    }
+
+    /// The newest so many, the oldest of them first.
+    #[must_use]
+    pub fn newest(&self, most: usize) -> Vec<Claim> {
+        let mut newest: Vec<Claim> = self.all.iter().rev().take(most).copied().collect();
+        newest.reverse();
+        newest
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether this one is among them.
+    #[must_use]
+    pub fn contains(&self, claim: Claim) -> bool {
+        self.all.contains(&claim)
+    }
+
+    /// Whether the same jobs stand in the same lines; what was asked of them may differ.
+    pub(super) fn has_the_same_lines(&self, other: &Self) -> bool {
+        let of_those = [&self.fresh, &self.untaken];
+        self.all == other.all
+            && self.in_line == other.in_line
+            && self.by_type == other.by_type
+            && self.by_queue == other.by_queue
+            && of_those.iter().all(|some| some.is_subset(&self.in_line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::ids::JobId;
+
+    use super::*;
+
+    fn any(_: Claim) -> bool {
+        true
+    }
+
+    fn kind(name: &str) -> Text {
+        name.into()
+    }
+
+    /// A job of this type, from a queue of the same name in capitals.
+    fn job(name: &str) -> Subject {
+        Subject {
+            id: JobId("1".into()),
+            kind: kind(name),
+            queue: name.to_uppercase().into(),
+            attempt: None,
+            max_attempts: None,
+            trace: None,
+        }
+    }
+
+    /// Claims 1 and 3 are of type a, 2 is of type b, 4 is to be looked at first.
+    fn four() -> Waiting {
+        let mut waiting = Waiting::default();
+        for (claim, name) in [(1, "a"), (2, "b"), (3, "a")] {
+            waiting.enters(Claim(claim), Some(&job(name)));
+        }
+        waiting.enters(Claim(4), None);
+        waiting
+    }
+
+    #[test]
+    fn the_oldest_of_the_types_that_are_taken_comes_first() {
+        let mut waiting = four();
+        assert_eq!(waiting.oldest(None, any), Some(Claim(1)));
+        assert_eq!(waiting.oldest(Some(&[kind("b"), kind("a")]), any), Some(Claim(1)));
+        assert_eq!(waiting.oldest(Some(&[kind("c"), kind("b")]), any), Some(Claim(2)));
+        assert_eq!(waiting.oldest(None, |claim| claim.0 > 2), Some(Claim(3)));
+        waiting.leaves(Claim(1), Some(&job("a")));
+        assert_eq!(waiting.oldest(Some(&[kind("a")]), any), Some(Claim(3)));
+        waiting.leaves(Claim(3), Some(&job("a")));
+        assert_eq!(waiting.oldest(Some(&[kind("a")]), any), None);
+        assert_eq!(waiting.oldest_from(Some(&[kind("A"), kind("B")])), Some(Claim(2)));
+        assert_eq!(waiting.oldest_from(None), Some(Claim(2)));
+    }
+
+    #[test]
+    fn what_is_looked_at_first_waits_and_stands_in_no_line() {
+        let waiting = four();
+        assert_eq!(waiting.len(), 4);
+        assert_eq!(waiting.oldest(None, |claim| claim == Claim(4)), None);
+        assert_eq!(waiting.newest(2), [Claim(3), Claim(4)]);
+    }
+
+    #[test]
+    fn each_is_asked_about_once_until_others_may_take_it() {
+        let mut waiting = four();
+        assert_eq!(waiting.take_fresh().len(), 3);
+        assert!(waiting.take_fresh().is_empty());
+        assert!(waiting.is_taken(Claim(2), false));
+        assert!(!waiting.is_taken(Claim(2), false));
+        waiting.all_are_fresh();
+        assert_eq!(waiting.take_fresh().len(), 3);
+        waiting.is_taken(Claim(2), true);
+        assert!(waiting.untaken().is_empty());
+    }
+}

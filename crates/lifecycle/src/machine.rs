@@ -1,0 +1,343 @@
+//! The machine: one event or timeout at a time, then drain the effects, then wait until the next deadline.
+//!
+//! It has four parts. Each owns its data and knows no other part: it is told facts, and answers with a list of what it says.
+//!
+//! | part | folder | owns |
+//! |---|---|---|
+//! | [`Jobs`] | `jobs` | every job, its outcome's way to the backend, what is remembered of jobs |
+//! | [`Workers`] | `worker` | the worker process, the holders of jobs, what they offer and ask for |
+//! | [`Link`] | `backend` | registration, heartbeats, FETCH, streams of events, requests that hang, outages |
+//! | [`Ending`] | `shutdown` | the phase, the times and the steps of the end, the account of it |
+//!
+//! `router` gathers the facts and carries out what a part says. `view` shows all of it to operators and probes. What follows from each event,
+//! and in which order, is the table [`CONSEQUENCES`].
+
+use std::collections::VecDeque;
+
+use crate::api::ids::CallId;
+use crate::api::{
+    Effect, EndingTimer, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Reply, Snapshot, Timer, WorkerState,
+};
+use crate::backend::answers::Answered;
+use crate::backend::link::Link;
+use crate::backend::purpose::Purpose;
+use crate::jobs::job::{Job, Place};
+use crate::jobs::part::Jobs;
+use crate::shutdown::ending::Ending;
+use crate::timers::Timers;
+use crate::view::health_state::HealthState;
+use crate::view::operator_state::Operators;
+use crate::worker::conversation::Came;
+use crate::worker::workers::Workers;
+
+/// Something that may follow from an event.
+type Consequence = fn(&mut Lifecycle, Moment);
+
+/// What may follow from each event, in this order. A later one relies on what the earlier ones have done.
+const CONSEQUENCES: [Consequence; 10] = [
+    Lifecycle::resolve_gone_processes,
+    Lifecycle::start_next_worker,
+    Lifecycle::end_if_idle,
+    Lifecycle::end_pulls,
+    Lifecycle::look_after_jobs,
+    Lifecycle::hand_over,
+    Lifecycle::isolate,
+    Lifecycle::answer_asked_pulls,
+    Lifecycle::send_reports,
+    Lifecycle::look_after_link,
+];
+
+/// The same, after the last of several events that came at once. Who waits until nothing is left looks whether a FETCH is on its way.
+const OF_THE_LAST_EVENT: [Consequence; 2] = [Lifecycle::fetch, Lifecycle::answer_waits];
+
+/// The life of one worker, its jobs and its conversation with the backend.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lifecycle {
+    pub(super) options: Options,
+    pub(super) ending: Ending,
+    pub(super) link: Link,
+    pub(super) timers: Timers<Timer>,
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) jobs: Jobs,
+    pub(super) workers: Workers,
+    pub(super) health_state: HealthState,
+    pub(super) operators: Operators,
+}
+
+impl Lifecycle {
+    /// A life that begins: orders the start of the worker.
+    #[must_use]
+    pub fn new(options: Options, now: Moment) -> Self {
+        let mut machine = Self {
+            ending: Ending::default(),
+            link: Link::new(&options),
+            timers: Timers::default(),
+            effects: VecDeque::new(),
+            jobs: Jobs::default(),
+            workers: Workers::new(now),
+            health_state: HealthState::default(),
+            operators: Operators::default(),
+            options,
+        };
+        machine.order(Effect::StartWorker);
+        machine
+    }
+
+    /// Takes in one fact, and draws every consequence.
+    pub fn handle(&mut self, event: Event, now: Moment) {
+        self.handle_one_of_several(event, now, true);
+    }
+
+    /// Takes in one of several facts that came at once. Where it is not the last of them the next one has to follow, without a wait:
+    /// the FETCH is left to the last, so that one FETCH asks for what all of them have made room for, and so is what operators
+    /// wait for.
+    pub fn handle_one_of_several(&mut self, event: Event, now: Moment, is_last: bool) {
+        if self.phase() != Phase::Exited {
+            self.take_in(event, now);
+            self.converge(now, is_last);
+        }
+    }
+
+    fn take_in(&mut self, event: Event, now: Moment) {
+        match event {
+            Event::SignalArrived(signal) => self.end(now, |ending, cx| ending.signal_arrived(signal, cx)),
+            Event::OperatorConnected(client) => self.operator_connected(client, now),
+            Event::OperatorAsked(client, request) => self.operator_asked(client, request, now),
+            Event::OperatorLeft(client) => self.operator_left(client),
+            Event::WorkerStarted { process, worker } => {
+                self.workers(now, |workers, cx| workers.worker_started(process, worker, cx));
+            }
+            Event::WorkerNotStarted(why) => self.workers(now, |workers, cx| workers.worker_not_started(why, cx)),
+            Event::MemoryRanOut(kills) => self.workers.memory_ran_out(kills),
+            Event::WorkerEnded(ended) => self.worker_ended(ended, now),
+            Event::Reaped { children_left } => self.reaped(children_left, now),
+            Event::HolderCame {
+                holder,
+                process,
+                manners,
+            } => self.holder_came(
+                Came {
+                    holder,
+                    process,
+                    manners,
+                },
+                now,
+            ),
+            Event::HolderRuns { holder, process } => self.workers.runs(holder, process),
+            Event::Said(holder, said) => self.said(holder, said, now),
+            Event::HeardPart(holder) => self.heard_part(holder, now),
+            Event::OutboundFilled(holder) => self.workers(now, |workers, cx| workers.outbound(holder, true, cx)),
+            Event::OutboundEmptied(holder) => self.workers(now, |workers, cx| workers.outbound(holder, false, cx)),
+            Event::ReadingStopped(holder) => self.workers(now, |workers, cx| workers.reading_paused(holder, true, cx)),
+            Event::ReadingResumed(holder) => self.workers(now, |workers, cx| workers.reading_paused(holder, false, cx)),
+            Event::HungUp(holder) => self.hung_up(holder, now),
+            Event::ProcessGone(process) => self.workers(now, |workers, cx| workers.process_gone(process, cx)),
+            Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
+            Event::StreamSaid(call, news) => self.link(now, |link, cx| link.stream_said(call, news, cx)),
+            Event::CredentialsChanged => self.link(now, Link::credentials_changed),
+            Event::MemoryTaken(percent) => self.link(now, |link, cx| link.memory_is_taken(percent, cx)),
+        }
+    }
+
+    /// Acts on the timer that was due first, if one is. What it orders can be done before the next one, of which there may be
+    /// thousands: `poll_timeout` names it.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        if self.phase() != Phase::Exited
+            && let Some((_, timer)) = self.poll_timeout().filter(|(due, _)| *due <= now)
+        {
+            self.fire(timer, now);
+            self.converge(now, true);
+        }
+    }
+
+    /// The next order, until there is none.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When to call `handle_timeout`, and why.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<(Moment, Timer)> {
+        let of_the_end = self.ending.timers().next();
+        let of_the_end = of_the_end.map(|(due, timer)| (due, Timer::Ending(timer)));
+        let of_the_link = self.link.timers().next();
+        let of_the_link = of_the_link.map(|(due, timer)| (due, Timer::Link(timer)));
+        let of_the_worker = self.workers.timers().next();
+        let of_the_worker = of_the_worker.map(|(due, timer)| (due, Timer::Worker(timer)));
+        let of_the_jobs = self.jobs.timers().next();
+        let of_the_jobs = of_the_jobs.map(|(due, timer)| (due, Timer::Job(timer)));
+        let due = [self.timers.next(), of_the_jobs, of_the_end, of_the_link, of_the_worker]
+            .into_iter()
+            .flatten();
+        due.min_by_key(|(due, timer)| (*due, timer.turn()))
+    }
+
+    /// What can be seen from outside.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let held_back = self
+            .jobs
+            .ledger()
+            .iter()
+            .filter(|(_, job)| job.is_held_beside())
+            .count();
+        let count = |is: fn(&Place) -> bool| self.jobs.ledger().iter().filter(|(_, job)| is(&job.place)).count();
+        // Their handlers may run, so that an end waits for them.
+        let dropped = if self.phase().is_terminating() {
+            self.jobs.ledger().dropped()
+        } else {
+            0
+        };
+        Snapshot {
+            phase: self.phase(),
+            state: self.state(),
+            concurrency: self.shown_concurrency(),
+            active: self.jobs.ledger().active() + dropped,
+            waiting: self.jobs.ledger().waiting().len(),
+            held_back,
+            held: count(|place| matches!(place, Place::Held(_)))
+                - self.jobs.ledger().lost()
+                - self.jobs.ledger().dropped()
+                + dropped,
+            unanswered: self.jobs.ledger().unanswered(),
+            dropped: self.jobs.ledger().dropped(),
+            past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
+            reporting: count(|place| matches!(place, Place::Reporting(_))) - held_back,
+            oldest_since: self.oldest_active_since(),
+            ready_holders: self.workers.holders().ready(),
+            capacity: self.workers.holders().concurrency(),
+            free_credit: self.credit(),
+            memory_taken: self.link.memory_gate().taken(),
+            memory_gate_is_closed: self.link.memory_gate().is_closed(),
+            streams: self.link.streams().open(),
+            telling_streams: self.link.streams().telling(),
+            deaf_streams: self.link.streams().deaf(),
+            worker_is_alive: self.workers.supervision().is_alive(),
+            heartbeat_interval: self.link.agent().heartbeats.interval(),
+            terminating_since: self.ending.shutdown().began(),
+            stop_by: self.ending.timers().deadline_of(EndingTimer::Deadline),
+            cut_off: self.ending.shutdown().cut_off(),
+            exit_by: self.ending.shutdown().exit_by(),
+            deadlines: self.all_timers().count(),
+        }
+    }
+
+    fn oldest_active_since(&self) -> Option<Moment> {
+        let is_surplus = |job: &Job| job.report().is_some_and(|report| report.is_surplus);
+        let active = self
+            .jobs
+            .ledger()
+            .iter()
+            .filter(|(_, job)| !job.is_lost && !job.is_dropped && !is_surplus(job));
+        active.map(|(_, job)| job.claimed_at).min()
+    }
+
+    /// What nobody has set is what the worker asks for.
+    fn shown_concurrency(&self) -> u32 {
+        let active = u32::try_from(self.jobs.ledger().active()).unwrap_or(u32::MAX);
+        self.link
+            .concurrency_asked_for(&self.options)
+            .map_or(self.options.concurrency, |most| most.max(active))
+    }
+
+    fn fire(&mut self, timer: Timer, now: Moment) {
+        self.timers.cancel(timer);
+        match timer {
+            Timer::Ending(timer) => {
+                self.ending.cancel(timer);
+                self.end(now, |ending, cx| ending.due(timer, cx));
+            }
+            Timer::Link(timer) => {
+                self.link.cancel(timer);
+                if let LinkTimer::Call(call) = timer {
+                    self.backend_replied(call, Reply::Failed(Failure::Unanswered), now);
+                } else {
+                    self.link(now, |link, cx| link.due(timer, cx));
+                }
+            }
+            Timer::Worker(timer) => {
+                self.workers.cancel(timer);
+                self.workers(now, |workers, cx| workers.due(timer, cx));
+            }
+            Timer::Job(timer) => {
+                self.jobs.cancel_timer(timer);
+                self.jobs(now, |jobs, cx| jobs.due(timer, cx));
+            }
+            Timer::Client(client) => self.client_is_due(client, now),
+        }
+    }
+
+    /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
+    /// at one of the many places that could cause it.
+    fn converge(&mut self, now: Moment, is_last: bool) {
+        while self.phase() != Phase::Exited {
+            for consequence in CONSEQUENCES {
+                consequence(self, now);
+            }
+            if is_last {
+                for consequence in OF_THE_LAST_EVENT {
+                    consequence(self, now);
+                }
+            }
+            // Each round moves the end one step on, and there are only a few.
+            if !self.advance(now) {
+                self.watch_holders(now);
+                self.ending.watch_drain(self.jobs.ledger().unfinished(), now);
+                debug_assert_eq!(self.invariants_if_small(), Ok(()));
+                return;
+            }
+        }
+    }
+
+    fn backend_replied(&mut self, call: CallId, reply: Reply, now: Moment) {
+        let answered = self.link(now, |link, cx| link.answered(call, reply, cx));
+        let Some(Answered { call, purpose, reply }) = answered else {
+            return;
+        };
+        match purpose {
+            Purpose::Fetch(fetch) => self.fetch_replied(&fetch, reply, now),
+            Purpose::OfJob(request) => self.job_request_replied(request, call, reply, now),
+            Purpose::Register(_)
+            | Purpose::Heartbeat(_)
+            | Purpose::FinalHeartbeat { .. }
+            | Purpose::Manifest
+            | Purpose::Deregister(..) => self.link(now, |link, cx| link.replied(purpose, reply, cx)),
+        }
+    }
+
+    /// Every timer that is armed, whoever owns it.
+    pub(super) fn all_timers(&self) -> impl Iterator<Item = (Timer, Moment)> {
+        let of_the_end = self.ending.timers().iter();
+        let of_the_end = of_the_end.map(|(timer, due)| (Timer::Ending(timer), due));
+        let of_the_link = self.link.timers().iter();
+        let of_the_link = of_the_link.map(|(timer, due)| (Timer::Link(timer), due));
+        let of_the_worker = self.workers.timers().iter();
+        let of_the_worker = of_the_worker.map(|(timer, due)| (Timer::Worker(timer), due));
+        let of_the_jobs = self.jobs.timers().iter();
+        let of_the_jobs = of_the_jobs.map(|(timer, due)| (Timer::Job(timer), due));
+        self.timers
+            .iter()
+            .chain(of_the_jobs)
+            .chain(of_the_end)
+            .chain(of_the_link)
+            .chain(of_the_worker)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.ending.phase()
+    }
+
+    /// What the worker and the backend are told about our phase.
+    pub(super) fn state(&self) -> WorkerState {
+        self.ending.state()
+    }
+
+    pub(super) fn order(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.ending.note(&notice);
+        self.order(Effect::Notify(notice));
+    }
+}

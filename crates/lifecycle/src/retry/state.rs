@@ -1,0 +1,164 @@
+//! How often an attempt has failed, and how.
+
+use std::mem;
+use std::time::Duration;
+
+use crate::api::{Failure, FailureClass, Moment};
+
+/// Failures in a row of the same thing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct RetryState {
+    count: u32,
+    last: Option<Failure>,
+    /// When the last ones in a row that were of one kind began.
+    same_kind_since: Option<Moment>,
+}
+
+impl RetryState {
+    /// Another one. How many there were before.
+    pub fn add(&mut self, failure: Failure, now: Moment) -> u32 {
+        let is_alike = |last: Failure| mem::discriminant(&last) == mem::discriminant(&failure);
+        if !self.last.is_some_and(is_alike) {
+            self.same_kind_since = Some(now);
+        }
+        self.last = Some(failure);
+        let before = self.count;
+        self.count = before.saturating_add(1);
+        before
+    }
+
+    /// Since when every one of them has been of the kind of the last one.
+    #[must_use]
+    pub fn same_kind_since(&self) -> Option<Moment> {
+        self.same_kind_since
+    }
+
+    /// For how long every one of them has been of the kind of the last one.
+    #[must_use]
+    pub fn same_kind_for(&self, now: Moment) -> Duration {
+        self.same_kind_since.map_or(Duration::ZERO, |since| since.elapsed(now))
+    }
+
+    /// The pause that the backend asked for after the last one.
+    #[must_use]
+    pub fn asked_for(&self) -> Option<Duration> {
+        self.last.and_then(asked_for)
+    }
+
+    /// Whether the last one was such a failure.
+    #[must_use]
+    pub fn last_was(&self, failures: Failures) -> bool {
+        self.last.is_some_and(|last| failures.has(last))
+    }
+
+    /// Such failures have no cause any more. What is in flight may fail in the same way once more, and shall not pause for long after
+    /// that; but not so if retries were brought forward a moment ago.
+    pub fn retry_now(&mut self, failures: Failures, is_in_flight: bool, is_soon: bool) -> RetryNow {
+        if !self.last_was(failures) || is_in_flight && is_soon {
+            RetryNow::Unchanged
+        } else if is_in_flight {
+            self.reset();
+            RetryNow::NextPauseIsShort
+        } else {
+            RetryNow::EndPause
+        }
+    }
+
+    /// The next pause is a short one again. What the last one was is still known.
+    pub fn reset(&mut self) {
+        self.count = 0;
+    }
+}
+
+/// What a request does when its last failure has no cause any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryNow {
+    /// Nothing.
+    Unchanged,
+    /// It is in flight: if it fails, its pause is a short one.
+    NextPauseIsShort,
+    /// It pauses: the pause ends.
+    EndPause,
+}
+
+/// Failures that have one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failures {
+    /// See [`is_of_an_outage`].
+    OfAnOutage,
+    /// They end when there are other credentials.
+    OfCredentials,
+}
+
+impl Failures {
+    /// Whether this is one of them.
+    #[must_use]
+    pub fn has(self, failure: Failure) -> bool {
+        match self {
+            Self::OfAnOutage => is_of_an_outage(failure),
+            Self::OfCredentials => matches!(failure, Failure::Unauthorized | Failure::NoCredentials),
+        }
+    }
+}
+
+/// When the backend wants to be asked again, if it said so.
+#[must_use]
+pub fn asked_for(failure: Failure) -> Option<Duration> {
+    if let Failure::RetryLater { retry_after } = failure {
+        retry_after
+    } else {
+        None
+    }
+}
+
+/// No connection, no answer, or one of somebody who stands in for the backend or of what is broken behind it: over when the
+/// backend is back.
+#[must_use]
+pub fn is_of_an_outage(failure: Failure) -> bool {
+    failure.class() == FailureClass::Outage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_counted_and_those_of_one_kind_are_timed() {
+        let at = |seconds| Moment::new(Duration::from_secs(seconds));
+        let mut setbacks = RetryState::default();
+        assert_eq!(setbacks.add(Failure::NotFromBackend, at(10)), 0);
+        assert_eq!(setbacks.add(Failure::NotFromBackend, at(20)), 1);
+        assert_eq!(setbacks.same_kind_for(at(20)), Duration::from_secs(10));
+        assert_eq!(setbacks.add(Failure::NotSent, at(30)), 2);
+        assert_eq!(setbacks.same_kind_for(at(35)), Duration::from_secs(5));
+        assert_eq!(setbacks.add(Failure::NotSent, at(40)), 3);
+    }
+
+    #[test]
+    fn after_a_new_beginning_pauses_are_short_and_the_last_failure_is_still_known() {
+        let mut setbacks = RetryState::default();
+        let now = Moment::new(Duration::ZERO);
+        assert!(!setbacks.last_was(Failures::OfAnOutage));
+        setbacks.add(Failure::NotSent, now);
+        assert!(setbacks.last_was(Failures::OfAnOutage) && !setbacks.last_was(Failures::OfCredentials));
+        assert_eq!(setbacks.add(Failure::NotSent, now), 1);
+        setbacks.reset();
+        assert!(setbacks.last_was(Failures::OfAnOutage));
+        assert_eq!(setbacks.add(Failure::NotSent, now), 0);
+    }
+
+    #[test]
+    fn only_the_last_failure_may_have_asked_for_a_pause() {
+        let mut setbacks = RetryState::default();
+        let (now, pause) = (Moment::new(Duration::ZERO), Duration::from_secs(9));
+        setbacks.add(
+            Failure::RetryLater {
+                retry_after: Some(pause),
+            },
+            now,
+        );
+        assert_eq!(setbacks.asked_for(), Some(pause));
+        setbacks.add(Failure::RetryLater { retry_after: None }, now);
+        assert_eq!(setbacks.asked_for(), None);
+    }
+}

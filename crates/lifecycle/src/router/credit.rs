@@ -1,0 +1,44 @@
+//! How many jobs can be taken now: what holders are ready for, within the concurrency.
+
+use crate::machine::Lifecycle;
+
+impl Lifecycle {
+    /// Jobs that can be taken now: none outside running, and no more than holders and concurrency have room for.
+    pub(crate) fn credit(&self) -> usize {
+        self.room().min(self.pushed_credit() + self.workers.pulls().wanted())
+    }
+
+    /// Jobs that the concurrency has room for, whoever would take them.
+    pub(crate) fn room(&self) -> usize {
+        if self.is_open_for_jobs() && !self.ending.has_its_one_job(&self.options) {
+            self.most_active().saturating_sub(self.jobs.ledger().reserved())
+        } else {
+            0
+        }
+    }
+
+    /// Jobs that holders are ready for which did not ask for each.
+    pub(crate) fn pushed_credit(&self) -> usize {
+        // A process that is kept for a suspect takes no other job. Each suspect that waits needs a slot as well, although only one has
+        // a turn: a further suspect could only wait behind them, and there may be more of them than slots.
+        let kept = self.workers.kept_room();
+        let suspects = self.jobs.ledger().suspects().len();
+        let waiting = self.jobs.ledger().waiting().len() - suspects;
+        self.workers
+            .holders()
+            .free()
+            .saturating_sub(kept.max(suspects))
+            .saturating_sub(waiting)
+    }
+
+    /// How many jobs may be active.
+    pub(crate) fn most_active(&self) -> usize {
+        usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
+    }
+
+    /// How many jobs the holders take together, within the concurrency.
+    pub(crate) fn places(&self) -> usize {
+        let holders = usize::try_from(self.workers.holders().concurrency()).unwrap_or(usize::MAX);
+        holders.min(self.most_active())
+    }
+}

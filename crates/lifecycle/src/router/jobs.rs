@@ -1,0 +1,260 @@
+//! Between the jobs and the other parts: what follows from what the jobs say, and the decisions that take several steps because each step
+//! depends on what the one before has changed in another part.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use crate::api::ids::{CallId, Claim, HolderId, JobId, ProcessId, PullId, WorkerId};
+use crate::api::{Delivery, Failure, FromWorker, JobRequest, Moment, Notice, Outcome, Reply};
+use crate::backend::link::Link;
+use crate::jobs::facts::{EndFacts, OfPull, WaitingPull};
+use crate::jobs::part::{Context, Jobs};
+use crate::jobs::said::Said;
+use crate::machine::Lifecycle;
+
+impl Lifecycle {
+    /// Lets the jobs decide something, and carries out what they say.
+    pub(crate) fn jobs<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Jobs, &Context) -> T) -> T {
+        let shutdown = self.ending.shutdown();
+        let draws = Cell::new(self.link.draws());
+        let context = Context {
+            options: &self.options,
+            end: EndFacts {
+                phase: self.ending.phase(),
+                state: self.ending.state(),
+                has_its_one_job: self.ending.has_its_one_job(&self.options),
+                is_reporting: shutdown.is_reporting(),
+                goes_without_checkpoints: shutdown.goes_without_checkpoints(),
+                cancel_grace_left: shutdown.cancel_grace_left(now),
+            },
+            shutdown_error: &|| self.ending.shutdown_error(&self.options, now),
+            takes_jobs: self.workers.are_taking_jobs(self.ending.phase()),
+            backend: &self.link,
+            takers: &self.workers,
+            draws: &draws,
+            now,
+        };
+        let decided = decide(&mut self.jobs, &context);
+        self.link.continue_draws(draws.get());
+        if !self.jobs.is_silent() {
+            let mut list = self.jobs.take_said();
+            for said in list.drain(..) {
+                self.jobs_said(said, now);
+            }
+            self.jobs.is_carried_out(list);
+        }
+        decided
+    }
+
+    fn jobs_said(&mut self, said: Said, now: Moment) {
+        match said {
+            Said::Order(effect) => self.order(effect),
+            Said::Notify(notice) => self.notify(notice),
+            Said::Call { id, call, request } => self.link(now, |link, cx| link.call_of_job(id, call, request, cx)),
+            Said::Hedge(call) => self.link(now, |link, cx| link.hedge(call, cx)),
+            Said::DropCall(call) => self.link(now, |link, _| link.drop_call(call)),
+            Said::StoreSeen(at) => self.link.store_was_seen(at),
+            Said::OutcomeTaken => self.link.outcome_was_taken(now),
+            Said::AcksAreBare(since) => self.link.acks_are_bare_since(since),
+            Said::CheckpointNotSaved(job, failure) => {
+                let is_said = failure != Failure::Unsupported || self.link.has_to_say_that_it_saves_none();
+                if is_said {
+                    self.notify(Notice::CheckpointNotSaved(job, failure));
+                }
+            }
+            Said::PauseFetch => self.link(now, Link::pause_fetch),
+            Said::Claimed => self.ending.job_claimed(),
+            Said::CutOff(job) => self.ending.job_cut_off(Some(&job)),
+            Said::Unanswered(claim) => self.jobs(now, |jobs, cx| jobs.is_unanswered(claim, cx)),
+            Said::Holds(holder, held, overdue) => self.workers.has_jobs(holder, held, overdue),
+            Said::Spend(pull) => self.workers.spend(pull),
+            Said::Keep(process) => self.workers.keep(process),
+            Said::KeepNone => self.workers.keep_no_more(),
+            Said::Confirm {
+                holder,
+                job,
+                about,
+                is_settled,
+            } => self.workers(now, |workers, _| workers.confirm(holder, job, about, is_settled)),
+            Said::Refuse {
+                holder,
+                code,
+                message,
+                job,
+            } => self.workers(now, |workers, _| workers.refuse(holder, code, message, Some(job))),
+            Said::Cancel(holder, word) => self.workers(now, |workers, cx| {
+                workers.tell(holder, word);
+                workers.signal_cancel(holder, cx);
+            }),
+            Said::Give(holder, word) => self.workers(now, |workers, cx| workers.give(holder, word, cx)),
+            Said::AnswerPull(pull, jobs) => self.workers(now, |workers, _| workers.answer_pull(pull, jobs)),
+            Said::EndPullsOf(holder) => self.workers(now, |workers, _| workers.end_pulls_of(holder)),
+            Said::EndProcess(process, cause) => {
+                self.workers(now, |workers, cx| workers.end_process(process, cause, cx));
+            }
+        }
+    }
+
+    /// A request of the jobs was answered, or not.
+    pub(crate) fn job_request_replied(&mut self, request: JobRequest, call: CallId, reply: Reply, now: Moment) {
+        if matches!(reply, Reply::Failed(Failure::Unsupported)) {
+            self.link.is_unsupported(request);
+        }
+        self.jobs(now, |jobs, cx| match request {
+            JobRequest::Report(claim) => jobs.report_replied(claim, call, reply, cx),
+            JobRequest::LookBeforeRepeat(claim) => jobs.looked_before_repeat(claim, reply, cx),
+            JobRequest::LookAgain(claim) => jobs.looked_again(claim, reply, cx),
+            JobRequest::CheckUnextended(claim) => jobs.looked_for_lost(claim, reply, cx),
+            JobRequest::Progress(claim) => jobs.progress_replied(claim, &reply, cx),
+            JobRequest::Checkpoint(claim) => jobs.checkpoint_replied(claim, &reply, cx),
+        });
+    }
+
+    /// Takes in what a FETCH brought. Returns whether anything of it is new to us.
+    pub(crate) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
+        let mut is_news = false;
+        let is_former = !self.link.agent().is(worker);
+        let mut seen: BTreeSet<JobId> = BTreeSet::new();
+        for delivery in deliveries {
+            if seen.insert(delivery.subject.id.clone()) {
+                is_news |= self.jobs(now, |jobs, cx| jobs.claim(delivery, worker, is_former, cx));
+            }
+        }
+        is_news
+    }
+
+    /// What a holder says about jobs.
+    pub(crate) fn said_about_jobs(&mut self, id: HolderId, said: FromWorker, now: Moment) {
+        let answered = |lifecycle: &mut Self, job: &JobId, what: Outcome| {
+            // A holder that pauses gets no slot back by its answer.
+            if lifecycle.jobs(now, |jobs, cx| jobs.answered(id, job, what, cx)) {
+                lifecycle.jobs(now, |jobs, cx| jobs.end_if_a_handler_is_stuck(id, cx));
+            }
+        };
+        match said {
+            FromWorker::Ack { job, result } => answered(self, &job, Outcome::Acked { result }),
+            FromWorker::Fail { job, error } => answered(self, &job, Outcome::Failed { error }),
+            FromWorker::Release { job, reason, after } => {
+                let reason = reason.unwrap_or_else(|| "released by the worker".into());
+                answered(self, &job, Outcome::Requeued { reason, after });
+            }
+            FromWorker::Progress { job, progress } => self.jobs(now, |jobs, cx| {
+                if let Some(claim) = jobs.held_by(id, &job) {
+                    jobs.progress(claim, progress, cx);
+                }
+            }),
+            FromWorker::Checkpoint { job, state } => self.jobs(now, |jobs, cx| {
+                if let Some(claim) = jobs.held_by(id, &job) {
+                    jobs.checkpoint(claim, state, cx);
+                }
+            }),
+            FromWorker::Beats { jobs: named } => self.jobs(now, |jobs, cx| jobs.beats(id, named, cx)),
+            FromWorker::Ready(_)
+            | FromWorker::Heartbeat { .. }
+            | FromWorker::Pong { .. }
+            | FromWorker::Wants(_)
+            | FromWorker::WantsNoMore { .. }
+            | FromWorker::Garbage { .. } => {}
+        }
+    }
+
+    /// Gives back what nobody can be given, looks at what came again, and ends the turn of a suspect that is over.
+    pub(crate) fn look_after_jobs(&mut self, now: Moment) {
+        let jobs = self.jobs.ledger();
+        if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.turn().is_some() {
+            self.jobs(now, |jobs, cx| {
+                jobs.return_surplus(cx);
+                jobs.look_at_redelivered(cx);
+                jobs.end_isolation(cx);
+            });
+        }
+    }
+
+    /// See [`Jobs::send_reports`].
+    pub(crate) fn send_reports(&mut self, now: Moment) {
+        let goes_without_checkpoints = self.ending.shutdown().goes_without_checkpoints();
+        if self.jobs.ledger().next_due(goes_without_checkpoints).is_some() {
+            self.jobs(now, Jobs::send_reports);
+        }
+    }
+
+    /// Gives the jobs that wait, the oldest first, each to the holder with most room for it.
+    pub(crate) fn hand_over(&mut self, now: Moment) {
+        let are_others = self.workers.take_new_offers();
+        if !self.is_taking_jobs() || self.jobs.ledger().waiting().is_empty() {
+            return;
+        }
+        if are_others {
+            self.jobs.others_take_jobs();
+        }
+        self.give_to_pulls(now);
+        let untaken = self.jobs(now, Jobs::ask_who_takes);
+        while !self.jobs.ledger().waiting().is_empty() && self.jobs(now, Jobs::give_next) {}
+        if !self.jobs.ledger().waiting().untaken().is_empty() {
+            self.jobs(now, |jobs, cx| jobs.nobody_takes(&untaken, cx));
+        }
+    }
+
+    /// Gives jobs that have just come to the oldest pulls that take them.
+    fn give_to_pulls(&mut self, now: Moment) {
+        if self.workers.pulls().is_empty() {
+            return;
+        }
+        let fresh = self.jobs.fresh();
+        let queues: Vec<_> = fresh.iter().map(|(_, queue)| queue).collect();
+        let dealt = self.workers.deal(&queues);
+        let to_pull = |(claim, to): (Claim, Option<(PullId, HolderId)>)| {
+            let (pull, holder) = to?;
+            Some((claim, OfPull { pull, holder }))
+        };
+        let claims = fresh.iter().map(|(claim, _)| *claim);
+        let dealt: Vec<_> = claims.zip(dealt).filter_map(to_pull).collect();
+        self.jobs(now, |jobs, cx| jobs.go_to_pulls(dealt, cx));
+    }
+
+    /// Gives the oldest suspect a process for itself.
+    pub(crate) fn isolate(&mut self, now: Moment) {
+        if !self.is_taking_jobs() || !self.jobs.has_suspects() {
+            return;
+        }
+        if self.jobs(now, Jobs::choose_suspect) {
+            self.hand_over(now);
+        }
+        self.jobs(now, Jobs::go_on_with_turn);
+    }
+
+    /// A pull waits: it is given what waits for it.
+    pub(crate) fn pull_waits(&mut self, holder: HolderId, pull: PullId, now: Moment) {
+        if self.workers.is_kept(holder) {
+            // It gets the suspect that the process is kept for, or nothing for now.
+            self.isolate(now);
+            if self.workers.pulls().get(pull).is_some() {
+                self.workers(now, |workers, _| workers.end_pulls_of(holder));
+            }
+            return;
+        }
+        if let Some(waiting) = self.workers.pulls().get(pull) {
+            let waiting = WaitingPull {
+                of: OfPull { pull, holder },
+                left: waiting.left,
+                queues: waiting.queues.clone(),
+            };
+            self.jobs(now, |jobs, cx| jobs.give_what_waits(waiting, cx));
+        }
+        if self.link.is_fetch_held_up() {
+            self.workers(now, |workers, _| workers.answer_pull(pull, Vec::new()));
+        }
+    }
+
+    /// Whoever waited for the answer to a pull is gone.
+    pub(crate) fn wants_no_more(&mut self, holder: HolderId, pull: PullId, now: Moment) {
+        if !self.workers.wants_no_more(holder, pull) {
+            self.jobs(now, |jobs, cx| jobs.answer_is_unread(holder, pull, cx));
+        }
+    }
+
+    /// Ends a process of which no slot is free because of jobs that nobody waits for any more.
+    pub(crate) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
+        self.jobs(now, |jobs, cx| jobs.end_process_if_stuck(process, cx));
+    }
+}

@@ -1,0 +1,176 @@
+//! Between the workers and the other parts: the facts that they decide by, what follows from what they say, and what their holders say.
+
+use crate::api::ids::HolderId;
+use crate::api::{FromWorker, Moment, Reason};
+use crate::backend::link::Link;
+use crate::jobs::part::Jobs;
+use crate::machine::Lifecycle;
+use crate::shutdown::phase::Trigger;
+use crate::worker::conversation::Came;
+use crate::worker::workers::{Context, Workers};
+use crate::worker::workers_said::Said;
+use ojs_values::exit::Ended;
+
+impl Lifecycle {
+    /// Lets the workers decide something, and carries out what they say.
+    pub(crate) fn workers<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Workers, &Context) -> T) -> T {
+        let shutdown = self.ending.shutdown();
+        let context = Context {
+            options: &self.options,
+            phase: self.ending.phase(),
+            has_killed: shutdown.has_killed(),
+            is_killing: shutdown.is_killing(),
+            gate_is_closed: self.link.memory_gate().is_closed(),
+            has_jobs: !self.jobs.ledger().is_empty(),
+            now,
+        };
+        let decided = decide(&mut self.workers, &context);
+        if !self.workers.is_silent() {
+            let mut list = self.workers.take_said();
+            for said in list.drain(..) {
+                self.workers_said(said, now);
+            }
+            self.workers.is_carried_out(list);
+        }
+        decided
+    }
+
+    fn workers_said(&mut self, said: Said, now: Moment) {
+        match said {
+            Said::Order(effect) => self.order(effect),
+            Said::Notify(notice) => self.notify(notice),
+            Said::Began(worker) => self.link(now, |link, cx| link.begin_incarnation(worker, cx)),
+            Said::NobodyWorks => self.jobs(now, Jobs::end_holds),
+            Said::Lost => self.go(Trigger::WorkerLost, Reason::Worker, now),
+            Said::Killed => self.ending.killed(now),
+            Said::DescendantsStay => self.give_up_on_descendants(now),
+            Said::SignalPauseIsOver(holder) => {
+                if self.jobs.has_cancelled(holder) {
+                    self.workers(now, |workers, cx| workers.signal_again(holder, cx));
+                }
+            }
+            Said::QueuesAskedFor(queues) => self.link(now, |link, cx| link.queues_are_asked_for(&queues, cx)),
+            Said::JobsAskedFor(asked) => {
+                let at_once = asked + self.jobs.ledger().held();
+                self.link.jobs_are_asked_for(at_once, &self.options);
+            }
+        }
+    }
+
+    pub(crate) fn holder_came(&mut self, came: Came, now: Moment) {
+        let greeting = (self.link.agent().worker().cloned(), self.state());
+        self.workers(now, |workers, cx| workers.came(came, greeting, cx));
+    }
+
+    /// What a holder says, to whom it concerns.
+    pub(crate) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
+        if !self.workers(now, |workers, cx| workers.heard(id, cx)) {
+            return;
+        }
+        if !matches!(said, FromWorker::Garbage { .. }) {
+            self.workers.makes_sense(id);
+        }
+        match said {
+            FromWorker::Ready(ready) => {
+                if self.workers(now, |workers, cx| workers.ready(id, ready, cx)) {
+                    self.jobs(now, Jobs::wait_anew_for_types);
+                    self.workers(now, Workers::said_ready);
+                    self.jobs(now, |jobs, cx| jobs.end_if_a_handler_is_stuck(id, cx));
+                }
+            }
+            FromWorker::Ack { .. }
+            | FromWorker::Fail { .. }
+            | FromWorker::Release { .. }
+            | FromWorker::Progress { .. }
+            | FromWorker::Checkpoint { .. }
+            | FromWorker::Beats { .. } => self.said_about_jobs(id, said, now),
+            FromWorker::Heartbeat { job } => {
+                if self.jobs(now, |jobs, _| jobs.held_by(id, &job)).is_some() {
+                    self.link(now, Link::heartbeat_for_worker);
+                }
+            }
+            FromWorker::Pong { .. } => {}
+            FromWorker::Wants(wants) => {
+                let pull = wants.pull;
+                if self.workers(now, |workers, cx| workers.wants(id, wants, cx)) {
+                    self.pull_waits(id, pull, now);
+                }
+            }
+            FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
+            FromWorker::Garbage { code, message, job } => {
+                self.workers(now, |workers, cx| workers.garbage(id, code, &message, job, cx));
+            }
+        }
+        self.workers(now, |workers, cx| workers.expect_life(id, cx));
+    }
+
+    /// A part of a message came from a holder.
+    pub(crate) fn heard_part(&mut self, id: HolderId, now: Moment) {
+        self.workers(now, |workers, cx| {
+            if workers.heard(id, cx) {
+                workers.expect_life(id, cx);
+            }
+        });
+    }
+
+    pub(crate) fn hung_up(&mut self, id: HolderId, now: Moment) {
+        if let Some(process) = self.workers(now, |workers, cx| workers.hung_up(id, cx)) {
+            self.end_process_if_stuck(process, now);
+            self.workers(now, Workers::expect_ready);
+        }
+    }
+
+    pub(crate) fn worker_ended(&mut self, ended: Ended, now: Moment) {
+        let manner = self.ending.manner(ended, &self.options);
+        self.workers(now, |workers, cx| workers.worker_ended(ended, manner, cx));
+    }
+
+    pub(crate) fn reaped(&mut self, are_left: bool, now: Moment) {
+        let drain_left = self.ending.time_to_deadline(now);
+        self.workers(now, |workers, cx| workers.reaped(are_left, drain_left, cx));
+    }
+
+    /// They are not known to have ended. Their jobs are left alone, since they may still be worked on.
+    pub(crate) fn give_up_on_descendants(&mut self, now: Moment) {
+        if self.workers.supervision().is_clearing() {
+            self.give_up_on_the_killed(now);
+            self.workers(now, Workers::nothing_is_left);
+        }
+    }
+
+    /// Follows a worker process of which nothing is left.
+    pub(crate) fn start_next_worker(&mut self, now: Moment) {
+        if self.workers.is_cleared() {
+            // What its processes left to be read is decided before anything else follows.
+            self.workers(now, Workers::nothing_is_left);
+            self.resolve_gone_processes(now);
+        }
+        if self.workers.supervision().is_between_two() {
+            self.workers(now, Workers::start_next);
+        }
+    }
+
+    /// See [`Workers::end_pulls`].
+    pub(crate) fn end_pulls(&mut self, now: Moment) {
+        if !self.workers.pulls().is_empty() {
+            self.workers(now, Workers::end_pulls);
+        }
+    }
+
+    /// See [`Workers::answer_asked_pulls`].
+    pub(crate) fn answer_asked_pulls(&mut self, now: Moment) {
+        if !self.workers.pulls().is_empty() {
+            self.workers(now, |workers, _| workers.answer_asked_pulls());
+        }
+    }
+
+    /// Whether jobs are with processes that may still work on them.
+    pub(crate) fn has_held_jobs(&self) -> bool {
+        self.jobs.ledger().holders().next().is_some()
+    }
+
+    /// Whether new jobs may be given out.
+    pub(crate) fn is_taking_jobs(&self) -> bool {
+        self.workers.are_taking_jobs(self.phase())
+    }
+}

@@ -1,0 +1,206 @@
+//! The account of an end: what became of the jobs since its beginning, why a job was cut off, and the exit status.
+
+use std::time::Duration;
+
+use crate::api::{
+    EndCause, EndReport, EndedBy, JobError, MOST_LEFT_NAMES, Manner, Moment, Notice, Options, ShutdownCounts, Subject,
+    Trouble, WorkerEnd,
+};
+use crate::shutdown::ending::{Context, Ending};
+use crate::shutdown::said::Said;
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+/// Exit status if the one job of `--once` was claimed and not acknowledged.
+const NOT_DONE: u8 = 1;
+
+/// What is known of the last worker when an account is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastWorker {
+    pub(crate) ended: Option<WorkerEnd>,
+    pub(crate) ran: Option<Duration>,
+    /// Our exit status if it could not be started.
+    pub(crate) refused_with: Option<u8>,
+    /// ojs-init ended it.
+    pub(crate) was_ended: bool,
+}
+
+impl Ending {
+    /// Counts what is said to the log: nothing becomes of a job in silence.
+    pub(crate) fn note(&mut self, notice: &Notice) {
+        self.idle.note(notice);
+        if *notice == Notice::TooManyRestarts {
+            self.tally.has_ended_too_often = true;
+        }
+        if let Notice::EndingProcess { cause, .. } = notice
+            && *cause != EndCause::Orphaned
+        {
+            self.account_for_ended_process(cause);
+        }
+        if !self.phase.is_terminating() && self.tally.ended_for.is_none() {
+            return;
+        }
+        if let Notice::Settled { job, outcome, .. } = notice {
+            self.tally.settled(&job.id, outcome);
+        }
+        if let Notice::Abandoned(job, _) = notice {
+            self.tally.left += 1;
+            if self.tally.left_names.len() < MOST_LEFT_NAMES {
+                self.tally.left_names.insert(job.id.clone(), job.kind.clone());
+            }
+        }
+        if let Notice::JobsDied { jobs, .. } = notice {
+            self.tally.died += jobs.len();
+            for job in jobs {
+                if self.tally.died_names.len() < MOST_LEFT_NAMES {
+                    self.tally.died_names.insert(job.id.clone(), job.kind.clone());
+                }
+            }
+        }
+        self.tally.is_fetch_abandoned |= *notice == Notice::FetchAbandoned;
+    }
+
+    /// What becomes of the jobs of such a process belongs to the account of an end that follows from its own.
+    fn account_for_ended_process(&mut self, cause: &EndCause) {
+        if !self.phase.is_terminating() {
+            self.tally = ShutdownCounts::default();
+        }
+        self.tally.ended_for = Some(cause.clone());
+    }
+
+    /// The end begins. What was counted before counts only if ojs-init ended a process of the worker a moment ago; and if
+    /// somebody asked for the end, nothing but what is left of that.
+    pub(super) fn begin_account(&mut self, cx: &Context) {
+        let before = std::mem::take(&mut self.tally);
+        if !cx.facts.worker_was_just_ended {
+            self.tally.has_ended_too_often = before.has_ended_too_often;
+        } else if self.shutdown.is_asked() {
+            self.tally = ShutdownCounts {
+                left: before.left,
+                left_names: before.left_names,
+                ended_for: before.ended_for,
+                ..ShutdownCounts::default()
+            };
+        } else {
+            self.tally = before;
+        }
+    }
+
+    /// The end cut this job off.
+    pub(crate) fn job_cut_off(&mut self, job: Option<&Subject>) {
+        self.shutdown.job_cut_off();
+        if let Some(job) = job {
+            self.tally.names.insert(job.id.clone(), job.kind.clone());
+        }
+    }
+
+    /// The stop phase begins: should somebody kill us before its end, this is what is known.
+    pub(super) fn account_for_stop(&mut self, cx: &Context) {
+        self.tally.stop = Some((self.shutdown.took(cx.now), self.shutdown.forced_by().is_some()));
+        self.say(Said::WriteAccount);
+    }
+
+    /// The backend never took so many ACKs of finished jobs.
+    pub(crate) fn acks_unreported(&mut self, acks: usize) {
+        self.shutdown.acks_unreported(acks);
+    }
+
+    /// A third signal: nothing more is heard of so many jobs.
+    pub(crate) fn jobs_left(&mut self, jobs: usize) {
+        self.tally.left += jobs;
+    }
+
+    /// The exit status of a third signal, if that came.
+    pub(crate) fn abandoned_with(&self) -> Option<u8> {
+        self.shutdown.abandoned_with()
+    }
+
+    /// How this end of the worker fits what was asked for.
+    pub(crate) fn manner(&self, ended: Ended, options: &Options) -> Manner {
+        let is_success = options.remap_exit.apply(ended) == 0;
+        if !self.phase.is_terminating() {
+            return if is_success { Manner::Unasked } else { Manner::Failed };
+        }
+        let is_as_asked = match ended {
+            Ended::Exited(status) => [Signal::TERM, Signal::INT]
+                .into_iter()
+                .any(|signal| Ended::Signalled(signal).status() == status),
+            Ended::Signalled(Signal::TERM | Signal::INT) => true,
+            Ended::Signalled(Signal::KILL) => self.shutdown.is_killing(),
+            Ended::Signalled(_) => false,
+        };
+        if is_success || is_as_asked {
+            Manner::Orderly
+        } else {
+            Manner::Disorderly
+        }
+    }
+
+    /// What is known of the end by now.
+    pub(crate) fn account(&self, worker: LastWorker, backend: Option<Trouble>, now: Moment) -> EndReport {
+        let is_abandoned = self.shutdown.abandoned_with().is_some();
+        let cause = match (self.shutdown.is_asked(), worker.refused_with) {
+            (true, _) => EndedBy::Asked(self.shutdown.reason()),
+            (false, _) if is_abandoned => EndedBy::AtOnce,
+            (false, Some(status)) => EndedBy::NotStarted(status),
+            (false, None) if worker.was_ended => EndedBy::WorkerWasEnded,
+            (false, None) => EndedBy::WorkerEnded,
+        };
+        EndReport {
+            cause,
+            worker: worker.ended,
+            ran: worker.ran,
+            took: self.shutdown.took(now),
+            status: None,
+            is_abandoned,
+            unreported: self.shutdown.unreported(),
+            cut_off: self.shutdown.cut_off(),
+            backend,
+            tally: self.tally.clone(),
+        }
+    }
+
+    /// The FAIL of a job that was cut off (GS-005, worker protocol 7.2.5, requirements C-05).
+    pub(crate) fn shutdown_error(&self, options: &Options, now: Moment) -> JobError {
+        let elapsed = self.shutdown.took(now);
+        let details = format!(
+            r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
+            if self.shutdown.forced_by().is_some() {
+                "forced"
+            } else {
+                "ShutdownTimeout"
+            },
+            self.shutdown.reason().name(),
+            // The grace that was in force. The orchestrator's limit may have made it shorter than the configured one.
+            self.shutdown.granted().as_millis(),
+            elapsed.as_millis(),
+        );
+        JobError {
+            code: Some(options.shutdown_error_code.clone()),
+            kind: Some(options.shutdown_error_type.clone()),
+            message: "the worker was shut down before the job was finished".into(),
+            retryable: true,
+            details: Some(details.into()),
+            backtrace: None,
+        }
+    }
+
+    /// The exit status. `of_worker` is what the end of the worker makes of it if nobody asked for the end.
+    pub(crate) fn exit_status(&self, of_worker: u8, options: &Options) -> u8 {
+        if let Some(status) = self.shutdown.abandoned_with() {
+            return status;
+        }
+        let status = if !self.shutdown.is_asked() {
+            of_worker
+        } else if self.shutdown.cut_off() > 0 {
+            options.interrupted_exit
+        } else {
+            0
+        };
+        if status == 0 && self.lacks_its_one_ack(options) {
+            NOT_DONE
+        } else {
+            status
+        }
+    }
+}

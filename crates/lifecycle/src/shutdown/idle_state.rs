@@ -1,0 +1,34 @@
+//! The state behind the ends that begin without a request.
+
+use crate::api::{Moment, Notice, Outcome};
+
+/// The begin of the idle time, and the progress of the one job of `--once`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Idle {
+    /// When the idle time began, if the machine is idle.
+    pub(super) since: Option<Moment>,
+    /// When the last FETCH went out that found no job.
+    pub(super) asked_at: Option<Moment>,
+    /// A job was claimed that a worker may be given.
+    pub(super) has_claimed: bool,
+    /// The backend accepted an ACK.
+    pub(super) has_acked: bool,
+}
+
+impl Idle {
+    /// A job was claimed that a worker may be given.
+    pub(crate) fn claimed(&mut self) {
+        self.has_claimed = true;
+    }
+
+    /// Whether the idle time runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub(super) fn note(&mut self, notice: &Notice) {
+        if let Notice::Settled { outcome, .. } = notice {
+            self.has_acked |= matches!(outcome, Outcome::Acked { .. });
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The end game and the stop phase, step by step. Each step ends when what it waits for has happened, and at the moment
+//! of the plan at the latest.
+
+use std::time::Duration;
+
+use crate::api::{EndingTimer, FinalState, Moment, Phase, StillThere, WorkerState};
+use crate::shutdown::ending::{Context, Ending};
+use crate::shutdown::phase::Trigger;
+use crate::shutdown::said::Said;
+use crate::shutdown::steps::{StepTime, StepTrigger, StepVerdict, StopStep, WaitsFor};
+use crate::shutdown::steps::{step_verdict, time_of, waits_for};
+use crate::shutdown::timeouts::{REAP_MIN, earlier_heartbeats};
+
+impl Ending {
+    /// Acts on a timer of the end that is due.
+    pub(crate) fn due(&mut self, timer: EndingTimer, cx: &Context) {
+        match timer {
+            EndingTimer::Step => self.step_is_over(cx),
+            EndingTimer::WithoutCheckpoints => self.shutdown.checkpoints_time_over(),
+            EndingTimer::FinalHeartbeat => {
+                self.send_final_heartbeat(cx);
+            }
+            EndingTimer::Deadline => self.deadline_reached(cx),
+            EndingTimer::DelayOver => self.delay_is_over(cx),
+            EndingTimer::DrainLog => self.log_drain(cx),
+            EndingTimer::PrestopLapse => self.prestop_lapsed(cx),
+            // It only expires: `end_if_idle` compares the times.
+            EndingTimer::Idle => {}
+        }
+    }
+
+    /// If somebody has asked again, there is no grace any more.
+    pub(super) fn skip_cancel_grace(&mut self, cx: &Context) {
+        if self.shutdown.skips_cancel_grace() && self.phase == Phase::Stop {
+            self.step(StepTrigger::NoGrace, cx);
+        }
+    }
+
+    /// Whether `advance` could lead on in this phase.
+    pub(crate) fn is_waiting_for_something(&self) -> bool {
+        matches!(self.phase, Phase::Drain | Phase::EndGame | Phase::Stop)
+    }
+
+    /// Goes one step on if what this one waits for has happened.
+    pub(crate) fn advance(&mut self, cx: &Context) -> bool {
+        match self.phase {
+            Phase::Drain if cx.facts.is_idle() => {
+                self.go(Trigger::Drained, self.shutdown.reason(), cx);
+                true
+            }
+            Phase::EndGame | Phase::Stop => self.advance_step(cx),
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Exited => false,
+        }
+    }
+
+    fn advance_step(&mut self, cx: &Context) -> bool {
+        self.has_happened(waits_for(self.shutdown.step()), cx) && self.step(StepTrigger::Done, cx)
+    }
+
+    /// Whether that is so by now. If it has to be asked for first, that is done.
+    fn has_happened(&mut self, awaited: WaitsFor, cx: &Context) -> bool {
+        let facts = &cx.facts;
+        match awaited {
+            WaitsFor::Nothing => false,
+            WaitsFor::Handlers => !facts.has_held_jobs,
+            WaitsFor::WorkerGone => facts.worker_is_over && !facts.has_held_jobs,
+            WaitsFor::OperatorsGone => facts.operators_have_left,
+            WaitsFor::Outcomes => facts.is_idle(),
+            WaitsFor::HeartbeatAnswered => {
+                // The last one shall be the last: those that are on their way come first.
+                let is_sent = facts.heartbeats == 0 && self.send_final_heartbeat(cx);
+                !is_sent && facts.heartbeats == 0 && !facts.is_saying_last
+            }
+            WaitsFor::DeregistrationsAnswered => {
+                !self.deregister_everybody(cx) && !facts.is_deregistering && !facts.is_registering
+            }
+        }
+    }
+
+    /// The time of this step is over.
+    fn step_is_over(&mut self, cx: &Context) {
+        // Not even half of the time was left for it: it goes out all the same.
+        self.send_final_heartbeat(cx);
+        self.step(StepTrigger::TimeOver, cx);
+    }
+
+    /// Asks the table, and begins the step that it names. Whether there was one.
+    pub(super) fn step(&mut self, trigger: StepTrigger, cx: &Context) -> bool {
+        match step_verdict(self.shutdown.step(), trigger) {
+            StepVerdict::Stay(_) => false,
+            StepVerdict::Move(step) => {
+                self.enter(step, cx);
+                true
+            }
+        }
+    }
+
+    fn enter(&mut self, step: StopStep, cx: &Context) {
+        self.shutdown.entered(step);
+        match step {
+            StopStep::NotYet => {}
+            StopStep::BeforeKill | StopStep::BeforeExit => self.say(Said::ShowEnd),
+            StopStep::Cancel => self.say(Said::CancelJobs(self.cancel_grace(cx))),
+            StopStep::Ask => self.say(Said::AskWorkerToEnd),
+            StopStep::Kill => {
+                self.shutdown.killed(cx.now);
+                self.say(Said::Kill);
+            }
+            StopStep::Report => self.begin_report(cx),
+            StopStep::FinalHeartbeat => self.say_goodbye(cx),
+            StopStep::Deregister => {
+                self.deregister_everybody(cx);
+            }
+            StopStep::Over => self.go(Trigger::Done, self.shutdown.reason(), cx),
+        }
+        if let Some(end) = self.end_of(step, cx) {
+            self.timers.arm(EndingTimer::Step, end);
+        }
+    }
+
+    /// The plan has changed in the middle of a step: that may only come to an end earlier.
+    pub(super) fn follow_plan(&mut self, cx: &Context) {
+        let end = self.end_of(self.shutdown.step(), cx);
+        if self.shutdown.has_said_goodbye() {
+            self.shutdown.calls_end_by(end);
+        }
+        if let Some(end) = end {
+            self.timers.arm_at_latest(EndingTimer::Step, end);
+        }
+    }
+
+    /// When this step ends at the latest, unless the deadline decides that.
+    fn end_of(&self, step: StopStep, cx: &Context) -> Option<Moment> {
+        let plan = self.shutdown.plan()?;
+        match time_of(step) {
+            StepTime::None => None,
+            StepTime::CancelGrace => Some(plan.cancel()),
+            StepTime::DeadlineOrCancelGrace => (self.phase == Phase::Stop).then_some(plan.cancel()),
+            StepTime::LeaveBeforeKill => Some(plan.leave_before_kill(cx.now)),
+            StepTime::Kill => Some(plan.reaped(cx.now)),
+            StepTime::Report => Some(plan.report()),
+            StepTime::Heartbeat => Some(plan.final_heartbeat(self.is_in_good_order(), cx.now)),
+            StepTime::Deregister if cx.facts.is_registering => Some(plan.undo(cx.now)),
+            StepTime::Deregister => Some(plan.deregister(self.is_in_good_order(), cx.now)),
+            StepTime::LeaveBeforeExit => Some(plan.leave_before_exit(cx.now)),
+        }
+    }
+
+    /// Nothing was cut off: the last words have more time than they may take.
+    fn is_in_good_order(&self) -> bool {
+        self.phase == Phase::EndGame
+    }
+
+    /// How long a handler may take to answer its cancel.
+    fn cancel_grace(&self, cx: &Context) -> Duration {
+        let left = self.shutdown.cancel_grace_left(cx.now);
+        left.filter(|_| !self.shutdown.skips_cancel_grace()).unwrap_or_default()
+    }
+
+    fn begin_report(&mut self, cx: &Context) {
+        if let Some(plan) = self.shutdown.plan() {
+            let checkpoints = plan.checkpoints(cx.now);
+            self.timers.arm(EndingTimer::WithoutCheckpoints, checkpoints);
+        }
+        self.say(Said::Report);
+    }
+
+    /// What can be said of processes that have got SIGKILL and are still there.
+    pub(crate) fn still_there(&self, now: Moment) -> StillThere {
+        let waited = self.shutdown.since_kill(now);
+        match self.shutdown.exit_by() {
+            Some(end) if end < now => StillThere::Overdue(end.elapsed(now)),
+            Some(_) | None if waited < REAP_MIN => StillThere::NoTime(waited),
+            Some(_) | None => StillThere::Held,
+        }
+    }
+
+    /// What the backend has not taken by now it will not hear of any more; then the last heartbeat (GS 5.3).
+    fn say_goodbye(&mut self, cx: &Context) {
+        self.timers.cancel(EndingTimer::Deadline);
+        self.timers.cancel(EndingTimer::WithoutCheckpoints);
+        let is_overdue = self.shutdown.exit_by().is_some_and(|end| end < cx.now);
+        self.say(Said::GiveUpOnOutcomes(if is_overdue {
+            "the time for the shutdown was over before its outcome could be reported"
+        } else {
+            "the backend did not take its outcome in time"
+        }));
+        let Some(end) = self.end_of(StopStep::FinalHeartbeat, cx) else {
+            return;
+        };
+        self.shutdown.calls_end_by(Some(end));
+        self.timers
+            .arm(EndingTimer::FinalHeartbeat, earlier_heartbeats(end, cx.now));
+    }
+
+    /// Once, and only to a backend that has heard of us. Returns whether it goes out.
+    fn send_final_heartbeat(&mut self, cx: &Context) -> bool {
+        if !self.shutdown.owes_final_heartbeat() || !cx.facts.is_known {
+            return false;
+        }
+        self.shutdown.final_heartbeat_sent();
+        self.say(Said::SayLast(match cx.options.final_state {
+            FinalState::Terminate | FinalState::Both => WorkerState::Terminate,
+            FinalState::Terminated => WorkerState::Terminated,
+        }));
+        true
+    }
+
+    /// The last heartbeat was answered: the website's word follows the specification's, for a backend that wants it literally.
+    pub(crate) fn last_heartbeat_answered(&mut self, cx: &Context) {
+        if cx.options.final_state == FinalState::Both && self.shutdown.takes_terminated() {
+            self.say(Said::SayLast(WorkerState::Terminated));
+        }
+    }
+
+    /// Also whom a registration that was in flight has made known meanwhile. Returns whether there is anybody.
+    fn deregister_everybody(&mut self, cx: &Context) -> bool {
+        if !cx.facts.owes_farewell {
+            return false;
+        }
+        let is_quick = self.is_in_good_order();
+        let end = self.shutdown.plan().map(|plan| plan.deregister(is_quick, cx.now));
+        self.shutdown.calls_end_by(end);
+        if let Some(end) = end {
+            self.timers.arm(EndingTimer::Step, end);
+        }
+        self.say(Said::Deregister);
+        true
+    }
+}

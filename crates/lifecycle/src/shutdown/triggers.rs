@@ -1,0 +1,144 @@
+//! Which trigger a signal, a directive of the backend or a request on the control socket is.
+
+use std::time::Duration;
+
+use crate::api::{Directive, EndingTimer, Force, Notice, Options, Phase, Reason, StopSignal};
+use crate::shutdown::ending::{Context, Ending};
+use crate::shutdown::phase::Trigger;
+use crate::shutdown::said::Said;
+use crate::shutdown::steps::StopStep;
+use ojs_values::signal::Signal;
+
+impl Ending {
+    pub(crate) fn signal_arrived(&mut self, arrived: Signal, cx: &Context) {
+        let Some(signal) = cx.options.rewrite.get(&arrived).copied().unwrap_or(Some(arrived)) else {
+            return;
+        };
+        match signal {
+            Signal::TERM => self.stop_signal(signal, StopSignal::Graceful, Reason::Sigterm, cx),
+            Signal::INT => self.stop_signal(signal, cx.options.sigint, Reason::Sigint, cx),
+            Signal::QUIT => self.stop_signal(signal, cx.options.sigquit, Reason::Sigquit, cx),
+            Signal::TSTP => {
+                if cx.options.tstp_starts_clock {
+                    self.shutdown.tstp_arrived(cx.options.times.limit, cx.now);
+                }
+                self.quiet(Reason::Sigtstp, cx);
+            }
+            Signal::CONT => self.continued(cx),
+            // A terminal's way to stop whole groups: neither we nor the worker ever stop.
+            Signal::TTIN | Signal::TTOU => {}
+            // Everything else is between the sender and the worker.
+            other => self.say(Said::SignalWorker(other)),
+        }
+    }
+
+    /// systemd and `timeout` send it after each stop signal, in case that whom they mean to end is stopped.
+    fn continued(&mut self, cx: &Context) {
+        match self.shutdown.stop_signal_just_came(cx.now) {
+            Some(ago) => self.notify(Notice::SameRequest(Reason::Sigcont, ago)),
+            None => self.resume(Reason::Sigcont, cx),
+        }
+    }
+
+    /// What a heartbeat's reply asks for (worker protocol 4.4). It is new if the reply before asked for something else.
+    pub(crate) fn directed(&mut self, directive: Option<Directive>, is_new: bool, cx: &Context) {
+        match directive {
+            Some(Directive::Terminate) if !self.phase.is_terminating() => {
+                self.go(Trigger::Terminate, Reason::Server, cx);
+            }
+            Some(Directive::Quiet) if self.phase == Phase::Running || !self.shutdown.quiet_by().server => {
+                self.shutdown.server_wants_quiet();
+                self.go(Trigger::Quiet, Reason::Server, cx);
+            }
+            // A reply that says running lifts nothing, unless it is news and only the server had asked (C-20).
+            Some(Directive::Run) if is_new && cx.options.server_resume && self.shutdown.quiet_by().only_server() => {
+                self.resume(Reason::Server, cx);
+            }
+            Some(Directive::Terminate | Directive::Quiet | Directive::Run) | None => {}
+        }
+    }
+
+    pub(crate) fn quiet(&mut self, reason: Reason, cx: &Context) {
+        self.shutdown.operator_wants_quiet();
+        self.go(Trigger::Quiet, reason, cx);
+    }
+
+    pub(crate) fn resume(&mut self, reason: Reason, cx: &Context) {
+        self.shutdown.resumed();
+        self.go(Trigger::Resume, reason, cx);
+    }
+
+    pub(crate) fn prestop(&mut self, cx: &Context) {
+        if self.phase.is_terminating() {
+            return;
+        }
+        self.shutdown.prestop_ran(cx.options, cx.now);
+        self.timers
+            .arm_at_latest(EndingTimer::PrestopLapse, cx.now.after(prestop_lapse(cx.options)));
+        self.notify(Notice::PrestopRan {
+            left: self.time_to_limit(cx),
+        });
+        if self.phase == Phase::Running {
+            self.go(Trigger::Quiet, Reason::Prestop, cx);
+        }
+    }
+
+    /// No SIGTERM came within the limit: the pod was not ended after all, at least not with that hook.
+    pub(super) fn prestop_lapsed(&mut self, cx: &Context) {
+        if self.phase.is_terminating() {
+            return;
+        }
+        let lapse = prestop_lapse(cx.options);
+        if let Some(later) = self.shutdown.prestop_lapsed(lapse, cx.now) {
+            self.timers.arm(EndingTimer::PrestopLapse, later.after(lapse));
+            let later = self.time_to_limit(cx);
+            return self.notify(Notice::PrestopLapsed { later });
+        }
+        self.notify(Notice::PrestopLapsed { later: None });
+        if self.shutdown.quiet_by().nobody() && self.phase == Phase::Quiet {
+            self.go(Trigger::Resume, Reason::Prestop, cx);
+        }
+    }
+
+    /// The first asks, the second forces, the third goes at once. One that comes together with another of its kind is no
+    /// further one.
+    fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, cx: &Context) {
+        if let Some(ago) = self.shutdown.repeats_stop_signal(reason, cx.now) {
+            return self.notify(Notice::SameRequest(reason, ago));
+        }
+        let force = self.shutdown.stop_signal_arrived(reason, cx.options, cx.now);
+        if self.phase.is_terminating() {
+            self.clock_started_late(cx);
+        }
+        match meaning {
+            StopSignal::Exit => self.abandon(signal, force, cx),
+            StopSignal::Graceful | StopSignal::Stop if force.nth >= 3 => self.abandon(signal, force, cx),
+            StopSignal::Graceful if force.nth == 1 => self.go(Trigger::Terminate, reason, cx),
+            StopSignal::Graceful | StopSignal::Stop => self.force(force, cx),
+        }
+    }
+
+    pub(crate) fn force(&mut self, force: Force, cx: &Context) {
+        let ends_grace = self.phase == Phase::Stop
+            && matches!(self.shutdown.step(), StopStep::Cancel | StopStep::Ask)
+            && !self.shutdown.skips_cancel_grace();
+        self.shutdown.forced(force, self.phase.is_terminating());
+        if ends_grace {
+            self.notify(Notice::GraceEnded(force));
+        } else {
+            self.go(Trigger::Force, force.by, cx);
+        }
+        self.skip_cancel_grace(cx);
+    }
+
+    fn abandon(&mut self, signal: Signal, force: Force, cx: &Context) {
+        self.shutdown.abandoned(signal.exit_status());
+        self.notify(Notice::EndingAtOnce(force));
+        self.go(Trigger::Abandon, force.by, cx);
+    }
+}
+
+/// How long after a preStop hook its SIGTERM may come.
+fn prestop_lapse(options: &Options) -> Duration {
+    options.times.limit.unwrap_or(options.times.grace_period)
+}

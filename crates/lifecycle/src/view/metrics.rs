@@ -1,0 +1,327 @@
+//! What is counted, for metrics: everything that the machine orders and everything that comes back passes through here.
+//!
+//! It decides nothing, and the machine does not know of it. However many kinds of jobs there are and whatever a backend
+//! answers, it stays small: what is beyond a bound is counted together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::api::{
+    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, Moment, Notice, Outcome, Reply, Subject, Text,
+};
+
+/// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
+pub const MOST_KINDS: usize = 64;
+
+/// Most bytes of the name of a queue or of a job type; what is longer is cut, and counts with what begins alike.
+pub const MOST_NAME_BYTES: usize = 64;
+
+/// Ends a name that was cut.
+const CUT: &str = "...";
+
+/// Most types of errors that are told apart; FAILs with further ones count as [`OTHER`].
+pub const MOST_ERRORS: usize = 32;
+
+/// Most statuses of one endpoint that are told apart; further ones count as [`StatusLabel::Other`].
+pub const MOST_STATUSES: usize = 16;
+
+/// Queue and type of everything beyond [`MOST_KINDS`].
+pub const OTHER: &str = "other";
+
+/// Upper bounds of the classes of a job's duration: those that the observability document recommends (its section
+/// 8.2), and two for the jobs that a grace period is chosen by.
+pub const BUCKETS: [Duration; 17] = [
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(2500),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(120),
+    Duration::from_secs(300),
+    Duration::from_secs(600),
+    Duration::from_secs(3600),
+];
+
+/// What kind of work a job is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobKind {
+    /// The queue that it came from; empty where the backend does not say.
+    pub queue: Text,
+    /// Its type.
+    pub kind: Text,
+}
+
+/// How a request was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StatusLabel {
+    /// Not at all.
+    None,
+    /// With this HTTP status.
+    Http(u16),
+    /// With one beyond [`MOST_STATUSES`].
+    Other,
+}
+
+/// How long jobs of one kind with one outcome took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Those that took so long at most, by the number of the bucket in [`BUCKETS`]; each job counts in one.
+    buckets: [u64; BUCKETS.len()],
+    /// All of them.
+    pub count: u64,
+    /// All of their durations.
+    pub sum: Duration,
+}
+
+impl Histogram {
+    fn observe(&mut self, duration: Duration) {
+        let fits = BUCKETS.iter().position(|most| duration <= *most);
+        if let Some(bucket) = fits.and_then(|index| self.buckets.get_mut(index)) {
+            *bucket += 1;
+        }
+        self.count += 1;
+        self.sum = self.sum.saturating_add(duration);
+    }
+
+    /// Each upper bound with the number of those that took so long at most.
+    pub fn cumulated(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let sums = self.buckets.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        BUCKETS.into_iter().zip(sums)
+    }
+}
+
+/// What is counted of one kind of work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PerKind {
+    ends: BTreeMap<JobEnd, u64>,
+    /// Jobs whose own timeout was over.
+    pub timed_out: u64,
+    /// From the hand-over to the first request that tells the backend the outcome.
+    pub durations: BTreeMap<JobEnd, Histogram>,
+}
+
+impl PerKind {
+    /// Reservations that ended like this.
+    #[must_use]
+    pub fn ends(&self, end: JobEnd) -> u64 {
+        self.ends.get(&end).copied().unwrap_or_default()
+    }
+}
+
+/// Everything that is counted since the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metrics {
+    kinds: BTreeMap<JobKind, PerKind>,
+    /// FAILs that the backend has, by the type of their error.
+    errors: BTreeMap<Text, u64>,
+    /// Requests on their way; each is answered.
+    calls: BTreeMap<CallId, Endpoint>,
+    requests: BTreeMap<(Endpoint, StatusLabel), u64>,
+    /// When the backend last accepted a heartbeat; the start, before it has.
+    heartbeat_at: Moment,
+    pub heartbeats_failed: u64,
+    /// Jobs that are done and whose result the backend did not take.
+    pub results_dropped: u64,
+    /// FETCHes that a stream of events brought forward.
+    pub wakeups: u64,
+    /// Jobs that their holders had no more, for all that could be told.
+    pub jobs_dropped: u64,
+    /// How often a type, or a job, began to be given back again and again.
+    pub give_back_loops: u64,
+    workers_started: u64,
+    /// Processes that were reaped and are not the worker.
+    pub orphans_reaped: u64,
+    /// The start, since the beginning of 1970.
+    pub started_at: Duration,
+}
+
+impl Metrics {
+    /// Nothing yet. It is `now`, which is so long after the beginning of 1970.
+    #[must_use]
+    pub fn new(now: Moment, since_1970: Duration) -> Self {
+        Self {
+            kinds: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            heartbeat_at: now,
+            heartbeats_failed: 0,
+            results_dropped: 0,
+            wakeups: 0,
+            jobs_dropped: 0,
+            give_back_loops: 0,
+            workers_started: 0,
+            orphans_reaped: 0,
+            started_at: since_1970,
+        }
+    }
+
+    /// The machine orders this.
+    pub fn observe(&mut self, effect: &Effect) {
+        if let Effect::CallBackend { id, call, .. } = effect {
+            self.calls.insert(*id, call.endpoint());
+        } else if let Effect::Notify(notice) = effect {
+            self.noticed(notice);
+        }
+    }
+
+    fn noticed(&mut self, notice: &Notice) {
+        if let Notice::Claimed(job) | Notice::HandedOver(job, _) = notice {
+            // From here on its figures are shown: who watches one of them sees it leave zero.
+            self.of(job);
+        } else if let Notice::OutcomeSent { job, end, took } = notice {
+            self.of(job).durations.entry(*end).or_default().observe(*took);
+        } else if let Notice::TimedOut(job, _) | Notice::TimeoutPassed(job, _) = notice {
+            self.of(job).timed_out += 1;
+        } else if let Notice::WokenUp = notice {
+            self.wakeups += 1;
+        } else if let Notice::GivenBackAgain { .. } = notice {
+            self.give_back_loops += 1;
+        } else if let Notice::ResultDropped(_) = notice {
+            self.results_dropped += 1;
+        } else if let Some((job, end)) = end(notice) {
+            self.count_error(notice);
+            self.jobs_dropped += u64::from(matches!(notice, Notice::Dropped(..)));
+            *self.of(job).ends.entry(end).or_default() += 1;
+        }
+    }
+
+    fn count_error(&mut self, notice: &Notice) {
+        let Notice::Settled {
+            outcome: Outcome::Failed { error },
+            ..
+        } = notice
+        else {
+            return;
+        };
+        let name = error.kind.as_ref().or(error.code.as_ref()).map_or("".into(), cut);
+        let is_told_apart = self.errors.contains_key(&name) || self.errors.len() < MOST_ERRORS;
+        let name = if is_told_apart { name } else { OTHER.into() };
+        *self.errors.entry(name).or_default() += 1;
+    }
+
+    /// FAILs by the type of their error.
+    pub fn errors(&self) -> impl Iterator<Item = (&Text, u64)> {
+        self.errors.iter().map(|(error, count)| (error, *count))
+    }
+
+    /// A request was answered, with this HTTP status if anybody answered.
+    pub fn answered(&mut self, call: CallId, reply: &Reply, status: Option<u16>, now: Moment) {
+        let Some(endpoint) = self.calls.remove(&call) else {
+            return;
+        };
+        let status = self.status(endpoint, status);
+        *self.requests.entry((endpoint, status)).or_default() += 1;
+        if endpoint == Endpoint::Heartbeat {
+            if matches!(reply, Reply::HeartbeatOk { .. }) {
+                self.heartbeat_at = now;
+            } else {
+                self.heartbeats_failed += 1;
+            }
+        }
+    }
+
+    fn status(&self, endpoint: Endpoint, status: Option<u16>) -> StatusLabel {
+        let status = status.map_or(StatusLabel::None, StatusLabel::Http);
+        let of_endpoint = (endpoint, StatusLabel::None)..=(endpoint, StatusLabel::Other);
+        let is_known = status == StatusLabel::None || self.requests.contains_key(&(endpoint, status));
+        if is_known || self.requests.range(of_endpoint).count() < MOST_STATUSES {
+            status
+        } else {
+            StatusLabel::Other
+        }
+    }
+
+    /// A worker was started.
+    pub fn worker_started(&mut self) {
+        self.workers_started += 1;
+    }
+
+    /// Workers that were started after the first one.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.workers_started.saturating_sub(1)
+    }
+
+    /// Since the backend last accepted a heartbeat, or since the start.
+    #[must_use]
+    pub fn heartbeat_age(&self, now: Moment) -> Duration {
+        self.heartbeat_at.elapsed(now)
+    }
+
+    /// Each kind of work that was seen.
+    pub fn kinds(&self) -> impl Iterator<Item = (&JobKind, &PerKind)> {
+        self.kinds.iter()
+    }
+
+    /// How often each endpoint was answered with each status.
+    pub fn requests(&self) -> impl Iterator<Item = (Endpoint, StatusLabel, u64)> {
+        self.requests
+            .iter()
+            .map(|((endpoint, status), count)| (*endpoint, *status, *count))
+    }
+
+    fn of(&mut self, job: &Subject) -> &mut PerKind {
+        let kind = self.kind(job);
+        self.kinds.entry(kind).or_default()
+    }
+
+    fn kind(&self, job: &Subject) -> JobKind {
+        let kind = JobKind {
+            queue: cut(&job.queue),
+            kind: cut(&job.kind),
+        };
+        if self.kinds.contains_key(&kind) || self.kinds.len() < MOST_KINDS {
+            return kind;
+        }
+        JobKind {
+            queue: OTHER.into(),
+            kind: OTHER.into(),
+        }
+    }
+}
+
+/// The reservation that ended with this.
+fn end(notice: &Notice) -> Option<(&Subject, JobEnd)> {
+    if let Notice::Settled { job, outcome, .. } = notice {
+        Some((job, outcome.end()))
+    } else if let Notice::Abandoned(job, _) | Notice::Dropped(job, DropCause::NotNamed | DropCause::Silent) = notice {
+        Some((job, JobEnd::Left))
+    } else if let Notice::DoneTwice(job) = notice {
+        Some((job, JobEnd::Lost))
+    } else if let Notice::ReservationLost(job, reason) = notice {
+        let end = match reason {
+            CancelReason::Cancelled => JobEnd::Cancelled,
+            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => JobEnd::Lost,
+        };
+        Some((job, end))
+    } else {
+        None
+    }
+}
+
+/// A name of at most [`MOST_NAME_BYTES`].
+fn cut(name: &Text) -> Text {
+    if name.len() <= MOST_NAME_BYTES {
+        return name.clone();
+    }
+    let most = MOST_NAME_BYTES - CUT.len();
+    let end = (0..=most).rev().find(|end| name.is_char_boundary(*end));
+    let begin = name.get(..end.unwrap_or_default()).unwrap_or_default();
+    format!("{begin}{CUT}").into()
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

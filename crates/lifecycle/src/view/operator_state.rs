@@ -1,0 +1,43 @@
+//! The programs on the control socket: what each asked for.
+
+use std::collections::BTreeMap;
+
+use crate::api::ClientId;
+
+/// Who is connected. The shell bounds how many that are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Operators {
+    pub(super) clients: BTreeMap<ClientId, Client>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Client {
+    /// It has asked for nothing yet.
+    Silent,
+    /// It has its answer.
+    Answered,
+    /// It has its answer, and is shown the end as well.
+    Watching,
+    Waiting {
+        /// For the moment when no job is active; otherwise for its time to be over.
+        until_idle: bool,
+    },
+}
+
+impl Operators {
+    /// Whether nobody who asked for something is left.
+    pub(crate) fn have_left(&self) -> bool {
+        self.clients.values().all(|client| *client == Client::Silent)
+    }
+
+    /// Whether this one is connected.
+    pub(crate) fn knows(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        let is_waiting = |client: &&Client| matches!(client, Client::Waiting { .. });
+        self.clients.values().filter(is_waiting).count()
+    }
+}

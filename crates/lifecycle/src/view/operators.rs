@@ -1,0 +1,188 @@
+//! The programs on the control socket: what each asked for, what it is answered, and how long it may stay.
+
+use std::time::Duration;
+
+use crate::api::{
+    ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason,
+    ShownToOperator, Timer,
+};
+use crate::machine::Lifecycle;
+use crate::shutdown::ending::Ending;
+use crate::shutdown::phase::{Trigger, Verdict, verdict};
+use crate::view::operator_state::Client;
+
+/// From its connection, or the last answer, to the next whole request. Less than a subcommand waits for its answer, so
+/// that silent clients keep nobody out for long.
+const ASK_WITHIN: Duration = Duration::from_secs(1);
+
+/// As `ASK_WITHIN`, between two looks of who watches: once a second is enough for a person, and one may come late.
+const LOOK_WITHIN: Duration = Duration::from_secs(3);
+
+/// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is always room for those
+/// that want something done.
+const MOST_WAITING: usize = 8;
+
+impl Lifecycle {
+    pub(crate) fn operator_connected(&mut self, client: ClientId, now: Moment) {
+        self.operators.clients.insert(client, Client::Silent);
+        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+    }
+
+    pub(crate) fn operator_left(&mut self, client: ClientId) {
+        self.operators.clients.remove(&client);
+        self.timers.cancel(Timer::Client(client));
+    }
+
+    pub(crate) fn operator_asked(&mut self, client: ClientId, request: OperatorRequest, now: Moment) {
+        let trigger = match request {
+            OperatorRequest::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
+            OperatorRequest::Status { until_end } => return self.show_status(client, until_end, now),
+            OperatorRequest::Health(probe) => {
+                let health = self.health(probe, now);
+                return self.show(client, ShownToOperator::Health(probe, health), Client::Answered, now);
+            }
+            OperatorRequest::Quiet | OperatorRequest::Prestop => Trigger::Quiet,
+            OperatorRequest::Resume => Trigger::Resume,
+            OperatorRequest::Terminate => Trigger::Terminate,
+            OperatorRequest::Stop => Trigger::Force,
+        };
+        let verdict = verdict(self.phase(), trigger);
+        let before = (
+            self.ending.shutdown().has_clock(),
+            self.ending.shutdown().skips_cancel_grace(),
+        );
+        match request {
+            OperatorRequest::Quiet => self.end(now, |ending, cx| ending.quiet(Reason::Control, cx)),
+            OperatorRequest::Resume => self.end(now, |ending, cx| ending.resume(Reason::Control, cx)),
+            OperatorRequest::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
+            OperatorRequest::Stop => self.end(now, |ending, cx| ending.force(Force::BY_OPERATOR, cx)),
+            OperatorRequest::Prestop => self.end(now, Ending::prestop),
+            OperatorRequest::Wait { .. } | OperatorRequest::Status { .. } | OperatorRequest::Health(_) => {}
+        }
+        let taken = match verdict {
+            Verdict::Move(_) => Disposition::Done,
+            // The clock started, or the cancel grace is over: something has changed, though no phase did.
+            Verdict::Stay(_)
+                if before
+                    != (
+                        self.ending.shutdown().has_clock(),
+                        self.ending.shutdown().skips_cancel_grace(),
+                    ) =>
+            {
+                Disposition::Done
+            }
+            Verdict::Stay(why) if request == OperatorRequest::Resume && self.phase().is_terminating() => {
+                Disposition::Refused(why)
+            }
+            // In terminate no jobs are taken either: who wanted quiet has got it.
+            Verdict::Stay(_) => Disposition::Already,
+        };
+        self.answer(client, taken, now);
+    }
+
+    /// A preStop hook may hold up the orchestrator only for as long as a drain may take.
+    fn wait(&mut self, client: ClientId, until_idle: bool, most: Duration, now: Moment) {
+        if self.operators.waiting() >= MOST_WAITING {
+            return self.answer(client, Disposition::Busy("8 others wait already"), now);
+        }
+        let latest = match self.phase() {
+            Phase::Running | Phase::Quiet => self.ending.latest_deadline(&self.options, now),
+            Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
+                now.after(self.ending.time_to_deadline(now))
+            }
+        };
+        self.operators.clients.insert(client, Client::Waiting { until_idle });
+        self.timers.arm(Timer::Client(client), latest.min(now.after(most)));
+    }
+
+    /// A wait is over, or nothing was asked for in time.
+    pub(crate) fn client_is_due(&mut self, client: ClientId, now: Moment) {
+        match self.operators.clients.get(&client) {
+            Some(Client::Waiting { .. }) => self.answer(client, Disposition::Done, now),
+            Some(Client::Silent | Client::Answered | Client::Watching) => {
+                self.operators.clients.remove(&client);
+                self.order(Effect::DropClient(client));
+            }
+            None => {}
+        }
+    }
+
+    /// Answers everybody whose wait is over: no job is active, or we are about to go.
+    pub(crate) fn answer_waits(&mut self, now: Moment) {
+        let is_ending = match self.phase() {
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain => false,
+            Phase::EndGame | Phase::Stop | Phase::Exited => true,
+        };
+        let is_idle = self.is_idle();
+        let is_over =
+            |client: &Client| matches!(client, Client::Waiting { until_idle } if is_ending || is_idle && *until_idle);
+        let over: Vec<ClientId> = self
+            .operators
+            .clients
+            .iter()
+            .filter(|(_, client)| is_over(client))
+            .map(|(id, _)| *id)
+            .collect();
+        for client in over {
+            self.answer(client, Disposition::Done, now);
+        }
+    }
+
+    /// The end comes, and with it the end of those who would like to see it.
+    pub(crate) fn show_end(&mut self, now: Moment) {
+        let watches = |(id, client): (&ClientId, &Client)| (*client == Client::Watching).then_some(*id);
+        let watching: Vec<ClientId> = self.operators.clients.iter().filter_map(watches).collect();
+        for client in watching {
+            self.show_status(client, true, now);
+        }
+    }
+
+    fn show_status(&mut self, client: ClientId, until_end: bool, now: Moment) {
+        let then = if until_end { Client::Watching } else { Client::Answered };
+        let status = self.status(now);
+        self.show(client, ShownToOperator::Status(Box::new(status)), then, now);
+    }
+
+    fn show(&mut self, client: ClientId, shown: ShownToOperator, then: Client, now: Moment) {
+        self.order(Effect::Show(client, shown));
+        let within = if then == Client::Watching {
+            LOOK_WITHIN
+        } else {
+            ASK_WITHIN
+        };
+        self.operators.clients.insert(client, then);
+        self.timers.arm(Timer::Client(client), now.after(within));
+    }
+
+    fn answer(&mut self, client: ClientId, taken: Disposition, now: Moment) {
+        let answer = OperatorAnswer {
+            taken,
+            state: self.state(),
+            phase: self.phase(),
+            active: self.jobs.ledger().unfinished(),
+            left: self.time_left(now),
+        };
+        self.order(Effect::Answer(client, answer));
+        self.operators.clients.insert(client, Client::Answered);
+        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+    }
+
+    /// See [`OperatorAnswer::left`].
+    pub(super) fn time_left(&self, now: Moment) -> Option<Duration> {
+        match self.phase() {
+            Phase::Running | Phase::Quiet => self
+                .ending
+                .shutdown()
+                .has_clock()
+                .then(|| self.ending.latest_deadline(&self.options, now).remaining(now)),
+            Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
+                let end = self
+                    .ending
+                    .timers()
+                    .deadline_of(EndingTimer::Deadline)
+                    .or(self.ending.shutdown().exit_by());
+                Some(end.map_or(Duration::ZERO, |end| end.remaining(now)))
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What an operator is shown: where we are, how long that may last, and what everybody is doing.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use crate::api::{
+    BackendStatus, Ending, EndingTimer, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, JobTimer, Moment,
+    NotRunningBecause, Phase, Status, Text, WorkerState, WorkerStatus, WorkerTimer,
+};
+use crate::jobs::job::Place;
+use crate::machine::Lifecycle;
+use crate::shutdown::steps::StopStep;
+use crate::worker::holder::Holder;
+use crate::worker::holders::Holders;
+use crate::worker::pulls::Pulls;
+
+/// Most jobs that are shown, the oldest first; the counts are of all.
+pub const MOST_JOBS_SHOWN: usize = 100;
+
+/// Most holders that are shown, those with the most jobs; the count is of all.
+pub const MOST_HOLDERS_SHOWN: usize = 100;
+
+/// Most types that are shown whose jobs are given back again and again, those with the most returns.
+pub const MOST_TYPES_SHOWN: usize = 8;
+
+impl Lifecycle {
+    /// What an operator is shown.
+    #[must_use]
+    pub fn status(&self, now: Moment) -> Status {
+        // In the last steps of the end game nothing of the drain is left to tell.
+        let is_over =
+            self.phase() == Phase::EndGame && self.ending.timers().deadline_of(EndingTimer::Deadline).is_none();
+        let left = self.time_left(now).filter(|_| !is_over);
+        let takes = self.link.takes(&self.options);
+        Status {
+            snapshot: self.snapshot(),
+            causes: self.causes(),
+            terminating_for: self.ending.shutdown().began().map(|began| began.elapsed(now)),
+            left,
+            left_of: left.and(self.whole_time()),
+            not_shown: self.jobs.ledger().iter().count().saturating_sub(MOST_JOBS_SHOWN),
+            jobs: self.shown_jobs(now),
+            given_back: self.shown_returns(now),
+            queues: takes.queues,
+            is_uncapped: takes.concurrency.is_some(),
+            ending: self.ending(),
+            worker: self.shown_worker(now),
+            backend: BackendStatus {
+                worker: self.link.agent().worker().cloned(),
+                heartbeat_age: self.link.accepted_at().map(|at| at.elapsed(now)),
+                is_unreachable: self.link.is_in_outage(),
+                trouble: self.trouble(now),
+                requests: self.link.calls().len(),
+            },
+        }
+    }
+
+    fn causes(&self) -> Vec<NotRunningBecause> {
+        match self.state() {
+            WorkerState::Running => Vec::new(),
+            WorkerState::Quiet => {
+                let by = self.ending.shutdown().quiet_by();
+                let causes = [
+                    (by.operator, NotRunningBecause::Operator),
+                    (by.server, NotRunningBecause::Server),
+                    (by.prestop, NotRunningBecause::Prestop),
+                ];
+                causes
+                    .into_iter()
+                    .filter(|(is_one, _)| *is_one)
+                    .map(|(_, cause)| cause)
+                    .collect()
+            }
+            WorkerState::Terminate | WorkerState::Terminated => {
+                vec![NotRunningBecause::End(self.ending.shutdown().reason())]
+            }
+        }
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        match self.ending.shutdown().step() {
+            StopStep::BeforeKill => Some(Ending::Kill),
+            StopStep::BeforeExit | StopStep::Over => Some(Ending::Exit(self.exit_status())),
+            StopStep::NotYet
+            | StopStep::Cancel
+            | StopStep::Ask
+            | StopStep::Kill
+            | StopStep::Report
+            | StopStep::FinalHeartbeat
+            | StopStep::Deregister => None,
+        }
+    }
+
+    /// Of which `time_left` is what is left: the drain, or the stop phase.
+    fn whole_time(&self) -> Option<Duration> {
+        match self.phase() {
+            Phase::Stop | Phase::Exited => Some(self.options.times.stop_margin),
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::EndGame => {
+                Some(self.options.times.drain(Duration::ZERO))
+            }
+        }
+    }
+
+    fn shown_jobs(&self, now: Moment) -> Vec<JobStatus> {
+        let mut jobs: Vec<JobStatus> = self
+            .jobs
+            .ledger()
+            .iter()
+            .map(|(claim, job)| {
+                let (place, is_cancelled) = match &job.place {
+                    Place::Waiting => (JobPlace::Waiting, false),
+                    Place::Held(held) => (JobPlace::Held(held.holder), held.cancelled.is_some()),
+                    Place::Reporting(report) if report.is_held() => (JobPlace::GoesBack, false),
+                    Place::Reporting(_) => (JobPlace::Reporting, false),
+                };
+                JobStatus {
+                    subject: job.subject(),
+                    age: job.claimed_at.elapsed(now),
+                    place,
+                    is_cancelled: is_cancelled || job.is_lost,
+                    ends_in: self
+                        .jobs
+                        .timers()
+                        .deadline_of(JobTimer::JobGrace(claim))
+                        .map(|at| at.remaining(now)),
+                    progress: job.news.last_progress.as_deref().cloned(),
+                }
+            })
+            .collect();
+        jobs.sort_by_key(|job| Reverse(job.age));
+        jobs.truncate(MOST_JOBS_SHOWN);
+        jobs
+    }
+
+    fn shown_returns(&self, now: Moment) -> Vec<(Text, u32)> {
+        let mut types: Vec<(Text, u32)> = self
+            .jobs
+            .returns()
+            .types(now)
+            .map(|(kind, times)| (kind.clone(), times))
+            .collect();
+        types.sort_by_key(|(_, times)| Reverse(*times));
+        types.truncate(MOST_TYPES_SHOWN);
+        types
+    }
+
+    fn shown_worker(&self, now: Moment) -> WorkerStatus {
+        let starts = [WorkerTimer::Start, WorkerTimer::StartAnyway];
+        let (workers, worker) = (&self.workers, self.workers.supervision());
+        let timers = workers.timers();
+        let starts_in = starts.iter().filter_map(|timer| timers.deadline_of(*timer)).min();
+        WorkerStatus {
+            process: worker.process().filter(|_| worker.is_alive()),
+            up: worker.up(now),
+            ended: worker.ended().map(|end| end.ended),
+            restarts: worker.restarts(now),
+            starts_in: starts_in.map(|at| at.remaining(now)),
+            holders: workers.holders().len(),
+            most_loaded: most_loaded(workers.holders(), workers.pulls()),
+        }
+    }
+}
+
+/// The holders that are shown: those with the most jobs first, and among equals the oldest.
+fn most_loaded(holders: &Holders, pulls: &Pulls) -> Vec<HolderStatus> {
+    let mut all: Vec<(HolderId, &Holder)> = holders.iter().collect();
+    all.sort_by_key(|(id, holder)| (Reverse(holder.held()), *id));
+    all.truncate(MOST_HOLDERS_SHOWN);
+    all.into_iter()
+        .map(|(id, holder)| HolderStatus {
+            holder: id,
+            process: Some(holder.process).filter(|_| !holder.is_of_unknown_process),
+            jobs: holder.held(),
+            concurrency: holder.ready.as_ref().map(|ready| ready.concurrency),
+            state: state_of(holder, !pulls.of(id).is_empty()),
+        })
+        .collect()
+}
+
+fn state_of(holder: &Holder, is_asking: bool) -> HolderState {
+    let is_paused = holder.ready.as_ref().is_some_and(|ready| ready.concurrency == 0);
+    if holder.is_closed {
+        HolderState::Closed
+    } else if holder.is_given_up {
+        HolderState::GivenUp
+    } else if !holder.takes_jobs() {
+        HolderState::NotReady
+    } else if is_paused {
+        HolderState::Paused
+    } else if holder.is_kept {
+        HolderState::Alone
+    } else if is_asking {
+        HolderState::Asking
+    } else {
+        HolderState::Ready
+    }
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

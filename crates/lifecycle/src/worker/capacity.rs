@@ -1,0 +1,25 @@
+//! How many jobs the holders of the worker take together, as it was last told.
+
+use crate::api::{HolderId, Moment, ProcessId};
+
+/// What the log knows of it. Nothing is decided by that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Capacity {
+    /// The number that was told last.
+    pub(super) told: u64,
+    /// The most that there was since then, and since the worker's start.
+    pub(super) most_since: u64,
+    pub(super) most: u64,
+    /// A change for the worse was told, or a gain was not: so the next gain is told.
+    pub(super) is_owed: bool,
+    /// The first holder that was lost since then, and how many more.
+    pub(super) lost: Option<(HolderId, ProcessId)>,
+    pub(super) more_lost: usize,
+    /// No line before.
+    pub(super) quiet_until: Option<Moment>,
+    /// Holders whose `ready` was told, and until when that counts.
+    pub(super) ready_lines: u32,
+    pub(super) ready_lines_until: Option<Moment>,
+    /// It was compared with `worker.concurrency`.
+    pub(super) is_compared: bool,
+}

@@ -1,0 +1,116 @@
+//! When it is said that the worker takes more or fewer jobs than before.
+//!
+//! It changes in crowds: a parent starts its processes one after the other, or loses them all at once. So a change is told after a
+//! moment, and then not again for a while: the last line always has the number that counts.
+
+use std::time::Duration;
+
+use crate::api::{CapacityNews, HolderId, Notice, ProcessId, WorkerTimer};
+use crate::worker::capacity::Capacity;
+use crate::worker::workers::{Context, Workers};
+
+/// How long after the last new holder said ready all of them count as there.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
+
+/// Most holders whose `ready` is told within that time; the others are told together.
+const MOST_READY_LINES: u32 = 64;
+
+/// Least time between two lines about it.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// How long after a change it is told: who closes a connection is most often on the way out, and that is told otherwise.
+const TELL_AFTER: Duration = Duration::from_millis(500);
+
+impl Workers {
+    /// Another incarnation begins: nobody is there yet.
+    pub(super) fn capacity_begins_anew(&mut self) {
+        self.capacity = Capacity::default();
+        self.timers.cancel(WorkerTimer::Capacity);
+        self.timers.cancel(WorkerTimer::Settled);
+    }
+
+    /// A holder is ready, under conditions that are not those it had before.
+    pub(super) fn capacity_is_said(&mut self, notice: Notice, is_first: bool, cx: &Context) {
+        if is_first && !self.capacity.is_compared {
+            self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
+        }
+        if self.capacity.ready_lines_until.is_none_or(|until| until <= cx.now) {
+            self.capacity.ready_lines = 0;
+            self.capacity.ready_lines_until = Some(cx.now.after(TELL_EVERY));
+        }
+        if self.capacity.ready_lines < MOST_READY_LINES {
+            self.capacity.ready_lines += 1;
+            self.notify(notice);
+        } else {
+            self.capacity.is_owed = true;
+        }
+        self.capacity_changed(cx);
+    }
+
+    /// A holder is gone, or gets no more jobs.
+    pub(super) fn capacity_is_lost(&mut self, holder: HolderId, process: ProcessId, cx: &Context) {
+        match self.capacity.lost {
+            None => self.capacity.lost = Some((holder, process)),
+            Some(_) => self.capacity.more_lost += 1,
+        }
+        self.capacity_changed(cx);
+    }
+
+    fn capacity_changed(&mut self, cx: &Context) {
+        let all = self.holders.concurrency();
+        self.capacity.most = self.capacity.most.max(all);
+        self.capacity.most_since = self.capacity.most_since.max(all);
+        if cx.is_terminating() {
+            return;
+        }
+        let soon = cx.now.after(TELL_AFTER);
+        let at = self.capacity.quiet_until.map_or(soon, |until| until.max(soon));
+        self.timers.arm_at_latest(WorkerTimer::Capacity, at);
+    }
+
+    /// It is time to tell what came of it. What the end of the worker takes away is told with that.
+    pub(super) fn tell_capacity(&mut self, cx: &Context) {
+        let process = self.supervision.process().filter(|_| self.supervision.is_alive());
+        let is_ending = |process| self.holders.ending(process).is_some();
+        if cx.is_terminating() || process.is_none_or(is_ending) {
+            return;
+        }
+        let all = self.holders.concurrency();
+        let allowed = u64::from(cx.options.concurrency);
+        let (takes, most) = (all.min(allowed), self.capacity.most.min(allowed));
+        let lost = self.capacity.lost.take();
+        let more = std::mem::take(&mut self.capacity.more_lost);
+        let told = std::mem::replace(&mut self.capacity.told, all);
+        let most_since = std::mem::replace(&mut self.capacity.most_since, all);
+        // One that is replaced before it goes takes nothing away.
+        if takes < most_since.min(allowed) {
+            self.capacity.is_owed = true;
+            self.notify(Notice::Capacity(CapacityNews::Lost {
+                lost,
+                more,
+                takes,
+                most,
+            }));
+        } else if all > told && std::mem::take(&mut self.capacity.is_owed) {
+            self.capacity.is_owed = all < self.capacity.most;
+            self.notify(Notice::Capacity(CapacityNews::Gained { takes, most }));
+        } else {
+            return;
+        }
+        self.capacity.quiet_until = Some(cx.now.after(TELL_EVERY));
+    }
+
+    /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once. Who has gone meanwhile is
+    /// another matter, and with `--once` the difference is meant.
+    pub(super) fn compare_capacity(&mut self, cx: &Context) {
+        let takes = self.capacity.most;
+        if !self.supervision.is_alive() || takes == 0 || cx.options.once {
+            return;
+        }
+        self.capacity.is_compared = true;
+        let allowed = cx.options.concurrency;
+        if takes != u64::from(allowed) {
+            self.notify(Notice::Capacity(CapacityNews::Differs { takes, allowed }));
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What a holder says to us, and whether it is still there.
+
+use std::time::Duration;
+
+use crate::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
+use crate::api::{Effect, EndCause, ErrorCode, Manners, Notice, Ready, ToWorker, WorkerState, WorkerTimer};
+use crate::worker::workers::{Context, Workers};
+use ojs_values::signal::Signal;
+
+/// Malformed frames in a row that end the conversation.
+const MALFORMED_LIMIT: u8 = 3;
+
+/// Silence after which a holder is asked whether it is there.
+const PING_AFTER: Duration = Duration::from_secs(10);
+
+/// Pings without an answer that make a holder unresponsive.
+const PING_LIMIT: u8 = 3;
+
+/// How long a process may take to end by itself after it has closed a connection on which it holds jobs.
+const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
+
+/// Why a holder is let go that comes between two workers.
+const NO_WORKER: &str = "nobody may connect while no worker runs";
+
+/// How long a holder may leave a job unread that was written to it.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A holder that comes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Came {
+    pub(crate) holder: HolderId,
+    /// The process behind it, where that is known.
+    pub(crate) process: Option<ProcessId>,
+    pub(crate) manners: Manners,
+}
+
+impl Workers {
+    /// Somebody has connected. It is greeted with the worker's id, if there is a worker, and the state.
+    pub(crate) fn came(&mut self, came: Came, greeting: (Option<WorkerId>, WorkerState), cx: &Context) {
+        let Came {
+            holder,
+            process,
+            manners,
+        } = came;
+        let is_of_unknown_process = process.is_none();
+        let of_the_worker = self.supervision.process().filter(|_| self.supervision.is_alive());
+        let Some(process) = process.or(of_the_worker) else {
+            return self.order(Effect::Close(holder, NO_WORKER));
+        };
+        self.holders.add(holder, process, manners);
+        let is_kept = self.kept == Some(process);
+        self.holders.change(holder, |holder| {
+            holder.is_of_unknown_process = is_of_unknown_process;
+            holder.is_kept = is_kept;
+        });
+        match greeting {
+            (Some(worker), state) => self.tell(holder, ToWorker::Hello { worker, state }),
+            // Somebody else, while there is no worker.
+            (None, _) => self.give_up(holder, NO_WORKER, cx),
+        }
+    }
+
+    /// This process does the work of a holder from here on.
+    pub(crate) fn runs(&mut self, holder: HolderId, process: ProcessId) {
+        self.holders.runs(holder, process);
+    }
+
+    /// A holder has said something, or has sent a part of it: it is alive. A pong cannot overtake the frame that is being sent. Whether the
+    /// holder is known.
+    pub(crate) fn heard(&mut self, id: HolderId, cx: &Context) -> bool {
+        let is_there = self.holders.change(id, |holder| {
+            holder.pings = 0;
+            holder.last_said = holder.is_known_by_words_alone().then_some(cx.now);
+        });
+        is_there.is_some()
+    }
+
+    /// What it has said makes sense.
+    pub(crate) fn makes_sense(&mut self, id: HolderId) {
+        self.holders.change(id, |holder| holder.malformed = 0);
+    }
+
+    /// A holder tells its conditions. Whether it is known.
+    pub(crate) fn ready(&mut self, id: HolderId, ready: Ready, cx: &Context) -> bool {
+        let notice = Notice::HolderReady {
+            holder: id,
+            concurrency: ready.concurrency,
+            client: ready.client.clone(),
+        };
+        let Some((is_news, is_first)) = self.holders.is_ready(id, ready) else {
+            return false;
+        };
+        if is_news {
+            self.capacity_is_said(notice, is_first, cx);
+        }
+        self.timers.cancel(WorkerTimer::Ready);
+        true
+    }
+
+    /// The worker takes jobs.
+    pub(crate) fn said_ready(&mut self, cx: &Context) {
+        self.supervision.said_ready(cx.now);
+    }
+
+    /// It said something that is no message.
+    pub(crate) fn garbage(&mut self, id: HolderId, code: ErrorCode, message: &Text, job: Option<JobId>, cx: &Context) {
+        self.refuse(id, code, message, job);
+        let malformed = self.holders.change(id, |holder| {
+            if code.is_malformed() && holder.manners.frame_limit.is_some() {
+                holder.malformed = holder.malformed.saturating_add(1);
+            }
+            holder.malformed
+        });
+        if malformed == Some(MALFORMED_LIMIT) {
+            self.give_up(id, "three malformed frames in a row", cx);
+        }
+    }
+
+    /// Lets a holder go, from our side.
+    fn give_up(&mut self, id: HolderId, why: &'static str, cx: &Context) {
+        if let Some(holder) = self.holders.get(id)
+            && !holder.is_closed
+        {
+            let (was_ready, process) = (holder.takes_jobs(), holder.process);
+            self.holders.change(id, |holder| holder.is_given_up = true);
+            self.forget_pulls(id);
+            self.order(Effect::Close(id, why));
+            if was_ready {
+                self.capacity_is_lost(id, process, cx);
+            }
+        }
+    }
+
+    pub(super) fn close_all_holders(&mut self, cx: &Context) {
+        let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
+        for holder in open {
+            self.give_up(holder, "the worker that it belongs to is over", cx);
+        }
+    }
+
+    /// Arms the next question whether a holder is there.
+    pub(crate) fn expect_life(&mut self, id: HolderId, cx: &Context) {
+        if let Some(holder) = self.holders.get(id)
+            && holder.manners.answers_pings
+            && holder.ready.is_some()
+            && !holder.is_closed
+            && !holder.is_given_up
+        {
+            self.timers.arm(WorkerTimer::Ping(id), cx.now.after(PING_AFTER));
+        }
+    }
+
+    pub(super) fn ping(&mut self, id: HolderId, cx: &Context) {
+        let Some(holder) = self.holders.get(id) else { return };
+        let pings = holder.pings;
+        if !holder.answers_pings_now() {
+            // It works and need not listen meanwhile.
+            self.holders.change(id, |holder| holder.pings = 0);
+        } else if pings == PING_LIMIT {
+            let process = holder.process;
+            self.end_process(process, EndCause::Silent, cx);
+            return;
+        } else {
+            self.holders.change(id, |holder| holder.pings = pings + 1);
+            let number = u64::from(pings) + 1;
+            self.tell(id, ToWorker::Ping { id: number });
+        }
+        self.expect_life(id, cx);
+    }
+
+    pub(crate) fn outbound(&mut self, id: HolderId, is_busy: bool, cx: &Context) {
+        let hears = self.holders.change(id, |holder| {
+            holder.is_busy = is_busy;
+            holder.has_unread_job &= is_busy;
+            holder.manners.hears
+        });
+        let Some(hears) = hears else { return };
+        if is_busy && hears {
+            self.timers
+                .arm_at_latest(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
+        } else {
+            self.timers.cancel(WorkerTimer::Stalled(id));
+        }
+    }
+
+    /// While nothing is read from it nobody can tell whether it works.
+    pub(crate) fn reading_paused(&mut self, id: HolderId, is_reading_paused: bool, cx: &Context) {
+        let hears = self.holders.change(id, |holder| {
+            holder.is_reading_paused = is_reading_paused;
+            holder.manners.hears
+        });
+        if is_reading_paused && hears == Some(true) {
+            self.timers.arm(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
+        }
+    }
+
+    /// It has not read what was written to it. One that works on a job may do that without reading; one that has
+    /// nothing else to do may not, nor one whose answers we do not read before it does.
+    pub(super) fn stalled(&mut self, id: HolderId, cx: &Context) {
+        let Some(holder) = self.holders.get(id) else { return };
+        let works = !holder.is_reading_paused
+            && holder.held() > usize::from(holder.has_unread_job)
+            && !holder.ready.as_ref().is_some_and(|ready| ready.ping);
+        if works {
+            self.timers.arm(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
+        } else {
+            let process = holder.process;
+            self.end_process(process, EndCause::Deaf, cx);
+        }
+    }
+
+    /// A connection is closed. Returns the process behind it.
+    pub(crate) fn hung_up(&mut self, id: HolderId, cx: &Context) -> Option<ProcessId> {
+        self.timers.cancel(WorkerTimer::Ping(id));
+        self.timers.cancel(WorkerTimer::Stalled(id));
+        self.timers.cancel(WorkerTimer::CancelSignal(id));
+        let holder = self.holders.get(id)?;
+        let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
+        // What such a one closes says nothing about its process.
+        let waits_for_answers = holder.manners.answer_within;
+        self.holders.change(id, |holder| holder.is_closed = true);
+        self.forget_pulls(id);
+        if was_ready {
+            self.capacity_is_lost(id, process, cx);
+        }
+        if holds_none {
+            self.holders.forget(id);
+        } else if !self.holders.is_gone(process) && waits_for_answers.is_none() {
+            // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
+            self.timers
+                .arm_at_latest(WorkerTimer::HungUp(process), cx.now.after(HANG_UP_LEEWAY));
+        }
+        Some(process)
+    }
+
+    /// Somebody has left: where nobody is left who is ready, the worker has its time to say ready once more.
+    pub(crate) fn expect_ready(&mut self, cx: &Context) {
+        if self.holders.ready() == 0 && self.supervision.is_alive() && !cx.is_terminating() {
+            self.timers
+                .arm_at_latest(WorkerTimer::Ready, cx.now.after(cx.options.ready_timeout));
+        }
+    }
+
+    /// A process that has closed a connection with jobs did not end by itself.
+    pub(super) fn lingered_after_hang_up(&mut self, process: ProcessId, cx: &Context) {
+        self.end_process(process, EndCause::Disconnected, cx);
+    }
+
+    /// Asks a process to end, and sees to it. A stopped one is woken up for that.
+    pub(crate) fn end_process(&mut self, id: ProcessId, cause: EndCause, cx: &Context) {
+        let jobs = self.holders.jobs_of(id);
+        let Some(process) = self.holders.process_mut(id) else {
+            return;
+        };
+        if process.ending.is_some() || process.is_gone() {
+            return;
+        }
+        process.ending = Some(cause.clone());
+        self.give_up_on(id, cx);
+        self.blame(id, &cause, cx);
+        self.notify(Notice::EndingProcess {
+            process: id,
+            cause,
+            jobs,
+        });
+        self.order(Effect::SignalProcess(id, Signal::TERM));
+        self.order(Effect::SignalProcess(id, Signal::CONT));
+        self.timers
+            .arm(WorkerTimer::KillProcess(id), cx.now.after(cx.options.cancel_grace));
+    }
+
+    pub(crate) fn kill_process(&mut self, id: ProcessId) {
+        if self.holders.process(id).is_some_and(|process| !process.is_gone()) {
+            self.order(Effect::SignalProcess(id, Signal::KILL));
+            self.holders.forget_process(id);
+        }
+    }
+
+    /// A process gets no more jobs: none of its holders does.
+    fn give_up_on(&mut self, id: ProcessId, cx: &Context) {
+        let ready = self.holders.of(id).filter(|(_, holder)| holder.takes_jobs());
+        let ready: Vec<HolderId> = ready.map(|(holder, _)| holder).collect();
+        self.holders.give_up_on(id);
+        for holder in ready {
+            self.end_pulls_of(holder);
+            self.capacity_is_lost(holder, id, cx);
+        }
+    }
+
+    /// It is gone: whatever it had written is there to be read now.
+    pub(crate) fn process_gone(&mut self, id: ProcessId, cx: &Context) {
+        self.timers.cancel(WorkerTimer::KillProcess(id));
+        self.timers.cancel(WorkerTimer::HungUp(id));
+        if self.holders.process(id).is_none() {
+            return;
+        }
+        self.holders.process_is_gone(id);
+        self.give_up_on(id, cx);
+        let open: Vec<HolderId> = self
+            .holders
+            .of(id)
+            .filter(|(_, holder)| !holder.is_closed)
+            .map(|(id, _)| id)
+            .collect();
+        for holder in open {
+            self.timers.cancel(WorkerTimer::CancelSignal(holder));
+            self.order(Effect::ReadToEnd(holder));
+        }
+        self.holders.forget_process(id);
+    }
+}

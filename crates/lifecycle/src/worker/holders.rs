@@ -1,0 +1,484 @@
+//! Whoever holds jobs: all of them, what they come to together, and the processes behind them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::api::ids::{HolderId, ProcessId, Text};
+use crate::api::{EndCause, Manners, Ready};
+use crate::worker::holder::{Holder, Process, Share};
+use crate::worker::offers::{Offer, Offers};
+
+/// All of them, and what they come to together: it is kept and never counted, however many there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Holders {
+    all: BTreeMap<HolderId, Holder>,
+    /// The processes behind them. An entry stays as long as one of its holders does; that of a process
+    /// which is being ended until it is gone, or SIGKILL was sent.
+    processes: BTreeMap<ProcessId, Process>,
+    /// Processes that are gone and have holders that are closed.
+    over: BTreeSet<ProcessId>,
+    offers: Offers,
+    /// Somebody offers what nobody did, or nobody what somebody did.
+    has_new_offers: bool,
+    /// How many there are with each limit of a frame that can be talked to.
+    limits: BTreeMap<Option<usize>, usize>,
+    ready: usize,
+    /// Those among them that ask for jobs themselves.
+    pulling: usize,
+    concurrency: u64,
+    free: usize,
+    /// Those that have jobs, and have not come to their end with their process.
+    at_work: usize,
+    served: u64,
+}
+
+impl Holders {
+    /// Somebody came.
+    pub fn add(&mut self, id: HolderId, process: ProcessId, manners: Manners) {
+        let holder = Holder::new(process, manners);
+        self.processes.entry(process).or_default().holders.insert(id);
+        self.offers_now(holder.share());
+        self.counts(id, process, holder.share());
+        self.all.insert(id, holder);
+    }
+
+    /// Changes a holder, and what all of them come to with it.
+    pub fn change<T>(&mut self, id: HolderId, change: impl FnOnce(&mut Holder) -> T) -> Option<T> {
+        let holder = self.all.get_mut(&id)?;
+        let (process, before) = (holder.process, holder.share());
+        let result = change(holder);
+        let after = holder.share();
+        if before != after {
+            self.counts_no_more(id, process, before);
+            if (before.limit, before.offer) != (after.limit, after.offer) {
+                self.offers_no_more(before);
+                self.offers_now(after);
+            }
+            self.counts(id, process, after);
+        }
+        Some(result)
+    }
+
+    fn offers_now(&mut self, share: Share) {
+        if let Some(limit) = share.limit {
+            let those = self.limits.entry(limit).or_default();
+            *those += 1;
+            self.has_new_offers |= *those == 1;
+        }
+        if let Some(offer) = share.offer {
+            self.has_new_offers |= self.offers.is_present(offer, true);
+        }
+    }
+
+    fn offers_no_more(&mut self, share: Share) {
+        if let Some(limit) = share.limit
+            && let Some(those) = self.limits.get_mut(&limit)
+        {
+            *those -= 1;
+            if *those == 0 {
+                self.limits.remove(&limit);
+                self.has_new_offers = true;
+            }
+        }
+        if let Some(offer) = share.offer {
+            self.has_new_offers |= self.offers.is_present(offer, false);
+        }
+    }
+
+    fn counts(&mut self, id: HolderId, process: ProcessId, share: Share) {
+        self.ready += usize::from(share.is_ready);
+        self.pulling += usize::from(share.pulls);
+        self.concurrency += share.concurrency;
+        self.free += share.free;
+        if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
+            self.offers.is_idle(offer, turn);
+        }
+        let Some(process_of) = self.processes.get_mut(&process) else {
+            return;
+        };
+        process_of.held += share.held;
+        process_of.works += share.works;
+        process_of.room += share.room;
+        if share.is_overdue {
+            process_of.overdue.insert(id);
+        }
+        if share.is_closed {
+            process_of.closed.insert(id);
+            if process_of.is_gone {
+                self.over.insert(process);
+            }
+        }
+        self.at_work += usize::from(share.is_at_work(process_of.is_gone));
+    }
+
+    fn counts_no_more(&mut self, id: HolderId, process: ProcessId, share: Share) {
+        self.ready -= usize::from(share.is_ready);
+        self.pulling -= usize::from(share.pulls);
+        self.concurrency -= share.concurrency;
+        self.free -= share.free;
+        if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
+            self.offers.is_busy(offer, turn);
+        }
+        let Some(process_of) = self.processes.get_mut(&process) else {
+            return;
+        };
+        process_of.held -= share.held;
+        process_of.works -= share.works;
+        process_of.room -= share.room;
+        process_of.overdue.remove(&id);
+        process_of.closed.remove(&id);
+        if process_of.closed.is_empty() {
+            self.over.remove(&process);
+        }
+        self.at_work -= usize::from(share.is_at_work(process_of.is_gone));
+    }
+
+    /// It takes jobs on these conditions: whether they are news, and whether it had none.
+    pub fn is_ready(&mut self, id: HolderId, ready: Ready) -> Option<(bool, bool)> {
+        let holder = self.all.get(&id)?;
+        let is_news = holder.ready.as_ref() != Some(&ready);
+        let (is_first, before) = (holder.ready.is_none(), holder.offer);
+        if is_news {
+            let offer = Offer {
+                types: ready.types.clone(),
+                frame_limit: holder.manners.frame_limit,
+            };
+            let offer = Some(self.offers.join(offer));
+            self.change(id, |holder| {
+                holder.offer = offer;
+                holder.ready = Some(ready);
+            });
+            if let Some(before) = before {
+                self.offers.leave(before);
+            }
+        }
+        Some((is_news, is_first))
+    }
+
+    /// It has so many jobs, of which nobody waits for so many.
+    pub fn has_jobs(&mut self, id: HolderId, held: usize, overdue: usize) {
+        self.change(id, |holder| {
+            holder.held = held;
+            holder.overdue = overdue;
+        });
+    }
+
+    /// Forgets a holder, and its process with the last of them, unless that is being ended.
+    pub fn forget(&mut self, id: HolderId) {
+        if let Some(holder) = self.all.remove(&id) {
+            self.counts_no_more(id, holder.process, holder.share());
+            self.offers_no_more(holder.share());
+            if let Some(offer) = holder.offer {
+                self.offers.leave(offer);
+            }
+            self.leaves_process(id, holder.process);
+        }
+    }
+
+    /// This process does the work of a holder from here on, in place of the one before.
+    pub fn runs(&mut self, id: HolderId, process: ProcessId) {
+        let Some(holder) = self.all.get_mut(&id) else { return };
+        holder.is_of_unknown_process = false;
+        let before = std::mem::replace(&mut holder.process, process);
+        let share = holder.share();
+        self.counts_no_more(id, before, share);
+        self.processes.entry(process).or_default().holders.insert(id);
+        self.counts(id, process, share);
+        if before != process {
+            self.leaves_process(id, before);
+        }
+    }
+
+    fn leaves_process(&mut self, id: HolderId, process: ProcessId) {
+        if let Some(process_of) = self.processes.get_mut(&process) {
+            process_of.holders.remove(&id);
+            if process_of.ending.is_none() || process_of.is_gone {
+                self.forget_process(process);
+            }
+        }
+    }
+
+    /// Forgets a process that has no holder.
+    pub fn forget_process(&mut self, id: ProcessId) {
+        if self
+            .processes
+            .get(&id)
+            .is_some_and(|process| process.holders.is_empty())
+        {
+            self.processes.remove(&id);
+        }
+    }
+
+    /// A process can do nothing any more.
+    pub fn process_is_gone(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.is_gone) else {
+            return;
+        };
+        process.is_gone = true;
+        if !process.closed.is_empty() {
+            self.over.insert(id);
+        }
+        let come_to_an_end = process.closed.iter().filter_map(|holder| self.all.get(holder));
+        self.at_work -= come_to_an_end.filter(|holder| holder.held > 0).count();
+    }
+
+    /// One holder.
+    #[must_use]
+    pub fn get(&self, id: HolderId) -> Option<&Holder> {
+        self.all.get(&id)
+    }
+
+    /// Whether it is open.
+    #[must_use]
+    pub fn is_open(&self, id: HolderId) -> bool {
+        self.all.get(&id).is_some_and(|holder| !holder.is_closed)
+    }
+
+    /// Whether it hears what it is told unasked.
+    #[must_use]
+    pub fn hears(&self, id: HolderId) -> bool {
+        self.all.get(&id).is_some_and(|holder| holder.manners.hears)
+    }
+
+    /// Whether it wants to hear that the backend has what it said.
+    #[must_use]
+    pub fn wants_ok(&self, id: HolderId) -> bool {
+        let ready = self.all.get(&id).and_then(|holder| holder.ready.as_ref());
+        ready.is_none_or(|ready| ready.ok)
+    }
+
+    /// The longest frame that any of those who are there takes; none where one takes everything, or nobody is there.
+    #[must_use]
+    pub fn frame_limit(&self) -> Option<usize> {
+        if self.limits.contains_key(&None) {
+            return None;
+        }
+        self.limits.last_key_value().and_then(|(widest, _)| *widest)
+    }
+
+    /// The holders that have jobs.
+    pub fn with_jobs(&self) -> impl Iterator<Item = (HolderId, &Holder)> {
+        self.iter().filter(|(_, holder)| holder.held > 0)
+    }
+
+    /// Whether somebody has a job whose process may still work on it, or has left something to be read.
+    #[must_use]
+    pub fn are_at_work(&self) -> bool {
+        self.at_work > 0
+    }
+
+    /// A process gets no more jobs, on none of its holders.
+    pub fn give_up_on(&mut self, process: ProcessId) {
+        let theirs: Vec<HolderId> = self.of(process).map(|(id, _)| id).collect();
+        for holder in theirs {
+            self.change(holder, |holder| holder.is_given_up = true);
+        }
+    }
+
+    /// Whether this process can do nothing any more.
+    #[must_use]
+    pub fn is_gone(&self, process: ProcessId) -> bool {
+        self.processes.get(&process).is_some_and(|process| process.is_gone)
+    }
+
+    /// Why this process was told to end, if it was.
+    #[must_use]
+    pub fn ending(&self, process: ProcessId) -> Option<&EndCause> {
+        self.processes.get(&process)?.ending.as_ref()
+    }
+
+    /// One process.
+    pub fn process_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
+        self.processes.get_mut(&id)
+    }
+
+    /// One process.
+    #[must_use]
+    pub fn process(&self, id: ProcessId) -> Option<&Process> {
+        self.processes.get(&id)
+    }
+
+    /// How many jobs its holders have.
+    #[must_use]
+    pub fn jobs_of(&self, id: ProcessId) -> usize {
+        self.processes.get(&id).map_or(0, |process| process.held)
+    }
+
+    /// How many more jobs its holders may get, as far as these are given jobs unasked.
+    #[must_use]
+    pub fn room_of(&self, id: ProcessId) -> usize {
+        let free = self.of(id).map(|(_, holder)| holder.free());
+        free.sum()
+    }
+
+    /// Keeps a process for one job: its holders are given no other, or are again.
+    pub fn keep(&mut self, process: ProcessId, is_kept: bool) {
+        let theirs: Vec<HolderId> = self.of(process).map(|(id, _)| id).collect();
+        for holder in theirs {
+            self.change(holder, |holder| holder.is_kept = is_kept);
+        }
+    }
+
+    /// How many jobs a process that is gone left unanswered: counted when this is first asked.
+    pub fn left_unanswered(&mut self, id: ProcessId) -> usize {
+        let process = self.processes.get_mut(&id);
+        process.map_or(0, |process| *process.left_unanswered.get_or_insert(process.held))
+    }
+
+    /// Whether each slot of this process is held by a job that nobody waits for; or each of its jobs is one, and it cannot be told.
+    #[must_use]
+    pub fn is_stuck(&self, id: ProcessId) -> bool {
+        // A handler that was told may still see it; where nobody was, room for other jobs does not help this one.
+        self.processes
+            .get(&id)
+            .is_some_and(|process| process.works == 0 && process.room == 0)
+    }
+
+    /// A holder of this process that has a job which nobody waits for any more.
+    #[must_use]
+    pub fn overdue_of(&self, id: ProcessId) -> Option<HolderId> {
+        self.processes.get(&id)?.overdue.first().copied()
+    }
+
+    /// The processes that are gone and left no answer, with their holders that are closed.
+    pub fn over(&self) -> impl Iterator<Item = (ProcessId, &BTreeSet<HolderId>)> {
+        let over = self.over.iter();
+        over.filter_map(|id| Some((*id, &self.processes.get(id)?.closed)))
+    }
+
+    /// Every holder. It is a walk: nothing for each event.
+    pub fn iter(&self) -> impl Iterator<Item = (HolderId, &Holder)> {
+        self.all.iter().map(|(id, holder)| (*id, holder))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The holders of one process.
+    pub fn of(&self, process: ProcessId) -> impl Iterator<Item = (HolderId, &Holder)> {
+        let theirs = self.processes.get(&process).into_iter();
+        theirs
+            .flat_map(|process| &process.holders)
+            .filter_map(|id| Some((*id, self.all.get(id)?)))
+    }
+
+    /// Whether anybody is there who asks for jobs itself.
+    #[must_use]
+    pub fn pull(&self) -> bool {
+        self.pulling > 0
+    }
+
+    /// Holders that are ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// How many jobs they take at a time, together.
+    #[must_use]
+    pub fn concurrency(&self) -> u64 {
+        self.concurrency
+    }
+
+    /// How many more jobs all of them together may get.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// Whether there are others since this was last asked: what nobody took may be taken now, and the other way round.
+    pub fn take_new_offers(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_offers)
+    }
+
+    /// Whether any holder takes jobs of this kind in frames of so many bytes.
+    #[must_use]
+    pub fn take(&self, kind: &Text, bytes: usize) -> bool {
+        self.offers.take(kind, bytes)
+    }
+
+    /// Types that are taken; of many some.
+    #[must_use]
+    pub fn types_taken(&self) -> Vec<Text> {
+        self.offers.types()
+    }
+
+    /// The holder to give such a job to now: the one with most room; between equals, whose turn it is.
+    #[must_use]
+    pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
+        self.offers.choose(kind, bytes)
+    }
+
+    /// What those offer who can be given a job now.
+    pub fn idle(&self) -> impl Iterator<Item = &Offer> {
+        self.offers.idle()
+    }
+
+    /// A job was given to this holder.
+    pub fn serve(&mut self, id: HolderId) {
+        self.served += 1;
+        let served = self.served;
+        self.change(id, |holder| {
+            holder.is_busy = true;
+            holder.has_unread_job = true;
+            holder.served = served;
+        });
+    }
+
+    /// Whether the process of each holder is known, each has as many jobs as `counted` says and as many of them overdue, and all that is kept
+    /// is what they come to.
+    ///
+    /// # Errors
+    ///
+    /// What is not.
+    pub fn check(&self, counted: impl Fn(HolderId) -> (usize, usize)) -> Result<(), String> {
+        let mut right = Self {
+            served: self.served,
+            ..Self::default()
+        };
+        for (id, process) in &self.processes {
+            let process = Process {
+                ending: process.ending.clone(),
+                is_gone: process.is_gone,
+                left_unanswered: process.left_unanswered,
+                ..Process::default()
+            };
+            right.processes.insert(*id, process);
+        }
+        for (id, holder) in self.iter() {
+            let Some(process) = right.processes.get_mut(&holder.process) else {
+                return Err(format!("process {} of holder {id} is not known", holder.process));
+            };
+            process.holders.insert(id);
+            let known = (holder.held, holder.overdue);
+            if known != counted(id) {
+                return Err(format!("the jobs of holder {id} are counted wrongly: {known:?}"));
+            }
+            let mut holder = holder.clone();
+            holder.offer = holder.ready.as_ref().map(|ready| {
+                let (types, frame_limit) = (ready.types.clone(), holder.manners.frame_limit);
+                right.offers.join(Offer { types, frame_limit })
+            });
+            right.offers_now(holder.share());
+            right.counts(id, holder.process, holder.share());
+            right.all.insert(id, holder);
+        }
+        let kept = [
+            ("each process", self.processes == right.processes),
+            ("processes that are over", self.over == right.over),
+            ("offers", self.offers.are_like(&right.offers)),
+            ("limits", self.limits == right.limits),
+            ("the ready ones", self.ready == right.ready),
+            ("those that pull", self.pulling == right.pulling),
+            ("concurrency", self.concurrency == right.concurrency),
+            ("free credit", self.free == right.free),
+            ("those at work", self.at_work == right.at_work),
+        ];
+        let wrong = kept.iter().find(|(_, is_right)| !is_right);
+        wrong.map_or(Ok(()), |(what, _)| {
+            Err(format!("what is kept of all holders is not what they come to: {what}"))
+        })
+    }
+}

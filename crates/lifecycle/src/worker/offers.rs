@@ -1,0 +1,249 @@
+//! What holders offer to take, and whose turn it is. Many holders offer the same: who looks for a taker looks at the offers, of which
+//! there are few, and not at the holders.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::api::ids::{HolderId, Text};
+use crate::groups::Groups;
+
+/// Most types that a record about a job without a handler can name.
+const MOST_NAMED_TYPES: usize = 20;
+
+/// What some holders take.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offer {
+    /// The types of jobs; none: every type.
+    pub types: Option<Vec<Text>>,
+    /// The longest frame, in bytes; none: any.
+    pub frame_limit: Option<usize>,
+}
+
+/// Names an offer as long as somebody makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OfferNumber(usize);
+
+/// When it is a holder's turn: the one with most room is the first, and between equals whoever was served least recently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Turn {
+    /// How many more jobs it may get.
+    pub free: Reverse<usize>,
+    /// When it got its last job, as a count of jobs.
+    pub served: u64,
+    /// Which holder.
+    pub holder: HolderId,
+}
+
+/// Those who make one offer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Takers {
+    /// How many have said so, whether they have room or not.
+    members: usize,
+    /// How many of them can be talked to.
+    present: usize,
+    /// Those who can be given a job now.
+    idle: BTreeSet<Turn>,
+}
+
+/// All offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Offers {
+    numbers: BTreeMap<Offer, OfferNumber>,
+    made: BTreeMap<OfferNumber, (Offer, Takers)>,
+    /// The offers that name a type.
+    by_type: Groups<Text, OfferNumber>,
+    /// The offers to take every type.
+    of_any_type: BTreeSet<OfferNumber>,
+    /// The offers with somebody who can be given a job now.
+    idle: BTreeSet<OfferNumber>,
+}
+
+impl Offers {
+    /// Somebody makes this offer.
+    pub fn join(&mut self, offer: Offer) -> OfferNumber {
+        let number = match self.numbers.get(&offer) {
+            Some(number) => *number,
+            None => self.begin(offer),
+        };
+        if let Some((_, takers)) = self.made.get_mut(&number) {
+            takers.members += 1;
+        }
+        number
+    }
+
+    fn begin(&mut self, offer: Offer) -> OfferNumber {
+        let free = (0..).map(OfferNumber).zip(self.made.keys());
+        let gap = free.clone().find(|(number, taken)| number != *taken);
+        let number = gap.map_or(OfferNumber(self.made.len()), |(number, _)| number);
+        match &offer.types {
+            None => {
+                self.of_any_type.insert(number);
+            }
+            Some(types) => {
+                for kind in types {
+                    self.by_type.insert(kind.clone(), number);
+                }
+            }
+        }
+        self.numbers.insert(offer.clone(), number);
+        self.made.insert(number, (offer, Takers::default()));
+        number
+    }
+
+    /// Somebody does not make it any more; with the last one it is over.
+    pub fn leave(&mut self, number: OfferNumber) {
+        let Some((_, takers)) = self.made.get_mut(&number) else {
+            return;
+        };
+        takers.members -= 1;
+        if takers.members > 0 {
+            return;
+        }
+        let Some((offer, _)) = self.made.remove(&number) else {
+            return;
+        };
+        self.numbers.remove(&offer);
+        self.of_any_type.remove(&number);
+        for kind in offer.types.iter().flatten() {
+            self.by_type.remove(kind, &number);
+        }
+    }
+
+    /// The types that are named; of many the first [`MOST_NAMED_TYPES`].
+    pub fn types(&self) -> Vec<Text> {
+        self.by_type.names().take(MOST_NAMED_TYPES).cloned().collect()
+    }
+
+    /// One of those who make it can be talked to, or cannot any more: whether that is the first, or was the last.
+    pub fn is_present(&mut self, number: OfferNumber, is_present: bool) -> bool {
+        let Some((_, takers)) = self.made.get_mut(&number) else {
+            return false;
+        };
+        let was_anybody = takers.present > 0;
+        if is_present {
+            takers.present += 1;
+        } else {
+            takers.present -= 1;
+        }
+        was_anybody != (takers.present > 0)
+    }
+
+    /// One of those who make it can be given a job now.
+    pub fn is_idle(&mut self, number: OfferNumber, turn: Turn) {
+        if let Some((_, takers)) = self.made.get_mut(&number) {
+            takers.idle.insert(turn);
+            self.idle.insert(number);
+        }
+    }
+
+    /// It cannot any more.
+    pub fn is_busy(&mut self, number: OfferNumber, turn: Turn) {
+        if let Some((_, takers)) = self.made.get_mut(&number) {
+            takers.idle.remove(&turn);
+            if takers.idle.is_empty() {
+                self.idle.remove(&number);
+            }
+        }
+    }
+
+    /// The offers to take such a job, in a frame of so many bytes.
+    fn to_take(&self, kind: &Text, bytes: usize) -> impl Iterator<Item = &Takers> {
+        let named = self.by_type.of(kind).iter();
+        let made = named
+            .chain(&self.of_any_type)
+            .filter_map(|number| self.made.get(number));
+        made.filter(move |(offer, _)| offer.frame_limit.is_none_or(|most| bytes <= most))
+            .map(|(_, takers)| takers)
+    }
+
+    /// Whether somebody takes such a job, sooner or later.
+    #[must_use]
+    pub fn take(&self, kind: &Text, bytes: usize) -> bool {
+        self.to_take(kind, bytes).any(|takers| takers.present > 0)
+    }
+
+    /// Whose turn it is to be given such a job now.
+    #[must_use]
+    pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
+        let first = self.to_take(kind, bytes).filter_map(|takers| takers.idle.first()).min();
+        first.map(|turn| turn.holder)
+    }
+
+    /// The offers with somebody who can be given a job now.
+    pub fn idle(&self) -> impl Iterator<Item = &Offer> {
+        let made = self.idle.iter().filter_map(|number| self.made.get(number));
+        made.map(|(offer, _)| offer)
+    }
+
+    /// Whether the same holders make the same offers, under whatever numbers; and each offer is found where it is looked for.
+    #[must_use]
+    pub fn are_like(&self, other: &Self) -> bool {
+        let by_content = |offers: &Self| -> BTreeMap<Offer, Takers> { offers.made.values().cloned().collect() };
+        let is_found = |(number, (offer, takers)): (&OfferNumber, &(Offer, Takers))| {
+            let is_listed = |offers: &BTreeSet<OfferNumber>| offers.contains(number);
+            let is_by_type = match &offer.types {
+                None => is_listed(&self.of_any_type),
+                Some(types) => types.iter().all(|kind| is_listed(self.by_type.of(kind))),
+            };
+            let is_idle = is_listed(&self.idle);
+            self.numbers.get(offer) == Some(number) && is_by_type && is_idle != takers.idle.is_empty()
+        };
+        by_content(self) == by_content(other) && self.made.iter().all(is_found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(free: usize, served: u64, holder: u64) -> Turn {
+        Turn {
+            free: Reverse(free),
+            served,
+            holder: HolderId(holder),
+        }
+    }
+
+    fn offer(types: Option<&[&str]>) -> Offer {
+        Offer {
+            types: types.map(|types| types.iter().map(|kind| Text::from(*kind)).collect()),
+            frame_limit: Some(100),
+        }
+    }
+
+    fn text(name: &str) -> Text {
+        name.into()
+    }
+
+    #[test]
+    fn the_one_with_most_room_is_the_first_and_between_equals_whoever_was_served_least_recently() {
+        let mut offers = Offers::default();
+        let mail = offers.join(offer(Some(&["mail"])));
+        let any = offers.join(offer(None));
+        for turn in [turn(1, 1, 1), turn(2, 9, 2)] {
+            offers.is_idle(mail, turn);
+        }
+        offers.is_idle(any, turn(2, 3, 3));
+        assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(3)));
+        offers.is_busy(any, turn(2, 3, 3));
+        assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(2)));
+        assert_eq!(offers.choose(&text("sms"), 1), None);
+        assert_eq!(offers.choose(&text("mail"), 101), None);
+    }
+
+    #[test]
+    fn an_offer_lasts_as_long_as_somebody_makes_it_and_is_taken_up_while_one_of_them_is_there() {
+        let mut offers = Offers::default();
+        let first = offers.join(offer(Some(&["mail"])));
+        assert_eq!(offers.join(offer(Some(&["mail"]))), first);
+        assert!(!offers.take(&text("mail"), 1));
+        assert!(offers.is_present(first, true));
+        assert!(!offers.is_present(first, true));
+        assert!(offers.take(&text("mail"), 1));
+        assert!(!offers.is_present(first, false));
+        assert!(offers.is_present(first, false));
+        offers.leave(first);
+        offers.leave(first);
+        assert_eq!(offers, Offers::default());
+    }
+}

@@ -1,0 +1,189 @@
+//! Holders that ask for jobs: when they are asked for in vain, and the one answer to each pull.
+
+use std::time::Duration;
+
+use crate::api::ids::{HolderId, PullId, Text};
+use crate::api::{Effect, GivenJob, Queues, Wants, WorkerTimer};
+use crate::worker::holder::Holder;
+use crate::worker::pulls::Pull;
+use crate::worker::workers::{Context, Workers};
+use crate::worker::workers_said::Said;
+
+/// Longest time that a pull waits for jobs, whatever it says.
+const LONGEST_PULL: Duration = Duration::from_secs(30);
+
+/// Most pulls that wait at the same time; further ones are told at once that there are no jobs.
+const MOST_PULLS: usize = 10_000;
+
+/// Most queues that a pull, and so a FETCH for pulls, names. Of more than that others come with the next one.
+const MOST_QUEUES: usize = 64;
+
+/// So many of them, those that are named first, are never left out for others.
+const QUEUES_WITHOUT_TURNS: usize = MOST_QUEUES / 2;
+
+impl Workers {
+    /// A holder asks for jobs. Outside running there are none, and nobody is asked. Whether the pull waits.
+    pub(crate) fn wants(&mut self, id: HolderId, wants: Wants, cx: &Context) -> bool {
+        let Wants {
+            pull,
+            count,
+            queues,
+            within,
+        } = wants;
+        let Some(is_there) = self.holders.get(id).map(Holder::is_there) else {
+            return false;
+        };
+        if self.pulls.get(pull).is_some() {
+            return false;
+        }
+        let left = usize::try_from(count.min(cx.options.concurrency)).unwrap_or(usize::MAX);
+        if is_there {
+            self.timers.cancel(WorkerTimer::Ready);
+            self.supervision.said_ready(cx.now);
+            self.say(Said::JobsAskedFor(left + self.pulls.wanted()));
+        }
+        let queues = self.queues_to_take(id, queues, cx);
+        if is_there {
+            self.holders.change(id, |holder| holder.asks.add(queues.as_deref()));
+        }
+        let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);
+        let is_in_vain =
+            !is_there || is_restricted || !self.may_get_jobs(cx) || left == 0 || self.pulls.len() >= MOST_PULLS;
+        let holder = id;
+        self.pulls.add(pull, Pull { holder, left, queues });
+        if is_in_vain {
+            self.answer_pull(pull, Vec::new());
+        } else {
+            self.timers
+                .arm(WorkerTimer::Pull(pull), cx.now.after(within.min(LONGEST_PULL)));
+        }
+        !is_in_vain
+    }
+
+    /// Whether new jobs may come: they may be given out, and there is memory for them.
+    fn may_get_jobs(&self, cx: &Context) -> bool {
+        self.are_taking_jobs(cx.phase) && !cx.gate_is_closed
+    }
+
+    /// Of the queues that a pull names those that jobs are taken from; they are known from then on. One that names none means those that are
+    /// configured. Of too many it is other ones with each pull of a holder.
+    fn queues_to_take(&mut self, id: HolderId, named: Option<Vec<Text>>, cx: &Context) -> Option<Vec<Text>> {
+        let Some(mut named) = named else {
+            return match &cx.options.queues {
+                Queues::Only(taken) => Some(taken.clone()),
+                Queues::Configured | Queues::AsAsked => None,
+            };
+        };
+        match &cx.options.queues {
+            Queues::Configured => {}
+            Queues::Only(taken) => named.retain(|queue| taken.contains(queue)),
+            Queues::AsAsked => self.say(Said::QueuesAskedFor(named.clone())),
+        }
+        if named.len() <= MOST_QUEUES {
+            return Some(named);
+        }
+        let turn = self.holders.change(id, |holder| {
+            holder.queue_turns = holder.queue_turns.wrapping_add(1);
+            holder.queue_turns
+        });
+        Some(in_turn(named, turn.unwrap_or_default()))
+    }
+
+    /// A job goes out with the answer to this pull.
+    pub(crate) fn spend(&mut self, pull: PullId) {
+        self.pulls.spend(pull);
+    }
+
+    /// See [`Pulls::were_asked_for`](crate::worker::pulls::Pulls::were_asked_for).
+    pub(crate) fn were_asked_for(&mut self, queues: Option<&Vec<Text>>, until: PullId) {
+        self.pulls.were_asked_for(queues, until);
+    }
+
+    /// What was given out of what a FETCH brought for them is all that they get.
+    pub(crate) fn answer_asked_pulls(&mut self) {
+        while let Some(pull) = self.pulls.first_asked() {
+            self.answer_pull(pull, Vec::new());
+        }
+    }
+
+    /// The one answer to a pull; what is left of it lapses.
+    pub(crate) fn answer_pull(&mut self, id: PullId, jobs: Vec<GivenJob>) {
+        let Some(pull) = self.pulls.take(id) else { return };
+        self.timers.cancel(WorkerTimer::Pull(id));
+        let holder = pull.holder;
+        self.order(Effect::AnswerPull { holder, pull: id, jobs });
+    }
+
+    /// Outside running, without a worker and while there is no memory for more, there are no jobs to wait for.
+    pub(crate) fn end_pulls(&mut self, cx: &Context) {
+        if self.may_get_jobs(cx) {
+            return;
+        }
+        let waiting: Vec<PullId> = self.pulls.iter().map(|(id, _)| id).collect();
+        for pull in waiting {
+            self.answer_pull(pull, Vec::new());
+        }
+    }
+
+    /// A holder gets no more jobs, and is told so.
+    pub(crate) fn end_pulls_of(&mut self, holder: HolderId) {
+        for pull in self.pulls.of(holder) {
+            self.answer_pull(pull, Vec::new());
+        }
+    }
+
+    /// Whoever waited for the answer to this pull is gone. Whether it had no answer yet.
+    pub(crate) fn wants_no_more(&mut self, holder: HolderId, id: PullId) -> bool {
+        let is_theirs = self.pulls.get(id).is_some_and(|pull| pull.holder == holder);
+        if is_theirs {
+            self.pulls.take(id);
+            self.timers.cancel(WorkerTimer::Pull(id));
+        }
+        is_theirs
+    }
+
+    /// A holder is gone: whatever it asked for, it spends nothing.
+    pub(super) fn forget_pulls(&mut self, holder: HolderId) {
+        for pull in self.pulls.of(holder) {
+            self.pulls.take(pull);
+            self.timers.cancel(WorkerTimer::Pull(pull));
+        }
+    }
+}
+
+/// Of more queues than a FETCH can name the first ones, and of the others as many as there is room for: each has its turn. The order stays.
+fn in_turn(named: Vec<Text>, turn: usize) -> Vec<Text> {
+    let others = named.len().saturating_sub(QUEUES_WITHOUT_TURNS).max(1);
+    let room = MOST_QUEUES - QUEUES_WITHOUT_TURNS;
+    let first = turn.wrapping_mul(room) % others;
+    let is_due = |at: usize| {
+        let among_others = at.checked_sub(QUEUES_WITHOUT_TURNS);
+        among_others.is_none_or(|at| (at + others - first) % others < room)
+    };
+    let due = named.into_iter().enumerate().filter(|(at, _)| is_due(*at));
+    due.map(|(_, queue)| queue).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn of_many_queues_the_first_are_always_asked_for_and_the_others_in_turn_in_the_order_that_they_were_named_in() {
+        for count in [65_usize, 100, 256] {
+            let named: Vec<Text> = (0..count).map(|number| format!("{number:03}").into()).collect();
+            let rounds = count.div_ceil(MOST_QUEUES - QUEUES_WITHOUT_TURNS);
+            let mut seen = BTreeSet::new();
+            for turn in 7..7 + rounds {
+                let due = in_turn(named.clone(), turn);
+                assert_eq!(due.len(), MOST_QUEUES);
+                assert!(due.is_sorted(), "{due:?}");
+                assert!(due.starts_with(&named[..QUEUES_WITHOUT_TURNS]), "{due:?}");
+                seen.extend(due);
+            }
+            assert_eq!(seen.len(), count);
+        }
+    }
+}

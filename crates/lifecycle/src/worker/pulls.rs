@@ -1,0 +1,287 @@
+//! Pulled credit: requests of holders for jobs, each of which is answered once. The oldest comes first; which take a job of some queue
+//! is found by its queue, however many there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::api::ids::{HolderId, PullId, Text};
+use crate::groups::Groups;
+
+/// A holder wants jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pull {
+    /// Who.
+    pub holder: HolderId,
+    /// How many more it can be given with its answer.
+    pub left: usize,
+    /// From which queues; none: from those that are configured.
+    pub queues: Option<Vec<Text>>,
+}
+
+/// All that were not answered yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Pulls {
+    all: BTreeMap<PullId, Pull>,
+    /// Those that can be given more, by each queue that they name.
+    by_queue: Groups<Text, PullId>,
+    /// Those that name none.
+    of_any_queue: BTreeSet<PullId>,
+    by_holder: Groups<HolderId, PullId>,
+    /// Those that name the very same queues, in the same order.
+    by_list: Groups<Vec<Text>, PullId>,
+    /// How many jobs those can be given, together.
+    wanted_of_list: BTreeMap<Vec<Text>, usize>,
+    /// Those that a FETCH asked for which has brought what it brings: they are answered now, with whatever there is.
+    asked: BTreeSet<PullId>,
+    /// How many jobs all of them can be given.
+    wanted: usize,
+}
+
+impl Pulls {
+    /// A holder wants jobs.
+    pub fn add(&mut self, id: PullId, pull: Pull) {
+        self.take(id);
+        self.wanted += pull.left;
+        self.by_holder.insert(pull.holder, id);
+        match &pull.queues {
+            None => {
+                self.of_any_queue.insert(id);
+            }
+            Some(queues) => {
+                for queue in queues {
+                    self.by_queue.insert(queue.clone(), id);
+                }
+                self.by_list.insert(queues.clone(), id);
+                *self.wanted_of_list.entry(queues.clone()).or_default() += pull.left;
+            }
+        }
+        self.all.insert(id, pull);
+    }
+
+    /// It is given one more job. One that has all that it asked for takes no other.
+    pub fn spend(&mut self, id: PullId) {
+        let Some(pull) = self.all.get_mut(&id).filter(|pull| pull.left > 0) else {
+            return;
+        };
+        pull.left -= 1;
+        self.wanted -= 1;
+        let (is_served, queues) = (pull.left == 0, pull.queues.clone());
+        self.list_wants_less(queues.as_ref(), 1);
+        if is_served {
+            self.takes_no_more(id, queues.as_deref());
+        }
+    }
+
+    fn list_wants_less(&mut self, queues: Option<&Vec<Text>>, less: usize) {
+        let Some(queues) = queues else { return };
+        if let Some(wanted) = self.wanted_of_list.get_mut(queues) {
+            *wanted = wanted.saturating_sub(less);
+        }
+        if self.by_list.of(queues).is_empty() {
+            self.wanted_of_list.remove(queues);
+        }
+    }
+
+    fn takes_no_more(&mut self, id: PullId, queues: Option<&[Text]>) {
+        self.of_any_queue.remove(&id);
+        for queue in queues.unwrap_or_default() {
+            self.by_queue.remove(queue, &id);
+        }
+    }
+
+    /// It is answered, or whoever asked is gone: what is left of it lapses.
+    pub fn take(&mut self, id: PullId) -> Option<Pull> {
+        let pull = self.all.remove(&id)?;
+        self.wanted -= pull.left;
+        self.takes_no_more(id, pull.queues.as_deref());
+        self.by_holder.remove(&pull.holder, &id);
+        self.asked.remove(&id);
+        if let Some(queues) = &pull.queues {
+            self.by_list.remove(queues, &id);
+        }
+        self.list_wants_less(pull.queues.as_ref(), pull.left);
+        Some(pull)
+    }
+
+    /// The oldest that takes a job of this queue.
+    #[must_use]
+    pub fn oldest_for(&self, queue: &Text) -> Option<PullId> {
+        let named = self.by_queue.of(queue).first();
+        named.into_iter().chain(self.of_any_queue.first()).min().copied()
+    }
+
+    /// The oldest of this holder that takes a job of this queue.
+    #[must_use]
+    pub fn of_holder_for(&self, holder: HolderId, queue: &Text) -> Option<PullId> {
+        let takes = |pull: &Pull| pull.queues.as_ref().is_none_or(|queues| queues.contains(queue));
+        let mut theirs = self.by_holder.of(&holder).iter();
+        theirs.find(|id| self.all.get(id).is_some_and(takes)).copied()
+    }
+
+    /// What the next FETCH asks for: from which queues, and how many jobs. Where one takes whatever comes, that is for all of them, from
+    /// the configured queues; else it is for the oldest and for those that name the same queues, in the order that they name them.
+    #[must_use]
+    pub fn next(&self) -> (Option<&[Text]>, usize) {
+        let oldest = self.all.values().next().and_then(|pull| pull.queues.as_ref());
+        match oldest.filter(|_| self.of_any_queue.is_empty()) {
+            Some(queues) => (
+                Some(queues),
+                self.wanted_of_list.get(queues).copied().unwrap_or_default(),
+            ),
+            None => (None, self.wanted),
+        }
+    }
+
+    /// The newest of them.
+    #[must_use]
+    pub fn newest(&self) -> Option<PullId> {
+        self.all.last_key_value().map(|(id, _)| *id)
+    }
+
+    /// A FETCH from these queues, None: from those that are configured, has brought what it brings: those up to this one had asked
+    /// for that, and get their answer now.
+    pub fn were_asked_for(&mut self, queues: Option<&Vec<Text>>, until: PullId) {
+        let asked: Vec<PullId> = match queues {
+            Some(queues) => self.by_list.of(queues).range(..=until).copied().collect(),
+            None => self.all.range(..=until).map(|(id, _)| *id).collect(),
+        };
+        self.asked.extend(asked);
+    }
+
+    /// One of those that get their answer now.
+    #[must_use]
+    pub fn first_asked(&self) -> Option<PullId> {
+        self.asked.first().copied()
+    }
+
+    /// Whether one of them waits for a FETCH that has not brought its answer yet.
+    #[must_use]
+    pub fn wait_for_a_fetch(&self) -> bool {
+        self.all.len() > self.asked.len()
+    }
+
+    /// Those of one holder.
+    #[must_use]
+    pub fn of(&self, holder: HolderId) -> Vec<PullId> {
+        self.by_holder.of(&holder).iter().copied().collect()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, id: PullId) -> Option<&Pull> {
+        self.all.get(&id)
+    }
+
+    /// All of them, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (PullId, &Pull)> {
+        self.all.iter().map(|(id, pull)| (*id, pull))
+    }
+
+    /// How many jobs they can be given, together.
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether each is found where it is looked for, and they are counted rightly.
+    ///
+    /// # Errors
+    ///
+    /// That they are not.
+    pub fn check(&self) -> Result<(), String> {
+        let mut right = Self::default();
+        for (id, pull) in self.iter() {
+            right.add(id, pull.clone());
+            if pull.left == 0 {
+                right.takes_no_more(id, pull.queues.as_deref());
+            }
+        }
+        right.asked.clone_from(&self.asked);
+        if *self == right {
+            Ok(())
+        } else {
+            Err("the pulls are listed wrongly".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pull(holder: u64, left: usize, queues: &[&str]) -> Pull {
+        Pull {
+            holder: HolderId(holder),
+            left,
+            queues: (!queues.is_empty()).then(|| queues.iter().map(|queue| Text::from(*queue)).collect()),
+        }
+    }
+
+    fn text(name: &str) -> Text {
+        name.into()
+    }
+
+    #[test]
+    fn the_oldest_that_takes_the_queue_comes_first_until_it_has_all_that_it_asked_for() {
+        let mut pulls = Pulls::default();
+        pulls.add(PullId(1), pull(1, 1, &["mail", "sms"]));
+        pulls.add(PullId(2), pull(2, 2, &["mail"]));
+        assert_eq!(pulls.oldest_for(&text("mail")), Some(PullId(1)));
+        pulls.spend(PullId(1));
+        assert_eq!(pulls.oldest_for(&text("mail")), Some(PullId(2)));
+        assert_eq!(pulls.oldest_for(&text("sms")), None);
+        assert_eq!(pulls.wanted(), 2);
+        assert_eq!(pulls.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_fetch_is_for_the_oldest_and_for_those_that_name_the_same_queues_in_the_same_order() {
+        let mut pulls = Pulls::default();
+        assert_eq!(pulls.next(), (None, 0));
+        pulls.add(PullId(1), pull(1, 1, &["z", "a"]));
+        pulls.add(PullId(2), pull(2, 5, &["a", "z"]));
+        pulls.add(PullId(3), pull(2, 2, &["z", "a"]));
+        assert_eq!(pulls.next(), (Some(&[text("z"), text("a")][..]), 3));
+        pulls.were_asked_for(Some(&vec![text("z"), text("a")]), PullId(2));
+        assert_eq!(pulls.first_asked(), Some(PullId(1)));
+        pulls.take(PullId(1));
+        assert_eq!(pulls.first_asked(), None);
+        assert_eq!(pulls.check(), Ok(()));
+    }
+
+    #[test]
+    fn where_one_takes_whatever_comes_a_fetch_is_for_all_from_the_configured_queues() {
+        let mut pulls = Pulls::default();
+        pulls.add(PullId(1), pull(1, 1, &["z"]));
+        pulls.add(PullId(3), pull(2, 1, &[]));
+        assert_eq!(pulls.next(), (None, 2));
+        assert_eq!(pulls.oldest_for(&text("c")), Some(PullId(3)));
+        pulls.were_asked_for(None, PullId(1));
+        assert_eq!(pulls.first_asked(), Some(PullId(1)));
+    }
+
+    #[test]
+    fn what_is_left_of_a_pull_lapses_with_its_answer() {
+        let mut pulls = Pulls::default();
+        pulls.add(PullId(1), pull(7, 5, &["mail"]));
+        pulls.add(PullId(2), pull(7, 5, &[]));
+        assert_eq!(pulls.of(HolderId(7)), [PullId(1), PullId(2)]);
+        pulls.spend(PullId(1));
+        assert_eq!(pulls.take(PullId(1)).map(|pull| pull.left), Some(4));
+        assert!(pulls.take(PullId(1)).is_none());
+        assert_eq!(pulls.wanted(), 5);
+        pulls.take(PullId(2));
+        assert_eq!(pulls, Pulls::default());
+    }
+}

@@ -1,0 +1,360 @@
+//! The worker's process: started, ended with everything it left behind, started again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::api::{
+    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, Manner, NotStarted, Notice, Phase, ProcessId, RESCAN_AFTER, Restart,
+    SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerTimer, restart_pause, shortage_pause,
+};
+use crate::worker::blame::Blame;
+use crate::worker::holder::Holder;
+use crate::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, WorkerProcessState};
+use crate::worker::workers::{Context, Workers};
+use crate::worker::workers_said::Said;
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+/// How long after a process of the worker was ended, and had its grace, the end of the worker counts as a consequence: a
+/// parent that sees its child end tells the others to end, and waits for them.
+const CONSEQUENCE: Duration = Duration::from_secs(10);
+
+/// Exit status when the system has no process for us.
+const NO_PROCESS: u8 = 70;
+
+/// How long descendants may take to end after SIGKILL before we go on without them: the kernel holds them.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A worker that was ready for this long has had a successful life.
+const SUCCESSFUL_LIFE: Duration = Duration::from_secs(60);
+
+impl Workers {
+    pub(crate) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, cx: &Context) {
+        self.supervision.state = WorkerProcessState::Alive(process);
+        self.supervision.started_at = cx.now;
+        self.supervision.ready_since = None;
+        self.supervision.shortages = 0;
+        self.supervision.is_asked_to_end = false;
+        self.supervision.blame = None;
+        self.supervision.ended_for = None;
+        self.capacity_begins_anew();
+        if !cx.is_terminating() {
+            self.timers
+                .arm(WorkerTimer::Ready, cx.now.after(cx.options.ready_timeout));
+        }
+        self.say(Said::Began(worker));
+        if cx.has_killed {
+            self.order(Effect::KillEverything);
+        } else if cx.is_ending_the_worker() {
+            self.ask_worker_to_end();
+        }
+    }
+
+    /// Sends a signal to the worker, if it is alive.
+    pub(crate) fn signal_worker(&mut self, signal: Signal) {
+        if self.supervision.is_alive() {
+            self.order(Effect::SignalWorker(signal));
+        }
+    }
+
+    /// Once: a second SIGTERM ends some programs on the spot.
+    pub(crate) fn ask_worker_to_end(&mut self) {
+        if std::mem::replace(&mut self.supervision.is_asked_to_end, true) {
+            return;
+        }
+        // A stopped one would not see it.
+        self.signal_worker(Signal::TERM);
+        self.signal_worker(Signal::CONT);
+    }
+
+    pub(crate) fn worker_not_started(&mut self, why: NotStarted, cx: &Context) {
+        let has_time = self.supervision.started_at.elapsed(cx.now) < SHORTAGE_WINDOW;
+        match why {
+            NotStarted::Shortage if has_time => {
+                if self.supervision.shortages == 0 {
+                    self.notify(Notice::StartPostponed);
+                }
+                let pause = shortage_pause(self.supervision.shortages);
+                self.supervision.shortages += 1;
+                self.supervision.state = WorkerProcessState::Postponed;
+                self.timers.arm(WorkerTimer::Start, cx.now.after(pause));
+            }
+            // One that has run before may run again when the shortage is over.
+            NotStarted::Shortage if self.supervision.ended.is_some() => self.nothing_is_left(cx),
+            NotStarted::Shortage => self.will_not_start(NO_PROCESS),
+            NotStarted::Refused(status) => self.will_not_start(status),
+        }
+    }
+
+    fn will_not_start(&mut self, status: u8) {
+        self.supervision.refused_with = Some(status);
+        self.supervision.ended_for = None;
+        self.supervision.state = WorkerProcessState::Over;
+        self.say(Said::Lost);
+    }
+
+    /// The worker process was reaped. It ended as it was asked to, or by itself: that is its `manner`.
+    pub(crate) fn worker_ended(&mut self, ended: Ended, manner: Manner, cx: &Context) {
+        let WorkerProcessState::Alive(process) = self.supervision.state else {
+            return;
+        };
+        let oom_kills = std::mem::take(&mut self.supervision.oom_kills);
+        let end = WorkerEnd { ended, oom_kills };
+        self.supervision.ended_process = Some(process);
+        self.supervision.ended = Some(end);
+        self.supervision.ran = self.supervision.up(cx.now);
+        self.supervision.state = WorkerProcessState::Clearing {
+            process,
+            children_left: true,
+            is_asked: false,
+            is_killed: false,
+        };
+        self.timers.cancel(WorkerTimer::Ready);
+        self.say_how_it_ended(process, end, manner, cx);
+        if !cx.is_ending_the_worker() {
+            let patience = cx.options.cancel_grace.saturating_add(KILL_PATIENCE);
+            self.timers
+                .arm(WorkerTimer::GiveUpOnDescendants, cx.now.after(patience));
+        }
+        self.process_gone(process, cx);
+        let holders: BTreeSet<ProcessId> = self.holders.with_jobs().map(|(_, holder)| holder.process).collect();
+        for other in holders.into_iter().filter(|other| *other != process) {
+            self.end_process(other, EndCause::Orphaned, cx);
+        }
+    }
+
+    /// Its end is ours when we ended it, or one of its processes with that consequence; not when it was asked to end
+    /// because nothing is left to do.
+    fn say_how_it_ended(&mut self, process: ProcessId, end: WorkerEnd, manner: Manner, cx: &Context) {
+        let blame = self
+            .supervision
+            .blame
+            .take()
+            .filter(|blame| blame.explains(process, end, cx.now));
+        let is_asked_to_end = cx.is_ending_the_worker();
+        self.supervision.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
+        self.notify(match self.supervision.ended_for.clone() {
+            Some(cause) => Notice::WorkerWasEnded { end, cause },
+            None => Notice::WorkerEnded(end, manner),
+        });
+    }
+
+    /// We end this process: should the worker end because of that, it is known why.
+    pub(super) fn blame(&mut self, process: ProcessId, cause: &EndCause, cx: &Context) {
+        let main = self.supervision.process();
+        let is_of_main = |blame: &Blame| Some(blame.process) == main;
+        if *cause == EndCause::Orphaned || self.supervision.blame.as_ref().is_some_and(is_of_main) {
+            return;
+        }
+        let patience = cx.options.cancel_grace.saturating_add(CONSEQUENCE);
+        self.supervision.blame = Some(Blame {
+            process,
+            cause: cause.clone(),
+            until: cx.now.after(patience),
+        });
+    }
+
+    /// Ends were reaped, and children are left or not. Of the drain this much time is left.
+    pub(crate) fn reaped(&mut self, are_left: bool, drain_left: Duration, cx: &Context) {
+        let WorkerProcessState::Clearing {
+            children_left,
+            is_asked,
+            is_killed,
+            ..
+        } = &mut self.supervision.state
+        else {
+            return;
+        };
+        *children_left = are_left;
+        if !are_left {
+            return;
+        }
+        if *is_killed || cx.is_killing {
+            self.timers
+                .arm_at_latest(WorkerTimer::Rescan, cx.now.after(KILL_RESCAN_AFTER));
+        } else if *is_asked {
+            self.timers
+                .arm_at_latest(WorkerTimer::Rescan, cx.now.after(RESCAN_AFTER));
+        } else {
+            *is_asked = true;
+            self.ask_descendants(drain_left, cx);
+        }
+    }
+
+    /// They get SIGTERM and some time: what is left of the drain when the worker ended in good order, else the grace of
+    /// a cancel.
+    fn ask_descendants(&mut self, drain_left: Duration, cx: &Context) {
+        self.order(Effect::TerminateDescendants);
+        let patience = if cx.phase == Phase::EndGame {
+            drain_left
+        } else {
+            self.timers
+                .arm(WorkerTimer::KillDescendants, cx.now.after(cx.options.cancel_grace));
+            cx.options.cancel_grace
+        };
+        self.notify(Notice::DescendantsLeft(patience));
+    }
+
+    pub(super) fn kill_descendants(&mut self) {
+        if let WorkerProcessState::Clearing { is_killed, .. } = &mut self.supervision.state {
+            *is_killed = true;
+            self.notify(Notice::Killing);
+            self.say(Said::Killed);
+            self.order(Effect::KillDescendants);
+        }
+    }
+
+    pub(super) fn rescan(&mut self, cx: &Context) {
+        let WorkerProcessState::Clearing { is_killed, .. } = self.supervision.state else {
+            return;
+        };
+        self.order(if cx.is_killing {
+            Effect::KillEverything
+        } else if is_killed {
+            Effect::KillDescendants
+        } else {
+            Effect::TerminateDescendants
+        });
+    }
+
+    /// Ends everybody by SIGKILL.
+    pub(crate) fn kill_everything(&mut self, cx: &Context) {
+        self.timers.cancel(WorkerTimer::KillDescendants);
+        self.timers.cancel(WorkerTimer::GiveUpOnDescendants);
+        self.notify(Notice::Killing);
+        self.order(Effect::KillEverything);
+        let processes: Vec<ProcessId> = self.holders.with_jobs().map(|(_, holder)| holder.process).collect();
+        for process in processes {
+            self.kill_process(process);
+        }
+        // Whoever is reaped next may have left children.
+        self.timers.arm_at_latest(WorkerTimer::Rescan, cx.now);
+    }
+
+    /// The holders with jobs on which somebody may still work although everybody got SIGKILL.
+    pub(crate) fn holders_left(&self) -> Vec<HolderId> {
+        let holders = self.holders.with_jobs();
+        let is_left = |(_, holder): &(HolderId, &Holder)| {
+            let is_gone = self.holders.is_gone(holder.process);
+            // What the worker's own process held, a descendant that is left may be working on.
+            let is_with_descendants = self.supervision.process() == Some(holder.process);
+            !(is_gone && holder.is_closed) || is_with_descendants
+        };
+        holders.filter(is_left).map(|(id, _)| id).collect()
+    }
+
+    /// Nobody looks for descendants any more.
+    pub(crate) fn look_for_no_more_descendants(&mut self) {
+        self.timers.cancel(WorkerTimer::Rescan);
+    }
+
+    /// The end begins: no worker process is started any more, and nothing is told of what the worker takes.
+    pub(crate) fn end_begins(&mut self) {
+        for timer in [
+            WorkerTimer::Start,
+            WorkerTimer::StartAnyway,
+            WorkerTimer::Ready,
+            WorkerTimer::Capacity,
+            WorkerTimer::Settled,
+        ] {
+            self.timers.cancel(timer);
+        }
+    }
+
+    /// Whether the worker's descendants are gone, and every process that may still work on a job.
+    pub(crate) fn is_cleared(&self) -> bool {
+        let WorkerProcessState::Clearing {
+            children_left: false, ..
+        } = self.supervision.state
+        else {
+            return false;
+        };
+        !self.holders.are_at_work()
+    }
+
+    /// Nothing is left of the worker process and its descendants, or nobody waits for them any more.
+    pub(crate) fn nothing_is_left(&mut self, cx: &Context) {
+        for timer in [
+            WorkerTimer::KillDescendants,
+            WorkerTimer::GiveUpOnDescendants,
+            WorkerTimer::Rescan,
+        ] {
+            self.timers.cancel(timer);
+        }
+        if cx.is_terminating() {
+            self.supervision.state = WorkerProcessState::Over;
+            return;
+        }
+        let was_successful = self
+            .supervision
+            .ready_since
+            .is_some_and(|since| since.elapsed(cx.now) >= SUCCESSFUL_LIFE);
+        if was_successful {
+            self.supervision.failures = 0;
+        }
+        if self.may_restart(cx) {
+            let pause = restart_pause(self.supervision.failures);
+            self.supervision.failures = self.supervision.failures.saturating_add(1);
+            self.supervision.state = WorkerProcessState::Between;
+            self.say(Said::NobodyWorks);
+            self.timers.arm(WorkerTimer::Start, cx.now.after(pause));
+            let patience = pause.max(cx.options.times.drain(Duration::ZERO));
+            self.timers.arm(WorkerTimer::StartAnyway, cx.now.after(patience));
+            self.notify(Notice::RestartIn(pause));
+        } else {
+            self.supervision.state = WorkerProcessState::Over;
+            self.say(Said::Lost);
+        }
+    }
+
+    fn may_restart(&mut self, cx: &Context) -> bool {
+        let is_wanted = match cx.options.restart {
+            Restart::Never => false,
+            Restart::Hung => self.supervision.ended_for.is_some(),
+            Restart::OnFailure => {
+                let has_failed = |end: WorkerEnd| end.ended != Ended::Exited(0);
+                self.supervision.ended_for.is_some() || self.supervision.ended.is_none_or(has_failed)
+            }
+            Restart::Always => true,
+        };
+        if !is_wanted {
+            return false;
+        }
+        self.supervision
+            .restarts
+            .retain(|at| at.elapsed(cx.now) < RESTART_WINDOW);
+        if self.supervision.restarts.len() >= MAX_RESTARTS {
+            self.notify(Notice::TooManyRestarts);
+            return false;
+        }
+        self.supervision.restarts.push_back(cx.now);
+        true
+    }
+
+    /// Orders a start again for which the system had no process.
+    pub(super) fn start_is_due(&mut self, cx: &Context) {
+        if self.supervision.state == WorkerProcessState::Postponed && !cx.is_terminating() {
+            self.supervision.state = WorkerProcessState::Starting;
+            self.order(Effect::StartWorker);
+        }
+    }
+
+    /// Starts the next worker process, when the pause before it is over and the outcomes of the last one are delivered, or have had
+    /// their time.
+    pub(crate) fn start_next(&mut self, cx: &Context) {
+        if !self.supervision.is_between_two() || cx.is_terminating() {
+            return;
+        }
+        let is_pausing = self.timers.deadline_of(WorkerTimer::Start).is_some();
+        let is_patient = self.timers.deadline_of(WorkerTimer::StartAnyway).is_some();
+        if is_pausing || (is_patient && cx.has_jobs) {
+            return;
+        }
+        self.timers.cancel(WorkerTimer::StartAnyway);
+        // Whoever is still there spoke for the former incarnation.
+        self.close_all_holders(cx);
+        self.supervision.state = WorkerProcessState::Starting;
+        self.supervision.started_at = cx.now;
+        self.order(Effect::StartWorker);
+    }
+}

@@ -1,0 +1,189 @@
+//! What is known of the worker's process: whether it runs, since when, how it ended, how often it was started again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::api::{EndCause, Moment, ProcessId, WorkerEnd};
+use crate::worker::blame::Blame;
+use ojs_values::exit::{Ended, RemapExit};
+
+/// Restarts within `RESTART_WINDOW` after which the worker is not started again.
+pub(super) const MAX_RESTARTS: usize = 10;
+
+/// See `MAX_RESTARTS`.
+pub(super) const RESTART_WINDOW: Duration = Duration::from_secs(600);
+
+/// Exit status when we ended the worker, and do not start it again.
+const ENDED_BY_US: u8 = 1;
+
+/// What we know of the worker.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Supervision {
+    pub(super) state: WorkerProcessState,
+    /// When the present one was started, or ordered.
+    pub(super) started_at: Moment,
+    /// Since when the present one takes jobs.
+    pub(super) ready_since: Option<Moment>,
+    /// Lives in a row that were not successful.
+    pub(super) failures: u32,
+    /// Attempts in a row to get a process.
+    pub(super) shortages: u32,
+    /// When it was started again, within the window.
+    pub(super) restarts: VecDeque<Moment>,
+    /// Which process the last one was that ended.
+    pub(super) ended_process: Option<ProcessId>,
+    /// How the last one ended.
+    pub(super) ended: Option<WorkerEnd>,
+    /// How long it had run by then.
+    pub(super) ran: Duration,
+    /// Processes that the kernel has killed since the start of the present one because memory ran out, as far as told.
+    pub(super) oom_kills: u64,
+    /// The last process of the present one that we ended.
+    pub(super) blame: Option<Blame>,
+    /// Why we ended the last one, until the next one runs.
+    pub(super) ended_for: Option<EndCause>,
+    /// The present one was asked to end since nothing is left to do, or all that is left is cut off.
+    pub(super) is_asked_to_end: bool,
+    /// Why the last one could not be started.
+    pub(super) refused_with: Option<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum WorkerProcessState {
+    Starting,
+    /// The system had no process for it; its start will be ordered again.
+    Postponed,
+    Alive(ProcessId),
+    /// It was reaped; its descendants are being ended.
+    Clearing {
+        process: ProcessId,
+        children_left: bool,
+        is_asked: bool,
+        is_killed: bool,
+    },
+    /// Nothing is left of it; the next one will be started.
+    Between,
+    /// Nothing is left of it, and there will be no other.
+    Over,
+}
+
+impl Supervision {
+    pub(crate) fn new(now: Moment) -> Self {
+        Self {
+            state: WorkerProcessState::Starting,
+            started_at: now,
+            ready_since: None,
+            failures: 0,
+            shortages: 0,
+            restarts: VecDeque::new(),
+            ended_process: None,
+            ended: None,
+            ran: Duration::ZERO,
+            oom_kills: 0,
+            blame: None,
+            ended_for: None,
+            is_asked_to_end: false,
+            refused_with: None,
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        matches!(self.state, WorkerProcessState::Alive(_))
+    }
+
+    pub(crate) fn is_clearing(&self) -> bool {
+        matches!(self.state, WorkerProcessState::Clearing { .. })
+    }
+
+    /// Whether nothing of the last one is left, and the next one will be started.
+    pub(crate) fn is_between_two(&self) -> bool {
+        self.state == WorkerProcessState::Between
+    }
+
+    /// Whether nothing of it runs, and nothing is about to.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.state {
+            WorkerProcessState::Postponed | WorkerProcessState::Between | WorkerProcessState::Over => true,
+            WorkerProcessState::Starting | WorkerProcessState::Alive(_) | WorkerProcessState::Clearing { .. } => false,
+        }
+    }
+
+    /// The worker's own process, until nothing of it is left.
+    pub(crate) fn process(&self) -> Option<ProcessId> {
+        match self.state {
+            WorkerProcessState::Alive(process) | WorkerProcessState::Clearing { process, .. } => Some(process),
+            WorkerProcessState::Starting
+            | WorkerProcessState::Postponed
+            | WorkerProcessState::Between
+            | WorkerProcessState::Over => None,
+        }
+    }
+
+    /// For how long the present one has run, or was to be started.
+    pub(crate) fn up(&self, now: Moment) -> Duration {
+        self.started_at.elapsed(now)
+    }
+
+    /// Starts again that still count.
+    pub(crate) fn restarts(&self, now: Moment) -> usize {
+        let counts = |at: &&Moment| at.elapsed(now) < RESTART_WINDOW;
+        self.restarts.iter().filter(counts).count()
+    }
+
+    /// How long the last one had run when it ended.
+    pub(crate) fn ran(&self) -> Option<Duration> {
+        self.ended.map(|_| self.ran)
+    }
+
+    /// How the last one ended.
+    pub(crate) fn ended(&self) -> Option<WorkerEnd> {
+        self.ended
+    }
+
+    /// Which process the last one was that ended.
+    pub(crate) fn ended_process(&self) -> Option<ProcessId> {
+        self.ended_process
+    }
+
+    pub(crate) fn memory_ran_out(&mut self, kills: u64) {
+        self.oom_kills = kills;
+    }
+
+    /// Why we ended the last one, where we did.
+    pub(crate) fn ended_for(&self) -> Option<&EndCause> {
+        self.ended_for.as_ref()
+    }
+
+    /// Why we ended one of its processes a moment ago, or the last one.
+    pub(crate) fn has_just_ended_for(&self, now: Moment) -> Option<&EndCause> {
+        let recent = self.blame.as_ref().filter(|blame| blame.is_recent(now));
+        self.ended_for.as_ref().or(recent.map(|blame| &blame.cause))
+    }
+
+    /// Our exit status where it could not be started.
+    pub(crate) fn refused_with(&self) -> Option<u8> {
+        self.refused_with
+    }
+
+    pub(crate) fn said_ready(&mut self, now: Moment) {
+        self.ready_since.get_or_insert(now);
+    }
+
+    pub(crate) fn has_been_ready(&self) -> bool {
+        self.ready_since.is_some()
+    }
+
+    /// When the worker has had its time to say ready.
+    pub(crate) fn ready_by(&self, timeout: Duration) -> Moment {
+        self.started_at.after(timeout)
+    }
+
+    /// What its end makes our exit status when nobody asked for the end.
+    pub(crate) fn status(&self, remap: &RemapExit) -> u8 {
+        let of_its_end = || match self.ended_for {
+            Some(_) => ENDED_BY_US,
+            None => remap.apply(self.ended.map_or(Ended::UNREAPED, |end| end.ended)),
+        };
+        self.refused_with.unwrap_or_else(of_its_end)
+    }
+}

@@ -1,0 +1,74 @@
+//! Which process a job could have for itself, and to which pulls jobs go.
+
+use crate::api::Subject;
+use crate::api::ids::{HolderId, ProcessId, PullId, Text};
+use crate::worker::holder::Holder;
+use crate::worker::workers::Workers;
+
+impl Workers {
+    /// Deals jobs of these queues out to the oldest pulls that take them, and spends these. For each job its pull and the holder of that, in
+    /// order; none for one that no pull takes.
+    pub(crate) fn deal(&mut self, queues: &[&Text]) -> Vec<Option<(PullId, HolderId)>> {
+        let mut dealt = Vec::with_capacity(queues.len());
+        for queue in queues {
+            let pull = self.pulls.oldest_for(queue);
+            let holder = pull.and_then(|pull| self.pulls.get(pull)).map(|pull| pull.holder);
+            if let Some(pull) = pull {
+                self.pulls.spend(pull);
+            }
+            dealt.push(pull.zip(holder));
+        }
+        dealt
+    }
+
+    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only processes that take one at a time.
+    pub(crate) fn emptiest_taker(&self, job: &Subject, bytes: usize) -> Option<ProcessId> {
+        let processes = self.holders.iter().map(|(_, holder)| holder.process);
+        let takers = processes.filter(|process| self.takers_in(*process, job, bytes).next().is_some());
+        let takers: Vec<ProcessId> = takers.collect();
+        let are_needed = takers.iter().any(|process| self.takes_several(*process));
+        let takers = takers.into_iter().filter(|_| are_needed);
+        takers.min_by_key(|process| self.holders.jobs_of(*process))
+    }
+
+    /// Whether a process may hold several jobs at a time.
+    fn takes_several(&self, process: ProcessId) -> bool {
+        let holders = || self.holders.of(process).map(|(_, holder)| holder);
+        let most = holders().filter_map(|holder| holder.ready.as_ref());
+        let most: u64 = most.map(|ready| u64::from(ready.concurrency)).sum();
+        most > 1 || holders().any(|holder| holder.asks.has_asked())
+    }
+
+    /// The holders of a process that take this job, now or later.
+    pub(crate) fn takers_in(
+        &self,
+        process: ProcessId,
+        job: &Subject,
+        bytes: usize,
+    ) -> impl Iterator<Item = (HolderId, &Holder)> {
+        let is_ending = self.holders.ending(process).is_some() || self.holders.is_gone(process);
+        let theirs = self.holders.of(process).filter(move |_| !is_ending);
+        theirs.filter(move |(_, holder)| takes(holder, job, bytes))
+    }
+
+    /// A holder of this process that can be given this job now.
+    pub(crate) fn idle_in(&self, process: ProcessId, job: &Subject, bytes: usize) -> Option<HolderId> {
+        let is_idle = |(_, holder): &(HolderId, &Holder)| holder.free() > 0 && !holder.is_busy;
+        self.takers_in(process, job, bytes).find(is_idle).map(|(id, _)| id)
+    }
+
+    /// The oldest pull of a holder of this process that takes a job of this queue, and the holder.
+    pub(crate) fn pull_in(&self, process: ProcessId, queue: &Text) -> Option<(PullId, HolderId)> {
+        let mut holders = self.holders.of(process).map(|(id, _)| id);
+        holders.find_map(|id| Some((self.pulls.of_holder_for(id, queue)?, id)))
+    }
+}
+
+fn takes(holder: &Holder, job: &Subject, bytes: usize) -> bool {
+    let is_offered = holder.ready.as_ref().is_some_and(|ready| {
+        let types = ready.types.as_ref();
+        let fits = holder.manners.frame_limit.is_none_or(|most| bytes <= most);
+        ready.concurrency > 0 && fits && types.is_none_or(|types| types.contains(&job.kind))
+    });
+    holder.is_there() && (is_offered || holder.asks.take(&job.queue))
+}

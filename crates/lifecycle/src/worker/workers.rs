@@ -1,0 +1,245 @@
+//! The workers as one part of the machine: the worker process, whoever in it holds jobs, what these offer and ask for.
+//!
+//! It knows no other part. Which jobs a holder has is not known here, only how many. It returns a list of [`Said`]: orders for the shell and
+//! requests to the other parts, in the order in which they are to be carried out.
+
+use crate::api::ids::{HolderId, JobId, ProcessId};
+use crate::api::{About, Effect, ErrorCode, Moment, Notice, Options, Phase, Queues, ToWorker, WorkerTimer};
+use crate::timers::Timers;
+use crate::worker::capacity::Capacity;
+use crate::worker::holders::Holders;
+use crate::worker::pulls::Pulls;
+use crate::worker::supervision::Supervision;
+use crate::worker::workers_said::Said;
+
+/// The worker process and the holders of jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Workers {
+    pub(super) holders: Holders,
+    pub(super) pulls: Pulls,
+    pub(super) capacity: Capacity,
+    pub(super) supervision: Supervision,
+    /// The process that is kept for one job. Its holders get no other.
+    pub(super) kept: Option<ProcessId>,
+    pub(super) timers: Timers<WorkerTimer>,
+    said: Vec<Said>,
+}
+
+/// What a decision depends on besides the state of the workers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) phase: Phase,
+    /// The end has sent SIGKILL to everybody.
+    pub(crate) has_killed: bool,
+    /// The end waits for processes that got SIGKILL.
+    pub(crate) is_killing: bool,
+    /// There is no memory for more jobs.
+    pub(crate) gate_is_closed: bool,
+    /// A job is not finished, whatever its place.
+    pub(crate) has_jobs: bool,
+    pub(crate) now: Moment,
+}
+
+impl Context<'_> {
+    pub(super) fn is_terminating(&self) -> bool {
+        self.phase.is_terminating()
+    }
+
+    /// The end asks the worker process to end, or has cut its jobs off.
+    pub(super) fn is_ending_the_worker(&self) -> bool {
+        matches!(self.phase, Phase::EndGame | Phase::Stop)
+    }
+}
+
+impl Workers {
+    pub(crate) fn new(now: Moment) -> Self {
+        Self {
+            holders: Holders::default(),
+            pulls: Pulls::default(),
+            capacity: Capacity::default(),
+            supervision: Supervision::new(now),
+            kept: None,
+            timers: Timers::default(),
+            said: Vec::new(),
+        }
+    }
+}
+
+/// What the other parts see of it.
+impl Workers {
+    pub(crate) fn holders(&self) -> &Holders {
+        &self.holders
+    }
+
+    pub(crate) fn pulls(&self) -> &Pulls {
+        &self.pulls
+    }
+
+    pub(crate) fn supervision(&self) -> &Supervision {
+        &self.supervision
+    }
+
+    pub(crate) fn timers(&self) -> &Timers<WorkerTimer> {
+        &self.timers
+    }
+
+    /// This timer is acted on.
+    pub(crate) fn cancel(&mut self, timer: WorkerTimer) {
+        self.timers.cancel(timer);
+    }
+
+    pub(crate) fn clear_timers(&mut self) {
+        self.timers.clear();
+    }
+
+    /// Whether nothing was said since the last list was taken.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    /// Everything that was said since the last call.
+    pub(crate) fn take_said(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// That is carried out. The memory of the list is used for the next one.
+    pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
+        if self.said.capacity() == 0 {
+            self.said = list;
+        }
+    }
+
+    /// Whether new jobs may be given out: not once the worker process ended, since whoever it left behind is being ended too.
+    pub(crate) fn are_taking_jobs(&self, phase: Phase) -> bool {
+        phase == Phase::Running && self.supervision.is_alive()
+    }
+}
+
+/// What becomes due.
+impl Workers {
+    /// Acts on a timer.
+    pub(crate) fn due(&mut self, timer: WorkerTimer, cx: &Context) {
+        match timer {
+            WorkerTimer::KillDescendants => self.kill_descendants(),
+            WorkerTimer::GiveUpOnDescendants => self.say(Said::DescendantsStay),
+            WorkerTimer::Rescan => self.rescan(cx),
+            WorkerTimer::Start => self.start_is_due(cx),
+            WorkerTimer::Ready => self.notify(match cx.options.queues {
+                Queues::Configured => Notice::NotReady,
+                Queues::AsAsked | Queues::Only(_) => Notice::NothingAskedFor,
+            }),
+            WorkerTimer::Capacity => self.tell_capacity(cx),
+            WorkerTimer::Settled => self.compare_capacity(cx),
+            WorkerTimer::HungUp(process) => self.lingered_after_hang_up(process, cx),
+            WorkerTimer::KillProcess(process) => self.kill_process(process),
+            WorkerTimer::Ping(holder) => self.ping(holder, cx),
+            WorkerTimer::Stalled(holder) => self.stalled(holder, cx),
+            WorkerTimer::CancelSignal(holder) => self.say(Said::SignalPauseIsOver(holder)),
+            WorkerTimer::Pull(pull) => self.answer_pull(pull, Vec::new()),
+            // It only expires: `start_next` asks whether it is armed.
+            WorkerTimer::StartAnyway => {}
+        }
+    }
+}
+
+/// What the jobs tell it.
+impl Workers {
+    /// A holder has so many jobs. Nobody waits for so many of them any more.
+    pub(crate) fn has_jobs(&mut self, holder: HolderId, held: usize, overdue: usize) {
+        self.holders.has_jobs(holder, held, overdue);
+    }
+
+    /// See [`Holders::take_new_offers`].
+    pub(crate) fn take_new_offers(&mut self) -> bool {
+        self.holders.take_new_offers()
+    }
+
+    /// A job is written to this holder.
+    pub(crate) fn give(&mut self, holder: HolderId, word: ToWorker, cx: &Context) {
+        self.holders.serve(holder);
+        self.order(Effect::Tell(holder, word));
+        self.outbound(holder, true, cx);
+    }
+
+    /// Keeps a process for one job.
+    pub(crate) fn keep(&mut self, process: ProcessId) {
+        self.kept = Some(process);
+        self.holders.keep(process, true);
+    }
+
+    /// The process that was kept for one job gets others again.
+    pub(crate) fn keep_no_more(&mut self) {
+        if let Some(process) = self.kept.take() {
+            self.holders.keep(process, false);
+        }
+    }
+
+    /// Whether this holder gets no jobs because its process is kept for one.
+    pub(crate) fn is_kept(&self, holder: HolderId) -> bool {
+        let process = self.holders.get(holder).map(|holder| holder.process);
+        self.kept.is_some() && self.kept == process
+    }
+
+    /// How many jobs the process could be given that is kept for one.
+    pub(crate) fn kept_room(&self) -> usize {
+        self.kept.map_or(0, |process| self.holders.room_of(process))
+    }
+
+    /// How many jobs a process that is gone left unanswered.
+    pub(crate) fn left_unanswered(&mut self, process: ProcessId) -> usize {
+        self.holders.left_unanswered(process)
+    }
+
+    /// The kernel has killed so many processes since the worker process was started, because memory ran out.
+    pub(crate) fn memory_ran_out(&mut self, kills: u64) {
+        self.supervision.memory_ran_out(kills);
+    }
+
+    /// The jobs of a holder that is gone are decided.
+    pub(crate) fn forget(&mut self, holder: HolderId) {
+        self.holders.forget(holder);
+    }
+}
+
+/// How it talks.
+impl Workers {
+    pub(super) fn say(&mut self, said: Said) {
+        self.said.push(said);
+    }
+
+    pub(super) fn order(&mut self, effect: Effect) {
+        self.say(Said::Order(effect));
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.say(Said::Notify(notice));
+    }
+
+    /// Tells a holder that is still there. One that does not hear is told answers only.
+    pub(crate) fn tell(&mut self, holder: HolderId, word: ToWorker) {
+        if self.holders.is_open(holder) && (word.is_answer() || self.holders.hears(holder)) {
+            self.order(Effect::Tell(holder, word));
+        }
+    }
+
+    /// Tells a holder, if it wants to know, that the backend has this of a job (`is_settled`), or that it is ours alone.
+    pub(crate) fn confirm(&mut self, holder: HolderId, job: JobId, about: About, is_settled: bool) {
+        if self.holders.wants_ok(holder) {
+            self.tell(holder, ToWorker::Ok { job, about, is_settled });
+        }
+    }
+
+    /// Tells every holder that is still there.
+    pub(crate) fn tell_all(&mut self, word: &ToWorker) {
+        let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
+        for holder in open {
+            self.tell(holder, word.clone());
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &str, job: Option<JobId>) {
+        let message = message.into();
+        self.tell(holder, ToWorker::Error { code, message, job });
+    }
+}

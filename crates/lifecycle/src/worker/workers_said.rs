@@ -1,0 +1,29 @@
+//! What the workers ask of the shell and of the other parts.
+
+use crate::api::ids::{HolderId, Text, WorkerId};
+use crate::api::{Effect, Notice};
+
+/// What the workers ask of the shell and of the other parts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Said {
+    /// Do this.
+    Order(Effect),
+    /// Tell the log.
+    Notify(Notice),
+    /// A worker process runs, under a new worker id.
+    Began(WorkerId),
+    /// The last worker process is over, and the next one starts after a pause: nobody takes jobs until then.
+    NobodyWorks,
+    /// The worker process is over, and there will be no other.
+    Lost,
+    /// SIGKILL goes out to processes of the worker.
+    Killed,
+    /// Descendants of the worker process that ended have had their time, and some are left.
+    DescendantsStay,
+    /// The pause after the last SIGURG is over: send the next one if this holder still has a cancelled job.
+    SignalPauseIsOver(HolderId),
+    /// A holder asks for jobs of these queues.
+    QueuesAskedFor(Vec<Text>),
+    /// The holders ask for so many jobs, together.
+    JobsAskedFor(usize),
+}

@@ -1,0 +1,20 @@
+//! The pure half, which decides and knows no operating system: `crates/lifecycle` and `crates/wire`. The scripts that a person reads
+//! are a program of their own, `scenarios`. `cargo test --test pure wire::` runs one part.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test that does not find what it expects has failed, and a simulation says what happened in it"
+)]
+
+#[allow(dead_code, reason = "the exploration uses a part of it")]
+#[path = "../support/script/mod.rs"]
+mod script;
+
+mod costs;
+mod exploration;
+mod gateway;
+mod lifecycle_table;
+mod simulation;
+mod wire;

@@ -1,0 +1,227 @@
+//! The reference for workers that ojs-init itself ended: whether it did, what follows from that, and what becomes of the jobs
+//! that had nothing to do with it. Judged by the signals that were ordered.
+
+use std::time::Duration;
+
+use ojs_lifecycle::api::{
+    Call, Effect, EndCause, Event, JobId, NotStarted, Notice, Options, Outcome, Phase, ProcessId, Reason, Restart,
+};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+use super::ledger::Ledger;
+use super::links::Link;
+use super::promise::{Kept, promise};
+
+/// How long after its grace the end of one process may bring about that of its parent.
+const CONSEQUENCE: Duration = Duration::from_secs(10);
+
+/// How soon a worker may be started again for the eleventh time.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// A process that was ended.
+#[derive(Debug, Clone)]
+struct Ending {
+    process: ProcessId,
+    cause: EndCause,
+    at: Duration,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Blame {
+    main: Option<ProcessId>,
+    /// Those of the present worker, and what is left of the one before.
+    endings: Vec<Ending>,
+    /// Whether the last worker was ended by ojs-init, and because of a handler that hung.
+    was_ended: bool,
+    has_hung: bool,
+    ended: Option<Ended>,
+    restarts: Vec<Duration>,
+}
+
+impl Blame {
+    pub fn event(&mut self, event: &Event, phase: Phase, options: &Options, now: Duration) {
+        if let Event::WorkerStarted { process, .. } = event {
+            *self = Self {
+                main: Some(*process),
+                restarts: std::mem::take(&mut self.restarts),
+                ..Self::default()
+            };
+        } else if let Event::WorkerEnded(ended) = event {
+            let cause = self.cause_of_end(*ended, options, now);
+            let cause = cause.filter(|_| !matches!(phase, Phase::EndGame | Phase::Stop));
+            self.was_ended = cause.is_some();
+            self.has_hung = matches!(cause, Some(EndCause::Hung { .. }));
+            self.ended = Some(*ended);
+            self.main = None;
+        } else if let Event::WorkerNotStarted(NotStarted::Refused(_)) = event {
+            self.ended = None;
+        }
+    }
+
+    /// The cause of the main process's own end, else of the last end of another one, if that was a moment ago.
+    fn cause_of_end(&self, ended: Ended, options: &Options, now: Duration) -> Option<EndCause> {
+        let of_main = self.endings.iter().find(|ending| Some(ending.process) == self.main);
+        let is_recent = |ending: &&Ending| now < ending.at + options.cancel_grace + CONSEQUENCE;
+        let ending = of_main.or(self.endings.last().filter(is_recent))?;
+        let by_signal = matches!(
+            ended,
+            Ended::Exited(143) | Ended::Signalled(Signal::TERM | Signal::KILL)
+        );
+        (ending.cause != EndCause::Disconnected || by_signal).then(|| ending.cause.clone())
+    }
+
+    pub fn effect(&mut self, effect: &Effect, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
+        match effect {
+            Effect::Notify(remark) => self.remark(remark, ledger, options, now),
+            Effect::CallBackend { call, .. } => self.call(call, ledger),
+            Effect::SignalProcess(process, Signal::TERM) => {
+                let is_said = self.main.is_none() || self.endings.iter().any(|ending| ending.process == *process);
+                promise!("nobody is ended in silence", is_said, "{effect:?}");
+                Ok(())
+            }
+            Effect::StartWorker
+            | Effect::SignalWorker(_)
+            | Effect::SignalProcess(..)
+            | Effect::TerminateDescendants
+            | Effect::KillDescendants
+            | Effect::KillEverything
+            | Effect::Tell(..)
+            | Effect::ReadToEnd(_)
+            | Effect::Close(..)
+            | Effect::Answer(..)
+            | Effect::Show(..)
+            | Effect::AbandonCall(_)
+            | Effect::AnswerPull { .. }
+            | Effect::AnswerBeat { .. }
+            | Effect::DropClient(_)
+            | Effect::WriteTerminationLog(_)
+            | Effect::Exit(_) => Ok(()),
+        }
+    }
+
+    fn remark(&mut self, remark: &Notice, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
+        if let Notice::EndingProcess { process, cause, .. } = remark {
+            if *cause == EndCause::Orphaned {
+                return Ok(());
+            }
+            if let EndCause::Hung { job, .. } = cause {
+                let is_held = ledger.claims.iter().any(|claim| {
+                    let link = claim.holder.and_then(|holder| ledger.links.get(&holder));
+                    let is_unanswered = claim.answer.is_none() && !claim.is_decided;
+                    claim.id == job.id && is_unanswered && link.is_some_and(|link| link.process == *process)
+                });
+                promise!("who hangs holds the job", is_held, "{remark:?}");
+            }
+            self.endings.push(Ending {
+                process: *process,
+                cause: cause.clone(),
+                at: now,
+            });
+        } else if let Notice::WorkerEnded(..) = remark {
+            promise!("a worker that was ended is called that", !self.was_ended, "{remark:?}");
+        } else if let Notice::WorkerWasEnded { .. } = remark {
+            promise!(
+                "a worker that ended by itself is called that",
+                self.was_ended,
+                "{remark:?}"
+            );
+        } else if let Notice::RestartIn(_) = remark {
+            promise!("restarts as configured", self.is_restarted(options), "{remark:?}");
+            self.restarts.retain(|at| now < *at + WINDOW);
+            self.restarts.push(now);
+            promise!("restarts are bounded", self.restarts.len() <= 10, "{:?}", self.restarts);
+        } else if let Notice::StateChanged {
+            reason: Reason::Worker, ..
+        } = remark
+            && self.ended.is_some()
+        {
+            let are_many = self.restarts.iter().filter(|at| now < **at + WINDOW).count() >= 10;
+            promise!(
+                "restarts as configured",
+                are_many || !self.is_restarted(options),
+                "{remark:?} after {:?}",
+                self.ended
+            );
+        }
+        Ok(())
+    }
+
+    fn is_restarted(&self, options: &Options) -> bool {
+        match options.restart {
+            Restart::Never => false,
+            Restart::Hung => self.was_ended,
+            Restart::OnFailure => self.was_ended || self.ended != Some(Ended::Exited(0)),
+            Restart::Always => true,
+        }
+    }
+
+    /// A job that another one took down is no failure of its own.
+    fn call(&self, call: &Call, ledger: &Ledger) -> Kept {
+        let Call::Report { job, outcome, .. } = call else {
+            return Ok(());
+        };
+        let is_blamed = match outcome {
+            Outcome::Failed { error } if error.kind.as_deref() == Some("handler_not_found") => {
+                return self.is_taken_by_nobody(job, ledger);
+            }
+            Outcome::Failed { error } if error.kind.as_deref() == Some("worker_death") => true,
+            Outcome::Requeued { reason, .. } if reason.contains("another job of it hung") => false,
+            Outcome::Acked { .. } | Outcome::Failed { .. } | Outcome::Requeued { .. } => return Ok(()),
+        };
+        let Some(is_innocent) = self.is_innocent(job, ledger) else {
+            return Ok(());
+        };
+        promise!(
+            "innocent jobs go back, and others do not",
+            is_innocent != is_blamed,
+            "{call:?}, {:?}",
+            self.endings
+        );
+        Ok(())
+    }
+
+    fn is_innocent(&self, job: &JobId, ledger: &Ledger) -> Option<bool> {
+        // What was decided before, and is sent again or was held up, is judged no second time.
+        let claim = ledger.open().find(|claim| claim.id == *job)?;
+        if claim.is_decided || claim.is_orphan {
+            return None;
+        }
+        let process = ledger.links.get(&claim.holder?)?.process;
+        let hung = |ending: &Ending| ending.process == process && matches!(ending.cause, EndCause::Hung { .. });
+        Some(self.has_hung || self.endings.iter().any(hung))
+    }
+
+    /// The exit status where the worker's end was nobody's wish.
+    pub fn own_status(&self) -> Option<u8> {
+        self.was_ended.then_some(1)
+    }
+
+    /// Nobody is there who takes jobs of this kind.
+    fn is_taken_by_nobody(&self, job: &JobId, ledger: &Ledger) -> Kept {
+        let claim = ledger.open().find(|claim| claim.id == *job);
+        let Some(claim) = claim.filter(|claim| !claim.is_decided) else {
+            return Ok(());
+        };
+        let takes = |link: &Link| {
+            let types = link.ready.as_ref().and_then(|ready| ready.types.as_ref());
+            link.ready.is_some() && types.is_none_or(|types| types.contains(&claim.kind))
+        };
+        let is_open =
+            |link: &&Link| !link.is_hung_up && !link.is_closing && ledger.gone.get(&link.process) == Some(&false);
+        // One that is being ended gets no jobs.
+        let is_ending = |link: &Link| self.endings.iter().any(|ending| ending.process == link.process);
+        let taker = ledger
+            .links
+            .values()
+            .filter(is_open)
+            .find(|link| takes(link) && !is_ending(link));
+        promise!(
+            "a job without a handler is one that nobody takes",
+            taker.is_none() || ledger.main.is_none(),
+            "{claim:?}, {taker:?}"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,496 @@
+//! The reference for jobs and connections: a list of claims, searched from its start each time.
+
+use ojs_lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
+use ojs_lifecycle::api::{Delivery, Event, FromWorker, JobEnd, Notice, WorkerState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::backend::{PADDING, serial_of};
+use super::links::Link;
+use super::looks::Shown;
+use super::plan::Answer;
+use super::promise::{Broken, Kept, promise};
+
+/// One reservation that we were given.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub id: JobId,
+    pub kind: Text,
+    pub worker: WorkerId,
+    /// Which reservation it is, truly; another one once the job was delivered again.
+    pub serial: u64,
+    pub is_last_attempt: bool,
+    pub has_a_timeout: bool,
+    pub holder: Option<HolderId>,
+    /// Which of all job frames it was.
+    pub frame: Option<u64>,
+    /// What the worker said that counts.
+    pub answer: Option<Answer>,
+    pub is_open: bool,
+    pub is_lost: bool,
+    /// Its outcome went to the backend at least once.
+    pub is_decided: bool,
+    /// A FAIL or requeue is on its way, or may have been carried out.
+    pub is_doubtful: bool,
+    /// It may only be repeated after a look.
+    pub needs_look: bool,
+    /// The backend has taken its outcome.
+    pub is_taken: bool,
+    /// The worker was told that its result is not taken.
+    pub may_answer_again: bool,
+    /// The shutdown may not be what cuts it off: it timed out, or its holder hung up before.
+    pub may_be_decided: bool,
+    pub was_held_at_stop: bool,
+    /// Its holder was gone, and read, before the worker ended: it is decided, and only its checkpoint holds it up.
+    pub is_orphan: bool,
+    /// It came while an outcome of an earlier one was on its way.
+    pub is_again: bool,
+}
+
+impl Claim {
+    /// It is with a worker that has not answered.
+    pub fn is_held(&self) -> bool {
+        self.is_open && self.holder.is_some() && self.answer.is_none() && !self.is_decided
+    }
+
+    fn may_be_cut_off(&self) -> bool {
+        self.was_held_at_stop && self.answer.is_none() && (!self.is_lost || self.is_decided)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.is_open && self.holder.is_none() && !self.is_decided
+    }
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pub claims: Vec<Claim>,
+    pub links: BTreeMap<HolderId, Link>,
+    /// Processes with connections; whether they are gone.
+    pub gone: BTreeMap<ProcessId, bool>,
+    pub main: Option<ProcessId>,
+    pub frames: u64,
+    /// What the last look at each job could show: the reservation, if it had one, or nothing at all.
+    pub shown: BTreeMap<JobId, Shown>,
+    /// What the machine hears now is the answer to a look.
+    pub is_looked_at: bool,
+    /// The stop phase has begun.
+    pub is_stopping: bool,
+}
+
+impl Ledger {
+    pub fn open(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.iter().filter(|claim| claim.is_open)
+    }
+
+    /// The claim that an outcome or remark about this job concerns: the oldest.
+    pub fn find(&mut self, id: &JobId) -> Option<&mut Claim> {
+        self.claims.iter_mut().find(|claim| claim.is_open && claim.id == *id)
+    }
+
+    /// The claim whose reservation is called lost now: a look is about one that is not decided.
+    pub fn find_lost(&mut self, id: &JobId) -> Option<&mut Claim> {
+        let by_look = self.is_looked_at;
+        let is_it = |claim: &&mut Claim| {
+            claim.is_open && claim.id == *id && (!by_look || claim.is_held() || claim.is_waiting())
+        };
+        self.claims.iter_mut().find(is_it)
+    }
+
+    pub fn event(&mut self, event: &Event, now: Duration) -> Kept {
+        match event {
+            Event::WorkerStarted { process, .. } => self.main = Some(*process),
+            Event::WorkerEnded(_) => {
+                for claim in &mut self.claims {
+                    claim.is_decided |= claim.is_waiting();
+                    let link = claim.holder.and_then(|holder| self.links.get(&holder));
+                    let is_over = |link: &Link| link.is_hung_up && self.gone.get(&link.process) == Some(&true);
+                    claim.is_orphan |=
+                        claim.is_held() && link.is_some_and(is_over) && link.map(|it| it.process) != self.main;
+                }
+                if let Some(main) = self.main.take()
+                    && let Some(gone) = self.gone.get_mut(&main)
+                {
+                    *gone = true;
+                }
+            }
+            Event::HolderCame {
+                holder: connection,
+                process,
+                ..
+            } => {
+                // One without a process of its own belongs to the worker.
+                let Some(process) = process.or(self.main) else {
+                    return Ok(());
+                };
+                self.gone.entry(process).or_insert(false);
+                let link = Link {
+                    process,
+                    ready: None,
+                    is_busy: false,
+                    is_hung_up: false,
+                    is_closing: false,
+                    told: None,
+                    cancelled: BTreeSet::new(),
+                    pulls: BTreeMap::new(),
+                };
+                self.links.insert(*connection, link);
+            }
+            Event::Said(connection, said) => self.said(*connection, said, now),
+            Event::OutboundFilled(connection) => self.busy(*connection, true),
+            Event::OutboundEmptied(connection) => self.busy(*connection, false),
+            Event::HungUp(connection) => self.hung_up(*connection),
+            Event::ProcessGone(process) => {
+                self.gone.insert(*process, true);
+            }
+            Event::SignalArrived(_)
+            | Event::MemoryRanOut(_)
+            | Event::HolderRuns { .. }
+            | Event::OperatorConnected(_)
+            | Event::OperatorAsked(..)
+            | Event::OperatorLeft(_)
+            | Event::HeardPart(_)
+            | Event::ReadingStopped(_)
+            | Event::ReadingResumed(_)
+            | Event::WorkerNotStarted(_)
+            | Event::Reaped { .. }
+            | Event::BackendReplied(..)
+            | Event::StreamSaid(..)
+            | Event::MemoryTaken(_)
+            | Event::CredentialsChanged => {}
+        }
+        Ok(())
+    }
+
+    fn busy(&mut self, connection: HolderId, is_busy: bool) {
+        if let Some(link) = self.links.get_mut(&connection) {
+            link.is_busy = is_busy;
+        }
+    }
+
+    pub fn hung_up(&mut self, connection: HolderId) {
+        if let Some(link) = self.links.get_mut(&connection) {
+            link.is_hung_up = true;
+            link.pulls.clear();
+        }
+        for claim in &mut self.claims {
+            // Nobody waits for the outcome of a lost one.
+            claim.is_open &= !(claim.is_held() && claim.is_lost && claim.holder == Some(connection));
+        }
+    }
+
+    fn said(&mut self, connection: HolderId, said: &FromWorker, now: Duration) {
+        let (job, answer) = match said {
+            FromWorker::Ready(ready) => {
+                if let Some(link) = self.links.get_mut(&connection) {
+                    link.ready = Some(ready.clone());
+                }
+                return;
+            }
+            FromWorker::Wants(wants) => {
+                if let Some(link) = self.links.get_mut(&connection) {
+                    let count = usize::try_from(wants.count).unwrap();
+                    link.pulls.insert(wants.pull, (count, now + wants.within));
+                }
+                return;
+            }
+            FromWorker::WantsNoMore { pull } => {
+                if let Some(link) = self.links.get_mut(&connection) {
+                    link.pulls.remove(pull);
+                }
+                return;
+            }
+            FromWorker::Ack { job, .. } => (job, Answer::Ack),
+            FromWorker::Fail { job, .. } => (job, Answer::Fail),
+            FromWorker::Release { job, .. } => (job, Answer::Release),
+            FromWorker::Progress { .. }
+            | FromWorker::Checkpoint { .. }
+            | FromWorker::Heartbeat { .. }
+            | FromWorker::Beats { .. }
+            | FromWorker::Pong { .. }
+            | FromWorker::Garbage { .. } => return,
+        };
+        let theirs = |claim: &&mut Claim| claim.is_open && claim.id == *job && claim.holder == Some(connection);
+        let Some(claim) = self.claims.iter_mut().find(theirs) else {
+            return;
+        };
+        if claim.answer.is_none() || claim.may_answer_again {
+            claim.answer = Some(answer);
+            claim.may_answer_again = false;
+            claim.is_open = !claim.is_lost;
+        }
+    }
+
+    /// What a FETCH brought.
+    pub fn brought(&mut self, deliveries: &[Delivery], worker: &WorkerId, state: WorkerState) {
+        let mut seen: Vec<&JobId> = Vec::new();
+        for delivery in deliveries {
+            if seen.contains(&&delivery.subject.id) {
+                continue;
+            }
+            seen.push(&delivery.subject.id);
+            let serial = serial_of(&delivery.reservation);
+            let attempt = delivery.reservation.attempt.unwrap_or(0);
+            let is_last_attempt = delivery.subject.max_attempts.is_some_and(|most| attempt >= most);
+            let is_before = |claim: &Claim| claim.id == delivery.subject.id && !claim.is_held() && !claim.is_waiting();
+            let is_again = self.open().any(is_before);
+            self.claims.push(Claim {
+                id: delivery.subject.id.clone(),
+                kind: delivery.subject.kind.clone(),
+                worker: worker.clone(),
+                serial,
+                is_last_attempt,
+                has_a_timeout: delivery.timeout.is_some(),
+                holder: None,
+                frame: None,
+                answer: None,
+                is_open: true,
+                is_lost: false,
+                // Nobody is ever given it: it goes back, or is too large.
+                is_decided: state != WorkerState::Running || self.main.is_none() || delivery.envelope.len() > PADDING,
+                is_doubtful: false,
+                needs_look: false,
+                is_taken: false,
+                may_answer_again: false,
+                may_be_decided: false,
+                was_held_at_stop: false,
+                is_orphan: false,
+                is_again,
+            });
+        }
+    }
+
+    pub fn held_by(&self, connection: HolderId) -> usize {
+        let held = |claim: &&Claim| claim.is_held() && claim.holder == Some(connection);
+        self.claims.iter().filter(held).count()
+    }
+
+    /// Jobs in the buffer; what came after an earlier claim of the same job may be on its way back already, ever since.
+    pub fn waiting(&self) -> usize {
+        let is_first = |claim: &&Claim| claim.is_waiting() && !claim.is_again;
+        self.claims.iter().filter(is_first).count()
+    }
+
+    /// Whether no job is left; a lost one may still be with its handler.
+    pub fn is_idle(&self) -> bool {
+        let is_over = |claim: &Claim| !claim.is_open && (!claim.is_lost || claim.answer.is_some());
+        self.claims.iter().all(is_over)
+    }
+
+    /// Every open connection knows the state.
+    pub fn is_told(&self, state: WorkerState) -> Kept {
+        for (connection, link) in self
+            .links
+            .iter()
+            .filter(|(_, link)| !link.is_hung_up && !link.is_closing)
+        {
+            promise!(
+                "every connection is told the state",
+                link.told == Some(state),
+                "{connection} was told {:?}, it is {state:?}",
+                link.told
+            );
+        }
+        Ok(())
+    }
+
+    /// A job frame is written.
+    pub fn hand_over(
+        &mut self,
+        connection: HolderId,
+        envelope: &Text,
+        state: WorkerState,
+        most: usize,
+        is_pulled: bool,
+    ) -> Kept {
+        let id = JobId(envelope.split(' ').next().unwrap().into());
+        let held = self.held_by(connection);
+        let link = self.links.get(&connection).cloned();
+        let is_gone = link.as_ref().and_then(|link| self.gone.get(&link.process).copied());
+        let main = self.main;
+        let frame = self.frames;
+        let shown = self.shown.get(&id).copied();
+        let before = self.places_taken(most, |claim| claim.holder.is_some());
+        let (Some(link), Some(claim)) = (link, self.find(&id)) else {
+            return Err(broken("jobs come from claims", format!("{id} on {connection}")));
+        };
+        promise!(
+            "no job outside running",
+            state == WorkerState::Running,
+            "{id} in {state:?}"
+        );
+        promise!("jobs come from claims", claim.is_waiting(), "{id} is {claim:?}");
+        promise!(
+            "a job goes to an empty buffer",
+            is_pulled || !link.is_busy,
+            "{id} on {connection}"
+        );
+        promise!(
+            "a job goes to an open connection",
+            !link.is_hung_up && !link.is_closing,
+            "{id} on {connection}"
+        );
+        promise!(
+            "a job goes to a live process",
+            is_gone == Some(false),
+            "{id} on {connection}"
+        );
+        promise!(
+            "a job goes to the worker that runs",
+            main.is_some(),
+            "{id} on {connection}"
+        );
+        if !is_pulled {
+            link.takes(connection, claim, held)?;
+        }
+        promise!("the concurrency", before < most, "{before} of {most} are with workers");
+        claim.is_seen("what came again is started when it is seen to be ours", shown, true)?;
+        claim.holder = Some(connection);
+        claim.frame = Some(frame);
+        self.frames += 1;
+        Ok(())
+    }
+
+    fn stop_began(&mut self) {
+        self.is_stopping = true;
+        for claim in &mut self.claims {
+            claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
+            // It may have been decided already: its FAIL waits for its checkpoint, or for room.
+            let link = claim.holder.and_then(|holder| self.links.get(&holder));
+            claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
+        }
+    }
+
+    pub fn remark(&mut self, remark: &Notice) -> Kept {
+        match remark {
+            Notice::OutcomeSent { job, .. } => self.outcome_sent(&job.id)?,
+            Notice::Settled { job, outcome, .. } => self.settled(&job.id, outcome.end())?,
+            Notice::Abandoned(job, why) => self.abandoned(&job.id, why)?,
+            Notice::Void(job, _) => self.void(&job.id)?,
+            Notice::Adopted(job) | Notice::Replaced(job) => self.adopted(&job.id)?,
+            Notice::ReservationLost(job, _) | Notice::DoneTwice(job) => self.lost(&job.id)?,
+            Notice::TimedOut(job, _) => self.find(&job.id).into_iter().for_each(|it| it.may_be_decided = true),
+            Notice::ResultDropped(job) => self.result_dropped(&job.id),
+            Notice::RunsAlone(job) => self.runs_alone(&job.id)?,
+            Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
+            Notice::StopBegan { .. } => self.stop_began(),
+            Notice::StateChanged { state, .. } => {
+                // What waits goes back, now or when an earlier outcome of the same job is settled.
+                let goes_back = |claim: &Claim| *state != WorkerState::Running && claim.is_waiting();
+                self.claims.iter_mut().for_each(|it| it.is_decided |= goes_back(it));
+            }
+            Notice::Stayed { .. }
+            | Notice::GivenBackAgain { .. }
+            | Notice::DrainBegan { .. }
+            | Notice::Draining { .. }
+            | Notice::Drained
+            | Notice::Killing
+            | Notice::KillGaveUp(_)
+            | Notice::SameRequest(..)
+            | Notice::GraceEnded(_)
+            | Notice::EndingAtOnce(_)
+            | Notice::WorkerEnded(..)
+            | Notice::WorkerWasEnded { .. }
+            | Notice::DescendantsLeft(_)
+            | Notice::RestartIn(_)
+            | Notice::TooManyRestarts
+            | Notice::StartPostponed
+            | Notice::NotReady
+            | Notice::NothingAskedFor
+            | Notice::TimeoutPassed(..)
+            | Notice::Dropped(..)
+            | Notice::NamedAgain(_)
+            | Notice::CheckpointNotSaved(..)
+            | Notice::HolderReady { .. }
+            | Notice::Capacity(_)
+            | Notice::EndingProcess { .. }
+            | Notice::Claimed(_)
+            | Notice::JobsDied { .. }
+            | Notice::HandedOver(..)
+            | Notice::NoHandler { .. }
+            | Notice::CallFailed { .. }
+            | Notice::BackendIsAway(_)
+            | Notice::BackendIsStillAway(_)
+            | Notice::BackendIsBack(_)
+            | Notice::BackendIsUnsteady { .. }
+            | Notice::MemoryGateClosed { .. }
+            | Notice::MemoryGateOpened { .. }
+            | Notice::FetchAbandoned
+            | Notice::PrestopRan { .. }
+            | Notice::PrestopLapsed { .. }
+            | Notice::HeartbeatForm(_)
+            | Notice::QuietStays
+            | Notice::HeartbeatsRefused
+            | Notice::FetchForm(_)
+            | Notice::Hedged(_)
+            | Notice::Registered(_)
+            | Notice::NotRegistered
+            | Notice::Listening
+            | Notice::NotListening(_)
+            | Notice::StreamsAreDeaf(_)
+            | Notice::WokenUp
+            | Notice::HeartbeatIntervalCut { .. }
+            | Notice::Summary(_) => {}
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, id: &JobId, end: JobEnd) -> Kept {
+        let Some(claim) = self.find(id) else {
+            return Err(broken("what is settled was claimed", format!("{id}")));
+        };
+        let is_taken = claim.is_taken;
+        promise!("settled is what the backend took", is_taken, "{id} {end:?}: {claim:?}");
+        let expected = match claim.answer {
+            Some(Answer::Ack) => end == JobEnd::Acked,
+            Some(Answer::Fail) => end == JobEnd::Failed,
+            Some(Answer::Release) => end == JobEnd::Requeued,
+            None => end != JobEnd::Acked,
+        };
+        promise!("the outcome is the worker's", expected, "{id} {end:?}: {claim:?}");
+        claim.is_open = false;
+        Ok(())
+    }
+
+    /// A job that is here was delivered again: what it has now is the new reservation.
+    fn adopted(&mut self, id: &JobId) -> Kept {
+        let shown = self.shown.get(id).copied();
+        let newest = self.claims.iter().rposition(|claim| claim.id == *id);
+        let again = newest.map(|newest| self.claims.remove(newest));
+        let is_here = |claim: &Claim| claim.answer.is_none() && !claim.is_decided && (claim.is_open || claim.is_lost);
+        let of_it = |claim: &Claim| claim.id == *id && is_here(claim);
+        let open = self.claims.iter().position(|claim| claim.is_open && of_it(claim));
+        let here = open.or_else(|| self.claims.iter().rposition(of_it));
+        let here = here.and_then(|here| self.claims.get_mut(here));
+        let (Some(again), Some(here)) = (again, here) else {
+            return Err(broken("what is adopted is here", format!("{id}")));
+        };
+        // What was seen to be ours is a job like any other; so is what takes its place.
+        here.is_again &= here.is_seen("", shown, true).is_err();
+        here.serial = again.serial;
+        here.worker = again.worker;
+        here.is_last_attempt = again.is_last_attempt;
+        here.is_lost = false;
+        here.is_open = true;
+        here.was_held_at_stop |= self.is_stopping && here.is_held();
+        Ok(())
+    }
+
+    /// How many jobs a shutdown cut off, at least and at most.
+    pub fn cut_off(&self) -> (usize, usize) {
+        let cut: Vec<&Claim> = self.claims.iter().filter(|claim| claim.may_be_cut_off()).collect();
+        let sure = cut.iter().filter(|claim| !claim.may_be_decided).count();
+        (sure, cut.len())
+    }
+
+    /// Names of those that it may have cut off.
+    pub fn may_be_cut_off(&self) -> BTreeSet<JobId> {
+        let cut = self.claims.iter().filter(|claim| claim.may_be_cut_off());
+        cut.map(|claim| claim.id.clone()).collect()
+    }
+}
+
+pub fn broken(promise: &'static str, detail: String) -> Broken {
+    Broken { promise, detail }
+}

@@ -1,0 +1,47 @@
+//! What an answer to an outcome says of the claim that it is about.
+
+use ojs_lifecycle::api::{Failure, JobId, Reply};
+
+use super::ledger::{Claim, Ledger};
+use super::promise::{Kept, promise};
+
+pub fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
+    match reply {
+        Reply::Accepted => claim.is_taken = true,
+        Reply::Failed(Failure::AlreadyCompleted) => claim.is_taken |= is_ack,
+        Reply::Failed(Failure::Lost) => {}
+        // Of the ACK it is looked at whether that got through; a nack may have been carried out.
+        Reply::Failed(Failure::Conflict { .. }) => claim.needs_look = true,
+        Reply::Failed(Failure::NotFound) => claim.needs_look = !is_ack,
+        Reply::Failed(Failure::Refused) => {
+            claim.is_doubtful = false;
+        }
+        Reply::Failed(
+            Failure::NotSent
+            | Failure::Overloaded
+            | Failure::NoCredentials
+            | Failure::RetryLater { .. }
+            | Failure::Redirected
+            | Failure::Unauthorized
+            | Failure::Unsupported
+            | Failure::NotFromBackend
+            | Failure::Unregistered,
+        ) => claim.is_doubtful = false,
+        Reply::Failed(Failure::Unanswered | Failure::ServerError)
+        | Reply::Registered { .. }
+        | Reply::HeartbeatOk { .. }
+        | Reply::Fetched(_)
+        | Reply::JobSeen(_)
+        | Reply::Manifest(_) => claim.needs_look |= !is_ack,
+    }
+}
+
+impl Ledger {
+    /// An outcome goes to the backend for the first time.
+    pub fn outcome_sent(&mut self, id: &JobId) -> Kept {
+        let claim = self.find(id);
+        let is_first = claim.is_some_and(|claim| claim.holder.is_some() && !claim.is_decided);
+        promise!("the time with a worker is told once", is_first, "{id}");
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! The reference for handlers that work for nobody: whose jobs were cancelled or lost, and who do not stop.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ojs_lifecycle::api::{CancelReason, Effect, EndCause, HolderId, JobId, Notice, ProcessId};
+
+use super::ledger::{Claim, Ledger};
+use super::links::Link;
+use super::promise::{Kept, promise};
+
+/// Longest stall of the shell.
+const SLACK: Duration = Duration::from_millis(60);
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Stuck {
+    /// Since when the handler of each job was told to stop.
+    told: BTreeMap<JobId, Duration>,
+    /// Processes that are being ended.
+    ending: Vec<ProcessId>,
+}
+
+impl Stuck {
+    pub fn effect(&mut self, effect: &Effect, ledger: &Ledger, grace: Duration, now: Duration) -> Kept {
+        let Effect::Notify(remark) = effect else { return Ok(()) };
+        if let Notice::ReservationLost(job, _) = remark {
+            self.told.insert(job.id.clone(), now);
+        } else if let Notice::Adopted(job) = remark {
+            self.told.remove(&job.id);
+        } else if let Notice::EndingProcess { process, cause, .. } = remark {
+            if let EndCause::Hung {
+                job,
+                told: CancelReason::Cancelled | CancelReason::Lost,
+                ..
+            } = cause
+            {
+                let has_a_timeout = ledger
+                    .claims
+                    .iter()
+                    .any(|claim| claim.id == job.id && claim.has_a_timeout);
+                promise!(
+                    "nobody is ended for a lost job who can do something else",
+                    has_a_timeout || self.can_do_nothing(*process, ledger, grace, now),
+                    "{remark:?}"
+                );
+            }
+            self.ending.push(*process);
+        }
+        Ok(())
+    }
+
+    /// After each fact and deadline.
+    pub fn after(&self, ledger: &Ledger, grace: Duration, now: Duration) -> Kept {
+        if ledger.is_stopping {
+            return Ok(());
+        }
+        for (process, is_gone) in &ledger.gone {
+            let is_left = !is_gone && !self.ending.contains(process);
+            promise!(
+                "who can do nothing but work for nobody is ended",
+                !is_left || !self.can_do_nothing(*process, ledger, grace + SLACK, now),
+                "{process:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether each slot of a process is held by a job whose handler was told to stop so long ago.
+    fn can_do_nothing(&self, process: ProcessId, ledger: &Ledger, grace: Duration, now: Duration) -> bool {
+        let is_open = |link: &Link| link.process == process && !link.is_hung_up && !link.is_closing;
+        let links = ledger.links.iter().filter(|(_, link)| is_open(link));
+        let links: Vec<(&HolderId, &Link)> = links.collect();
+        let is_overdue = |claim: &Claim| {
+            let told = self.told.get(&claim.id);
+            claim.is_lost && told.is_some_and(|told| *told + grace <= now)
+        };
+        let held = |connection: HolderId| {
+            let held = ledger.claims.iter();
+            held.filter(move |claim| claim.is_held() && claim.holder == Some(connection))
+        };
+        let is_taken = |(connection, link): &(&HolderId, &Link)| {
+            let most = link.ready.as_ref().map_or(0, |ready| ready.concurrency);
+            held(**connection).all(is_overdue) && held(**connection).count() >= usize::try_from(most).unwrap()
+        };
+        let has_any = links.iter().any(|(connection, _)| held(**connection).next().is_some());
+        has_any && links.iter().all(is_taken)
+    }
+}

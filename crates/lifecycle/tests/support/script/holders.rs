@@ -1,0 +1,62 @@
+//! Holders in a person's words: those of the socket are `connection 1`, all others say what they are like.
+
+use std::time::Duration;
+
+use ojs_lifecycle::api::{Event, HolderId, Manners, ProcessId};
+
+use super::words::{Wrong, number};
+
+/// Longest frame of a connection where nothing else is said.
+pub const MAX_FRAME: usize = 4 * 1024 * 1024;
+
+/// A connection of the worker socket.
+pub const OF_A_CONNECTION: Manners = Manners {
+    hears: true,
+    answers_pings: true,
+    frame_limit: Some(MAX_FRAME),
+    answer_within: None,
+};
+
+/// One that is given jobs, and hears nothing else but answers.
+const HEARS_NOTHING: Manners = Manners {
+    hears: false,
+    answers_pings: false,
+    frame_limit: None,
+    answer_within: None,
+};
+
+/// One that gets what it asks for in answers, and waits for the answer to each outcome.
+pub const WAITS_FOR_ANSWERS: Manners = Manners {
+    answer_within: Some(Duration::from_secs(25)),
+    ..HEARS_NOTHING
+};
+
+/// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes`, `comes with 102, hears nothing`,
+/// `comes, hears nothing`, `comes with 102, waits for answers`, `runs as 103`.
+pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
+    let came = |process: Option<&str>, manners| {
+        let process = process.map(number).transpose()?.map(ProcessId);
+        Ok(Some(Event::HolderCame {
+            holder,
+            process,
+            manners,
+        }))
+    };
+    if let Some(process) = text.strip_prefix("opened by ") {
+        return came(Some(process), OF_A_CONNECTION);
+    }
+    if text == "comes" {
+        return came(None, OF_A_CONNECTION);
+    }
+    if let Some(process) = text.strip_prefix("runs as ") {
+        let process = ProcessId(number(process)?);
+        return Ok(Some(Event::HolderRuns { holder, process }));
+    }
+    if let Some(who) = text.strip_suffix(", hears nothing") {
+        came(who.strip_prefix("comes with "), HEARS_NOTHING)
+    } else if let Some(who) = text.strip_suffix(", waits for answers") {
+        came(who.strip_prefix("comes with "), WAITS_FOR_ANSWERS)
+    } else {
+        Ok(None)
+    }
+}

@@ -1,0 +1,498 @@
+//! What a line of a scenario means: events and answers in a person's words.
+
+use std::time::Duration;
+
+use ojs_lifecycle::api::{
+    BackendTraits, ClientId, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, HolderId, JobError, JobId,
+    JobState, JobView, NotStarted, Notice, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply,
+    Reservation, StreamNews, Subject, Text, Wants, WorkerId,
+};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+use super::holders;
+
+/// Why a line is not understood.
+pub type Wrong = String;
+
+fn wrong(what: &str, text: &str) -> Wrong {
+    format!("{what}: `{text}`")
+}
+
+/// `250ms`, `1.5s`, `2m`.
+pub fn period(text: &str) -> Result<Duration, Wrong> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
+    units
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?.parse::<f64>().ok()?, factor)))
+        .map(|(number, factor)| Duration::from_millis((number * factor * 1000.0).round() as u64))
+        .ok_or_else(|| wrong("not a period", text))
+}
+
+/// A number.
+pub fn number<T: std::str::FromStr>(text: &str) -> Result<T, Wrong> {
+    text.trim().parse().map_err(|_| wrong("not a number", text))
+}
+
+/// The name of a signal.
+pub fn signal(text: &str) -> Result<Signal, Wrong> {
+    text.parse().map_err(|_| wrong("not a signal", text))
+}
+
+pub fn job(text: &str) -> JobId {
+    JobId(text.into())
+}
+
+/// What a line says, less the answers of the backend. `incarnation` numbers the workers.
+pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match first {
+        "signal" => Ok(Event::SignalArrived(signal(rest)?)),
+        "operator" => Ok(Event::OperatorAsked(OPERATOR, request(rest)?)),
+        "client" => client(rest),
+        "worker" => worker(rest, incarnation),
+        "reaped:" => match rest {
+            "children are left" => Ok(Event::Reaped { children_left: true }),
+            "nobody is left" => Ok(Event::Reaped { children_left: false }),
+            other => Err(wrong("who is left", other)),
+        },
+        "process" => Ok(Event::ProcessGone(ProcessId(number(
+            rest.trim_end_matches(" is gone"),
+        )?))),
+        "connection" | "holder" => holder(rest),
+        "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
+        "memory" if rest.starts_with("taken: ") => Ok(Event::MemoryTaken(number(rest.trim_start_matches("taken: "))?)),
+        "memory" => Ok(Event::MemoryRanOut(number(
+            rest.trim_start_matches("ran out: oom_kill "),
+        )?)),
+        other => Err(wrong("not an event", other)),
+    }
+}
+
+/// What a stream tells: `opens`, `a job is available`, `job-1 is cancelled`, `the backend leaves`.
+pub fn news(text: &str) -> Result<StreamNews, Wrong> {
+    Ok(match text {
+        "opens" => StreamNews::Opened,
+        "a job is available" => StreamNews::JobAvailable,
+        "the backend leaves" => StreamNews::BackendLeaves,
+        other => {
+            let cancelled = other.strip_suffix(" is cancelled");
+            StreamNews::JobCancelled(job(cancelled.ok_or_else(|| wrong("what does the stream tell", other))?))
+        }
+    })
+}
+
+/// One who asks, and leaves with the answer.
+pub const OPERATOR: ClientId = ClientId(0);
+
+/// One who stays until it is said to leave: `1 asks wait until idle, at most 30s`.
+fn client(text: &str) -> Result<Event, Wrong> {
+    let (id, rest) = text.split_once(' ').ok_or_else(|| wrong("which client", text))?;
+    let id = ClientId(number(id)?);
+    match rest.split_once(' ').unwrap_or((rest, "")) {
+        ("connects", "") => Ok(Event::OperatorConnected(id)),
+        ("asks", what) => Ok(Event::OperatorAsked(id, request(what)?)),
+        ("leaves", "") => Ok(Event::OperatorLeft(id)),
+        _ => Err(wrong("what about the client", rest)),
+    }
+}
+
+fn request(text: &str) -> Result<OperatorRequest, Wrong> {
+    if let Some(wait) = text.strip_prefix("wait ") {
+        let until_idle = wait.starts_with("until idle");
+        let most = wait.rsplit(' ').next().unwrap_or_default();
+        let most = period(most)?;
+        return Ok(OperatorRequest::Wait { until_idle, most });
+    }
+    Ok(match text {
+        "quiet" => OperatorRequest::Quiet,
+        "resume" => OperatorRequest::Resume,
+        "terminate" => OperatorRequest::Terminate,
+        "stop" => OperatorRequest::Stop,
+        "prestop" => OperatorRequest::Prestop,
+        "status" => OperatorRequest::Status { until_end: false },
+        "status until the end" => OperatorRequest::Status { until_end: true },
+        "whether it lives" => OperatorRequest::Health(Probe::Live),
+        "whether it is ready" => OperatorRequest::Health(Probe::Ready),
+        other => return Err(wrong("not a request", other)),
+    })
+}
+
+fn worker(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
+    if let Some(process) = text.strip_prefix("started as ") {
+        *incarnation += 1;
+        return Ok(Event::WorkerStarted {
+            process: ProcessId(number(process)?),
+            worker: WorkerId(format!("w{incarnation}").into()),
+        });
+    }
+    if text == "not started: no process to be had" {
+        return Ok(Event::WorkerNotStarted(NotStarted::Shortage));
+    }
+    if let Some(status) = text.strip_prefix("not started: status ") {
+        return Ok(Event::WorkerNotStarted(NotStarted::Refused(number(status)?)));
+    }
+    if let Some(status) = text.strip_prefix("ended with status ") {
+        return Ok(Event::WorkerEnded(Ended::Exited(number(status)?)));
+    }
+    if let Some(name) = text.strip_prefix("ended by signal ") {
+        return Ok(Event::WorkerEnded(Ended::Signalled(signal(name)?)));
+    }
+    Err(wrong("what about the worker", text))
+}
+
+fn holder(text: &str) -> Result<Event, Wrong> {
+    let (id, rest) = text.split_once(' ').ok_or_else(|| wrong("which connection", text))?;
+    let id = HolderId(number(id.trim_end_matches(':'))?);
+    if let Some(event) = holders::comes(id, rest)? {
+        return Ok(event);
+    }
+    match rest {
+        "does not take all" => Ok(Event::OutboundFilled(id)),
+        "has taken all" => Ok(Event::OutboundEmptied(id)),
+        "sends a part of a frame" => Ok(Event::HeardPart(id)),
+        "is not read from" => Ok(Event::ReadingStopped(id)),
+        "is read from again" => Ok(Event::ReadingResumed(id)),
+        "hung up" => Ok(Event::HungUp(id)),
+        frame => Ok(Event::Said(id, said(frame)?)),
+    }
+}
+
+/// `release job-1 not mine`, `release job-1 later 30 not mine`, in seconds.
+fn release(name: &str, more: &str) -> Result<FromWorker, Wrong> {
+    let (after, reason) = match more.strip_prefix("later ") {
+        Some(more) => {
+            let (seconds, reason) = more.split_once(' ').unwrap_or((more, ""));
+            (period(&format!("{seconds}s"))?, reason)
+        }
+        None => (Duration::ZERO, more),
+    };
+    Ok(FromWorker::Release {
+        job: job(name),
+        reason: (!reason.is_empty()).then(|| reason.into()),
+        after,
+    })
+}
+
+fn said(text: &str) -> Result<FromWorker, Wrong> {
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
+    let more_text = || Text::from(more);
+    let optional = || (!more.is_empty()).then(more_text);
+    Ok(match first {
+        "ready" => FromWorker::Ready(ready(rest)?),
+        "ack" => FromWorker::Ack {
+            job: job(name),
+            result: optional(),
+        },
+        "fail" => FromWorker::Fail {
+            job: job(name),
+            error: JobError {
+                code: Some("handler_error".into()),
+                kind: Some("Oops".into()),
+                message: more_text(),
+                retryable: true,
+                details: None,
+                backtrace: None,
+            },
+        },
+        "release" => release(name, more)?,
+        "progress" => FromWorker::Progress {
+            job: job(name),
+            progress: Progress {
+                fraction: more_text(),
+                message: None,
+                data: None,
+            },
+        },
+        "checkpoint" => FromWorker::Checkpoint {
+            job: job(name),
+            state: more_text(),
+        },
+        "heartbeat" => FromWorker::Heartbeat { job: job(name) },
+        "pong" => FromWorker::Pong { id: number(rest)? },
+        "wants" if rest.starts_with("no more of pull ") => FromWorker::WantsNoMore {
+            pull: PullId(number(rest.trim_start_matches("no more of pull "))?),
+        },
+        "wants" => FromWorker::Wants(wants(rest)?),
+        "beats" => FromWorker::Beats { jobs: beats(rest) },
+        "garbage" => FromWorker::Garbage {
+            code: ErrorCode::NotJson,
+            message: "not a JSON object".into(),
+            job: None,
+        },
+        "unknown" => FromWorker::Garbage {
+            code: ErrorCode::UnknownType,
+            message: "unknown type".into(),
+            job: None,
+        },
+        other => return Err(wrong("not a frame", other)),
+    })
+}
+
+/// `2 as pull 7, from mail sms, within 5s`
+fn wants(text: &str) -> Result<Wants, Wrong> {
+    let (count, rest) = text
+        .split_once(" as pull ")
+        .ok_or_else(|| wrong("how many, as which pull", text))?;
+    let mut parts = rest.split(", ");
+    let mut wants = Wants {
+        pull: PullId(number(parts.next().unwrap_or_default())?),
+        count: number(count)?,
+        queues: None,
+        within: Duration::from_secs(5),
+    };
+    for part in parts {
+        match part.split_once(' ').unwrap_or((part, "")) {
+            ("from", queues) => wants.queues = Some(queues.split(' ').map(Text::from).collect()),
+            ("within", time) => wants.within = period(time)?,
+            (other, _) => return Err(wrong("not a condition", other)),
+        }
+    }
+    Ok(wants)
+}
+
+/// `with [1, 2]`, `with []`; nothing: it does not say which jobs it has
+fn beats(text: &str) -> Option<Vec<JobId>> {
+    let list = text.strip_prefix("with [")?.strip_suffix(']')?;
+    let names = list.split(", ").filter(|name| !name.is_empty());
+    Some(names.map(|name| JobId(name.into())).collect())
+}
+
+/// `for 2, types mail sms, ping, no ok, cancel signal`
+fn ready(text: &str) -> Result<Ready, Wrong> {
+    let mut ready = Ready {
+        concurrency: 1,
+        types: None,
+        ping: false,
+        ok: true,
+        cancel_signal: false,
+        client: None,
+    };
+    for part in text.split(", ") {
+        let (key, value) = part.split_once(' ').unwrap_or((part, ""));
+        match key {
+            "for" => ready.concurrency = number(value)?,
+            "types" => ready.types = Some(value.split(' ').map(Text::from).collect()),
+            "ping" => ready.ping = true,
+            "no" if value == "ok" => ready.ok = false,
+            "cancel" if value == "signal" => ready.cancel_signal = true,
+            other => return Err(wrong("not a condition", other)),
+        }
+    }
+    Ok(ready)
+}
+
+/// An answer of the backend.
+pub fn reply(text: &str) -> Result<Reply, Wrong> {
+    if let Some(failure) = failure(text)? {
+        return Ok(Reply::Failed(failure));
+    }
+    if let Some(jobs) = text.strip_prefix("jobs ") {
+        return Ok(Reply::Fetched(deliveries(jobs)?));
+    }
+    if let Some(period_text) = text.strip_prefix("registered, every ") {
+        let heartbeat_interval = Some(period(period_text)?);
+        return Ok(Reply::Registered {
+            heartbeat_interval,
+            longest_interval: None,
+        });
+    }
+    if let Some(period_text) = text.strip_prefix("registered, at least every ") {
+        return Ok(Reply::Registered {
+            heartbeat_interval: None,
+            longest_interval: Some(period(period_text)?),
+        });
+    }
+    if let Some(jobs) = text.strip_prefix("extended") {
+        let jobs = jobs.split_whitespace().map(job).collect();
+        return Ok(Reply::HeartbeatOk {
+            directive: None,
+            extended: Some(jobs),
+        });
+    }
+    if let Some(view) = text.strip_prefix("it is ") {
+        return looked(view);
+    }
+    let directive = |directive| Reply::HeartbeatOk {
+        directive,
+        extended: None,
+    };
+    Ok(match text {
+        "ok" => Reply::Accepted,
+        "registered" => Reply::Registered {
+            heartbeat_interval: None,
+            longest_interval: None,
+        },
+        "no jobs" => Reply::Fetched(Vec::new()),
+        "beaten" => directive(None),
+        "usual" => Reply::Manifest(BackendTraits::default()),
+        "amqp" => Reply::Manifest(BackendTraits {
+            discards_requeues: true,
+            extends_from_start: false,
+        }),
+        "lite" => Reply::Manifest(BackendTraits {
+            discards_requeues: true,
+            extends_from_start: true,
+        }),
+        "be running" => directive(Some(Directive::Run)),
+        "be quiet" => directive(Some(Directive::Quiet)),
+        "terminate" => directive(Some(Directive::Terminate)),
+        other => return Err(wrong("not an answer", other)),
+    })
+}
+
+fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
+    Ok(Some(match text {
+        "unanswered" => Failure::Unanswered,
+        "server error" => Failure::ServerError,
+        "redirected" => Failure::Redirected,
+        "not found" => Failure::NotFound,
+        "conflict" => Failure::Conflict { was_sent_twice: false },
+        "conflict, sent twice" => Failure::Conflict { was_sent_twice: true },
+        "not sent" => Failure::NotSent,
+        "no room" => Failure::Overloaded,
+        "no credentials" => Failure::NoCredentials,
+        "declined" => Failure::RetryLater { retry_after: None },
+        "unauthorized" => Failure::Unauthorized,
+        "not offered" => Failure::Unsupported,
+        "foreign" => Failure::NotFromBackend,
+        "unregistered" => Failure::Unregistered,
+        "lost" => Failure::Lost,
+        "already completed" => Failure::AlreadyCompleted,
+        "refused" => Failure::Refused,
+        other => match other.strip_prefix("declined, come back after ") {
+            Some(after) => Failure::RetryLater {
+                retry_after: Some(period(after)?),
+            },
+            None => return Ok(None),
+        },
+    }))
+}
+
+/// `active`, `active by w1, attempt 2, started s2`, `cancelled` ...
+fn looked(text: &str) -> Result<Reply, Wrong> {
+    let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
+    let state = match words.next() {
+        Some("active") => JobState::Active,
+        Some("cancelled") => JobState::Cancelled,
+        Some("completed") => JobState::Completed,
+        Some("elsewhere") => JobState::Elsewhere,
+        Some("missing") => JobState::Missing,
+        Some("hidden") => JobState::Hidden,
+        other => return Err(format!("not a state: {other:?}")),
+    };
+    let mut view = JobView {
+        state,
+        worker: None,
+        reservation: Reservation::default(),
+    };
+    while let (Some(key), Some(value)) = (words.next(), words.next()) {
+        match key {
+            "by" => view.worker = Some(WorkerId(value.into())),
+            "attempt" => view.reservation.attempt = Some(number(value)?),
+            "started" => view.reservation.started_at = Some(value.into()),
+            other => return Err(wrong("not shown", other)),
+        }
+    }
+    Ok(Reply::JobSeen(view))
+}
+
+/// `job-1 job-2(type sms, timeout 5s, attempt 3/3, started s2, size 500, id_bytes 1025, checkpoint {})`
+pub fn deliveries(text: &str) -> Result<Vec<Delivery>, Wrong> {
+    let mut jobs = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let name_ends = rest.find([' ', '(']).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(name_ends);
+        let (conditions, after) = match after.strip_prefix('(') {
+            Some(inside) => inside
+                .split_once(')')
+                .ok_or_else(|| wrong("no closing parenthesis", rest))?,
+            None => ("", after),
+        };
+        jobs.push(delivery(name, conditions)?);
+        rest = after.trim_start();
+    }
+    Ok(jobs)
+}
+
+fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
+    let mut subject = Subject {
+        id: job(name),
+        kind: "mail".into(),
+        queue: "default".into(),
+        attempt: None,
+        max_attempts: None,
+        trace: None,
+    };
+    let mut delivery = Delivery {
+        has_crashed: false,
+        subject: subject.clone().into(),
+        envelope: format!(r#"{{"id":"{name}"}}"#).into(),
+        checkpoint: None,
+        timeout: None,
+        reservation: Reservation {
+            attempt: Some(1),
+            started_at: None,
+        },
+        visibility: None,
+        waited: None,
+    };
+    for condition in conditions.split(", ").filter(|condition| !condition.is_empty()) {
+        let (key, value) = condition.split_once(' ').unwrap_or((condition, ""));
+        match key {
+            "type" => subject.kind = value.into(),
+            "queue" => subject.queue = value.into(),
+            "visibility" => delivery.visibility = Some(period(value)?),
+            "attempt" if value == "unknown" => delivery.reservation.attempt = None,
+            "timeout" => delivery.timeout = Some(period(value)?),
+            "waited" => delivery.waited = Some(period(value)?),
+            "attempt" => {
+                let (attempt, most) = value.split_once('/').map_or((value, None), |(a, m)| (a, Some(m)));
+                delivery.reservation.attempt = Some(number(attempt)?);
+                subject.max_attempts = most.map(number).transpose()?;
+            }
+            "started" => delivery.reservation.started_at = Some(value.into()),
+            "id_bytes" => {
+                let filler = number::<usize>(value)?.saturating_sub(name.len());
+                subject.id = job(&format!("{name}{}", "x".repeat(filler)));
+            }
+            "crashed" => delivery.has_crashed = true,
+            "size" => delivery.envelope = "x".repeat(number(value)?).into(),
+            "checkpoint" => delivery.checkpoint = Some(value.into()),
+            other => return Err(wrong("not a condition of a job", other)),
+        }
+    }
+    subject.attempt = delivery.reservation.attempt;
+    delivery.subject = subject.into();
+    Ok(delivery)
+}
+
+/// How a drain is: so many active jobs, and those of them whose outcomes alone wait.
+pub fn drain(remark: &Notice) -> String {
+    let (Notice::DrainBegan {
+        active,
+        reporting,
+        left,
+    }
+    | Notice::Draining {
+        active,
+        reporting,
+        left,
+    }) = remark
+    else {
+        return String::new();
+    };
+    let what = if matches!(remark, Notice::Draining { .. }) {
+        "draining"
+    } else {
+        "drain begins"
+    };
+    let of_them = if *reporting == 0 {
+        String::new()
+    } else {
+        format!(", {reporting} of them reporting")
+    };
+    format!("{what}: {active} active{of_them}, {:.3} s left", left.as_secs_f64())
+}

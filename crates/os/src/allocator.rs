@@ -1,0 +1,272 @@
+//! Where the program's memory comes from. Of small blocks that come and go with each job musl's allocator gives the page back and
+//! takes another one, again and again: a fifth of what a job cost. dlmalloc keeps such pages for the next job.
+//!
+//! It keeps them for good: the kernel hands out addresses downwards, and dlmalloc gives back at the upper end alone. So it has one range of
+//! addresses with a bound, the arena (`os::arena`), which is handed out upwards. What has no room in there is musl's, and so is what is
+//! large. To whom a block is given back is told by where it is.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::arena::{self, ARENA_BYTES, Arena, Small};
+
+/// From this size on, in bytes, a block is musl's: it goes back to the kernel when it is freed. What large envelopes took for a moment
+/// belongs to the worker again, and does not stay with process 1.
+const LARGE: usize = 64 * 1024;
+
+/// The small blocks. The standard library's lock allocates nothing, and costs a third of musl's, which dlmalloc takes by itself.
+static SMALL: Mutex<Small> = Mutex::new(Small::new(Arena::new(ARENA_BYTES)));
+
+/// The allocator of ojs-init's binary.
+#[derive(Debug)]
+pub struct Allocator;
+
+/// The small blocks, for one call. What holds them never panics: it would wait for itself to have the memory for its message.
+fn small() -> MutexGuard<'static, Small> {
+    SMALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE
+}
+
+// SAFETY: each block is given back to the allocator that it came from, which its place tells, and both keep the promises of
+// `GlobalAlloc`.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !is_large(layout) {
+            let block = small().take(layout);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        // SAFETY: the caller's promises are those that are asked for here.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !is_large(layout) {
+            let block = small().take(layout);
+            if !block.is_null() {
+                // The lock is free again meanwhile.
+                // SAFETY: a block of this size, which is nobody else's.
+                unsafe { ptr::write_bytes(block, 0, layout.size()) };
+                return block;
+            }
+        }
+        // SAFETY: as in `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises that it is a block of ours with this layout; its place tells of which allocator.
+        unsafe {
+            if arena::has(block) {
+                small().give_back(block, layout);
+            } else {
+                System.dealloc(block, layout);
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that `new_size`, rounded up to the alignment, does not overflow.
+        let wanted = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        // SAFETY: as in `dealloc`. Where it moves, both blocks have room for what is copied, and they do not overlap; without a new
+        // block the old one stays as it is.
+        unsafe {
+            match (arena::has(block), is_large(wanted)) {
+                (true, false) => {
+                    let resized = small().resize(block, layout, new_size);
+                    if !resized.is_null() {
+                        return resized;
+                    }
+                }
+                (false, true) => return System.realloc(block, layout, new_size),
+                (true, true) | (false, false) => {}
+            }
+            let moved = self.alloc(wanted);
+            if !moved.is_null() {
+                ptr::copy_nonoverlapping(block, moved, layout.size().min(new_size));
+                self.dealloc(block, layout);
+            }
+            moved
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::arena::EBB_BYTES;
+
+    /// Sizes on both sides of the threshold, and at it.
+    const SIZES: [usize; 8] = [1, 100, 4096, LARGE - 1, LARGE, LARGE + 1, 3 * LARGE, 40 * LARGE];
+
+    /// There is one arena for all tests: what is said of all of it is said by one test at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks of this size until the arena has no room for one, and one of musl's.
+    fn fill(size: usize) -> (Vec<*mut u8>, *mut u8) {
+        let mut blocks = Vec::new();
+        loop {
+            // SAFETY: the size is not zero.
+            let block = unsafe { Allocator.alloc(layout(size, 8)) };
+            assert!(!block.is_null());
+            if !arena::has(block) {
+                return (blocks, block);
+            }
+            assert!(blocks.len() < ARENA_BYTES / size);
+            blocks.push(block);
+        }
+    }
+
+    /// Pages of the arena that are in memory.
+    fn resident(block: *mut u8) -> usize {
+        let mut pages = vec![0_u8; ARENA_BYTES / 4096];
+        let base = block.with_addr(block.addr() - arena::offset(block));
+        // SAFETY: the range is mapped, and there is a byte for each of its pages.
+        let result = unsafe { libc::mincore(base.cast(), ARENA_BYTES, pages.as_mut_ptr()) };
+        assert_eq!(result, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count()
+    }
+
+    fn layout(size: usize, align: usize) -> Layout {
+        Layout::from_size_align(size, align).unwrap()
+    }
+
+    /// What stands in a block at each place, so that a mix-up is seen.
+    fn mark(size: usize, at: usize) -> u8 {
+        u8::try_from((size ^ (at * 31)) & 0xff).unwrap()
+    }
+
+    #[test]
+    fn a_block_keeps_what_is_in_it_whatever_size_it_gets() {
+        let _alone = alone();
+        for align in [1, 8, 64, 4096] {
+            for from in SIZES {
+                for to in SIZES {
+                    // SAFETY: the block is used within its size, and freed once, with its own layout.
+                    unsafe {
+                        let block = Allocator.alloc(layout(from, align));
+                        assert!(!block.is_null() && block.addr().is_multiple_of(align));
+                        (0..from).for_each(|at| block.add(at).write(mark(from, at)));
+                        let moved = Allocator.realloc(block, layout(from, align), to);
+                        assert!(!moved.is_null() && moved.addr().is_multiple_of(align));
+                        assert!(
+                            (0..from.min(to)).all(|at| moved.add(at).read() == mark(from, at)),
+                            "{from} to {to}"
+                        );
+                        Allocator.dealloc(moved, layout(to, align));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zeroed_blocks_are_zero_also_where_another_block_was() {
+        let _alone = alone();
+        for size in SIZES {
+            for _ in 0..3 {
+                // SAFETY: as above.
+                unsafe {
+                    let block = Allocator.alloc_zeroed(layout(size, 8));
+                    assert!((0..size).all(|at| block.add(at).read() == 0), "{size}");
+                    ptr::write_bytes(block, 0xff, size);
+                    Allocator.dealloc(block, layout(size, 8));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_get_blocks_of_their_own() {
+        let _alone = alone();
+        thread::scope(|scope| {
+            for number in 0..4_u8 {
+                scope.spawn(move || {
+                    for round in 0..2_000 {
+                        let size = SIZES[round % 5];
+                        // SAFETY: as above.
+                        unsafe {
+                            let block = Allocator.alloc(layout(size, 8));
+                            ptr::write_bytes(block, number, size);
+                            let grown = Allocator.realloc(block, layout(size, 8), size + 100);
+                            assert!((0..size).all(|at| grown.add(at).read() == number));
+                            Allocator.dealloc(grown, layout(size + 100, 8));
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn what_the_arena_has_no_room_for_is_musls_and_goes_from_one_to_the_other_with_what_is_in_it() {
+        let _alone = alone();
+        let (size, larger) = (LARGE - 64, LARGE - 32);
+        let (mut blocks, other) = fill(size);
+        // SAFETY: each block is used within its size, and freed once, with its own layout.
+        unsafe {
+            let first = blocks.remove(0);
+            (0..size).for_each(|at| first.add(at).write(mark(1, at)));
+            (0..size).for_each(|at| other.add(at).write(mark(2, at)));
+            let first = Allocator.realloc(first, layout(size, 8), larger);
+            assert!(!arena::has(first), "there is room for it");
+            for block in blocks {
+                Allocator.dealloc(block, layout(size, 8));
+            }
+            let other = Allocator.realloc(other, layout(size, 8), larger);
+            assert!(arena::has(other), "it stays outside");
+            for (block, seed) in [(first, 1), (other, 2)] {
+                assert!((0..size).all(|at| block.add(at).read() == mark(seed, at)), "{seed}");
+                Allocator.dealloc(block, layout(larger, 8));
+            }
+        }
+    }
+
+    #[test]
+    fn what_many_blocks_took_goes_back_also_from_between_those_that_stay() {
+        let _alone = alone();
+        let (size, stays) = (60_000, layout(64, 8));
+        let pages = |bytes: usize| bytes / 4096;
+        // SAFETY: as above.
+        unsafe {
+            let blocks: Vec<_> = (0..64)
+                .map(|_| {
+                    let block = Allocator.alloc(layout(size, 8));
+                    ptr::write_bytes(block, 1, size);
+                    (block, Allocator.alloc(stays))
+                })
+                .collect();
+            let most = resident(blocks[0].0);
+            assert!(most > pages(63 * size), "{most} pages");
+            blocks
+                .iter()
+                .for_each(|(block, _)| Allocator.dealloc(*block, layout(size, 8)));
+            let left = resident(blocks[0].1);
+            assert!(left < pages(EBB_BYTES) + most / 4, "{left} of {most} pages");
+            blocks.iter().for_each(|(_, block)| Allocator.dealloc(*block, stays));
+        }
+    }
+
+    #[test]
+    fn a_block_that_comes_back_with_another_size_is_no_panic_that_waits_for_its_own_lock() {
+        let _alone = alone();
+        // SAFETY: it is what must not be; of the arena's blocks the sizes are only counted.
+        unsafe {
+            let block = Allocator.alloc(layout(100, 8));
+            assert!(arena::has(block));
+            let block = Allocator.realloc(block, layout(3000, 8), 200);
+            assert!(arena::has(block));
+            Allocator.dealloc(block, layout(3000, 8));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! One range of addresses for small blocks, and dlmalloc in it. It is reserved once and handed out upwards, so what is free at its upper
+//! end goes back to the kernel; so does what is free in between.
+
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dlmalloc::{Allocator as Pages, Dlmalloc};
+
+use crate::process_memory::page_bytes;
+
+/// Bytes of the arena: the small blocks of some 3,000 jobs at once. As much as this stays with process 1 at the worst.
+pub(crate) const ARENA_BYTES: usize = 4 << 20;
+
+/// So many bytes less in use than there were at the most since the last time, and what is free goes back to the kernel. What fewer
+/// bytes took is kept for the next jobs.
+pub(crate) const EBB_BYTES: usize = 1 << 20;
+
+/// Pages of the smallest piece between blocks in use that is given back: one whole page of it at least is free.
+const SMALLEST_PIECE_PAGES: usize = 2;
+
+/// The alignment that each block of dlmalloc has.
+const USUAL_ALIGN: usize = 2 * size_of::<usize>();
+
+/// Where no block can be: so many bytes below the end of all addresses.
+const NOWHERE: usize = usize::MAX - ARENA_BYTES + 1;
+
+/// Where the arena begins. It is written once, before there is a block in it; whoever has such a block has heard of it from who took it.
+static BASE: AtomicUsize = AtomicUsize::new(NOWHERE);
+
+/// Whether this block is in the arena.
+pub(crate) fn has(block: *mut u8) -> bool {
+    offset(block) < ARENA_BYTES
+}
+
+/// Bytes from the beginning of the arena to this block. Of a block that is not in it they are more than the arena has.
+pub(crate) fn offset(block: *mut u8) -> usize {
+    block.addr().wrapping_sub(BASE.load(Ordering::Relaxed))
+}
+
+/// The range, as dlmalloc asks for pages of it.
+pub(crate) struct Arena {
+    /// Null: not reserved yet.
+    base: Cell<*mut u8>,
+    /// Bytes from its beginning on that dlmalloc has.
+    used: Cell<usize>,
+    /// Bytes that dlmalloc may have. None: there is no such range, or nothing more of it shall be taken for the moment.
+    room: Cell<usize>,
+}
+
+// SAFETY: the pointer is to memory that belongs to whoever has the arena, on whatever thread.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// An arena of so many bytes, of which there is nothing yet.
+    pub(crate) const fn new(bytes: usize) -> Self {
+        Self {
+            base: Cell::new(ptr::null_mut()),
+            used: Cell::new(0),
+            room: Cell::new(bytes),
+        }
+    }
+
+    /// Reserves it. Where that is refused, for a limit of addresses for instance, it is not tried again: it has no room then.
+    fn reserve(&self) {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new range, wherever the kernel has one.
+        let base = unsafe { libc::mmap(ptr::null_mut(), self.room.get(), protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            self.room.set(0);
+            return;
+        }
+        // With one huge page for the first block an idle process would have 2 MiB more. Kernels without such pages refuse.
+        // SAFETY: the range that we have just got.
+        unsafe { libc::madvise(base, self.room.get(), libc::MADV_NOHUGEPAGE) };
+        self.base.set(base.cast());
+        BASE.store(base.addr(), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: each range that is handed out is ours, is nobody else's and stays readable and writable; the next one begins where the last
+// one ended.
+unsafe impl Pages for Arena {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        const NONE: (*mut u8, usize, u32) = (ptr::null_mut(), 0, 0);
+        if self.base.get().is_null() && self.room.get() > 0 {
+            self.reserve();
+        }
+        let used = self.used.get();
+        if size > self.room.get().saturating_sub(used) {
+            return NONE;
+        }
+        self.used.set(used + size);
+        (self.base.get().wrapping_add(used), size, 0)
+    }
+
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        ptr::null_mut()
+    }
+
+    fn free_part(&self, start: *mut u8, old_size: usize, new_size: usize) -> bool {
+        let is_last = start.wrapping_add(old_size) == self.base.get().wrapping_add(self.used.get());
+        if !is_last || !let_go(start.wrapping_add(new_size), old_size - new_size) {
+            return false;
+        }
+        self.used.set(self.used.get() - (old_size - new_size));
+        true
+    }
+
+    fn free(&self, _: *mut u8, _: usize) -> bool {
+        false
+    }
+
+    fn can_release_part(&self, _: u32) -> bool {
+        true
+    }
+
+    /// What was given back and is taken again is zero, but no block is told apart by that.
+    fn allocates_zeros(&self) -> bool {
+        false
+    }
+
+    fn page_size(&self) -> usize {
+        page()
+    }
+}
+
+/// The small blocks of the process.
+pub(crate) struct Small {
+    blocks: Dlmalloc<Arena>,
+    /// Bytes in use, by the layouts of the blocks.
+    used: usize,
+    /// The most of them since what was free last went back.
+    most: usize,
+}
+
+impl Small {
+    pub(crate) const fn new(arena: Arena) -> Self {
+        Self {
+            blocks: Dlmalloc::new_with_allocator(arena),
+            used: 0,
+            most: 0,
+        }
+    }
+
+    /// A block with this layout. Null: the arena has no room for it.
+    pub(crate) fn take(&mut self, layout: Layout) -> *mut u8 {
+        // SAFETY: the alignment of a layout is a power of two; any size is accepted.
+        let block = unsafe { self.blocks.c_memalign(layout.align(), layout.size()) };
+        if !block.is_null() {
+            self.counts(layout.size());
+        }
+        block
+    }
+
+    /// Takes a block back. Of dlmalloc's two ways to free this is the one without assertions, which would allocate their message, and
+    /// so wait for the lock that their own thread holds.
+    ///
+    /// # Safety
+    ///
+    /// It is a block of this arena, in use, with this layout, and is used no more.
+    pub(crate) unsafe fn give_back(&mut self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises it.
+        unsafe { self.blocks.c_free(block) };
+        self.used = self.used.saturating_sub(layout.size());
+        if self.most - self.used >= EBB_BYTES {
+            self.ebb();
+        }
+    }
+
+    /// The block with another size, perhaps at another place. Null: there is no room for it here, and the block is as it was.
+    ///
+    /// # Safety
+    ///
+    /// It is a block of this arena, in use, with this layout; where it is moved it is used no more.
+    pub(crate) unsafe fn resize(&mut self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if layout.align() > USUAL_ALIGN {
+            // dlmalloc would not keep the alignment.
+            return ptr::null_mut();
+        }
+        // SAFETY: the caller promises it. Again it is the way without assertions.
+        let resized = unsafe { self.blocks.c_realloc(block, new_size) };
+        if !resized.is_null() {
+            self.used = self.used.saturating_sub(layout.size());
+            self.counts(new_size);
+        }
+        resized
+    }
+
+    fn counts(&mut self, more: usize) {
+        self.used = self.used.saturating_add(more);
+        self.most = self.most.max(self.used);
+    }
+
+    /// A burst is over: what is free goes back to the kernel. At the upper end dlmalloc does that itself. It has no word for what is
+    /// free in between, so each large piece of that is taken for a moment, and the whole pages in it are let go of.
+    #[cold]
+    fn ebb(&mut self) {
+        self.most = self.used;
+        // SAFETY: nobody but us has the blocks now.
+        unsafe { self.blocks.trim(0) };
+        let room = self.blocks.allocator().room.replace(0);
+        let smallest = SMALLEST_PIECE_PAGES * page();
+        let mut piece = ARENA_BYTES;
+        let mut taken: *mut Taken = ptr::null_mut();
+        while piece >= smallest {
+            // SAFETY: any size is accepted.
+            let block = unsafe { self.blocks.c_malloc(piece) };
+            if block.is_null() {
+                piece /= 2;
+                continue;
+            }
+            // Whole pages in it, behind its first words.
+            let first = (block.addr() + size_of::<Taken>()).next_multiple_of(page());
+            let end = (block.addr() + piece) / page() * page();
+            let_go(block.with_addr(first), end.saturating_sub(first));
+            // SAFETY: a block of ours, with room for it, and aligned for every type.
+            unsafe { block.cast::<Taken>().write(Taken { before: taken }) };
+            taken = block.cast();
+        }
+        while !taken.is_null() {
+            let block = taken;
+            // SAFETY: it was written above, and is freed once.
+            unsafe {
+                taken = (*block).before;
+                self.blocks.c_free(block.cast());
+            }
+        }
+        self.blocks.allocator().room.set(room);
+    }
+}
+
+/// The first words of a free piece that is taken for a moment.
+struct Taken {
+    before: *mut Taken,
+}
+
+/// Bytes of a page.
+fn page() -> usize {
+    usize::try_from(page_bytes()).unwrap_or(ARENA_BYTES)
+}
+
+/// Gives these pages back: they are zero when they are next used. Whether they are; a filter may forbid it.
+fn let_go(start: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the callers name whole pages of the arena in which nothing is that anybody reads again.
+    unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_that_is_refused_has_no_room_and_is_not_asked_for_again() {
+        // More than there are addresses.
+        let mut small = Small::new(Arena::new(usize::MAX / 2));
+        let layout = Layout::new::<u64>();
+        assert!(small.take(layout).is_null());
+        assert_eq!(small.blocks.allocator().room.get(), 0);
+        assert!(small.take(layout).is_null());
+    }
+
+    #[test]
+    fn nothing_is_in_an_arena_that_is_not_reserved() {
+        for address in [0, 8, ARENA_BYTES, usize::MAX / 2] {
+            assert!(address.wrapping_sub(NOWHERE) >= ARENA_BYTES, "{address}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Who is whose child, as the kernel lists it for each thread: no process has to be asked for its parent.
+
+use std::fs::{self, File, ReadDir};
+use std::io::{self, ErrorKind, Read};
+
+use crate::process::{Pid, check_proc, is_gone};
+
+/// Bytes read at a time of a list of children. The kernel stops before a page is full, and not before half of it is.
+const CHILDREN_BYTES: usize = 4 << 10;
+
+/// The threads of a process, by their numbers.
+#[derive(Debug)]
+pub struct ThreadList(ReadDir);
+
+impl Iterator for ThreadList {
+    type Item = i32;
+
+    fn next(&mut self) -> Option<i32> {
+        // A directory that cannot be read any further is that of a process that is gone.
+        let mut names = self.0.by_ref().map_while(Result::ok);
+        names.find_map(|entry| entry.file_name().to_str()?.parse().ok())
+    }
+}
+
+/// The threads of this process. `None`: it is gone.
+///
+/// # Errors
+///
+/// No descriptor is left to read `/proc`, for example.
+pub fn threads_of(pid: Pid) -> io::Result<Option<ThreadList>> {
+    match fs::read_dir(format!("/proc/{pid}/task")) {
+        Err(error) if is_gone(&error) => Ok(None),
+        list => list.map(|list| Some(ThreadList(list))),
+    }
+}
+
+/// The processes that this thread has started or adopted, zombies included. Where some of them end meanwhile others may be left out.
+///
+/// # Errors
+///
+/// As for [`threads_of`].
+pub fn children_of_thread(pid: Pid, thread: i32) -> io::Result<Vec<Pid>> {
+    let mut file = match File::open(format!("/proc/{pid}/task/{thread}/children")) {
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
+        file => file?,
+    };
+    let mut text = Vec::new();
+    let mut buffer = [0; CHILDREN_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(count) => {
+                text.extend_from_slice(buffer.get(..count).unwrap_or_default());
+                if count < CHILDREN_BYTES / 2 {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if is_gone(&error) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let numbers = text.split(|byte| *byte == b' ').filter_map(|word| {
+        let number = std::str::from_utf8(word).ok()?.parse().ok()?;
+        (number > 0).then(|| Pid::new(number))
+    });
+    Ok(numbers.collect())
+}
+
+/// Whether the kernel lists children by their parents (`CONFIG_PROC_CHILDREN`), in a `/proc` whose numbers are ours.
+#[must_use]
+pub fn lists_children() -> bool {
+    let own = Pid::own();
+    check_proc().is_ok() && File::open(format!("/proc/{own}/task/{own}/children")).is_ok()
+}

@@ -1,0 +1,54 @@
+//! Numbers of errors.
+
+use std::ffi::c_int;
+use std::io;
+
+/// That of the calling thread, for code that may not do more than system calls.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: always a valid pointer to the calling thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Whether something is used up that may be free again soon: processes, memory, descriptors, space. Any other error stays as it is
+/// however often the same is tried.
+#[must_use]
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOSPC | libc::EDQUOT)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_up_may_be_free_again_and_what_is_forbidden_stays_forbidden() {
+        let is = |number| is_shortage(&io::Error::from_raw_os_error(number));
+        for number in [
+            libc::EAGAIN,
+            libc::ENOMEM,
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::ENOBUFS,
+            libc::ENOSPC,
+            libc::EDQUOT,
+        ] {
+            assert!(is(number), "{number}");
+        }
+        for number in [
+            libc::EPERM,
+            libc::ENOSYS,
+            libc::EACCES,
+            libc::EINVAL,
+            libc::ENOENT,
+            libc::EROFS,
+            libc::E2BIG,
+            libc::ELOOP,
+        ] {
+            assert!(!is(number), "{number}");
+        }
+        assert!(!is_shortage(&io::ErrorKind::TimedOut.into()));
+    }
+}

@@ -1,0 +1,199 @@
+//! What is different about a child that is a job: its descriptors, its session, its limits, and that it does not outlive us.
+//! The second half runs between clone and exec: system calls only.
+
+use std::ffi::{CString, NulError, OsStr, c_int};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::errno::errno;
+
+/// The first descriptor behind those that a job has.
+const FIRST_OTHER: c_int = 4;
+
+/// How a job's process differs from other children.
+#[derive(Debug)]
+pub struct JobTraits {
+    /// Standard input, output and error, and the job's channel, which has number 3.
+    descriptors: [OwnedFd; 4],
+    directory: Option<CString>,
+    nice: Option<i32>,
+    limits: Vec<Limit>,
+}
+
+/// A limit of the kernel for a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    resource: c_int,
+    soft: u64,
+    hard: u64,
+}
+
+impl Limit {
+    /// By the kernel's name in small letters without its prefix (`nofile`); none: there is no such limit. No number means
+    /// unlimited.
+    #[must_use]
+    pub fn named(name: &str, soft: Option<u64>, hard: Option<u64>) -> Option<Self> {
+        let resource = match name {
+            "as" => libc::RLIMIT_AS,
+            "core" => libc::RLIMIT_CORE,
+            "cpu" => libc::RLIMIT_CPU,
+            "data" => libc::RLIMIT_DATA,
+            "fsize" => libc::RLIMIT_FSIZE,
+            "locks" => libc::RLIMIT_LOCKS,
+            "memlock" => libc::RLIMIT_MEMLOCK,
+            "msgqueue" => libc::RLIMIT_MSGQUEUE,
+            "nice" => libc::RLIMIT_NICE,
+            "nofile" => libc::RLIMIT_NOFILE,
+            "nproc" => libc::RLIMIT_NPROC,
+            "rss" => libc::RLIMIT_RSS,
+            "rtprio" => libc::RLIMIT_RTPRIO,
+            "rttime" => libc::RLIMIT_RTTIME,
+            "sigpending" => libc::RLIMIT_SIGPENDING,
+            "stack" => libc::RLIMIT_STACK,
+            _ => return None,
+        };
+        // The types of these numbers differ between the C libraries.
+        #[allow(clippy::cast_possible_wrap, trivial_numeric_casts, reason = "small numbers")]
+        let resource = resource as c_int;
+        Some(Self {
+            resource,
+            soft: soft.unwrap_or(libc::RLIM_INFINITY),
+            hard: hard.unwrap_or(libc::RLIM_INFINITY),
+        })
+    }
+}
+
+/// What could not be done before the exec: the system call, and why.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refused(pub c_int);
+
+impl JobTraits {
+    /// A job with these as its descriptors 0, 1, 2 and 3, and no others.
+    #[must_use]
+    pub fn new(descriptors: [OwnedFd; 4]) -> Self {
+        Self {
+            descriptors,
+            directory: None,
+            nice: None,
+            limits: Vec::new(),
+        }
+    }
+
+    /// It starts in this directory.
+    ///
+    /// # Errors
+    ///
+    /// The name contains a NUL byte.
+    pub fn in_directory(mut self, directory: Option<&OsStr>) -> Result<Self, NulError> {
+        self.directory = directory.map(|name| CString::new(name.as_bytes())).transpose()?;
+        Ok(self)
+    }
+
+    /// With this niceness, -20 to 19.
+    #[must_use]
+    pub fn with_niceness(mut self, nice: Option<i32>) -> Self {
+        self.nice = nice;
+        self
+    }
+
+    /// With these limits, one after the other.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Vec<Limit>) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// As who we are: the leader of a session and a group, with its own descriptors alone, its niceness
+    /// and limits.
+    pub(crate) fn take_place(&self) -> Result<(), Refused> {
+        // SAFETY: takes nothing. It cannot fail for a fresh child, which leads no group.
+        unsafe { libc::setsid() };
+        // Before a limit for descriptors that we ourselves are beyond.
+        self.take_descriptors()?;
+        if let Some(nice) = self.nice {
+            // SAFETY: takes numbers; 0 is this process.
+            check(unsafe { libc::syscall(libc::SYS_setpriority, 0, 0, nice) })?;
+        }
+        for limit in &self.limits {
+            let value = libc::rlimit64 {
+                rlim_cur: limit.soft,
+                rlim_max: limit.hard,
+            };
+            let nothing = std::ptr::null_mut::<libc::rlimit64>();
+            // SAFETY: the structure lives, and nothing is written through the null pointer.
+            check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, limit.resource, &raw const value, nothing) })?;
+        }
+        Ok(())
+    }
+
+    /// Its own descriptors in their places, and no others.
+    fn take_descriptors(&self) -> Result<(), Refused> {
+        // First out of the way of their places.
+        let mut moved = [0; 4];
+        for (descriptor, moved) in self.descriptors.iter().zip(&mut moved) {
+            // SAFETY: an open descriptor and numbers.
+            let copy = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_OTHER) };
+            check(copy.into())?;
+            *moved = copy;
+        }
+        for (copy, place) in moved.into_iter().zip(0..FIRST_OTHER) {
+            // SAFETY: numbers; what had that number is this process's copy of it.
+            check(unsafe { libc::dup2(copy, place) }.into())?;
+        }
+        // What somebody else has left open for us. Older kernels do not know it; all that is ours is closed by the exec.
+        let first = libc::c_uint::try_from(FIRST_OTHER).unwrap_or(libc::c_uint::MAX);
+        // SAFETY: takes numbers, and this process has its own table of descriptors.
+        unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+        Ok(())
+    }
+
+    /// As who it will be: it ends with us and begins in its directory.
+    pub(crate) fn settle(&self, parent: i32) -> Result<(), Refused> {
+        // A change of the user takes this back, so it comes behind that.
+        // SAFETY: takes numbers.
+        check(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+        // SAFETY: takes nothing.
+        if unsafe { libc::getppid() } != parent {
+            return Err(Refused(libc::ESRCH));
+        }
+        if let Some(directory) = &self.directory {
+            // SAFETY: a C string.
+            check(unsafe { libc::syscall(libc::SYS_chdir, directory.as_ptr()) })?;
+        }
+        Ok(())
+    }
+}
+
+fn check(result: libc::c_long) -> Result<(), Refused> {
+    if result < 0 { Err(Refused(errno())) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_that_can_be_configured_is_known() {
+        for name in [
+            "as",
+            "core",
+            "cpu",
+            "data",
+            "fsize",
+            "locks",
+            "memlock",
+            "msgqueue",
+            "nice",
+            "nofile",
+            "nproc",
+            "rss",
+            "rtprio",
+            "rttime",
+            "sigpending",
+            "stack",
+        ] {
+            assert!(Limit::named(name, Some(1), None).is_some(), "{name}");
+        }
+        assert_eq!(Limit::named("nothing", None, None), None);
+    }
+}

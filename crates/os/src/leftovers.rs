@@ -1,0 +1,314 @@
+//! What processes of a job have left behind, by proofs: which session, which mark, which user.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::clock;
+use crate::errno::errno;
+use crate::pidfd::ProcessWatch;
+use crate::process::{self, Ending, Pid};
+use crate::reaper;
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+/// Most bytes of an environment that are looked through. The kernel takes 6 MiB with the arguments; a job's mark is near its end.
+const MOST_ENVIRONMENT: u64 = 8 << 20;
+
+/// Bytes of an environment that are read at once: as many as the standard library asks for at the most.
+const ENVIRONMENT_AT_ONCE: usize = 8 << 10;
+
+/// Most threads that are asked for their environment, where the first one has ended. All of a process have the same.
+const MOST_THREADS: usize = 16;
+
+/// Longest life of the process that signals as another user. Two system calls take it a fraction of a millisecond, unless somebody has
+/// stopped it.
+const KILLER_LIMIT: Duration = Duration::from_millis(100);
+
+/// The session of this process, by its leader's number. None: it is gone.
+#[must_use]
+pub fn session(pid: Pid) -> Option<i32> {
+    // SAFETY: takes a number.
+    let session = unsafe { libc::getsid(pid.number()) };
+    (session > 0).then_some(session)
+}
+
+/// What a process's environment says of a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkSeen {
+    Yes,
+    /// Its environment has none, or may not be read: it is another user's.
+    No,
+    /// It shows no environment: it has none, or is about to execute another program.
+    Hidden,
+    /// It shows none since it is on its way out, or is gone.
+    Ending,
+}
+
+/// Whether this process was started with this entry (`NAME=value`) in its environment.
+#[must_use]
+pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
+    match mark_of_thread(pid, mark) {
+        (seen, Ending::No | Ending::Whole) => seen,
+        (MarkSeen::Yes, Ending::FirstThread) => MarkSeen::Yes,
+        // The first thread shows no environment any more. The others do, and all have the same.
+        (MarkSeen::No | MarkSeen::Hidden | MarkSeen::Ending, Ending::FirstThread) => {
+            let seen = process::threads(pid, MOST_THREADS)
+                .into_iter()
+                .map(|thread| mark_of_thread(thread, mark))
+                .find(|(seen, ending)| *seen == MarkSeen::Yes || *seen == MarkSeen::No && *ending == Ending::No);
+            seen.map_or(MarkSeen::Hidden, |(seen, _)| seen)
+        }
+    }
+}
+
+/// What the environment of one thread says, and then how much of its process is on its way out.
+fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, Ending) {
+    let environment = environment(thread);
+    let ending = process::ending(thread);
+    let hidden = match ending {
+        Ending::No | Ending::FirstThread => MarkSeen::Hidden,
+        Ending::Whole => MarkSeen::Ending,
+    };
+    let seen = match environment {
+        Ok(environment) => match has_mark(&environment, mark) {
+            Some(true) => MarkSeen::Yes,
+            Some(false) if ending == Ending::No => MarkSeen::No,
+            // Who has written its title over it, to the last byte, shows the whole of it all the same.
+            None if ending == Ending::No && is_whole(thread, &environment) => MarkSeen::No,
+            Some(false) | None => hidden,
+        },
+        // Newer kernels say so of one that is ending, too.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => hidden,
+        Err(_) => MarkSeen::No,
+    };
+    (seen, ending)
+}
+
+/// Whether these are as many bytes as the kernel has of its environment. It says so of most processes.
+fn is_whole(pid: Pid, environment: &[u8]) -> bool {
+    let bytes = process::environment_bytes(pid).and_then(|bytes| usize::try_from(bytes).ok());
+    !environment.is_empty() && bytes == Some(environment.len())
+}
+
+/// What the kernel shows of an environment.
+fn environment(pid: Pid) -> io::Result<Vec<u8>> {
+    // What is read at once is read as a whole, or not at all.
+    let mut environment = Vec::with_capacity(ENVIRONMENT_AT_ONCE);
+    let file = File::open(format!("/proc/{pid}/environ"))?;
+    file.take(MOST_ENVIRONMENT).read_to_end(&mut environment)?;
+    Ok(environment)
+}
+
+/// Whether the mark is in this environment. None: it is not the whole one, whose last byte is zero. Of a process that executes
+/// another program meanwhile, or ends, the kernel shows the first part alone.
+fn has_mark(environment: &[u8], mark: &[u8]) -> Option<bool> {
+    let has_mark = environment.split(|byte| *byte == 0).any(|entry| entry == mark);
+    (has_mark || environment.last() == Some(&0)).then_some(has_mark)
+}
+
+/// Whether the process runs as this user, or could again.
+#[must_use]
+pub fn runs_as(pid: Pid, user: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let mut ids = ids.into_iter().flat_map(str::split_ascii_whitespace);
+    ids.any(|id| id.parse() == Ok(user))
+}
+
+/// Ends all that runs as this user and that we see, in one blow: who forks meanwhile is hit as well. The user must be nobody's
+/// but a job's. The kernel does not tell whether there was anybody.
+///
+/// # Errors
+///
+/// There is no process to be had, or we may not change to that user.
+pub fn end_all_of(user: u32) -> io::Result<()> {
+    // A copy of us rather than one that shares our memory while we wait for it, as other children do: as that user it can be stopped by
+    // those whom it shall end.
+    // SAFETY: numbers and null pointers; what the copy does is system calls only.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    let pid = match i32::try_from(pid) {
+        Ok(0) => kill_all(user),
+        Ok(pid @ 1..) => Pid::new(pid),
+        Ok(_) | Err(_) => return Err(io::Error::last_os_error()),
+    };
+    if !ends_in_time(pid) {
+        let _ = process::signal(pid, Signal::KILL);
+    }
+    match reaper::wait_for(pid)? {
+        Some((Ended::Exited(errno @ 1..), _)) => Err(io::Error::from_raw_os_error(errno.into())),
+        // One that was ended by those whom it should end is sent again in the next pass.
+        Some((Ended::Exited(0) | Ended::Signalled(_), _)) | None => Ok(()),
+    }
+}
+
+/// Whether this child ends within [`KILLER_LIMIT`].
+fn ends_in_time(pid: Pid) -> bool {
+    let Ok(watch) = ProcessWatch::of(pid) else {
+        return false;
+    };
+    let Some(descriptor) = watch.as_fd() else {
+        // Without such descriptors it can only be waited for.
+        return true;
+    };
+    let mut waiting = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    poll(&mut waiting, clock::poll_timeout(KILLER_LIMIT)).is_ok_and(|ready| ready > 0)
+}
+
+/// Runs in a copy of us that may lack other threads: system calls only. Its exit status is the errno of what failed.
+fn kill_all(user: u32) -> ! {
+    // SAFETY: setresuid and kill take numbers; as that user the signal reaches nobody else's processes. _exit runs nothing of ours.
+    unsafe {
+        let is_refused = libc::syscall(libc::SYS_setresuid, user, user, user) != 0;
+        let has_failed = is_refused || libc::syscall(libc::SYS_kill, -1, libc::SIGKILL) != 0;
+        let is_nobody_there = !is_refused && errno() == libc::ESRCH;
+        libc::_exit(if has_failed && !is_nobody_there { errno() } else { 0 })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its processes has failed")]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::zombie_processes,
+    reason = "children of the test, which it reaps itself"
+)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn pid(child: &Child) -> Pid {
+        Pid::new(child.id().cast_signed())
+    }
+
+    fn sleeps() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        command
+    }
+
+    #[test]
+    fn a_child_is_known_by_its_mark_and_its_session() {
+        let mut child = sleeps().env("OJS_JOB_ID", "a=b").spawn().unwrap();
+        // Whoever starts a process goes on before the kernel shows its environment.
+        while mark(pid(&child), b"OJS_JOB_ID=a=b") != MarkSeen::Yes {
+            assert!(child.try_wait().unwrap().is_none());
+            std::thread::yield_now();
+        }
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a"), MarkSeen::No);
+        assert_eq!(session(pid(&child)), session(Pid::own()));
+        child.kill().unwrap();
+        while !reaper::has_ended(pid(&child)) {
+            std::thread::yield_now();
+        }
+        assert_eq!(
+            mark(pid(&child), b"OJS_JOB_ID=a=b"),
+            MarkSeen::Ending,
+            "it is not reaped"
+        );
+        child.wait().unwrap();
+        assert_eq!(session(pid(&child)), None);
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a=b"), MarkSeen::Ending, "it is gone");
+    }
+
+    #[test]
+    fn an_environment_that_is_cut_short_says_of_no_mark_that_it_is_not_there() {
+        assert_eq!(has_mark(b"A=1\0B=2\0", b"B=2"), Some(true));
+        assert_eq!(has_mark(b"A=1\0B=2\0", b"B=3"), Some(false));
+        assert_eq!(has_mark(b"A=1\0B=", b"B=2"), None);
+        assert_eq!(has_mark(b"", b"B=2"), None);
+    }
+
+    #[test]
+    fn a_process_without_any_environment_hides_what_it_is() {
+        let mut child = sleeps().env_clear().spawn().unwrap();
+        // Until its program is executed it shows ours.
+        while mark(pid(&child), b"OJS_JOB_ID=a") != MarkSeen::Hidden {
+            assert!(child.try_wait().unwrap().is_none());
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// A process that does this, once it has said that it is done.
+    fn python(script: &str, mark: &str) -> Child {
+        let mut command = Command::new("python3");
+        command.args(["-S", "-E", "-c", script]).env_clear();
+        let mut child = command
+            .env("PATH", "/usr/bin:/bin")
+            .env("OJS_JOB_ID", mark)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        child
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_known_by_its_other_threads() {
+        let script = "import ctypes, os, threading, time
+def other():
+    while open('/proc/self/stat').read().rsplit(')', 1)[1].split()[0] != 'Z': time.sleep(0.001)
+    os.write(1, b'.')
+    time.sleep(60)
+threading.Thread(target=other).start()
+# The system call that ends one thread.
+ctypes.CDLL(None).syscall({'x86_64': 60}.get(os.uname().machine, 93), 0)";
+        let mut child = python(script, "a");
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a"), MarkSeen::Yes);
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=b"), MarkSeen::No);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn who_has_written_a_title_over_its_environment_hides_nothing() {
+        let script = "import ctypes, os, time
+fields = open('/proc/self/stat').read().rsplit(')', 1)[1].split()
+start, end = int(fields[47]), int(fields[48])
+ctypes.memset(start, ord('t'), end - start)
+os.write(1, b'.')
+time.sleep(60)";
+        let mut child = python(script, "a");
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a"), MarkSeen::No);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn an_end_is_seen_before_anybody_reaps_it_and_tells_what_it_took() {
+        let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        while !reaper::has_ended(pid(&child)) {
+            std::thread::yield_now();
+        }
+        let (ended, usage) = reaper::reap(pid(&child)).unwrap().unwrap();
+        assert_eq!(ended, ojs_values::exit::Ended::Exited(7));
+        assert!(usage.max_rss_bytes > 100_000, "{usage:?}");
+        assert!(!reaper::has_ended(pid(&child)));
+    }
+
+    #[test]
+    fn all_of_a_user_are_ended_and_nobody_else() {
+        if !nix::unistd::getuid().is_root() {
+            return;
+        }
+        let user = 81_900;
+        let mut others = sleeps().spawn().unwrap();
+        let mut its: Vec<Child> = (0..3).map(|_| sleeps().uid(user).spawn().unwrap()).collect();
+        assert!(its.iter().all(|child| runs_as(pid(child), user)) && !runs_as(pid(&others), user));
+        end_all_of(user).unwrap();
+        for child in &mut its {
+            assert!(!child.wait().unwrap().success());
+        }
+        end_all_of(user).unwrap();
+        assert!(others.try_wait().unwrap().is_none());
+        others.kill().unwrap();
+        others.wait().unwrap();
+    }
+}

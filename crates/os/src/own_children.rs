@@ -1,0 +1,144 @@
+//! Our children, asked for often.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::process::{self, Pid};
+use crate::reaper;
+
+/// The children of the thread that opens it, zombies too. Orphans that we adopt become those of our first thread.
+const CHILDREN: &str = "/proc/thread-self/children";
+
+/// Bytes that are read at once: some 600 children.
+const READ_BYTES: usize = 4096;
+
+/// Looks at the list that are worth one answer: as long as each finds somebody who has ended meanwhile.
+const MOST_LOOKS: u32 = 8;
+
+/// The kernel's list of our children. To be opened and read by the thread that starts them, our first one.
+#[derive(Debug)]
+pub struct OwnChildren {
+    /// None: this kernel has no such list.
+    list: Option<File>,
+    buffer: Vec<u8>,
+}
+
+impl OwnChildren {
+    /// The list of this thread's children.
+    #[must_use]
+    pub fn open() -> Self {
+        Self {
+            list: File::open(CHILDREN).ok(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Our children that have not ended, but for those that are known; of the others those that have ended are reaped, and named: their
+    /// numbers are free from then on.
+    ///
+    /// # Errors
+    ///
+    /// `/proc` is missing, or shows another PID namespace.
+    pub fn living_but(
+        &mut self,
+        is_known: impl Fn(Pid) -> bool,
+        mut is_reaped: impl FnMut(Pid),
+    ) -> io::Result<Vec<Pid>> {
+        let mut living = Vec::new();
+        for _ in 0..MOST_LOOKS {
+            let children = self.children()?;
+            let strangers = || children.iter().filter(|pid| !is_known(**pid));
+            // A child stays one until it is reaped, which only we do.
+            living = strangers()
+                .copied()
+                .filter(|pid| {
+                    let lives = matches!(reaper::reap(*pid), Ok(None));
+                    if !lives {
+                        is_reaped(*pid);
+                    }
+                    lives
+                })
+                .collect();
+            // Who has ended since the list was read has left us children that are not on it.
+            if living.len() == strangers().count() {
+                break;
+            }
+        }
+        Ok(living)
+    }
+
+    fn children(&mut self) -> io::Result<Vec<Pid>> {
+        let Some(list) = &self.list else {
+            return process::children_and_zombies();
+        };
+        self.buffer.clear();
+        loop {
+            let read = self.buffer.len();
+            self.buffer.resize(read + READ_BYTES, 0);
+            let room = self.buffer.get_mut(read..).unwrap_or_default();
+            let count = list.read_at(room, u64::try_from(read).unwrap_or(u64::MAX))?;
+            self.buffer.truncate(read + count);
+            if count == 0 {
+                break;
+            }
+        }
+        let words = self.buffer.split(u8::is_ascii_whitespace);
+        let numbers = words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        Ok(numbers.filter(|number| *number > 0).map(Pid::new).collect())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its processes has failed")]
+#[allow(clippy::disallowed_methods, reason = "children of the test, which has no reaper")]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_listed_as_long_as_it_lives_unless_it_is_known() {
+        let mut children = OwnChildren::open();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::new(child.id().cast_signed());
+        assert_eq!(children.living_but(|_| false, |_| {}).unwrap(), [pid], "of this thread");
+        assert_eq!(children.living_but(|known| known == pid, |_| {}).unwrap(), []);
+        child.kill().unwrap();
+        let mut reaped = Vec::new();
+        while !children
+            .living_but(|_| false, |pid| reaped.push(pid))
+            .unwrap()
+            .is_empty()
+        {
+            std::thread::yield_now();
+        }
+        assert!(child.wait().is_err(), "it was reaped");
+        assert_eq!(reaped, [pid], "nobody else was");
+    }
+
+    #[test]
+    fn a_kernel_without_a_list_of_children_has_them_found_and_reaped_all_the_same() {
+        let mut children = OwnChildren {
+            list: None,
+            buffer: Vec::new(),
+        };
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::new(child.id().cast_signed());
+        // Other tests of this program have children, too.
+        let mut named = None;
+        let mut is_there = || {
+            children
+                .living_but(|known| known != pid, |reaped| named = Some(reaped))
+                .unwrap()
+                == [pid]
+        };
+        assert!(is_there());
+        child.kill().unwrap();
+        while is_there() {
+            std::thread::yield_now();
+        }
+        assert!(child.wait().is_err(), "it was reaped");
+        assert_eq!(named, Some(pid));
+    }
+}

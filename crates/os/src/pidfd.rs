@@ -1,0 +1,231 @@
+//! Holding on to a process, so that another one that gets its pid later is never taken for it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::process::{self, Pid};
+use ojs_values::signal::Signal;
+
+/// One process, and no other, for as long as this lives.
+#[derive(Debug)]
+pub struct ProcessWatch {
+    pid: Pid,
+    hold: Hold,
+}
+
+/// What tells the process from a later one with the same pid.
+#[derive(Debug)]
+enum Hold {
+    /// A descriptor of the process itself (a pidfd).
+    Descriptor(OwnedFd),
+    /// When it started, from `/proc`.
+    StartTime(u64),
+    /// Nothing is needed: it had ended before we came.
+    Ended,
+}
+
+/// The ways to hold on to a process, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// The socket names its peer's process (Linux 6.5).
+    OfSocket,
+    /// `pidfd_open` (Linux 5.3).
+    OfPid,
+    /// Without pidfds, or where a seccomp filter forbids them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only a test begins with the last resort"))]
+    StartTime,
+}
+
+impl ProcessWatch {
+    /// Holds on to a process whose pid cannot have been given to another one yet: a child that we have not reaped.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left (EMFILE, ENFILE, ENOMEM); or there are no pidfds and `/proc` does not help either.
+    pub fn of(pid: Pid) -> io::Result<Self> {
+        Self::by(Way::OfPid, pid)
+    }
+
+    /// Holds on to the process that connected this Unix socket; `pid` is what `SO_PEERCRED` says.
+    ///
+    /// Before Linux 6.5 it goes by the pid, so a peer that has closed its end by then counts as ended: its pid may
+    /// have changed hands.
+    ///
+    /// # Errors
+    ///
+    /// As for [`of`](Self::of).
+    pub fn of_peer(socket: BorrowedFd<'_>, pid: Pid) -> io::Result<Self> {
+        Self::of_peer_by(Way::OfSocket, socket, pid)
+    }
+
+    fn of_peer_by(best: Way, socket: BorrowedFd<'_>, pid: Pid) -> io::Result<Self> {
+        if best == Way::OfSocket {
+            match peer_descriptor(socket) {
+                Ok(descriptor) => {
+                    let hold = Hold::Descriptor(descriptor);
+                    return Ok(Self { pid, hold });
+                }
+                Err(error) if is_exhaustion(&error) => return Err(error),
+                // An older kernel, or the process has been reaped: the next way finds out.
+                Err(_) => {}
+            }
+        }
+        let watch = Self::by(best.max(Way::OfPid), pid)?;
+        // Whoever still holds the other end after we took hold was there the whole time, and so was its pid.
+        let is_closed = is_closed(socket)?;
+        let hold = if is_closed { Hold::Ended } else { watch.hold };
+        Ok(Self { pid, hold })
+    }
+
+    fn by(best: Way, pid: Pid) -> io::Result<Self> {
+        if best <= Way::OfPid {
+            match descriptor(pid) {
+                Ok(descriptor) => {
+                    let hold = Hold::Descriptor(descriptor);
+                    return Ok(Self { pid, hold });
+                }
+                Err(error) if is_gone(&error) => return Ok(Self { pid, hold: Hold::Ended }),
+                Err(error) if is_exhaustion(&error) => return Err(error),
+                // ENOSYS before Linux 5.3, EPERM or whatever else a seccomp filter says.
+                Err(_) => {}
+            }
+        }
+        let hold = process::start_time(pid)?.map_or(Hold::Ended, Hold::StartTime);
+        Ok(Self { pid, hold })
+    }
+
+    /// Its pid: for people. Once it was reaped the number may be anybody's.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether it has ended. A zombie has, unless another thread of it is still running. What cannot be found out, for
+    /// want of a descriptor to read `/proc`, has not ended yet.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        match &self.hold {
+            Hold::Descriptor(descriptor) => is_readable(descriptor.as_fd()),
+            Hold::StartTime(started) => process::start_time(self.pid).is_ok_and(|now| now != Some(*started)),
+            Hold::Ended => true,
+        }
+    }
+
+    /// Signals it. A zombie takes every signal and does nothing about it.
+    ///
+    /// # Errors
+    ///
+    /// ESRCH: it has ended. EPERM: it runs as another user and we lack `CAP_KILL`. Without pidfds: what reading `/proc`
+    /// says.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        match &self.hold {
+            Hold::Descriptor(descriptor) => match signal_by_descriptor(descriptor.as_fd(), signal) {
+                // A seccomp filter may forbid this call alone. The descriptor still tells whether the pid is its own,
+                // which leaves the moment between the two calls.
+                Err(error) if is_refusal(&error) && !self.has_ended() => process::signal(self.pid, signal),
+                result => result,
+            },
+            Hold::StartTime(started) if process::start_time(self.pid)? == Some(*started) => {
+                process::signal(self.pid, signal)
+            }
+            Hold::StartTime(_) | Hold::Ended => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    }
+
+    /// A descriptor that becomes readable when the process has ended. `None`: there are no pidfds, so somebody has to
+    /// look at [`has_ended`](Self::has_ended) from time to time; or it has ended already.
+    #[must_use]
+    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.hold {
+            Hold::Descriptor(descriptor) => Some(descriptor.as_fd()),
+            Hold::StartTime(_) | Hold::Ended => None,
+        }
+    }
+}
+
+/// A pidfd of the process that connected this socket.
+fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut descriptor: i32 = -1;
+    let mut size = libc::socklen_t::try_from(size_of_val(&descriptor)).unwrap_or(0);
+    // SAFETY: value and size are valid to write to, and the size is that of the value.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut descriptor).cast(),
+            &raw mut size,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    own(descriptor.into())
+}
+
+/// A pidfd of the process that has this pid now.
+fn descriptor(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: numbers only.
+    own(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.number(), 0) })
+}
+
+/// The new descriptor that a call returned, closed on exec by itself as every pidfd.
+fn own(result: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(result) {
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        Ok(_) | Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+fn signal_by_descriptor(descriptor: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    // SAFETY: numbers, and a null pointer that stands for the information that kill would send.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            descriptor.as_raw_fd(),
+            signal.number(),
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    events(descriptor, PollFlags::POLLIN).is_ok_and(|events| events.contains(PollFlags::POLLIN))
+}
+
+/// Whether nobody holds the other end of this socket any more.
+fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    events(socket, PollFlags::empty()).map(|events| events.contains(PollFlags::POLLHUP))
+}
+
+fn events(descriptor: BorrowedFd<'_>, asked: PollFlags) -> io::Result<PollFlags> {
+    let mut waiting = [PollFd::new(descriptor, asked)];
+    poll(&mut waiting, PollTimeout::ZERO)?;
+    let [polled] = waiting;
+    Ok(polled.revents().unwrap_or(PollFlags::empty()))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::EACCES))
+}
+
+fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
+#[cfg(test)]
+#[path = "pidfd_tests.rs"]
+mod tests;

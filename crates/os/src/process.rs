@@ -1,0 +1,473 @@
+//! Other processes: their ids, signals to them, and who our children are.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+
+use ojs_values::signal::Signal;
+
+/// A process id, always positive: 0 and negative numbers mean something else to `kill`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pid(i32);
+
+impl Pid {
+    /// A pid as the kernel returned it.
+    pub(crate) fn new(pid: i32) -> Self {
+        debug_assert!(pid > 0, "the kernel names processes by positive numbers");
+        Self(pid)
+    }
+
+    /// The init of our PID namespace.
+    pub const INIT: Self = Self(1);
+
+    /// Our own pid.
+    #[must_use]
+    pub fn own() -> Self {
+        Self::new(std::process::id().cast_signed())
+    }
+
+    /// The pid as a number.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Longest line of `/proc/PID/stat` in bytes: a name of 64 and some 50 numbers of at most 20 digits.
+const LONGEST_STAT_LINE: usize = 2 << 10;
+
+/// Most parents that are asked for theirs.
+const MOST_GENERATIONS: usize = 256;
+
+/// Signals one process. Only for one that was not reaped: a reaped pid may belong to anybody.
+///
+/// # Errors
+///
+/// ESRCH: it is gone. EPERM: it runs as another user and we lack `CAP_KILL`.
+pub fn signal(pid: Pid, signal: Signal) -> io::Result<()> {
+    send(pid.0, signal)
+}
+
+/// Signals every member of the process group that this process leads.
+///
+/// # Errors
+///
+/// ESRCH: no such group. EPERM: none of the members may be signalled.
+pub fn signal_group(leader: Pid, signal: Signal) -> io::Result<()> {
+    send(-leader.0, signal)
+}
+
+/// Signals everything in the PID namespace except ourselves. For PID 1 only: elsewhere it would reach strangers.
+///
+/// # Errors
+///
+/// ESRCH: there is nobody else. EPERM: nobody may be signalled. EINVAL: we are not PID 1; nothing was sent.
+pub fn signal_namespace(signal: Signal) -> io::Result<()> {
+    if Pid::own().0 != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    send(-1, signal)
+}
+
+fn send(target: i32, signal: Signal) -> io::Result<()> {
+    // The raw call: the C library's wrapper is the same but need not know every signal number.
+    // SAFETY: kill takes two numbers and touches no memory.
+    if unsafe { libc::syscall(libc::SYS_kill, target, signal.number()) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// Our direct children, adopted ones included, zombies not. Until one is reaped (which only we do) its pid is its own,
+/// so signalling it is safe.
+///
+/// # Errors
+///
+/// `/proc` is missing, or shows another PID namespace: its numbers would name strangers.
+pub fn children() -> io::Result<Vec<Pid>> {
+    Ok(of_ours(everybody(false)?))
+}
+
+/// The same with those that have ended and are not reaped.
+///
+/// # Errors
+///
+/// As for [`children`].
+pub(crate) fn children_and_zombies() -> io::Result<Vec<Pid>> {
+    Ok(of_ours(everybody(true)?))
+}
+
+fn of_ours(processes: Vec<(Pid, i32)>) -> Vec<Pid> {
+    let own = Pid::own().0;
+    let ours = processes.into_iter().filter(|(_, parent)| *parent == own);
+    ours.map(|(pid, _)| pid).collect()
+}
+
+/// Our children and theirs, and so on, the nearest first, zombies not. A process whose
+/// parent has ended is our child if we adopt orphans, and nobody's descendant otherwise. At most so many.
+///
+/// # Errors
+///
+/// As for [`children`].
+pub fn descendants(most: usize) -> io::Result<Vec<Pid>> {
+    let living = everybody(false)?;
+    let mut found: Vec<Pid> = Vec::new();
+    let mut parent = Pid::own();
+    let mut next = 0;
+    loop {
+        let of_parent = living.iter().filter(|(_, of)| *of == parent.0).map(|(pid, _)| *pid);
+        found.extend(of_parent);
+        if found.len() >= most {
+            found.truncate(most);
+            return Ok(found);
+        }
+        match found.get(next) {
+            Some(pid) => parent = *pid,
+            None => return Ok(found),
+        }
+        next += 1;
+    }
+}
+
+/// Whether this process is a child of ours, or a child's child, and so on.
+///
+/// # Errors
+///
+/// As for [`children`].
+pub fn is_descendant(pid: Pid) -> io::Result<bool> {
+    check_proc()?;
+    let mut pid = pid;
+    for _ in 0..MOST_GENERATIONS {
+        match parent_of(pid)? {
+            Parent::Is(parent) if parent == Pid::own() => return Ok(true),
+            Parent::Is(parent) => pid = parent,
+            // Gone meanwhile: of nobody.
+            Parent::NotHere | Parent::Gone => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// Whose child a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parent {
+    Is(Pid),
+    /// Nobody whom we see.
+    NotHere,
+    /// There is no such process.
+    Gone,
+}
+
+/// Whose child this process is.
+///
+/// # Errors
+///
+/// No descriptor is left to read `/proc`, for example.
+pub fn parent_of(pid: Pid) -> io::Result<Parent> {
+    let stat = match Stat::read(pid) {
+        Err(error) if is_gone(&error) => return Ok(Parent::Gone),
+        stat => stat?,
+    };
+    Ok(match stat.map(|stat| stat.parent) {
+        Some(parent @ 1..) => Parent::Is(Pid::new(parent)),
+        Some(_) | None => Parent::NotHere,
+    })
+}
+
+/// The user to whom belongs what this process opens (`fsuid`). `None`: there is no such process.
+///
+/// # Errors
+///
+/// No descriptor is left to read `/proc`, for example.
+pub fn user_of(pid: Pid) -> io::Result<Option<u32>> {
+    let status = match fs::read_to_string(format!("/proc/{pid}/status")) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        status => status?,
+    };
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    Ok(users.and_then(|users| users.split_ascii_whitespace().last()?.parse().ok()))
+}
+
+/// It ended before it was opened, or before it was read.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// Everybody whom we see, but for ourselves.
+///
+/// # Errors
+///
+/// As for [`children`], or no descriptor is left.
+pub fn everybody_else() -> io::Result<Vec<Pid>> {
+    check_proc()?;
+    let names = fs::read_dir("/proc")?.flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let others = numbers.filter(|pid| *pid > 0).map(Pid::new);
+    Ok(others.filter(|pid| *pid != Pid::own()).collect())
+}
+
+/// Everybody whom we see, with the number of the parent; zombies where they are wanted.
+fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
+    check_proc()?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<i32>().ok())
+            .filter(|pid| *pid > 0)
+        else {
+            continue;
+        };
+        // Gone meanwhile: fine. Not one of ours then, because ours stay until we reap them.
+        let pid = Pid::new(pid);
+        let Ok(Some(stat)) = Stat::read(pid) else { continue };
+        if with_zombies || !stat.has_ended {
+            found.push((pid, stat.parent));
+        }
+    }
+    Ok(found)
+}
+
+/// When this process started, in clock ticks since the machine did: with the pid it tells one process from every other.
+/// `None`: it has ended, a zombie included.
+///
+/// # Errors
+///
+/// `/proc` is missing, shows another PID namespace or hides this process, or there is no descriptor left to read it.
+pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
+    check_proc()?;
+    match Stat::read(pid) {
+        Ok(stat) => {
+            let stat = stat.ok_or_else(|| io::Error::other("/proc/PID/stat makes no sense"))?;
+            let known = stat
+                .started
+                .ok_or_else(|| io::Error::other("/proc/PID/stat is cut short"));
+            if stat.has_ended { Ok(None) } else { known.map(Some) }
+        }
+        // It ended between open and read.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if exists(pid) {
+                Err(io::Error::other("/proc hides processes of other users (hidepid)"))
+            } else {
+                Ok(None)
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How much of a process is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It lives, or that cannot be told.
+    No,
+    /// Its first thread has ended or is ending. Others are there, and may be for long.
+    FirstThread,
+    /// All of it, or it is gone. It may have started others before; it starts none any more.
+    Whole,
+}
+
+/// Whether this process is on its way out, or is gone.
+#[must_use]
+pub fn ending(pid: Pid) -> Ending {
+    match Stat::read(pid).ok().flatten() {
+        Some(stat) => stat.ending,
+        // Where /proc hides processes of other users, it may well live.
+        None if exists(pid) => Ending::No,
+        None => Ending::Whole,
+    }
+}
+
+/// The threads of a process but for the first one, by numbers under which `/proc` shows them as it shows processes. At most so many.
+pub(crate) fn threads(pid: Pid, most: usize) -> Vec<Pid> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = numbers.filter(|number| *number > 0 && *number != pid.0);
+    others.map(Pid::new).take(most).collect()
+}
+
+/// Bytes of the environment with which this process was started. `None`: the kernel does not say.
+pub(crate) fn environment_bytes(pid: Pid) -> Option<u64> {
+    let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = std::str::from_utf8(line.get(end_of_name + 1..)?)
+        .ok()?
+        .split_ascii_whitespace();
+    // The 50th and the 51st field of the whole line; the first one here is the third.
+    let start: u64 = fields.nth(47)?.parse().ok()?;
+    let end: u64 = fields.next()?.parse().ok()?;
+    end.checked_sub(start).filter(|bytes| *bytes > 0)
+}
+
+/// Whether there is a process, a zombie included, with this pid.
+fn exists(pid: Pid) -> bool {
+    // SAFETY: kill takes two numbers; signal 0 is never delivered.
+    let result = unsafe { libc::syscall(libc::SYS_kill, pid.0, 0) };
+    result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+/// Whether the numbers of `/proc` are ours.
+pub(crate) fn check_proc() -> io::Result<()> {
+    if fs::read_link("/proc/self")?.to_str() == Some(Pid::own().to_string().as_str()) {
+        Ok(())
+    } else {
+        Err(io::Error::other("/proc shows another PID namespace"))
+    }
+}
+
+/// What a line of `/proc/PID/stat` says.
+struct Stat {
+    /// A zombie, unless only its first thread has ended.
+    has_ended: bool,
+    ending: Ending,
+    parent: i32,
+    started: Option<u64>,
+}
+
+/// The kernel's mark on a thread that has begun to end (`PF_EXITING`).
+const EXITING: u32 = 4;
+
+impl Stat {
+    /// That of this process. One read is enough: the kernel gives the whole line at once.
+    fn read(pid: Pid) -> io::Result<Option<Self>> {
+        let mut file = File::open(format!("/proc/{pid}/stat"))?;
+        let mut line = [0; LONGEST_STAT_LINE];
+        loop {
+            match file.read(&mut line) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                count => return Ok(Self::parse(line.get(..count?).unwrap_or_default())),
+            }
+        }
+    }
+
+    /// The command name in the line may hold anything, spaces and parentheses included, so reading starts behind the
+    /// last `)`.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        // The 9th, the 20th and the 22nd field of the whole line; state is the third.
+        let flags = fields.nth(4).and_then(|flags| flags.parse::<u32>().ok());
+        let threads = fields.nth(10).and_then(|threads| threads.parse::<u32>().ok());
+        let started = fields.nth(1).and_then(|ticks| ticks.parse().ok());
+        let is_alone = threads.unwrap_or(0) <= 1;
+        let has_ended = ["Z", "X"].contains(&state) && is_alone;
+        let ending = match flags.is_some_and(|flags| flags & EXITING != 0) {
+            true if is_alone => Ending::Whole,
+            true => Ending::FirstThread,
+            false if has_ended => Ending::Whole,
+            false => Ending::No,
+        };
+        Some(Self {
+            has_ended,
+            ending,
+            parent,
+            started,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent_of_living(line: &[u8]) -> Option<i32> {
+        Stat::parse(line).filter(|stat| !stat.has_ended).map(|stat| stat.parent)
+    }
+
+    #[test]
+    fn the_parent_is_found_whatever_the_command_is_called() {
+        assert_eq!(parent_of_living(b"12 (a) S 3 (x)) R 77 12 12"), Some(77));
+        assert_eq!(parent_of_living(b"12 (sleep) S 5 12 12 0"), Some(5));
+        assert_eq!(parent_of_living(b"12 (\xff\n) T 6 12"), Some(6));
+    }
+
+    #[test]
+    fn a_zombie_is_no_living_child() {
+        assert_eq!(
+            parent_of_living(b"12 (sleep) Z 5 12 12 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_alone_has_ended_is_alive() {
+        assert_eq!(
+            parent_of_living(b"12 (sleep) Z 5 12 12 0 -1 4 0 0 0 0 0 0 0 0 20 0 2 0"),
+            Some(5)
+        );
+    }
+
+    #[test]
+    fn a_process_that_gives_its_memory_back_is_ending_unless_another_thread_of_it_lives() {
+        let ending = |line: &[u8]| Stat::parse(line).map(|stat| stat.ending);
+        let line = b"12 (sleep) R 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 1 0";
+        assert_eq!(ending(line), Some(Ending::Whole));
+        let line = b"12 (sleep) R 5 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0";
+        assert_eq!(ending(line), Some(Ending::No));
+        let line = b"12 (sleep) Z 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 2 0";
+        assert_eq!(ending(line), Some(Ending::FirstThread));
+        assert_eq!(super::ending(Pid::new(1 << 23)), Ending::Whole, "it is gone");
+        assert_eq!(super::ending(Pid::own()), Ending::No);
+    }
+
+    #[test]
+    fn a_line_that_is_cut_short_names_nobody() {
+        for line in [&b""[..], b"12", b"12 (sleep)", b"12 (sleep) S", b"12 (sleep) S x"] {
+            assert_eq!(parent_of_living(line), None);
+        }
+    }
+
+    #[test]
+    fn the_start_time_is_the_twenty_second_field() {
+        let line = b"12 (a b) c) S 5 12 12 0 -1 4 9 9 9 9 9 9 9 9 20 0 1 7 4711 8 8";
+        assert_eq!(Stat::parse(line).unwrap().started, Some(4711));
+        assert_eq!(Stat::parse(b"12 (a) S 5 12").unwrap().started, None);
+    }
+
+    #[test]
+    fn we_started_after_the_machine_and_a_free_pid_never_did() {
+        assert!(start_time(Pid::own()).unwrap().unwrap() > 0);
+        // Above the highest pid that a kernel gives (PID_MAX_LIMIT).
+        assert_eq!(start_time(Pid::new(1 << 23)).unwrap(), None);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
+    fn our_descendants_are_those_that_we_started_and_not_ourselves_or_our_parent() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::new(child.id().cast_signed());
+        assert!(descendants(100).unwrap().contains(&pid));
+        assert!(is_descendant(pid).unwrap());
+        assert!(descendants(0).unwrap().is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for other in [pid, Pid::own(), Pid::INIT] {
+            assert!(
+                !is_descendant(other).unwrap() && !descendants(100).unwrap().contains(&other),
+                "{other}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_pid_1_may_signal_the_whole_namespace() {
+        assert_eq!(
+            signal_namespace(Signal::CONT).unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! The one place of the tree that reaps.
+
+use std::io;
+use std::mem;
+use std::time::Duration;
+
+use crate::process::Pid;
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+/// What one look found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaped {
+    /// This process ended; its pid is free from now on.
+    Process(Pid, Ended),
+    /// There are children, but none has ended.
+    NoneReady,
+    NoChildren,
+}
+
+/// Reaps one ended child without waiting. SIGCHLDs coalesce, so one signal means: call this until nothing is ready.
+///
+/// # Errors
+///
+/// What the kernel says other than "no child" and "interrupted"; none is known.
+pub fn reap_one() -> io::Result<Reaped> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is valid to write to. __WALL: also children that were created without SIGCHLD.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
+        if pid == 0 {
+            return Ok(Reaped::NoneReady);
+        }
+        if pid > 0 {
+            match ended(status) {
+                Some(ended) => return Ok(Reaped::Process(Pid::new(pid), ended)),
+                // A stop or a continue of a traced process: not an end.
+                None => continue,
+            }
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::ECHILD) => return Ok(Reaped::NoChildren),
+            Some(_) | None => return Err(error),
+        }
+    }
+}
+
+/// What a process and those that it has waited for took of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Processor time, in user mode and in the kernel.
+    pub cpu: Duration,
+    /// The most memory that one of them had resident at a time, in bytes. Also what we had when it was started: the kernel
+    /// counts from the clone on.
+    pub max_rss_bytes: u64,
+}
+
+/// Whether this child of ours has ended; it stays to be reaped, so that its number and that of its group are nobody else's.
+#[must_use]
+pub fn has_ended(pid: Pid) -> bool {
+    let id = libc::id_t::try_from(pid.number()).unwrap_or(0);
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: the structure is valid to write to.
+    let result = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, options) };
+    // SAFETY: the call has filled it, or left the zeros.
+    result == 0 && unsafe { info.si_pid() } == pid.number()
+}
+
+/// Whether we have a child at all, living or not reaped. The kernel knows that better than its list of them, which may lack
+/// somebody while others come and go.
+#[must_use]
+pub fn has_children() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: the structure is valid to write to.
+    unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0 }
+}
+
+/// Reaps this child, if it has ended.
+///
+/// # Errors
+///
+/// ECHILD: it is none of ours, or somebody has reaped it.
+pub fn reap(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
+    wait(pid, libc::WNOHANG)
+}
+
+/// Waits for the end of this child and reaps it. For one that has ended, or is about to by its own making.
+///
+/// # Errors
+///
+/// As for [`reap`].
+pub(crate) fn wait_for(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
+    wait(pid, 0)
+}
+
+fn wait(pid: Pid, options: i32) -> io::Result<Option<(Ended, Usage)>> {
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    loop {
+        let mut status = 0;
+        // SAFETY: both are valid to write to.
+        let result = unsafe { libc::wait4(pid.number(), &raw mut status, options | libc::__WALL, &raw mut usage) };
+        if result == 0 {
+            return Ok(None);
+        }
+        if result > 0 {
+            if let Some(ended) = ended(status) {
+                return Ok(Some((ended, taken(&usage))));
+            }
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn taken(usage: &libc::rusage) -> Usage {
+    let time = |time: libc::timeval| {
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    };
+    Usage {
+        cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        // In KiB.
+        max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+    }
+}
+
+/// Decodes a wait status; none for what is no end. Done here because the usual decoders refuse real-time signals.
+fn ended(status: i32) -> Option<Ended> {
+    if libc::WIFEXITED(status) {
+        return u8::try_from(libc::WEXITSTATUS(status)).ok().map(Ended::Exited);
+    }
+    if libc::WIFSIGNALED(status) {
+        return Signal::from_number(libc::WTERMSIG(status)).map(Ended::Signalled);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deaths_by_real_time_signals_are_understood() {
+        for number in 1..=64 {
+            assert_eq!(
+                ended(number),
+                Signal::from_number(number).map(Ended::Signalled),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_exit_status_is_understood_and_a_stop_is_no_end() {
+        for status in 0..=255u8 {
+            assert_eq!(ended(i32::from(status) << 8), Some(Ended::Exited(status)));
+        }
+        assert_eq!(ended(0x137f), None, "stopped by SIGSTOP");
+        assert_eq!(ended(0xffff), None, "continued");
+    }
+}

@@ -1,0 +1,250 @@
+//! The signals as a descriptor, for a loop that waits for other descriptors too.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::signals::{self, KERNEL_SET_BYTES, SignalSet};
+use ojs_values::signal::Signal;
+
+/// A descriptor that is readable while a signal of its set is pending. The signals have to be blocked.
+///
+/// It shows what is pending for the process and for the thread that asks, so wait and [`take`](Self::take) on the same
+/// thread.
+#[derive(Debug)]
+pub struct SignalFd {
+    descriptor: OwnedFd,
+    set: SignalSet,
+}
+
+impl SignalFd {
+    /// A descriptor for these signals. The raw call, because the C libraries hide signals 32 to 34.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE, ENFILE, ENOMEM, or what a seccomp filter says.
+    pub fn new(set: SignalSet) -> io::Result<Self> {
+        let new_one: i32 = -1;
+        // SAFETY: the set is valid for the size given, and the kernel only reads it.
+        let descriptor = unsafe {
+            libc::syscall(
+                libc::SYS_signalfd4,
+                new_one,
+                &raw const set.0,
+                KERNEL_SET_BYTES,
+                libc::SFD_NONBLOCK | libc::SFD_CLOEXEC,
+            )
+        };
+        let descriptor = i32::try_from(descriptor).unwrap_or(-1);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        Ok(Self { descriptor, set })
+    }
+
+    /// Takes one pending signal; `None` when there is none. SIGPIPE and SIGXFSZ that a write of our own caused are
+    /// swallowed, as [`signals::wait`] does.
+    ///
+    /// With an edge-triggered poll: take until `None` comes, for the next event is only for what arrives after that.
+    /// And take once more after [`signals::around_thread_start`]: what it has set aside is handed out here first,
+    /// while the descriptor, from which it is gone, may never become readable.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says; none is known.
+    pub fn take(&self) -> io::Result<Option<Signal>> {
+        if let Some(signal) = signals::take_set_aside(self.set) {
+            return Ok(Some(signal));
+        }
+        loop {
+            let Some((signal, sender)) = self.read()? else {
+                return Ok(None);
+            };
+            if !signals::is_self_inflicted(signal, sender) {
+                return Ok(Some(signal));
+            }
+        }
+    }
+
+    /// The next pending signal and the pid of its sender.
+    fn read(&self) -> io::Result<Option<(Signal, u32)>> {
+        loop {
+            // SAFETY: zero is a valid signalfd_siginfo, which is plain numbers.
+            let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+            let size = size_of_val(&info);
+            // SAFETY: `info` is valid to write that many bytes to.
+            let count = unsafe { libc::read(self.as_raw_fd(), (&raw mut info).cast(), size) };
+            if count >= 0 {
+                let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+                return Ok(Signal::from_number(number).map(|signal| (signal, info.ssi_pid)));
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) => return Ok(None),
+                Some(_) | None => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl AsRawFd for SignalFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+    use crate::test_support::wait_until_the_other_end_is_closed;
+
+    /// Every signal but those that the C library wants for its threads can be raised on this thread alone.
+    fn raise(number: i32) {
+        // SAFETY: numbers only. The signal is for this thread, which has it blocked.
+        let result = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), number) };
+        assert_eq!(result, 0);
+    }
+
+    /// As `raise`, with the pid of somebody else as the sender.
+    fn raise_as(sender: u32, number: i32) {
+        // SAFETY: zero is a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        info.si_signo = number;
+        info.si_code = libc::SI_QUEUE;
+        // SAFETY: the kernel reads `info`, in which the sender's pid follows three integers and, on 64-bit machines,
+        // a gap. A process may send itself whatever it likes.
+        let result = unsafe {
+            (&raw mut info).cast::<u32>().add(4).write(sender);
+            let (pid, thread) = (libc::getpid(), libc::gettid());
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, number, &raw const info)
+        };
+        assert_eq!(result, 0);
+    }
+
+    fn is_readable(signals: &SignalFd) -> bool {
+        let mut waiting = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        poll(&mut waiting, PollTimeout::ZERO).unwrap() == 1
+    }
+
+    /// What is set aside belongs to the whole process, so one test at a time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    /// Runs `test` on a thread of its own with every signal blocked.
+    fn with_all_blocked(test: impl FnOnce(SignalFd) + Send) {
+        let _turn = ONE_AT_A_TIME.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                SignalSet::ALL.set_as_mask();
+                test(SignalFd::new(SignalSet::ALL).unwrap());
+            });
+        });
+    }
+
+    #[test]
+    fn every_signal_that_can_be_blocked_is_taken_one_at_a_time_real_time_ones_included() {
+        with_all_blocked(|signals| {
+            assert_eq!(signals.take().unwrap(), None);
+            assert!(!is_readable(&signals));
+            // A stop signal takes back a SIGCONT that is still pending, so that one goes alone.
+            raise(libc::SIGCONT);
+            assert_eq!(signals.take().unwrap(), Some(Signal::CONT));
+            let is_possible = |number: &i32| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT].contains(number);
+            let numbers: Vec<i32> = (1..=64).filter(is_possible).collect();
+            for number in &numbers {
+                // As if from somebody else: our own SIGPIPE and SIGXFSZ would be swallowed.
+                raise_as(4_000_000, *number);
+            }
+            assert!(is_readable(&signals));
+            let mut taken: Vec<i32> = std::iter::from_fn(|| signals.take().unwrap())
+                .map(Signal::number)
+                .collect();
+            taken.sort_unstable();
+            assert_eq!(taken, numbers);
+            assert!(!is_readable(&signals));
+        });
+    }
+
+    #[test]
+    fn a_real_time_signal_that_came_twice_is_taken_twice() {
+        with_all_blocked(|signals| {
+            raise(40);
+            raise(40);
+            let taken: Vec<_> = std::iter::from_fn(|| signals.take().unwrap())
+                .map(Signal::number)
+                .collect();
+            assert_eq!(taken, [40, 40]);
+        });
+    }
+
+    #[test]
+    fn our_own_broken_pipe_is_swallowed_and_does_not_hide_the_signal_behind_it() {
+        with_all_blocked(|signals| {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            drop(reader);
+            wait_until_the_other_end_is_closed(&writer);
+            writer.write_all(b"x").unwrap_err();
+            raise(libc::SIGTERM);
+            assert_eq!(signals.take().unwrap(), Some(Signal::TERM));
+            assert_eq!(signals.take().unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn a_broken_pipe_that_somebody_sends_is_a_signal_like_any_other() {
+        with_all_blocked(|signals| {
+            raise_as(std::process::id() + 1, libc::SIGPIPE);
+            assert_eq!(signals.take().unwrap(), Some(Signal::PIPE));
+        });
+    }
+
+    #[test]
+    fn only_the_signals_of_the_set_are_taken() {
+        with_all_blocked(|_| {
+            let signals = SignalFd::new(SignalSet::of(&[Signal::HUP])).unwrap();
+            raise(libc::SIGTERM);
+            assert_eq!(signals.take().unwrap(), None);
+            raise(libc::SIGHUP);
+            assert_eq!(signals.take().unwrap(), Some(Signal::HUP));
+        });
+    }
+
+    #[test]
+    fn what_a_thread_start_set_aside_comes_first_although_the_descriptor_is_not_readable() {
+        with_all_blocked(|signals| {
+            raise(34);
+            assert!(!signals::has_set_aside());
+            signals::around_thread_start(|| assert!(!is_readable(&signals)));
+            assert!(
+                signals::has_set_aside(),
+                "whoever waits for the descriptor now has to ask first"
+            );
+            raise(libc::SIGTERM);
+            assert_eq!(signals.take().unwrap().map(Signal::number), Some(34));
+            assert!(!signals::has_set_aside());
+            assert_eq!(signals.take().unwrap(), Some(Signal::TERM));
+            assert_eq!(signals.take().unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn the_descriptor_is_closed_on_exec() {
+        let signals = SignalFd::new(SignalSet::ALL).unwrap();
+        let flags = nix::fcntl::fcntl(&signals, nix::fcntl::FcntlArg::F_GETFD).unwrap();
+        assert_eq!(flags, nix::fcntl::FdFlag::FD_CLOEXEC.bits());
+        assert_eq!(signals::wait(SignalSet::of(&[]), Some(Duration::ZERO)).unwrap(), None);
+    }
+}

@@ -1,0 +1,488 @@
+//! A Unix stream socket that listens, and the connections to it. Nothing here ever waits, and a peer that has closed its
+//! end never raises SIGPIPE.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::pidfd::ProcessWatch;
+use crate::process::Pid;
+
+/// Longest path of a socket in bytes: what `sockaddr_un` has room for, less the terminating NUL.
+pub const LONGEST_PATH: usize = 107;
+
+/// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 1024;
+
+/// Why there is no listening socket.
+#[derive(Debug)]
+pub enum SocketError {
+    /// The kernel has no room for a path this long.
+    PathTooLong {
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+        /// Most bytes that it may have.
+        limit: usize,
+    },
+    /// A system call failed.
+    Failed {
+        /// The system call.
+        step: &'static str,
+        path: PathBuf,
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for SocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PathTooLong { path, length, limit } => write!(
+                f,
+                "the path of a Unix socket has at most {limit} bytes, and this one has {length}: {}; use a directory \
+                 with a shorter path",
+                path.display()
+            ),
+            Self::Failed { step, path, error } => write!(f, "cannot listen on {}: {step}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for SocketError {}
+
+/// A socket that has its name and does not listen yet: whoever connects is refused, so there is time to settle who may.
+///
+/// The name is not removed when this is dropped: that is for the owner of the directory.
+#[derive(Debug)]
+pub struct BoundSocket {
+    descriptor: OwnedFd,
+    path: PathBuf,
+}
+
+/// A listening socket, readable when somebody has connected.
+#[derive(Debug)]
+pub struct Listener {
+    descriptor: OwnedFd,
+    path: PathBuf,
+}
+
+impl BoundSocket {
+    /// Binds a socket to this path, which must be free, for our own user alone (mode 0600, whatever the umask). The
+    /// directory must be one in which nobody else may replace files.
+    ///
+    /// # Errors
+    ///
+    /// The path is too long, or a system call failed.
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let (address, size) = address(path)?;
+        let failed = |step, error| SocketError::Failed {
+            step,
+            path: path.to_owned(),
+            error,
+        };
+        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: numbers only.
+        let descriptor = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }).map_err(|e| failed("socket", e))?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        // SAFETY: the address is valid for the size given.
+        let bound = unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), size) };
+        check(bound).map_err(|e| failed("bind", e))?;
+        let path = path.to_owned();
+        let socket = Self { descriptor, path };
+        socket.set_mode(0o600)?;
+        Ok(socket)
+    }
+
+    /// Makes the socket another user's, who alone may connect then.
+    ///
+    /// # Errors
+    ///
+    /// EPERM: we lack `CAP_CHOWN`. The socket is still ours then.
+    pub fn give_to(&self, uid: u32) -> io::Result<()> {
+        std::os::unix::fs::lchown(&self.path, Some(uid), None)
+    }
+
+    /// Lets everybody connect who can reach the directory. For a caller that looks at who it was.
+    ///
+    /// # Errors
+    ///
+    /// What `chmod` says.
+    pub fn open_to_all(&self) -> Result<(), SocketError> {
+        self.set_mode(0o666)
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<(), SocketError> {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&self.path, mode).map_err(|error| SocketError::Failed {
+            step: "chmod",
+            path: self.path.clone(),
+            error,
+        })
+    }
+
+    /// Listens: from now on whoever may connect can.
+    ///
+    /// # Errors
+    ///
+    /// What `listen` says; none is known.
+    pub fn listen(self) -> Result<Listener, SocketError> {
+        let Self { descriptor, path } = self;
+        // SAFETY: numbers only.
+        match check(unsafe { libc::listen(descriptor.as_raw_fd(), BACKLOG) }) {
+            Ok(_) => Ok(Listener { descriptor, path }),
+            Err(error) => {
+                let step = "listen";
+                Err(SocketError::Failed { step, path, error })
+            }
+        }
+    }
+}
+
+/// Who has connected, as the kernel knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process; `None` for one that has no number here, because it is in another PID namespace.
+    pub pid: Option<Pid>,
+    /// Its effective user id when it connected.
+    pub uid: u32,
+    /// Its effective group id when it connected.
+    pub gid: u32,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub struct Accepted {
+    pub stream: Stream,
+    /// The user and the process at the other end.
+    pub peer: Peer,
+    /// A hold on the peer's process; `None` exactly when the peer has no pid.
+    pub process: Option<ProcessWatch>,
+}
+
+/// Why a connection was not accepted.
+#[derive(Debug)]
+pub enum AcceptError {
+    /// There are no descriptors or is no memory left (EMFILE, ENFILE, ENOBUFS, ENOMEM). The connection still waits
+    /// unless [`was_closed`](Self::Exhausted::was_closed). With an edge-triggered poll no event will come for it, so
+    /// try again when something was closed, or by time.
+    Exhausted {
+        error: io::Error,
+        /// Whether the descriptors ran out behind the connection, which was closed for that.
+        was_closed: bool,
+    },
+    /// The connection was given up before it was accepted. The next one may follow at once.
+    Aborted,
+    /// Any other error.
+    Failed(io::Error),
+}
+
+impl fmt::Display for AcceptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhausted { error, .. } => write!(
+                f,
+                "cannot take a connection: {error}; raise the limit on open files (ulimit -n) or on memory"
+            ),
+            Self::Aborted => f.write_str("a connection was given up before it was taken"),
+            Self::Failed(error) => write!(f, "cannot take a connection: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AcceptError {}
+
+impl AcceptError {
+    fn new(error: io::Error, has_connection: bool) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Exhausted {
+                error,
+                was_closed: has_connection,
+            },
+            Some(libc::ECONNABORTED) => Self::Aborted,
+            Some(_) | None => Self::Failed(error),
+        }
+    }
+}
+
+impl Listener {
+    /// The path of the socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the next connection; `None` when nobody is waiting. With an edge-triggered poll: until `None`.
+    ///
+    /// # Errors
+    ///
+    /// See [`AcceptError`].
+    pub fn accept(&self) -> Result<Option<Accepted>, AcceptError> {
+        let Some(descriptor) = self.next().map_err(|error| AcceptError::new(error, false))? else {
+            return Ok(None);
+        };
+        let stream = Stream(descriptor);
+        let peer = stream.peer().map_err(|error| AcceptError::new(error, true))?;
+        let process = peer
+            .pid
+            .map(|pid| ProcessWatch::of_peer(stream.as_fd(), pid))
+            .transpose();
+        let process = process.map_err(|error| AcceptError::new(error, true))?;
+        Ok(Some(Accepted { stream, peer, process }))
+    }
+
+    fn next(&self) -> io::Result<Option<OwnedFd>> {
+        loop {
+            // SAFETY: an open descriptor and numbers; null pointers mean that the address is not asked for.
+            let result = unsafe {
+                libc::accept4(
+                    self.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+                )
+            };
+            match check(result) {
+                // SAFETY: a new descriptor that nobody else owns.
+                Ok(descriptor) => return Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) })),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// One connection. Reading and writing give `WouldBlock` instead of waiting; writing to a peer that has closed its end
+/// is EPIPE and no signal. A peer that closed with bytes of ours unread is ECONNRESET, once, after all that it had sent.
+#[derive(Debug)]
+pub struct Stream(OwnedFd);
+
+impl Stream {
+    /// Connects to the socket at this path.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT, EACCES ...; ECONNREFUSED: nobody listens; EAGAIN (`WouldBlock`): its queue is full.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let (address, size) = address(path).map_err(|error| io::Error::other(error.to_string()))?;
+        // SAFETY: numbers only.
+        let socket = check(unsafe {
+            libc::socket(
+                libc::AF_UNIX,
+                libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+                0,
+            )
+        })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let stream = Self(unsafe { OwnedFd::from_raw_fd(socket) });
+        // SAFETY: the address is valid for the size given.
+        check(unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), size) })?;
+        Ok(stream)
+    }
+
+    /// Who is at the other end, as the kernel noted it when it connected, or, for one that we have connected to, began
+    /// to listen.
+    ///
+    /// # Errors
+    ///
+    /// What `getsockopt` says; none is known.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut size = libc::socklen_t::try_from(size_of_val(&found)).unwrap_or(0);
+        // SAFETY: value and size are valid to write to, and the size is that of the value.
+        check(unsafe {
+            libc::getsockopt(
+                self.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &raw mut size,
+            )
+        })?;
+        Ok(Peer {
+            pid: (found.pid > 0).then(|| Pid::new(found.pid)),
+            uid: found.uid,
+            gid: found.gid,
+        })
+    }
+}
+
+impl Stream {
+    /// Whether the other end is closed altogether, whatever of it is still to be read. One that has only said that it
+    /// will write no more may still read.
+    ///
+    /// # Errors
+    ///
+    /// What `poll` says.
+    pub fn has_hung_up(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(self.as_fd(), PollFlags::empty())];
+        poll(&mut asked, PollTimeout::ZERO)?;
+        let [asked] = asked;
+        let closed = PollFlags::POLLHUP | PollFlags::POLLERR;
+        Ok(asked.revents().is_some_and(|events| events.intersects(closed)))
+    }
+
+    /// How many bytes are there to be read.
+    ///
+    /// # Errors
+    ///
+    /// What `ioctl` says; none is known, but a seccomp filter may forbid it.
+    pub fn readable(&self) -> io::Result<usize> {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the number is valid to write to.
+        check(unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+}
+
+/// What one read has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// How many bytes.
+    pub length: usize,
+    /// The peer sent a descriptor with it, which is closed by now. The kernel ends a read there, whatever comes behind.
+    pub is_cut: bool,
+}
+
+impl Stream {
+    /// Reads like [`Read`], and tells whether a read that fills less than its buffer has brought all that was there: so it
+    /// is unless it is cut, the peer has closed, or has sent urgent data, of both of which epoll tells.
+    ///
+    /// # Errors
+    ///
+    /// As of a read; `WouldBlock` where nothing is there.
+    pub fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<Piece> {
+        let mut into = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        // SAFETY: a structure of numbers and pointers, for which zero means that there is none.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut into;
+        message.msg_iovlen = 1;
+        // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no room for anything else.
+        let length = count(unsafe { libc::recvmsg(self.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
+        let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
+        Ok(Piece { length, is_cut })
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        receive(self, buffer)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send(self, bytes)
+    }
+
+    /// Nothing to do: what was written is the kernel's.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// As for a socket of the standard library: one may write while another reads.
+impl Read for &Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        receive(self, buffer)
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send(self, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
+    let (pointer, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the buffer is valid to write that many bytes to.
+    count(unsafe { libc::recv(stream.as_raw_fd(), pointer, size, libc::MSG_DONTWAIT) })
+}
+
+fn send(stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the buffer is valid for that many bytes.
+    count(unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+/// The address of a path, and how much of it counts.
+fn address(path: &Path) -> Result<(libc::sockaddr_un, libc::socklen_t), SocketError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > LONGEST_PATH {
+        return Err(SocketError::PathTooLong {
+            path: path.to_owned(),
+            length: bytes.len(),
+            limit: LONGEST_PATH,
+        });
+    }
+    // An empty path would be no file but a name that the kernel makes up, and a NUL would cut it short.
+    if bytes.is_empty() || CString::new(bytes).is_err() {
+        return Err(SocketError::Failed {
+            step: "path",
+            path: path.to_owned(),
+            error: io::Error::from_raw_os_error(libc::EINVAL),
+        });
+    }
+    // SAFETY: zero is a valid sockaddr_un.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or(0);
+    for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *place = libc::c_char::from_ne_bytes([*byte]);
+    }
+    let size = std::mem::offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
+    Ok((address, libc::socklen_t::try_from(size).unwrap_or(0)))
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn count(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+#[path = "socket_tests.rs"]
+mod tests;

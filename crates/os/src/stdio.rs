@@ -1,0 +1,119 @@
+//! Writing to the standard descriptors without ever waiting for long.
+//!
+//! O_NONBLOCK is never set: the flag belongs to the open file, which the child and others share. A terminal, which may
+//! block although it polls writable, is opened once more instead.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::geteuid;
+
+use crate::clock;
+
+/// Most bytes written at once: a pipe that polls writable takes this many without waiting (`PIPE_BUF`).
+const CHUNK_BYTES: usize = 4096;
+
+/// Pause before a terminal that had no room is tried again.
+const FULL_TERMINAL_PAUSE: Duration = Duration::from_millis(10);
+
+/// Writes to standard output, giving up after `limit`.
+///
+/// # Errors
+///
+/// The write failed (EPIPE, EBADF), or the reader did not make room in time (`TimedOut`).
+pub fn write_output(bytes: &[u8], limit: Duration) -> io::Result<()> {
+    write_bounded(io::stdout().as_fd(), bytes, limit).1
+}
+
+/// As [`write_output`], and how many bytes were written, whatever the outcome.
+pub fn write_output_counted(bytes: &[u8], limit: Duration) -> (usize, io::Result<()>) {
+    write_bounded(io::stdout().as_fd(), bytes, limit)
+}
+
+/// Writes to standard error, giving up after `limit`.
+///
+/// # Errors
+///
+/// As [`write_output`].
+pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
+    write_bounded(io::stderr().as_fd(), bytes, limit).1
+}
+
+/// Reads a file that is our standard input, at most so much of it, from its beginning and without moving the place that others read
+/// on from.
+///
+/// # Errors
+///
+/// It is no file (ESPIPE), or is not open.
+pub fn read_input_from_its_beginning(most: u64) -> io::Result<Vec<u8>> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let length = stdin.metadata()?.len().min(most);
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    stdin.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// Gives this user the pipes among our standard input, output and error that are ours, so that a program which runs as that user can
+/// open `/dev/stderr` by its name. Best effort: without that right they stay ours, and what is open works all the same.
+pub fn give_pipes_to(uid: u32) {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    for descriptor in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] {
+        let is_own_pipe = fstat(descriptor).is_ok_and(|found| {
+            SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO
+                && found.st_uid == geteuid().as_raw()
+        });
+        if is_own_pipe {
+            let _ = std::os::unix::fs::fchown(descriptor, Some(uid), None);
+        }
+    }
+}
+
+/// The terminal behind this descriptor as an open file of our own that never blocks; none for anything else.
+fn own_terminal(of: BorrowedFd<'_>) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", of.as_raw_fd());
+    let open = || {
+        File::options()
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(path)
+            .ok()
+    };
+    of.is_terminal().then(open).flatten()
+}
+
+fn write_bounded(to: BorrowedFd<'_>, bytes: &[u8], limit: Duration) -> (usize, io::Result<()>) {
+    let mut left = bytes;
+    let result = write_all(to, &mut left, limit);
+    (bytes.len().saturating_sub(left.len()), result)
+}
+
+fn write_all(to: BorrowedFd<'_>, left: &mut &[u8], limit: Duration) -> io::Result<()> {
+    let terminal = own_terminal(to);
+    let to = terminal.as_ref().map_or(to, AsFd::as_fd);
+    let give_up = clock::monotonic().saturating_add(limit);
+    while !left.is_empty() {
+        let remaining = give_up.saturating_sub(clock::monotonic());
+        let mut waiting = [PollFd::new(to, PollFlags::POLLOUT)];
+        match poll(&mut waiting, clock::poll_timeout(remaining)) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
+            Ok(_) => {}
+            Err(nix::Error::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let chunk = left.get(..CHUNK_BYTES).unwrap_or(*left);
+        match nix::unistd::write(to, chunk) {
+            Ok(written) => *left = left.get(written..).unwrap_or_default(),
+            // Polls writable and takes nothing: a terminal with less room than it wants. Not a busy loop.
+            Err(nix::Error::EAGAIN) if remaining.is_zero() => return Err(io::Error::from(io::ErrorKind::TimedOut)),
+            Err(nix::Error::EAGAIN) => clock::pause(FULL_TERMINAL_PAUSE),
+            Err(nix::Error::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

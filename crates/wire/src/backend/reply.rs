@@ -1,0 +1,431 @@
+//! From an HTTP answer to what it means. The status decides; a body is looked at only for what the status leaves open.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use ojs_lifecycle::api::{
+    AnswerSize, BackendTraits, Call, Directive, Endpoint, Failure, JobId, JobState, JobView, Reply, Reservation,
+    WorkerId,
+};
+
+use crate::backend::delivery;
+pub use crate::backend::words::Words;
+use crate::json::lenient::{self, Object};
+
+/// Shortest recommended time between heartbeats that we follow: below it they would be the backend's main load.
+const SHORTEST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How many heartbeats must fit into the backend's heartbeat timeout (worker protocol 10.3).
+const HEARTBEATS_IN_TIMEOUT: u32 = 3;
+
+/// Longest number in a Retry-After that we believe, in bytes.
+const MAX_RETRY_AFTER_BYTES: usize = 16;
+
+/// An HTTP answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The header Retry-After.
+    pub retry_after: Option<&'a str>,
+    /// When the answer came, as the time since the start of 1970: Retry-After may be a date.
+    pub now: Duration,
+    /// As much of the body as came.
+    pub body: &'a [u8],
+    /// Whether nothing is missing of the body: it neither broke off nor was longer than we read.
+    pub is_whole: bool,
+    /// The request went out twice: a kept connection was closed under the first one, which may have got through.
+    pub was_sent_twice: bool,
+}
+
+/// Whether a body is one JSON object, as those of OJS are.
+#[must_use]
+pub fn is_object(body: &[u8]) -> bool {
+    Object::is_one(body)
+}
+
+/// What an answer means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What the answer means, for the lifecycle.
+    pub reply: Reply,
+    /// For the person who reads the log: what is odd about the answer. Never holds anything of a job.
+    pub remark: Option<String>,
+    /// For the same person: what the answer itself says.
+    pub words: Words,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self {
+            reply,
+            remark: None,
+            words: Words::default(),
+        }
+    }
+}
+
+/// What the body of a success is.
+enum Content<'a> {
+    /// No body at all.
+    Nothing,
+    /// A JSON object.
+    Object(Object<'a>),
+    /// One of which nothing has to be read.
+    SomeObject,
+    /// It begins like one, and not all of it came.
+    Broken,
+    /// It ended before it began.
+    Missing,
+    /// Anything else: nobody who speaks OJS wrote it.
+    Foreign,
+}
+
+fn content<'a>(call: &Call, answered: &Answered<'a>) -> Content<'a> {
+    let body = answered.body.trim_ascii();
+    if body.is_empty() {
+        return if answered.is_whole {
+            Content::Nothing
+        } else {
+            Content::Missing
+        };
+    }
+    if call.endpoint().answer() == AnswerSize::Nothing && Object::is_one(body) {
+        return Content::SomeObject;
+    }
+    match Object::read_bytes(body) {
+        Some(fields) => Content::Object(fields),
+        None if body.starts_with(b"{") && !answered.is_whole => Content::Broken,
+        None => Content::Foreign,
+    }
+}
+
+/// What an answer to this call means.
+#[must_use]
+pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
+    if !(200..300).contains(&answered.status) {
+        return Answer {
+            reply: refusal(call, answered),
+            remark: None,
+            words: Words::of_failure(answered.status, error_of(answered.body).as_ref()),
+        };
+    }
+    if let Call::Fetch { count, .. } = call
+        && answered.body.trim_ascii_start().starts_with(b"{")
+    {
+        return fetched(answered.body, *count);
+    }
+    let fields = match content(call, &answered) {
+        Content::Foreign => {
+            return Answer {
+                reply: Reply::Failed(foreign(call)),
+                remark: None,
+                words: Words::of_foreign(answered.status),
+            };
+        }
+        Content::Nothing | Content::SomeObject => None,
+        Content::Object(fields) => Some(fields),
+        Content::Broken => return broken_off(call).into(),
+        Content::Missing => return Reply::Failed(Failure::Unanswered).into(),
+    };
+    match call {
+        Call::Register { .. } => registered(fields.as_ref()),
+        Call::Heartbeat { .. } => beaten(fields.as_ref()).into(),
+        Call::Fetch { .. } => Reply::Fetched(Vec::new()).into(),
+        Call::GetJob { .. } => looked(fields).into(),
+        Call::Manifest => described(fields.as_ref()).into(),
+        // What was to come as it happens is all here, and over: it is no stream.
+        Call::Listen { .. } => Reply::Failed(Failure::NotFromBackend).into(),
+        // The status says it all.
+        Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Answer {
+            reply: Reply::Accepted,
+            remark: None,
+            words: Words::of_success(call, answered.body),
+        },
+    }
+}
+
+/// A success that somebody else has written: not done, as far as can be told. Only a FAIL or a requeue is never said a
+/// second time without a look.
+fn foreign(call: &Call) -> Failure {
+    match call.endpoint() {
+        Endpoint::Nack => Failure::Unanswered,
+        Endpoint::Register
+        | Endpoint::Deregister
+        | Endpoint::Heartbeat
+        | Endpoint::Fetch
+        | Endpoint::Ack
+        | Endpoint::Info
+        | Endpoint::Progress
+        | Endpoint::Checkpoint
+        | Endpoint::Manifest
+        | Endpoint::Events => Failure::NotFromBackend,
+    }
+}
+
+/// A success of the backend that breaks off, or is longer than what we read: good where nothing has to be read of it.
+fn broken_off(call: &Call) -> Reply {
+    match call.endpoint().answer() {
+        AnswerSize::Fields | AnswerSize::Jobs | AnswerSize::Events => Reply::Failed(Failure::Unanswered),
+        AnswerSize::Nothing => Reply::Accepted,
+    }
+}
+
+fn registered(fields: Option<&Object<'_>>) -> Answer {
+    if fields.and_then(|fields| fields.raw("ok")) == Some("false") {
+        let words = Words {
+            failure: Some("it answered the registration with ok: false".to_owned()),
+            state: None,
+        };
+        return Answer {
+            reply: Reply::Failed(Failure::RetryLater { retry_after: None }),
+            remark: None,
+            words,
+        };
+    }
+    let period = |key| fields?.duration(key, Duration::from_secs(1));
+    let at_least = |interval: Duration| interval.max(SHORTEST_HEARTBEAT_INTERVAL);
+    // A backend that extends by its own default, whatever we ask for, lets go of a job after that.
+    let timeouts = [period("heartbeat_timeout"), period("visibility_timeout_default")];
+    let shortest = timeouts.into_iter().flatten().min();
+    Reply::Registered {
+        heartbeat_interval: period("heartbeat_interval").map(at_least),
+        longest_interval: shortest.map(|timeout| at_least(timeout / HEARTBEATS_IN_TIMEOUT)),
+    }
+    .into()
+}
+
+fn beaten(fields: Option<&Object<'_>>) -> Reply {
+    let word = |key| {
+        fields
+            .and_then(|fields| fields.text(key))
+            .and_then(|word| directive(&word))
+    };
+    let extended = fields.and_then(|fields| fields.texts("jobs_extended"));
+    Reply::HeartbeatOk {
+        directive: word("state").max(word("directive")),
+        extended: extended.map(|ids| ids.into_iter().map(|id| JobId(id.into())).collect()),
+    }
+}
+
+/// One word of either vocabulary (requirements C-09); what nobody knows asks for nothing.
+fn directive(word: &str) -> Option<Directive> {
+    let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known));
+    if is(&["terminate"]) {
+        Some(Directive::Terminate)
+    } else if is(&["quiet"]) {
+        Some(Directive::Quiet)
+    } else if is(&["running", "active", "continue"]) {
+        Some(Directive::Run)
+    } else {
+        None
+    }
+}
+
+/// What cannot be read may have been jobs.
+fn fetched(body: &[u8], count: u32) -> Answer {
+    let fetched = delivery::fetched(body);
+    let brought = fetched.deliveries.len();
+    let mut oddities = Vec::new();
+    if !fetched.is_whole {
+        oddities.push(format!(
+            "it breaks off or is not JSON; jobs that could be read: {brought}"
+        ));
+    }
+    if fetched.unusable > 0 {
+        oddities.push(format!("elements that are no jobs with an id: {}", fetched.unusable));
+    }
+    if brought > usize::try_from(count).unwrap_or(usize::MAX) {
+        oddities.push(format!("{brought} jobs instead of at most {count}"));
+    }
+    let reply = if fetched.is_whole || brought > 0 {
+        Reply::Fetched(fetched.deliveries)
+    } else {
+        Reply::Failed(Failure::Unanswered)
+    };
+    let remark = (!oddities.is_empty()).then(|| format!("odd answer to a FETCH: {}", oddities.join("; ")));
+    Answer {
+        reply,
+        remark,
+        words: Words::default(),
+    }
+}
+
+/// The job alone, or in `job`.
+fn looked(fields: Option<Object<'_>>) -> Reply {
+    let Some(fields) = fields else {
+        return Reply::Failed(Failure::Unanswered);
+    };
+    let job = fields.object("job").unwrap_or(fields);
+    let Some(state) = job.text("state") else {
+        return Reply::Failed(Failure::Unanswered);
+    };
+    Reply::JobSeen(JobView {
+        state: match &*state {
+            "active" => JobState::Active,
+            "cancelled" => JobState::Cancelled,
+            "completed" => JobState::Completed,
+            _ => JobState::Elsewhere,
+        },
+        worker: job
+            .text("worker_id")
+            .filter(|worker| !worker.is_empty())
+            .map(|worker| WorkerId(worker.into())),
+        reservation: delivery::reservation(&job),
+    })
+}
+
+/// What a manifest's `backend` tells about it (HTTP binding 21). What nobody knows is as most are.
+fn described(fields: Option<&Object<'_>>) -> Reply {
+    let text = |key| fields.and_then(|fields| fields.text(key));
+    let kind = text("backend").unwrap_or_default().to_ascii_lowercase();
+    let is_memory = ["lite", "memory"].contains(&kind.as_str());
+    Reply::Manifest(BackendTraits {
+        discards_requeues: is_memory || kind == "amqp",
+        extends_from_start: is_memory,
+    })
+}
+
+/// A job of which nothing is known but this.
+fn nothing_but(state: JobState) -> Reply {
+    Reply::JobSeen(JobView {
+        state,
+        worker: None,
+        reservation: Reservation::default(),
+    })
+}
+
+fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
+    let failure = match (answered.status, call.endpoint()) {
+        (403, Endpoint::Info) => return nothing_but(JobState::Hidden),
+        // A proxy that does not know the way to the backend right now says 404 too, and knows nothing of the job.
+        (404 | 410, Endpoint::Info | Endpoint::Ack | Endpoint::Nack) if !is_of_ojs(answered.body) => {
+            Failure::NotFromBackend
+        }
+        (404 | 410, Endpoint::Info) => return nothing_but(JobState::Missing),
+        (404 | 410, Endpoint::Progress | Endpoint::Checkpoint | Endpoint::Manifest)
+            if speaks_of(answered.body, "job") =>
+        {
+            Failure::Lost
+        }
+        // Nor does one that finds something wrong with the request know what the backend would say.
+        (400 | 422, Endpoint::Ack | Endpoint::Nack) if Object::read_bytes(answered.body).is_none() => {
+            Failure::NotFromBackend
+        }
+        (429 | 503, _) => Failure::RetryLater {
+            retry_after: asked_for(answered),
+        },
+        // An earlier attempt got through, and its answer did not.
+        (409, Endpoint::Register | Endpoint::Deregister) => Failure::AlreadyCompleted,
+        (300..=399, _) => Failure::Redirected,
+        // Somebody in between, or a request that did not get through whole: it was not carried out.
+        (408 | 425, _) | (409, Endpoint::Fetch) => Failure::RetryLater { retry_after: None },
+        (401 | 403, _) => Failure::Unauthorized,
+        (409, Endpoint::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
+            // To every other backend a request that went out twice is the same request.
+            (Some("completed"), true) => return Reply::Accepted,
+            (Some("completed"), false) => Failure::AlreadyCompleted,
+            (Some(_), _) => Failure::Lost,
+            (None, was_sent_twice) => Failure::Conflict { was_sent_twice },
+        },
+        (404 | 410, Endpoint::Ack | Endpoint::Nack) => Failure::NotFound,
+        (409, Endpoint::Nack) | (409 | 410, Endpoint::Progress | Endpoint::Checkpoint | Endpoint::Manifest) => {
+            Failure::Lost
+        }
+        (404 | 410, Endpoint::Heartbeat | Endpoint::Deregister) if is_unknown_worker(answered.body) => {
+            Failure::Unregistered
+        }
+        // There is no such queue, or not yet: it comes with its first job.
+        (404 | 410, Endpoint::Events) if is_of_ojs(answered.body) => Failure::NotFound,
+        (404 | 405 | 501, _) => Failure::Unsupported,
+        (400 | 413 | 415 | 422, _) => Failure::Refused,
+        (400..=499, _) => Failure::NotFromBackend,
+        (500..=599, _) => Failure::ServerError,
+        _ => Failure::Unanswered,
+    };
+    Reply::Failed(failure)
+}
+
+/// The error of an answer: nested as in the binding, or flat as in the error catalogue (requirements C-23).
+fn error_of(body: &[u8]) -> Option<Object<'_>> {
+    let fields = Object::read_bytes(body)?;
+    Some(fields.object("error").unwrap_or(fields))
+}
+
+/// Whether the backend itself says what is wrong, and nobody in front of it.
+#[must_use]
+pub fn is_of_ojs(body: &[u8]) -> bool {
+    error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
+}
+
+/// What a conflict says of the job's state; not every backend does.
+fn current_state(body: &[u8]) -> Option<String> {
+    let details = error_of(body).and_then(|error| error.object("details"))?;
+    let state = details.text("current_state").filter(|state| !state.is_empty());
+    state.map(Cow::into_owned)
+}
+
+/// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not know workers.
+fn is_unknown_worker(body: &[u8]) -> bool {
+    let says = |key| error_of(body).and_then(|error| error.text(key)).unwrap_or_default();
+    let says_registered = ["code", "message"].iter().any(|key| {
+        says(key)
+            .to_ascii_lowercase()
+            .replace('_', " ")
+            .contains("not registered")
+    });
+    says_registered || speaks_of(body, "worker")
+}
+
+/// How an error says that something is not there.
+const MISSING: [&str; 6] = [
+    "not found",
+    "unknown",
+    "no such",
+    "there is no",
+    "does not exist",
+    "not registered",
+];
+
+/// Whether an error speaks of a missing `worker` or a `job`, and not just of a path with that word.
+fn speaks_of(body: &[u8], thing: &str) -> bool {
+    let Some(error) = error_of(body) else { return false };
+    let path = format!("/{thing}s");
+    let text = |key| error.text(key).unwrap_or_default().to_ascii_lowercase();
+    let says_so = |text: String| {
+        let is_missing = MISSING.iter().any(|words| text.contains(words));
+        text.contains(thing) && is_missing && !text.contains(&path)
+    };
+    let details = error.object("details");
+    let names_it = details.is_some_and(|details| {
+        let is_of_the_type = details.text("resource_type").is_some_and(|kind| kind == thing);
+        is_of_the_type || details.raw(&format!("{thing}_id")).is_some()
+    });
+    says_so(text("code").replace('_', " ")) || says_so(text("message")) || names_it
+}
+
+fn asked_for(answered: Answered<'_>) -> Option<Duration> {
+    retry_after(answered.retry_after?, answered.now)
+}
+
+/// Whole or decimal seconds, or a date (requirements C-36); one that is past is now.
+fn retry_after(value: &str, now: Duration) -> Option<Duration> {
+    let value = value.trim();
+    let is_decimal = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_decimal {
+        let is_short = value.len() <= MAX_RETRY_AFTER_BYTES;
+        return is_short
+            .then(|| lenient::units(value, Duration::from_secs(1)))
+            .flatten();
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    let date = date.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Some(date.saturating_sub(now))
+}
+
+#[cfg(test)]
+#[path = "success_tests.rs"]
+mod success_tests;
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

@@ -1,0 +1,438 @@
+//! What is asked of the backend, as HTTP; [`read`] is the way back.
+//!
+//! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it lacks (register,
+//! deregister, progress, checkpoint) is asked for where the extensions put it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use ojs_lifecycle::api::{
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, StreamTopic, Takes, Text, WorkerId,
+    WorkerState,
+};
+
+pub use crate::backend::failure::DEFAULT_ERROR_CODE;
+use crate::backend::failure::ErrorBody;
+use crate::backend::raw_json::Json;
+pub use crate::backend::reply::{Answer, Answered, Words, is_object, is_of_ojs, read};
+use crate::names::worker_state;
+use crate::text::milliseconds;
+
+/// The type of the bodies of requests and answers alike.
+pub const CONTENT_TYPE: &str = "application/openjobspec+json";
+
+/// The type of a stream of events.
+pub const STREAM_TYPE: &str = "text/event-stream";
+
+/// The version of the specification that we speak; the value of the header `OJS-Version`.
+pub const OJS_VERSION: &str = "1.0.0-rc.1";
+
+/// Error code of a job that goes back unprocessed (conformance L1-WRK-003).
+const REQUEUE_ERROR_CODE: &str = "cancelled";
+
+/// Least visibility timeout that the JSON schemas of heartbeat and FETCH allow.
+const SHORTEST_VISIBILITY: Duration = Duration::from_secs(1);
+
+/// Who we are, as registration and heartbeats tell it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Name of this machine or container.
+    pub hostname: String,
+    /// Our own process id.
+    pub pid: u32,
+    /// Highest priority first; never empty.
+    pub queues: Vec<String>,
+    /// Most jobs that the worker may have at once.
+    pub concurrency: u32,
+    pub labels: Vec<String>,
+    /// When we started, in the form of RFC 3339.
+    pub started_at: String,
+}
+
+/// How a request is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Delete,
+}
+
+impl Method {
+    /// As it stands in a request.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// One HTTP request, without what every request has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpRequest {
+    pub method: Method,
+    /// Where, below the base URL.
+    pub path: String,
+    /// The type of the answer that is wanted.
+    pub accept: &'static str,
+    /// The body, as JSON.
+    pub body: Option<Vec<u8>>,
+}
+
+/// The request that a call becomes.
+#[must_use]
+pub fn request(call: &Call, us: &Identity) -> HttpRequest {
+    match call {
+        Call::Register { worker, takes } => post("workers/register", &registration(worker, takes, us)),
+        Call::Heartbeat {
+            worker,
+            state,
+            active,
+            visibility,
+            takes,
+            form,
+        } => {
+            let says = Heartbeat {
+                worker,
+                state: *state,
+                active,
+                visibility: *visibility,
+                takes,
+            };
+            post("workers/heartbeat", &says.spelled(*form, us))
+        }
+        Call::Fetch {
+            worker,
+            count,
+            queues,
+            visibility,
+            form,
+        } => post(
+            "workers/fetch",
+            &FetchBody {
+                worker_id: Some(&*worker.0).filter(|_| *form != FetchForm::Bare),
+                queues: names(queues.as_deref(), us),
+                count: *count,
+                visibility_timeout_ms: Some(milliseconds((*visibility).max(SHORTEST_VISIBILITY)))
+                    .filter(|_| *form == FetchForm::Full),
+            },
+        ),
+        Call::Report {
+            worker,
+            job,
+            outcome,
+            is_bare,
+        } => report(worker, job, outcome, *is_bare),
+        Call::GetJob { job } => get(path("jobs", &job.0, "")),
+        Call::Progress { job, progress } => HttpRequest {
+            method: Method::Put,
+            accept: CONTENT_TYPE,
+            path: path("jobs", &job.0, "/progress"),
+            body: Some(body(&progress_body(progress))),
+        },
+        Call::Checkpoint { job, state } => HttpRequest {
+            method: Method::Post,
+            accept: CONTENT_TYPE,
+            path: path("jobs", &job.0, "/checkpoint"),
+            body: Some(body(&CheckpointBody {
+                state: Json::from(&**state),
+            })),
+        },
+        Call::Manifest => get("/ojs/manifest".to_owned()),
+        Call::Listen { topic } => HttpRequest {
+            accept: STREAM_TYPE,
+            ..get(events(topic))
+        },
+        Call::Deregister { worker, way } => deregistration(worker, *way),
+    }
+}
+
+fn report(worker: &WorkerId, job: &JobId, outcome: &Outcome, is_bare: bool) -> HttpRequest {
+    match outcome {
+        Outcome::Acked { result } => post(
+            "workers/ack",
+            &AckBody {
+                worker_id: Some(&*worker.0).filter(|_| !is_bare),
+                job_id: &job.0,
+                result: result.as_deref().map(Json::from),
+            },
+        ),
+        Outcome::Failed { error } => post("workers/nack", &failure(worker, job, error, is_bare)),
+        Outcome::Requeued { reason, .. } => post("workers/nack", &requeue(worker, job, reason)),
+    }
+}
+
+/// The first way that the documents show, the same with nothing but the name, or the second (requirements C-16).
+fn deregistration(worker: &WorkerId, way: Farewell) -> HttpRequest {
+    let content = |state| DeregisterBody {
+        worker_id: &worker.0,
+        state,
+    };
+    match way {
+        Farewell::Full => {
+            let state = worker_state(WorkerState::Terminated);
+            post("workers/deregister", &content(Some(state)))
+        }
+        Farewell::Bare => post("workers/deregister", &content(None)),
+        Farewell::Delete => HttpRequest {
+            method: Method::Delete,
+            accept: CONTENT_TYPE,
+            path: path("workers", &worker.0, ""),
+            body: None,
+        },
+    }
+}
+
+fn get(path: String) -> HttpRequest {
+    HttpRequest {
+        method: Method::Get,
+        accept: CONTENT_TYPE,
+        path,
+        body: None,
+    }
+}
+
+fn post(operation: &str, content: &impl Serialize) -> HttpRequest {
+    HttpRequest {
+        method: Method::Post,
+        accept: CONTENT_TYPE,
+        path: ["/ojs/v1/", operation].concat(),
+        body: Some(body(content)),
+    }
+}
+
+fn body(content: &impl Serialize) -> Vec<u8> {
+    // Structs of text and numbers: there is nothing that could fail.
+    serde_json::to_vec(content).unwrap_or_default()
+}
+
+/// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any text.
+fn path(collection: &str, id: &str, below: &str) -> String {
+    let mut path = ["/ojs/v1/", collection, "/"].concat();
+    push_encoded(&mut path, id);
+    path.push_str(below);
+    path
+}
+
+fn push_encoded(path: &mut String, id: &str) {
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !is_dots(id)) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+/// Where a stream of events is.
+fn events(topic: &StreamTopic) -> String {
+    match topic {
+        StreamTopic::Queue(queue) => path("queues", queue, "/events"),
+        StreamTopic::Queues(queues) => {
+            let mut path = "/ojs/v1/events?queues=".to_owned();
+            for (index, queue) in queues.iter().enumerate() {
+                path.push_str(if index == 0 { "" } else { "," });
+                push_encoded(&mut path, queue);
+            }
+            path
+        }
+    }
+}
+
+/// `.` and `..` would walk through the paths.
+fn is_dots(id: &str) -> bool {
+    id.bytes().all(|byte| byte == b'.')
+}
+
+/// These queues, else those that are configured.
+fn names<'a>(queues: Option<&'a [Text]>, us: &'a Identity) -> Vec<&'a str> {
+    match queues {
+        Some(queues) => queues.iter().map(|queue| &**queue).collect(),
+        None => us.queues.iter().map(String::as_str).collect(),
+    }
+}
+
+#[derive(Serialize)]
+struct Registration<'a> {
+    worker_id: &'a str,
+    hostname: &'a str,
+    pid: u32,
+    queues: Vec<&'a str>,
+    concurrency: u32,
+    labels: &'a [String],
+    started_at: &'a str,
+}
+
+fn registration<'a>(worker: &'a WorkerId, takes: &'a Takes, us: &'a Identity) -> Registration<'a> {
+    Registration {
+        worker_id: &worker.0,
+        hostname: &us.hostname,
+        pid: us.pid,
+        queues: names(takes.queues.as_deref(), us),
+        concurrency: takes.concurrency.unwrap_or(us.concurrency),
+        labels: &us.labels,
+        started_at: &us.started_at,
+    }
+}
+
+/// What a heartbeat says, before it is spelled.
+struct Heartbeat<'a> {
+    worker: &'a WorkerId,
+    state: WorkerState,
+    active: &'a [JobId],
+    visibility: Duration,
+    takes: &'a Takes,
+}
+
+/// The fields of a heartbeat; the bare form has no `detail`.
+#[derive(Serialize)]
+struct HeartbeatBody<'a> {
+    /// The binding's name for the ids of the active jobs, or for how many there are.
+    active_jobs: ActiveJobs<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_timeout_ms: Option<u64>,
+    #[serde(flatten)]
+    who: Who<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ActiveJobs<'a> {
+    Ids(Vec<&'a str>),
+    Count(usize),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Who<'a> {
+    Id {
+        worker_id: &'a str,
+    },
+    Everything {
+        state: &'static str,
+        /// The worker protocol's name for the ids (requirements C-08).
+        active_job_ids: Vec<&'a str>,
+        #[serde(flatten)]
+        who: Registration<'a>,
+    },
+}
+
+impl<'a> Heartbeat<'a> {
+    fn spelled(&self, form: HeartbeatForm, us: &'a Identity) -> HeartbeatBody<'a> {
+        let ids: Vec<&str> = self.active.iter().map(|job| &*job.0).collect();
+        let active_jobs = match form {
+            HeartbeatForm::Full | HeartbeatForm::Bare => ActiveJobs::Ids(ids.clone()),
+            HeartbeatForm::Counted | HeartbeatForm::Protocol => ActiveJobs::Count(ids.len()),
+        };
+        let (visibility, who) = match form {
+            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Protocol => {
+                let everything = Who::Everything {
+                    state: worker_state(self.state),
+                    active_job_ids: ids,
+                    who: registration(self.worker, self.takes, us),
+                };
+                let visibility = Some(self.visibility).filter(|_| form != HeartbeatForm::Protocol);
+                (visibility, everything)
+            }
+            HeartbeatForm::Bare => (
+                Some(self.visibility.max(SHORTEST_VISIBILITY)),
+                Who::Id {
+                    worker_id: &self.worker.0,
+                },
+            ),
+        };
+        HeartbeatBody {
+            active_jobs,
+            visibility_timeout_ms: visibility.map(milliseconds),
+            who,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FetchBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
+    queues: Vec<&'a str>,
+    count: u32,
+    /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the first heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_timeout_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct AckBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
+    job_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Json<'a>>,
+}
+
+#[derive(Serialize)]
+struct NackBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
+    job_id: &'a str,
+    error: ErrorBody<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requeue: Option<bool>,
+}
+
+fn failure<'a>(worker: &'a WorkerId, job: &'a JobId, error: &'a JobError, is_bare: bool) -> NackBody<'a> {
+    NackBody {
+        worker_id: Some(&*worker.0).filter(|_| !is_bare),
+        job_id: &job.0,
+        error: ErrorBody::of(error, is_bare),
+        requeue: None,
+    }
+}
+
+/// Backends that know `requeue` look at nothing else. One that does not must at least try the job again, so it is
+/// `retryable`, unlike in the conformance suite.
+fn requeue<'a>(worker: &'a WorkerId, job: &'a JobId, reason: &'a str) -> NackBody<'a> {
+    NackBody {
+        worker_id: Some(&worker.0),
+        job_id: &job.0,
+        error: ErrorBody::of_requeue(REQUEUE_ERROR_CODE, reason),
+        requeue: Some(true),
+    }
+}
+
+#[derive(Serialize)]
+struct ProgressBody<'a> {
+    progress: Json<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Json<'a>>,
+}
+
+fn progress_body(progress: &Progress) -> ProgressBody<'_> {
+    ProgressBody {
+        progress: Json::from(&*progress.fraction),
+        message: progress.message.as_deref(),
+        data: progress.data.as_deref().map(Json::from),
+    }
+}
+
+#[derive(Serialize)]
+struct CheckpointBody<'a> {
+    state: Json<'a>,
+}
+
+#[derive(Serialize)]
+struct DeregisterBody<'a> {
+    worker_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,68 @@
+//! The trace context of a job: `meta.traceparent` of its envelope, as the W3C recommendation *Trace Context* spells it.
+
+use ojs_lifecycle::api::Trace;
+
+/// Length of `00-<32 digits>-<16 digits>-<2 digits>`. A later version may go on behind a dash.
+const LENGTH: usize = 55;
+
+/// Reads it; `None` for anything that the recommendation calls invalid: another shape, capital letters, an id of nothing but
+/// zeroes, version `ff`, version `00` with anything behind it.
+#[must_use]
+pub fn read(text: &str) -> Option<Trace> {
+    let mut fields = text.split('-');
+    let version = hex(fields.next()?, 2)?;
+    let trace = hex(fields.next()?, 32)?;
+    let span = u64::try_from(hex(fields.next()?, 16)?).ok()?;
+    hex(fields.next()?, 2)?;
+    let is_known_shape = if version == 0 {
+        text.len() == LENGTH
+    } else {
+        version != 0xff
+    };
+    (is_known_shape && trace != 0 && span != 0).then_some(Trace { trace, span })
+}
+
+fn hex(text: &str, digits: usize) -> Option<u128> {
+    let is_hex = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    is_hex.then(|| u128::from_str_radix(text, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_context_is_read() {
+        let trace = Trace {
+            trace: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+            span: 0x00f0_67aa_0ba9_02b7,
+        };
+        assert_eq!(read(GOOD), Some(trace));
+        assert_eq!(read(&GOOD.replacen("00-", "01-", 1)), Some(trace));
+        assert_eq!(read(&format!("{}-more", GOOD.replacen("00-", "cc-", 1))), Some(trace));
+    }
+
+    #[test]
+    fn what_the_recommendation_calls_invalid_is_none() {
+        let more = format!("{GOOD}-more");
+        let zero_trace = GOOD.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32));
+        let zero_span = GOOD.replace("00f067aa0ba902b7", &"0".repeat(16));
+        let capitals = GOOD.to_uppercase();
+        let forbidden = GOOD.replacen("00-", "ff-", 1);
+        for text in [
+            "",
+            "-",
+            &GOOD[..54],
+            &GOOD[1..],
+            &more,
+            &zero_trace,
+            &zero_span,
+            &capitals,
+            &forbidden,
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What an answer of the backend says to a person: its status, its error, and what became of the job.
+//!
+//! Only what the fields of an error and `state` are for; never anything else of a body, which may hold arguments of jobs.
+
+use ojs_lifecycle::api::{Call, Endpoint};
+
+use crate::json::lenient::Object;
+use crate::text::beginning;
+
+/// Most bytes of an error's `code`, or of a `state`, that are shown.
+const NAME_BYTES: usize = 60;
+
+/// Most bytes of an error's `message` that are shown.
+const MESSAGE_BYTES: usize = 240;
+
+/// Ends a text that was cut.
+const CUT: char = '…';
+
+/// The words of one answer. Whoever writes them to a log escapes them: they are the backend's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    /// What there is to say about an answer that is no success: its status, and the error's code and message.
+    pub failure: Option<String>,
+    /// What a job became that was failed or given back, as the backend calls it: `retryable`, `discarded`.
+    pub state: Option<String>,
+}
+
+impl Words {
+    /// What a success says.
+    pub(crate) fn of_success(call: &Call, body: &[u8]) -> Self {
+        let tells_state = call.endpoint() == Endpoint::Nack;
+        let fields = tells_state.then(|| Object::read_bytes(body)).flatten();
+        let state = fields.and_then(|fields| state(&fields));
+        Self { failure: None, state }
+    }
+
+    /// What a success says whose body nobody of OJS has written.
+    pub(crate) fn of_foreign(status: u16) -> Self {
+        Self {
+            failure: Some(format!("status {status}, and the body is no JSON object")),
+            state: None,
+        }
+    }
+
+    /// What another answer says.
+    pub(crate) fn of_failure(status: u16, error: Option<&Object<'_>>) -> Self {
+        let text = |key, most| {
+            let text = error.and_then(|error| error.text(key)).filter(|text| !text.is_empty());
+            text.map(|text| clipped(&text, most))
+        };
+        let code = text("code", NAME_BYTES).map_or(String::new(), |code| format!(" {code}"));
+        let message = text("message", MESSAGE_BYTES).map_or(String::new(), |message| format!(": {message}"));
+        Self {
+            failure: Some(format!("status {status}{code}{message}")),
+            state: None,
+        }
+    }
+
+    /// The same words with more behind them.
+    #[must_use]
+    pub fn and(mut self, more: &str) -> Self {
+        if let Some(failure) = &mut self.failure {
+            failure.push_str(more);
+        }
+        self
+    }
+}
+
+/// The state beside the job, or in it.
+fn state(fields: &Object<'_>) -> Option<String> {
+    let inner = fields.object("job");
+    let text = fields.text("state").or_else(|| inner?.text("state"));
+    text.filter(|text| !text.is_empty())
+        .map(|text| clipped(&text, NAME_BYTES))
+}
+
+/// At most so many bytes of it.
+fn clipped(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}{CUT}", beginning(text, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{ack, fail, requeue_call};
+
+    fn said(status: u16, body: &str) -> String {
+        let fields = Object::read(body);
+        let error = fields.as_ref().and_then(|fields| fields.object("error"));
+        Words::of_failure(status, error.as_ref().or(fields.as_ref()))
+            .failure
+            .unwrap()
+    }
+
+    #[test]
+    fn a_failure_is_told_with_its_status_its_code_and_its_message_and_nothing_else_of_the_body() {
+        let nested = r#"{"error":{"code":"not_found","message":"Job 'a' not found.","details":{"args":["secret"]}}}"#;
+        assert_eq!(said(404, nested), "status 404 not_found: Job 'a' not found.");
+        let flat = r#"{"code":"internal_error","args":"secret"}"#;
+        assert_eq!(said(500, flat), "status 500 internal_error");
+        for body in ["", "<html>secret</html>", r#"{"code":1,"message":["x"]}"#, "[]"] {
+            assert_eq!(said(502, body), "status 502", "{body}");
+        }
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_two_characters() {
+        let message = "ä".repeat(1000);
+        let said = said(500, &format!(r#"{{"message":"{message}"}}"#));
+        assert!(said.len() < 300 && said.ends_with("ä…"), "{said}");
+    }
+
+    #[test]
+    fn what_a_job_became_is_read_from_the_answer_to_a_fail_or_a_requeue_alone() {
+        let state = |call: &Call, body: &str| Words::of_success(call, body.as_bytes()).state;
+        let body = r#"{"id":"j","state":"discarded"}"#;
+        for call in [fail(false), requeue_call()] {
+            assert_eq!(state(&call, body).as_deref(), Some("discarded"));
+            assert_eq!(
+                state(&call, r#"{"job":{"state":"available"}}"#).as_deref(),
+                Some("available")
+            );
+            for silent in ["", "{}", r#"{"state":3}"#, r#"{"state":""}"#] {
+                assert_eq!(state(&call, silent), None, "{silent}");
+            }
+        }
+        assert_eq!(state(&ack(), body), None);
+    }
+}

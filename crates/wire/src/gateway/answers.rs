@@ -1,0 +1,362 @@
+//! Answers that are ours. Each says so: its `Server` is ojs-init, and the codes of its errors begin with `gateway_`.
+
+use serde::Serialize;
+
+use crate::backend::request::OJS_VERSION;
+use crate::http::header_lines::push_line;
+use crate::http::message::{BadMessage, MOST_HEAD_BYTES, MOST_HEADER_LINES};
+use crate::http::tunnel::{TunnelBody, TunnelHead, USUAL_HEAD_BYTES};
+use crate::names;
+use ojs_lifecycle::api::{ErrorCode, GivenJob, JobId, WorkerState};
+
+/// What goes out when somebody waits for it before sending a body.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The type of an OJS body.
+const OJS_TYPE: &str = "application/openjobspec+json";
+
+/// A parameter of [`OJS_TYPE`]. Some SDKs look for the one type in the header, some for the other.
+const JSON_ALIAS: &str = "; alias=\"application/json\"";
+
+/// The type that an SDK takes for JSON without the parameter.
+const JSON_TYPE: &str = "application/json";
+
+/// The status of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Ok,
+    BadRequest,
+    Forbidden,
+    RequestTimeout,
+    Conflict,
+    ContentTooLarge,
+    UnsupportedMediaType,
+    ExpectationFailed,
+    Unprocessable,
+    HeadTooLarge,
+    NotImplemented,
+    BadGateway,
+    Unavailable,
+    GatewayTimeout,
+}
+
+impl Status {
+    /// As the first line of a response has it.
+    #[must_use]
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::Ok => "200 OK",
+            Self::BadRequest => "400 Bad Request",
+            Self::Forbidden => "403 Forbidden",
+            Self::RequestTimeout => "408 Request Timeout",
+            Self::Conflict => "409 Conflict",
+            Self::ContentTooLarge => "413 Content Too Large",
+            Self::UnsupportedMediaType => "415 Unsupported Media Type",
+            Self::ExpectationFailed => "417 Expectation Failed",
+            Self::Unprocessable => "422 Unprocessable Content",
+            Self::HeadTooLarge => "431 Request Header Fields Too Large",
+            Self::NotImplemented => "501 Not Implemented",
+            Self::BadGateway => "502 Bad Gateway",
+            Self::Unavailable => "503 Service Unavailable",
+            Self::GatewayTimeout => "504 Gateway Timeout",
+        }
+    }
+
+    /// Whether the same request may be taken later.
+    fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            Self::RequestTimeout | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout
+        )
+    }
+}
+
+/// How an answer is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerForm {
+    /// HEAD gets the head of the answer only.
+    pub wants_body: bool,
+    /// Whether another request may follow on this connection.
+    pub is_kept: bool,
+    /// Whether that goes without saying, as since HTTP/1.1.
+    pub is_kept_by_itself: bool,
+}
+
+impl AnswerForm {
+    /// The line of the head that says what becomes of the connection, where that has to be said.
+    #[must_use]
+    pub fn connection(self) -> &'static str {
+        match (self.is_kept, self.is_kept_by_itself) {
+            (true, true) => "",
+            (true, false) => "Connection: keep-alive\r\n",
+            (false, _) => "Connection: close\r\n",
+        }
+    }
+
+    fn write(self, status: &str, body: &[u8]) -> Vec<u8> {
+        let mut bytes = format!(
+            "HTTP/1.1 {status}\r\nServer: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n\
+             Content-Length: {}\r\n{}\r\n",
+            env!("CARGO_PKG_VERSION"),
+            body.len(),
+            self.connection(),
+        )
+        .into_bytes();
+        if self.wants_body {
+            bytes.extend_from_slice(body);
+        }
+        bytes
+    }
+
+    fn json(self, status: Status, body: &impl Serialize) -> Vec<u8> {
+        // Text, numbers and JSON: it cannot fail.
+        self.write(status.line(), &serde_json::to_vec(body).unwrap_or_default())
+    }
+}
+
+/// The answer to a FETCH: the envelopes as the backend sent them, and the first one where older clients look for it.
+#[must_use]
+pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
+    let length: usize = jobs.iter().map(|job| job.envelope.len() + 1).sum();
+    let first = jobs.first().map_or(0, |job| job.envelope.len());
+    let mut body = String::with_capacity(length + first + 32);
+    body.push_str("{\"jobs\":[");
+    for (index, job) in jobs.iter().enumerate() {
+        if index > 0 {
+            body.push(',');
+        }
+        body.push_str(&job.envelope);
+    }
+    body.push(']');
+    if let Some(first) = jobs.first() {
+        body.push_str(",\"job\":");
+        body.push_str(&first.envelope);
+    }
+    body.push('}');
+    form.write(Status::Ok.line(), body.as_bytes())
+}
+
+/// The answer to an ACK or a FAIL that was taken; `state` is what the job is from then on, where that is known.
+#[must_use]
+pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
+    let body = OutcomeAnswer {
+        acknowledged: true,
+        id: &job.0,
+        job_id: &job.0,
+        state,
+    };
+    form.json(Status::Ok, &body)
+}
+
+/// What the backend answered to an ACK or a FAIL, handed on: its status (2xx or 4xx) and its body, a JSON object.
+#[must_use]
+pub fn handed_on(status: u16, body: &[u8], form: AnswerForm) -> Vec<u8> {
+    form.write(&format!("{status} {}", reason(status)), body)
+}
+
+/// The usual words behind a status that a backend gives to an outcome.
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        400 => "Bad Request",
+        404 => "Not Found",
+        409 => "Conflict",
+        413 => "Content Too Large",
+        422 => "Unprocessable Content",
+        _ => "",
+    }
+}
+
+/// The answer to a heartbeat; `time` is now, in the form of RFC 3339.
+#[must_use]
+pub fn beat(state: WorkerState, jobs: &[JobId], time: &str, form: AnswerForm) -> Vec<u8> {
+    let directive = match state {
+        WorkerState::Running => "continue",
+        WorkerState::Quiet => "quiet",
+        WorkerState::Terminate | WorkerState::Terminated => "terminate",
+    };
+    let body = BeatAnswer {
+        state: names::worker_state(state),
+        directive,
+        jobs_extended: jobs.iter().map(|job| &*job.0).collect(),
+        server_time: time,
+    };
+    form.json(Status::Ok, &body)
+}
+
+/// The answer to a registration; `time` is now, in the form of RFC 3339.
+#[must_use]
+pub fn registered(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
+    let body = RegistrationAnswer {
+        ok: true,
+        acknowledged: true,
+        worker_id: worker,
+        state: names::worker_state(WorkerState::Running),
+        server_time: time,
+    };
+    form.json(Status::Ok, &body)
+}
+
+/// The answer to a deregistration.
+#[must_use]
+pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
+    let body = RegistrationAnswer {
+        ok: true,
+        acknowledged: true,
+        worker_id: worker,
+        state: names::worker_state(WorkerState::Terminated),
+        server_time: time,
+    };
+    form.json(Status::Ok, &body)
+}
+
+/// The head of an answer that passes through, with how its body and the connection end on this side. The type of an OJS body gets the
+/// parameter that every SDK reads as JSON.
+#[must_use]
+pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
+    bytes.extend_from_slice(format!("HTTP/1.1 {} {}\r\n", head.status, head.reason).as_bytes());
+    for (name, value) in head.headers.iter() {
+        if lacks_json_alias(name, value) {
+            push_line(&mut bytes, name, &[value, JSON_ALIAS.as_bytes()].concat());
+        } else {
+            push_line(&mut bytes, name, value);
+        }
+    }
+    match head.body {
+        TunnelBody::Length(length) => bytes.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes()),
+        TunnelBody::Chunked if takes_chunks => bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        TunnelBody::Chunked | TunnelBody::None => {}
+    }
+    bytes.extend_from_slice(form.connection().as_bytes());
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}
+
+/// Whether this line names the type of an OJS body without a word that an SDK takes for JSON.
+fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
+    if !name.eq_ignore_ascii_case(b"content-type") {
+        return false;
+    }
+    let Ok(value) = std::str::from_utf8(value) else {
+        return false;
+    };
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    media_type.eq_ignore_ascii_case(OJS_TYPE) && !value.contains(JSON_TYPE)
+}
+
+/// Why a request does not get what it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GatewayError<'a> {
+    /// The status.
+    pub status: Status,
+    /// What programs go by; it begins with `gateway_`.
+    pub code: &'a str,
+    /// The same for a person.
+    pub message: &'a str,
+}
+
+impl GatewayError<'static> {
+    /// The request cannot be read.
+    #[must_use]
+    pub fn of_message(bad: BadMessage) -> Self {
+        let (status, code, message) = match bad {
+            BadMessage::Malformed(why) => (Status::BadRequest, "gateway_bad_request", why),
+            BadMessage::HeadTooLarge => (
+                Status::HeadTooLarge,
+                "gateway_header_too_large",
+                const {
+                    assert!(MOST_HEAD_BYTES == 32 << 10 && MOST_HEADER_LINES == 100);
+                    "the head of a request has at most 32 KiB and 100 header lines"
+                },
+            ),
+            BadMessage::UnknownCoding => (
+                Status::NotImplemented,
+                "gateway_unknown_coding",
+                "the only transfer coding that is known here is chunked",
+            ),
+            BadMessage::UnknownExpectation => (
+                Status::ExpectationFailed,
+                "gateway_unknown_expectation",
+                "the only expectation that is known here is 100-continue",
+            ),
+        };
+        Self { status, code, message }
+    }
+}
+
+/// The answer to a request that does not get what it asks for.
+#[must_use]
+pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
+    let body = ErrorAnswer {
+        error: ErrorBody {
+            code: error.code,
+            message: error.message,
+            retryable: error.status.is_retryable(),
+        },
+    };
+    form.json(error.status, &body)
+}
+
+/// The answer to an ACK or a FAIL that was not taken.
+#[must_use]
+pub fn refused_by_backend(code: ErrorCode, message: &str, form: AnswerForm) -> Vec<u8> {
+    let (status, code) = match code {
+        ErrorCode::Lost => (Status::Conflict, "gateway_lost"),
+        ErrorCode::Refused => (Status::Unprocessable, "gateway_refused"),
+        ErrorCode::Unavailable
+        | ErrorCode::NotOffered
+        | ErrorCode::NotHeld
+        | ErrorCode::NotJson
+        | ErrorCode::InvalidFrame
+        | ErrorCode::FrameTooLong
+        | ErrorCode::UnknownType
+        | ErrorCode::UnsupportedProtocol => (Status::Unavailable, "gateway_unavailable"),
+    };
+    failed(&GatewayError { status, code, message }, form)
+}
+
+#[derive(Serialize)]
+struct OutcomeAnswer<'a> {
+    acknowledged: bool,
+    id: &'a str,
+    job_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct BeatAnswer<'a> {
+    state: &'a str,
+    directive: &'a str,
+    jobs_extended: Vec<&'a str>,
+    server_time: &'a str,
+}
+
+#[derive(Serialize)]
+struct RegistrationAnswer<'a> {
+    ok: bool,
+    acknowledged: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
+    state: &'a str,
+    server_time: &'a str,
+}
+
+#[derive(Serialize)]
+struct ErrorAnswer<'a> {
+    error: ErrorBody<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'a str,
+    message: &'a str,
+    retryable: bool,
+}
+
+#[cfg(test)]
+#[path = "answers_tests.rs"]
+mod tests;

@@ -1,0 +1,73 @@
+//! Why an instance is not well, as probes over HTTP and `health` on the control socket are told.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trouble::sentence;
+use ojs_lifecycle::api::{Health, Unhealthy};
+
+/// Why the answer is no.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnhealthyReason {
+    /// A word for programs.
+    pub code: Cow<'static, str>,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// What the troubles are told as.
+/// `words` is what the log says of the backend's last failure; nothing where whoever asks may not know an address.
+pub(crate) fn reasons(health: &Health, words: Option<&str>) -> Vec<UnhealthyReason> {
+    let reasons = health.troubles.iter().map(|trouble| {
+        let mut reason = reason(trouble);
+        if let Unhealthy::NoHeartbeat | Unhealthy::HeartbeatsLost { .. } = trouble
+            && let Some(backend) = &health.backend
+        {
+            reason.message.push_str(": ");
+            reason.message.push_str(&sentence(backend, words));
+        }
+        reason
+    });
+    reasons.collect()
+}
+
+fn reason(trouble: &Unhealthy) -> UnhealthyReason {
+    let (code, message) = match trouble {
+        Unhealthy::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
+        Unhealthy::Terminate => ("terminate", "it is shutting down".to_owned()),
+        Unhealthy::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
+        Unhealthy::WorkerNotReady => (
+            "worker_not_ready",
+            "no connection of the worker has said ready".to_owned(),
+        ),
+        Unhealthy::WorkerPaused => (
+            "worker_paused",
+            "the worker asks for no jobs: a concurrency of 0".to_owned(),
+        ),
+        Unhealthy::WorkerDisconnected { since } => (
+            "worker_disconnected",
+            format!(
+                "the worker runs, but none of its connections has taken jobs for {} s",
+                since.as_secs()
+            ),
+        ),
+        Unhealthy::NoHeartbeat => (
+            "no_heartbeat",
+            "the backend has accepted no heartbeat of this worker yet".to_owned(),
+        ),
+        Unhealthy::HeartbeatsLost { since, interval } => (
+            "heartbeats_lost",
+            format!(
+                "the backend accepted the last heartbeat {} s ago, more than three intervals of {} ms",
+                since.as_secs(),
+                interval.as_millis()
+            ),
+        ),
+    };
+    UnhealthyReason {
+        code: code.into(),
+        message,
+    }
+}

@@ -1,0 +1,129 @@
+//! The body of a message, as it comes: where it ends, and what of the bytes is payload.
+
+use crate::http::message::BodyLength;
+
+/// Longest line with the size of a chunk, its extensions included, in bytes.
+const MOST_SIZE_LINE_BYTES: usize = 1 << 10;
+
+/// Most bytes of the lines behind the last chunk, which nobody reads.
+const MOST_TRAILER_BYTES: usize = 8 << 10;
+
+/// Where a body is being read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BodyReader(BodyPart);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyPart {
+    /// So many bytes of a body whose length is known are still to come.
+    Counted(u64),
+    /// The line with the size of the next chunk is next.
+    SizeLine,
+    /// So many bytes of a chunk are still to come.
+    Chunk(u64),
+    /// The line break behind a chunk is next.
+    ChunkEnd,
+    /// The lines behind the last chunk, of which there were so many bytes.
+    Trailer(usize),
+    Over,
+}
+
+/// What is next in a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyStep<'a> {
+    /// Payload; never empty. It stays where it is until it is told how much of it was taken.
+    Payload(&'a [u8]),
+    /// More bytes are needed.
+    Unfinished,
+    /// The body is over; what is left belongs to the next message.
+    Over,
+}
+
+/// The chunks of a body make no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadChunk;
+
+impl BodyReader {
+    /// A body of which nothing came yet.
+    #[must_use]
+    pub fn new(length: BodyLength) -> Self {
+        Self(match length {
+            BodyLength::Bytes(count) => BodyPart::Counted(count),
+            BodyLength::Chunked => BodyPart::SizeLine,
+        })
+    }
+
+    /// Whether all of it was read.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.0, BodyPart::Over | BodyPart::Counted(0))
+    }
+
+    /// What is next in these bytes, which shrink by what is no payload.
+    ///
+    /// # Errors
+    ///
+    /// The body is in chunks, and these make no sense.
+    pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<BodyStep<'a>, BadChunk> {
+        loop {
+            match self.0 {
+                BodyPart::Counted(0) => self.0 = BodyPart::Over,
+                BodyPart::Counted(left) | BodyPart::Chunk(left) if left > 0 => {
+                    let most = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+                    return Ok(match input.get(..most) {
+                        Some(payload) if !payload.is_empty() => BodyStep::Payload(payload),
+                        Some(_) | None => BodyStep::Unfinished,
+                    });
+                }
+                BodyPart::Counted(_) | BodyPart::Chunk(_) => self.0 = BodyPart::ChunkEnd,
+                BodyPart::SizeLine => match httparse::parse_chunk_size(input) {
+                    Ok(httparse::Status::Complete((length, size))) if length <= MOST_SIZE_LINE_BYTES => {
+                        *input = input.get(length..).unwrap_or_default();
+                        self.0 = match size {
+                            0 => BodyPart::Trailer(0),
+                            size if size < 1 << 63 => BodyPart::Chunk(size),
+                            _ => return Err(BadChunk),
+                        };
+                    }
+                    Ok(httparse::Status::Partial) if input.len() < MOST_SIZE_LINE_BYTES => {
+                        return Ok(BodyStep::Unfinished);
+                    }
+                    Ok(_) | Err(_) => return Err(BadChunk),
+                },
+                BodyPart::ChunkEnd => match input {
+                    [b'\r', b'\n', rest @ ..] => {
+                        *input = rest;
+                        self.0 = BodyPart::SizeLine;
+                    }
+                    [] | [b'\r'] => return Ok(BodyStep::Unfinished),
+                    _ => return Err(BadChunk),
+                },
+                BodyPart::Trailer(before) => {
+                    let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+                        return if before + input.len() > MOST_TRAILER_BYTES {
+                            Err(BadChunk)
+                        } else {
+                            Ok(BodyStep::Unfinished)
+                        };
+                    };
+                    let is_last = matches!(input.get(..end), Some([] | [b'\r']));
+                    *input = input.get(end + 1..).unwrap_or_default();
+                    self.0 = match before + end + 1 {
+                        _ if is_last => BodyPart::Over,
+                        total if total <= MOST_TRAILER_BYTES => BodyPart::Trailer(total),
+                        _ => return Err(BadChunk),
+                    };
+                }
+                BodyPart::Over => return Ok(BodyStep::Over),
+            }
+        }
+    }
+
+    /// So many bytes of the payload were taken; what is next begins behind them.
+    pub fn took(&mut self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        match &mut self.0 {
+            BodyPart::Counted(left) | BodyPart::Chunk(left) => *left = left.saturating_sub(count),
+            BodyPart::SizeLine | BodyPart::ChunkEnd | BodyPart::Trailer(_) | BodyPart::Over => {}
+        }
+    }
+}

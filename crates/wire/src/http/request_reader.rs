@@ -1,0 +1,153 @@
+//! The requests on one connection, however their bytes were cut up. It holds no more than a head may have.
+
+use crate::http::body::{BadChunk, BodyReader, BodyStep};
+use crate::http::message::{BadMessage, MOST_HEAD_BYTES, MessageHead, read_head};
+
+/// Reads one request after the other. The body of each has to be taken before the next head comes.
+#[derive(Debug, Default)]
+pub struct RequestReader {
+    bytes: Vec<u8>,
+    /// Of these so many were taken.
+    start: usize,
+    /// So many behind these are known to have no whole head.
+    looked_at: usize,
+    body: Option<BodyReader>,
+}
+
+impl RequestReader {
+    /// How many bytes may be added now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        MOST_HEAD_BYTES.saturating_sub(self.unread().len())
+    }
+
+    /// Adds what came; no more than there is room for.
+    pub fn add(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether there are bytes that nobody has taken.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        !self.unread().is_empty()
+    }
+
+    /// Whether a request has begun to come, or is not over yet.
+    #[must_use]
+    pub fn is_within_request(&self) -> bool {
+        self.body.is_some() || self.has_unread()
+    }
+
+    fn unread(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.start += count;
+        self.looked_at = 0;
+        if self.start >= self.bytes.len() {
+            // An idle connection costs nothing.
+            self.bytes = Vec::new();
+            self.start = 0;
+        }
+    }
+
+    /// The head of the next request, when it is there and the body of the last one was taken.
+    pub fn next_head(&mut self) -> Option<Result<MessageHead, BadMessage>> {
+        if self.body.is_some() {
+            return None;
+        }
+        let empty_lines = self
+            .unread()
+            .iter()
+            .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+            .count();
+        if empty_lines > 0 {
+            self.advance(empty_lines);
+        }
+        let unread = self.unread();
+        let news = unread.get(self.looked_at..).filter(|news| !news.is_empty())?;
+        // Only the end of a line can end a head, and only the first bytes may show that there is none.
+        if self.looked_at > 0 && !news.contains(&b'\n') && unread.len() < MOST_HEAD_BYTES {
+            self.looked_at = unread.len();
+            return None;
+        }
+        match read_head(unread) {
+            None => {
+                self.looked_at = unread.len();
+                None
+            }
+            Some(Err(bad)) => Some(Err(bad)),
+            Some(Ok((head, length))) => {
+                self.body = Some(BodyReader::new(head.body));
+                self.advance(length);
+                Some(Ok(head))
+            }
+        }
+    }
+
+    /// Whether all of the body that is being read is here.
+    #[must_use]
+    pub fn has_rest_of_body(&self) -> bool {
+        let Some(mut body) = self.body.clone() else { return true };
+        let mut input = self.unread();
+        loop {
+            match body.step(&mut input) {
+                Ok(BodyStep::Over) => return true,
+                Ok(BodyStep::Payload(payload)) => {
+                    let count = payload.len();
+                    body.took(count);
+                    input = input.get(count..).unwrap_or_default();
+                }
+                Ok(BodyStep::Unfinished) | Err(BadChunk) => return false,
+            }
+        }
+    }
+
+    /// What is next of the body of the request whose head came last.
+    ///
+    /// # Errors
+    ///
+    /// Its chunks make no sense.
+    pub fn payload(&mut self) -> Result<BodyStep<'_>, BadChunk> {
+        let Some(body) = &mut self.body else {
+            return Ok(BodyStep::Over);
+        };
+        let mut input = self.bytes.get(self.start..).unwrap_or_default();
+        let before = input.len();
+        let length = match body.step(&mut input)? {
+            BodyStep::Payload(payload) => Some(payload.len()),
+            BodyStep::Unfinished => None,
+            BodyStep::Over => {
+                self.body = None;
+                self.advance(before - input.len());
+                return Ok(BodyStep::Over);
+            }
+        };
+        let skipped = before - input.len();
+        self.advance(skipped);
+        let Some(length) = length else {
+            return Ok(BodyStep::Unfinished);
+        };
+        Ok(self
+            .unread()
+            .get(..length)
+            .map_or(BodyStep::Unfinished, BodyStep::Payload))
+    }
+
+    /// So many bytes of that payload were taken.
+    pub fn took(&mut self, count: usize) {
+        if let Some(body) = &mut self.body {
+            body.took(count);
+            self.advance(count);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "request_reader_tests.rs"]
+mod tests;

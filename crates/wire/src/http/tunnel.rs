@@ -1,0 +1,324 @@
+//! Requests of somebody else that go through us to the backend, and what is answered to them: which header lines go on.
+
+use crate::http::header_lines::{HeaderLines, push_line};
+use crate::http::plain_answer::MOST_HEADER_LINES;
+
+/// Room for a usual head: one that is longer gets more.
+pub const USUAL_HEAD_BYTES: usize = 512;
+
+/// What concerns one connection alone (RFC 9110 7.6.1), or is said anew for the next one. Names that begin with
+/// [`PROXY_PREFIX`] and those that `Connection` names belong to them.
+const OF_ONE_CONNECTION: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "content-length",
+    "http2-settings",
+];
+
+const PROXY_PREFIX: &[u8] = b"proxy-";
+
+/// What only we tell the backend: where it is, and that we may.
+const OURS: [&str; 2] = ["host", "authorization"];
+
+/// Requests that may go out a second time: they change nothing (RFC 9110 9.2.1).
+const MAY_COME_TWICE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+
+/// Methods whose request has a body, even if it is an empty one.
+const HAVE_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
+
+/// A request of somebody else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelRequest {
+    pub method: String,
+    /// Path and query, without the host.
+    pub target: String,
+    /// Every header line in its order. What does not go on is left out when the head is written.
+    pub headers: HeaderLines,
+    pub body: TunnelBody,
+}
+
+/// How long the body of a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelBody {
+    None,
+    /// So many bytes.
+    Length(u64),
+    /// Nobody knows before its end.
+    Chunked,
+}
+
+impl TunnelRequest {
+    /// Whether the backend may get it twice, as far as its method and body say.
+    #[must_use]
+    pub fn may_come_twice(&self) -> bool {
+        let has_body = !matches!(self.body, TunnelBody::None | TunnelBody::Length(0));
+        !has_body && self.changes_nothing()
+    }
+
+    /// Whether its method says that it changes nothing (RFC 9110 9.2.1).
+    #[must_use]
+    pub fn changes_nothing(&self) -> bool {
+        MAY_COME_TWICE.contains(&self.method.as_str())
+    }
+
+    /// Whether its answer has no body whatever its head says.
+    #[must_use]
+    pub fn asks_for_head_alone(&self) -> bool {
+        self.method == "HEAD"
+    }
+
+    /// Its head as the backend gets it.
+    #[must_use]
+    pub fn head(&self, own: &OwnLines, bearer: Option<&str>) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
+        for part in [&self.method, " ", &own.prefix, &self.target, " HTTP/1.1\r\n"] {
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        let mut line = |name: &[u8], value: &[u8]| push_line(&mut bytes, name, value);
+        line(b"Host", own.host.as_bytes());
+        for (name, value) in end_to_end(self.headers.iter()) {
+            let is = |other: &str| other.as_bytes().eq_ignore_ascii_case(name);
+            if !(OURS.into_iter().any(is) || own.headers.iter().any(|(own, _)| is(own))) {
+                line(name, value);
+            }
+        }
+        for (name, value) in &own.headers {
+            line(name.as_bytes(), value.as_bytes());
+        }
+        if let Some(bearer) = bearer {
+            line(b"Authorization", format!("Bearer {bearer}").as_bytes());
+        }
+        match self.body {
+            TunnelBody::None if HAVE_BODY.contains(&self.method.as_str()) => line(b"Content-Length", b"0"),
+            TunnelBody::None => {}
+            TunnelBody::Length(length) => line(b"Content-Length", length.to_string().as_bytes()),
+            TunnelBody::Chunked => line(b"Transfer-Encoding", b"chunked"),
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes
+    }
+}
+
+/// What we add to the head of each request, and what goes before its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnLines {
+    /// The path of the backend's URL; empty, or with a slash at its beginning and none at its end.
+    pub prefix: String,
+    /// The header Host.
+    pub host: String,
+    /// Further lines. The same ones of somebody else do not go on.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The head of what the backend answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelHead {
+    pub status: u16,
+    /// The words behind the status, perhaps none.
+    pub reason: String,
+    /// The header lines that go on. A Content-Length is among them only where there is no body: it says what there would be.
+    pub headers: HeaderLines,
+    pub body: TunnelBody,
+}
+
+impl TunnelHead {
+    /// Reads a head that is known to be whole; `None`: it is none. `body` is what is known of its body.
+    #[must_use]
+    pub fn read(bytes: &[u8], body: TunnelBody) -> Option<Self> {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
+        let mut response = httparse::Response::new(&mut headers);
+        response.parse(bytes).ok().filter(httparse::Status::is_complete)?;
+        Self::of(&response, body)
+    }
+
+    /// The same of one that was read before.
+    #[must_use]
+    pub fn of(response: &httparse::Response<'_, '_>, body: TunnelBody) -> Option<Self> {
+        let lines = response.headers.iter().map(|header| (header.name, header.value));
+        let mut lengths = lines
+            .clone()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length = lengths.next().filter(|_| body == TunnelBody::None);
+        let is_onward = is_end_to_end(lines.clone().map(|(name, value)| (name.as_bytes(), value)));
+        let onward = lines.filter(|(name, _)| is_onward(name.as_bytes()));
+        Some(Self {
+            status: response.code?,
+            reason: response.reason.unwrap_or_default().to_owned(),
+            headers: HeaderLines::of(onward.chain(length)),
+            body,
+        })
+    }
+
+    /// Whether its body tells of events as they happen, and nothing for as long as nothing does.
+    #[must_use]
+    pub fn is_event_stream(&self) -> bool {
+        let value = self.headers.value("content-type");
+        let essence = value.and_then(|value| value.split(|byte| *byte == b';').next());
+        essence.is_some_and(|essence| essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
+    }
+}
+
+/// The lines that are for whoever is at the end of the way.
+fn end_to_end<'l>(
+    lines: impl Iterator<Item = (&'l [u8], &'l [u8])> + Clone,
+) -> impl Iterator<Item = (&'l [u8], &'l [u8])> {
+    let goes_on = is_end_to_end(lines.clone());
+    lines.filter(move |(name, _)| goes_on(name))
+}
+
+/// Tells by its name whether one of these lines is such a one.
+fn is_end_to_end<'l>(lines: impl Iterator<Item = (&'l [u8], &'l [u8])>) -> impl Fn(&[u8]) -> bool {
+    let named: Vec<&[u8]> = lines
+        .filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"))
+        .flat_map(|(_, value)| value.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    move |name| {
+        let is = |known: &[u8]| known.eq_ignore_ascii_case(name);
+        let start = name.get(..PROXY_PREFIX.len());
+        let is_proxy = start.is_some_and(|start| start.eq_ignore_ascii_case(PROXY_PREFIX));
+        !(is_proxy || named.iter().any(|named| is(named)) || OF_ONE_CONNECTION.iter().any(|known| is(known.as_bytes())))
+    }
+}
+
+/// So many bytes at most are around the payload of a chunk: its length in hexadecimal, and two line breaks.
+pub const AROUND_CHUNK: usize = 20;
+
+/// The last chunk, and that nothing follows it.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Adds a chunk. One without payload would be the last one: there is none.
+pub fn push_chunk(bytes: &mut Vec<u8>, payload: &[u8]) {
+    if payload.is_empty() {
+        return;
+    }
+    bytes.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
+    bytes.extend_from_slice(payload);
+    bytes.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot get at its answer has failed")]
+mod tests {
+    use super::*;
+
+    fn lines(lines: &[(&str, &str)]) -> HeaderLines {
+        HeaderLines::of(lines.iter().map(|(name, value)| (*name, value.as_bytes())))
+    }
+
+    fn own() -> OwnLines {
+        OwnLines {
+            prefix: "/prefix".to_owned(),
+            host: "b:8080".to_owned(),
+            headers: vec![("X-OJS-Tenant".to_owned(), "acme".to_owned())],
+        }
+    }
+
+    fn head(method: &str, headers: &[(&str, &str)], body: TunnelBody, bearer: Option<&str>) -> String {
+        let request = TunnelRequest {
+            method: method.to_owned(),
+            target: "/ojs/v1/jobs?a=b".to_owned(),
+            headers: lines(headers),
+            body,
+        };
+        String::from_utf8(request.head(&own(), bearer)).unwrap()
+    }
+
+    #[test]
+    fn what_is_for_the_backend_goes_on_as_it_was_sent_and_what_is_ours_is_said_by_us() {
+        let sent = [
+            ("host", "127.0.0.1:4711"),
+            ("AUTHORIZATION", "Bearer of-the-worker"),
+            ("X-Request-ID", "r1"),
+            ("x-ojs-tenant", "somebody-else"),
+            ("X-Twice", "1"),
+            ("X-Twice", "2"),
+            ("Content-Type", "application/json"),
+        ];
+        let expected = "POST /prefix/ojs/v1/jobs?a=b HTTP/1.1\r\nHost: b:8080\r\nX-Request-ID: r1\r\nX-Twice: 1\r\n\
+                        X-Twice: 2\r\nContent-Type: application/json\r\nX-OJS-Tenant: acme\r\n\
+                        Authorization: Bearer real\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(head("POST", &sent, TunnelBody::Length(5), Some("real")), expected);
+        let without = head("GET", &sent, TunnelBody::None, None).to_ascii_lowercase();
+        assert!(
+            !without.contains("authorization") && !without.contains("content-length"),
+            "{without}"
+        );
+    }
+
+    #[test]
+    fn what_concerns_one_connection_ends_with_it() {
+        let sent = [
+            ("Connection", "X-Of-This-One, close"),
+            ("x-of-this-one", "1"),
+            ("Keep-Alive", "timeout=5"),
+            ("TE", "trailers"),
+            ("Trailer", "X"),
+            ("Transfer-Encoding", "gzip"),
+            ("Upgrade", "websocket"),
+            ("Expect", "100-continue"),
+            ("Content-Length", "7"),
+            ("Proxy-Authorization", "Basic x"),
+            ("X-Kept", "1"),
+        ];
+        let expected = "PUT /prefix/ojs/v1/jobs?a=b HTTP/1.1\r\nHost: b:8080\r\nX-Kept: 1\r\nX-OJS-Tenant: acme\r\n\
+                        Transfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(head("PUT", &sent, TunnelBody::Chunked, None), expected);
+    }
+
+    #[test]
+    fn a_post_without_a_body_says_so() {
+        assert!(head("POST", &[], TunnelBody::None, None).ends_with("Content-Length: 0\r\n\r\n"));
+    }
+
+    #[test]
+    fn only_what_changes_nothing_and_has_no_body_may_come_twice() {
+        for (method, body, is_so) in [
+            ("GET", TunnelBody::None, true),
+            ("HEAD", TunnelBody::Length(0), true),
+            ("OPTIONS", TunnelBody::None, true),
+            ("GET", TunnelBody::Length(1), false),
+            ("GET", TunnelBody::Chunked, false),
+            ("POST", TunnelBody::None, false),
+            ("DELETE", TunnelBody::None, false),
+        ] {
+            let request = TunnelRequest {
+                method: method.to_owned(),
+                target: "/".to_owned(),
+                headers: HeaderLines::default(),
+                body,
+            };
+            assert_eq!(request.may_come_twice(), is_so, "{method} {body:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_on_but_for_what_concerns_its_connection() {
+        let bytes = b"HTTP/1.1 201 Created Now\r\nContent-Length: 5\r\nConnection: keep-alive, X-A\r\nX-A: 1\r\n\
+                      Keep-Alive: timeout=5\r\nx-B: \xff\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
+        let head = TunnelHead::read(bytes, TunnelBody::Length(5)).unwrap();
+        assert_eq!((head.status, head.reason.as_str()), (201, "Created Now"));
+        assert_eq!(
+            head.headers.as_bytes(),
+            b"x-B: \xff\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+        );
+        assert!(head.is_event_stream());
+        let without_body = TunnelHead::read(bytes, TunnelBody::None).unwrap();
+        assert_eq!(without_body.headers.value("content-length"), Some(b"5".as_slice()));
+        assert_eq!(TunnelHead::read(b"HTTP/1.1 200 OK\r\n", TunnelBody::None), None);
+    }
+
+    #[test]
+    fn chunks_say_how_long_they_are_and_none_is_the_last_by_accident() {
+        let mut bytes = Vec::new();
+        push_chunk(&mut bytes, &[b'x'; 16]);
+        push_chunk(&mut bytes, b"");
+        bytes.extend_from_slice(LAST_CHUNK);
+        assert_eq!(bytes, b"10\r\nxxxxxxxxxxxxxxxx\r\n0\r\n\r\n");
+    }
+}

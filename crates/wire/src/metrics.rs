@@ -1,0 +1,387 @@
+//! Metrics in Prometheus' text format, version 0.0.4. `docs/metrics.md` says what each of them means.
+//!
+//! No id, no address, no label of a worker and nothing of a job but its queue and its type is in it.
+
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use crate::names;
+use ojs_lifecycle::api::{JobEnd, Moment, Snapshot, WorkerState};
+use ojs_lifecycle::view::metrics::{Histogram, JobKind, Metrics, OTHER, PerKind, StatusLabel};
+
+/// How the text is declared.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Most bytes of the text, whatever was counted: the bounds of [`ojs_lifecycle::view::metrics`] leave it no more.
+pub const MOST_BYTES: usize = 3 << 19;
+
+/// The states that are shown; each is 1 or 0.
+const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, WorkerState::Terminate];
+
+/// Everything that the metrics are made of.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    pub metrics: &'a Metrics,
+    /// How many of everything there are at this moment.
+    pub snapshot: &'a Snapshot,
+    pub log_records_dropped: u64,
+    pub now: Moment,
+}
+
+/// The text. What is the same is spelled the same, in the same order.
+#[must_use]
+pub fn text(observed: &Observed<'_>) -> String {
+    let mut page = Page::default();
+    page.jobs(observed.metrics);
+    page.errors(observed.metrics);
+    page.presence(observed);
+    page.shutdown(observed);
+    page.backend(observed);
+    page.process(observed);
+    page.text
+}
+
+#[derive(Clone, Copy)]
+enum Type {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Type {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// The text as it grows. Writing to a string cannot fail.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn jobs(&mut self, metrics: &Metrics) {
+        let name = "ojs_job_completed_total";
+        self.family(name, Type::Counter, "Jobs whose ACK the backend has.");
+        for (kind, of_kind) in metrics.kinds() {
+            self.sample(name, &labels(kind), of_kind.ends(JobEnd::Acked));
+        }
+        let name = "ojs_job_duration_seconds";
+        let help = "From the hand-over of a job to a worker to the first request that tells the backend its outcome.";
+        self.family(name, Type::Histogram, help);
+        for (kind, of_kind) in metrics.kinds() {
+            for (end, histogram) in &of_kind.durations {
+                self.histogram(name, kind, *end, histogram);
+            }
+        }
+        let name = "ojs_init_jobs_total";
+        self.family(name, Type::Counter, "Reservations of jobs that ended, by how.");
+        for (kind, of_kind) in metrics.kinds() {
+            self.ends(name, kind, of_kind);
+        }
+        let name = "ojs_init_job_timeouts_total";
+        self.family(name, Type::Counter, "Jobs whose own timeout was over.");
+        for (kind, of_kind) in metrics.kinds() {
+            self.sample(name, &labels(kind), of_kind.timed_out);
+        }
+    }
+
+    /// Adds the FAILs by the type of their error.
+    fn errors(&mut self, metrics: &Metrics) {
+        let name = "ojs_init_job_errors_total";
+        self.family(
+            name,
+            Type::Counter,
+            "FAILs that the backend has, by the type of their error.",
+        );
+        for (error, count) in metrics.errors() {
+            self.sample(name, &[("error", error)], count);
+        }
+    }
+
+    fn ends(&mut self, name: &str, kind: &JobKind, of_kind: &PerKind) {
+        let [queue, kind] = labels(kind);
+        for end in JobEnd::ALL {
+            let outcome = ("outcome", names::end(end));
+            self.sample(name, &[outcome, queue, kind], of_kind.ends(end));
+        }
+    }
+
+    fn histogram(&mut self, name: &str, kind: &JobKind, end: JobEnd, histogram: &Histogram) {
+        let [queue, kind] = labels(kind);
+        let labels = [queue, kind, ("state", state_after(end))];
+        let bucket = format!("{name}_bucket");
+        for (most, count) in histogram.cumulated() {
+            let most = most.as_secs_f64().to_string();
+            let [queue, kind, state] = labels;
+            self.sample(&bucket, &[queue, kind, state, ("le", &most)], count);
+        }
+        let [queue, kind, state] = labels;
+        self.sample(&bucket, &[queue, kind, state, ("le", "+Inf")], histogram.count);
+        self.sample(&format!("{name}_sum"), &labels, histogram.sum.as_secs_f64());
+        self.sample(&format!("{name}_count"), &labels, histogram.count);
+    }
+
+    /// Adds the gauges.
+    fn presence(&mut self, observed: &Observed<'_>) {
+        let snapshot = observed.snapshot;
+        self.gauge(
+            "ojs_worker_active_jobs",
+            "Jobs that are claimed and not yet settled.",
+            snapshot.active,
+        );
+        self.gauge_if(
+            "ojs_init_oldest_job_age_seconds",
+            "Since the oldest active job was claimed.",
+            snapshot.oldest_since.map(|since| since.elapsed(observed.now)),
+        );
+        self.gauge(
+            "ojs_init_jobs_unanswered",
+            "Jobs that were cancelled or lost, whose handlers have not answered in time: each holds a place in the worker.",
+            snapshot.unanswered,
+        );
+        self.gauge(
+            "ojs_init_jobs_past_timeout",
+            "Jobs whose own timeout is over, and which go on since nobody is ended for that.",
+            snapshot.past_their_time,
+        );
+        self.gauge(
+            "ojs_init_jobs_held_back",
+            "Jobs that were given back and are held before they go: they do not count as active.",
+            snapshot.held_back,
+        );
+        self.gauge(
+            "ojs_init_concurrency",
+            "Most jobs that may be active at once.",
+            snapshot.concurrency,
+        );
+        self.gauge(
+            "ojs_init_free_credit",
+            "Jobs that a FETCH would ask for now.",
+            snapshot.free_credit,
+        );
+        let name = "ojs_init_memory_taken_ratio";
+        self.family(
+            name,
+            Type::Gauge,
+            "Share of the container's memory limit that is taken, where there is a memory gate.",
+        );
+        if let Some(percent) = snapshot.memory_taken {
+            self.sample(name, &[], f64::from(percent) / 100.0);
+        }
+        self.gauge(
+            "ojs_init_memory_gate_closed",
+            "Whether no jobs are asked for because too much of it is taken.",
+            u8::from(snapshot.memory_gate_is_closed),
+        );
+        self.gauge(
+            "ojs_init_connections_ready",
+            "Connections of the worker that have said ready, pausing ones included.",
+            snapshot.ready_holders,
+        );
+        self.gauge(
+            "ojs_init_worker_capacity",
+            "Jobs that the connections of the worker take at a time, together.",
+            snapshot.capacity,
+        );
+        self.gauge(
+            "ojs_init_worker_running",
+            "Whether the worker's process runs.",
+            u8::from(snapshot.worker_is_alive),
+        );
+    }
+
+    fn shutdown(&mut self, observed: &Observed<'_>) {
+        let (snapshot, now) = (observed.snapshot, observed.now);
+        let name = "ojs_init_state";
+        self.family(name, Type::Gauge, "1 for the state that it is in, 0 for the others.");
+        for state in STATES {
+            let is_in = u8::from(state == snapshot.state);
+            self.sample(name, &[("state", names::worker_state(state))], is_in);
+        }
+        let took = snapshot
+            .terminating_since
+            .map_or(Duration::ZERO, |since| since.elapsed(now));
+        self.gauge(
+            "ojs_init_drain_seconds",
+            "Since terminate began; 0 before.",
+            took.as_secs_f64(),
+        );
+        let is_terminating = snapshot.terminating_since.is_some();
+        let until_stop = snapshot.stop_by.map_or(Duration::ZERO, |stop| stop.remaining(now));
+        self.gauge_if(
+            "ojs_init_drain_left_seconds",
+            "In terminate: until jobs are cut off; 0 in the stop phase.",
+            is_terminating.then_some(until_stop),
+        );
+        self.gauge_if(
+            "ojs_init_exit_left_seconds",
+            "In terminate: until the exit at the latest.",
+            snapshot.exit_by.map(|exit| exit.remaining(now)),
+        );
+        self.counter(
+            "ojs_init_jobs_cut_off_total",
+            "Jobs that the shutdown has cut off.",
+            snapshot.cut_off,
+        );
+    }
+
+    fn backend(&mut self, observed: &Observed<'_>) {
+        let metrics = observed.metrics;
+        self.gauge(
+            "ojs_init_heartbeat_age_seconds",
+            "Since the backend last accepted a heartbeat; since the start where it has accepted none.",
+            metrics.heartbeat_age(observed.now).as_secs_f64(),
+        );
+        self.gauge(
+            "ojs_init_heartbeat_interval_seconds",
+            "Time between two heartbeats.",
+            observed.snapshot.heartbeat_interval.as_secs_f64(),
+        );
+        self.counter(
+            "ojs_init_heartbeats_failed_total",
+            "Heartbeats that the backend did not accept.",
+            metrics.heartbeats_failed,
+        );
+        self.gauge(
+            "ojs_init_event_streams",
+            "Open streams of events of the backend.",
+            observed.snapshot.streams,
+        );
+        self.gauge(
+            "ojs_init_event_streams_telling",
+            "Open streams of events that have told something.",
+            observed.snapshot.telling_streams,
+        );
+        self.gauge(
+            "ojs_init_event_streams_deaf",
+            "Streams of events that were closed because they told nothing of new jobs.",
+            observed.snapshot.deaf_streams,
+        );
+        self.counter(
+            "ojs_init_wakeups_total",
+            "FETCHes that such a stream brought forward.",
+            metrics.wakeups,
+        );
+        let name = "ojs_init_requests_total";
+        let help = "Requests to the backend, by the HTTP status of the answer; none where there was no answer.";
+        self.family(name, Type::Counter, help);
+        for (endpoint, status, count) in metrics.requests() {
+            let status = match status {
+                StatusLabel::None => "none".to_owned(),
+                StatusLabel::Http(status) => status.to_string(),
+                StatusLabel::Other => OTHER.to_owned(),
+            };
+            let labels = [("endpoint", names::endpoint(endpoint)), ("status", status.as_str())];
+            self.sample(name, &labels, count);
+        }
+    }
+
+    fn process(&mut self, observed: &Observed<'_>) {
+        let metrics = observed.metrics;
+        self.counter(
+            "ojs_init_results_dropped_total",
+            "Jobs that are done and whose result the backend did not take.",
+            metrics.results_dropped,
+        );
+        self.counter(
+            "ojs_init_jobs_dropped_total",
+            "Jobs that the worker has no more, for all that can be told, without an outcome.",
+            metrics.jobs_dropped,
+        );
+        self.counter(
+            "ojs_init_give_back_loops_total",
+            "How often a type, or a job, began to be given back again and again.",
+            metrics.give_back_loops,
+        );
+        self.counter(
+            "ojs_init_worker_restarts_total",
+            "Workers that were started after the first one.",
+            metrics.restarts(),
+        );
+        self.counter(
+            "ojs_init_reaped_orphans_total",
+            "Processes that were reaped and are not the worker.",
+            metrics.orphans_reaped,
+        );
+        self.counter(
+            "ojs_init_log_records_dropped_total",
+            "Records of the log that were dropped because standard error was too slow.",
+            observed.log_records_dropped,
+        );
+        let name = "ojs_init_build_info";
+        self.family(name, Type::Gauge, "Always 1; the label says which version runs.");
+        self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        self.gauge(
+            "process_start_time_seconds",
+            "When ojs-init started, in seconds since the beginning of 1970.",
+            metrics.started_at.as_secs_f64(),
+        );
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, Type::Counter, help);
+        self.sample(name, &[], value);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, Type::Gauge, help);
+        self.sample(name, &[], value);
+    }
+
+    fn gauge_if(&mut self, name: &str, help: &str, value: Option<Duration>) {
+        self.family(name, Type::Gauge, help);
+        if let Some(value) = value {
+            self.sample(name, &[], value.as_secs_f64());
+        }
+    }
+
+    fn family(&mut self, name: &str, of: Type, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", of.name());
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(name);
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let _ = write!(self.text, "{before}{label}=\"");
+            value.chars().for_each(|c| self.escaped(c));
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn escaped(&mut self, c: char) {
+        match c {
+            '\\' => self.text.push_str("\\\\"),
+            '"' => self.text.push_str("\\\""),
+            '\n' => self.text.push_str("\\n"),
+            c => self.text.push(c),
+        }
+    }
+}
+
+fn labels(kind: &JobKind) -> [(&'static str, &str); 2] {
+    [("queue", &kind.queue), ("type", &kind.kind)]
+}
+
+/// What an outcome makes of a job. Whether a FAIL leads to another attempt is the backend's secret.
+fn state_after(end: JobEnd) -> &'static str {
+    if end == JobEnd::Acked {
+        "completed"
+    } else {
+        names::end(end)
+    }
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

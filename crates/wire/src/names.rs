@@ -1,0 +1,109 @@
+//! What the values of the lifecycle are called on the wire.
+
+use ojs_lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, JobEnd, Phase, Probe, WorkerState};
+
+/// The `code` of an error frame.
+#[must_use]
+pub fn error_code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::NotJson => "not_json",
+        ErrorCode::InvalidFrame => "invalid_frame",
+        ErrorCode::FrameTooLong => "frame_too_long",
+        ErrorCode::UnknownType => "unknown_type",
+        ErrorCode::UnsupportedProtocol => "unsupported_protocol",
+        ErrorCode::NotHeld => "not_held",
+        ErrorCode::Lost => "lost",
+        ErrorCode::Refused => "refused",
+        ErrorCode::NotOffered => "not_offered",
+        ErrorCode::Unavailable => "unavailable",
+    }
+}
+
+/// The `state` of hello and lifecycle frames, and of heartbeats.
+#[must_use]
+pub fn worker_state(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Running => "running",
+        WorkerState::Quiet => "quiet",
+        WorkerState::Terminate => "terminate",
+        WorkerState::Terminated => "terminated",
+    }
+}
+
+/// The `reason` of a cancel frame.
+#[must_use]
+pub fn cancel_reason(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::Shutdown => "shutdown",
+        CancelReason::Timeout => "timeout",
+        CancelReason::Cancelled => "cancelled",
+        CancelReason::Lost => "lost",
+    }
+}
+
+/// The `for` of an ok frame.
+#[must_use]
+pub fn about(about: About) -> &'static str {
+    match about {
+        About::Ack => "ack",
+        About::Fail => "fail",
+        About::Release => "release",
+        About::Progress => "progress",
+        About::Checkpoint => "checkpoint",
+    }
+}
+
+/// The `outcome` of a metric.
+#[must_use]
+pub fn end(end: JobEnd) -> &'static str {
+    match end {
+        JobEnd::Acked => "acked",
+        JobEnd::Failed => "failed",
+        JobEnd::Requeued => "requeued",
+        JobEnd::Left => "left",
+        JobEnd::Lost => "lost",
+        JobEnd::Cancelled => "cancelled",
+    }
+}
+
+/// The `endpoint` of a metric.
+#[must_use]
+pub fn endpoint(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Register => "register",
+        Endpoint::Heartbeat => "heartbeat",
+        Endpoint::Fetch => "fetch",
+        Endpoint::Ack => "ack",
+        Endpoint::Nack => "nack",
+        Endpoint::Info => "info",
+        Endpoint::Progress => "progress",
+        Endpoint::Checkpoint => "checkpoint",
+        Endpoint::Manifest => "manifest",
+        Endpoint::Events => "events",
+        Endpoint::Deregister => "deregister",
+    }
+}
+
+/// A phase, on the control socket and in `/status`.
+#[must_use]
+pub fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Running => "running",
+        Phase::Quiet => "quiet",
+        Phase::Delay => "delay",
+        Phase::Drain => "drain",
+        Phase::EndGame => "end_game",
+        Phase::Stop => "stop",
+        Phase::Exited => "exited",
+    }
+}
+
+/// The `probe` of a `health` request.
+#[must_use]
+pub fn probe(probe: Probe) -> &'static str {
+    match probe {
+        Probe::Live => "live",
+        Probe::Ready => "ready",
+        Probe::Healthy => "healthy",
+    }
+}

@@ -1,0 +1,442 @@
+//! A report as a person reads it: one screen of text, no line longer than it is wide.
+
+use std::time::Duration;
+
+use crate::operator::connections::table;
+pub use crate::operator::line::Screen;
+use crate::operator::line::{Line, MARGIN, Style, WIDEST, field, fit, printable, wrapped};
+use crate::operator::status_reply::{Fraction, JobReport, StatusReply};
+use crate::text::{active_jobs, count, several};
+use crate::trouble::consequences;
+
+/// Columns of the bar.
+const BAR: usize = 24;
+
+/// Columns of a job's age, and of where it is.
+const AGE: usize = 7;
+const PLACE: usize = 10;
+
+/// Columns between two of the table.
+const GAP: usize = 2;
+
+/// Columns of the ids that most backends give: UUIDs.
+const UUID: usize = 36;
+
+/// Fewest columns of a type.
+const SHORTEST_TYPE: usize = 8;
+
+/// Lines above the first job: the heading.
+const HEADING: usize = 1;
+
+/// Least lines below the instance: an empty one, the heading, a job, and how many more there are.
+const LEAST_BELOW: usize = 4;
+
+/// The lines of a report, at most as many as the screen has: first the instance, then its connections, then as many jobs as
+/// fit, the oldest first. Nothing in them moves the cursor.
+#[must_use]
+pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let mut lines = summary(report, screen, usize::MAX);
+    if lines.len() + LEAST_BELOW > screen.height {
+        // On a small screen the jobs matter more than the ends of long lines.
+        lines = summary(report, screen, 1);
+    }
+    lines.truncate(screen.height);
+    let total = report.jobs_not_shown.saturating_add(count(report.jobs.len()));
+    let below = screen.height.saturating_sub(lines.len());
+    let room = if total > 0 {
+        // The jobs have at least half of it, and one of them is always shown.
+        (below / 2).min(below.saturating_sub(LEAST_BELOW))
+    } else {
+        below
+    };
+    lines.extend(table(report, screen, room));
+    // An empty line, the heading, and a job.
+    let room = screen.height.saturating_sub(lines.len() + 1 + HEADING);
+    if total > 0 && room > 0 {
+        lines.push(String::new());
+        lines.push(heading(screen));
+        let mut shown = 0;
+        let mut left = room;
+        for job in &report.jobs {
+            let rows = rows(job, screen);
+            // The last line says how many more there are.
+            let reserve = usize::from(total > count(shown + 1));
+            if rows.len() + reserve > left {
+                break;
+            }
+            left -= rows.len();
+            shown += 1;
+            lines.extend(rows);
+        }
+        let more = total.saturating_sub(count(shown));
+        if more > 0 {
+            let mut line = Line::new(screen);
+            line.put(Style::Dim, &format!("... and {more} more"));
+            lines.push(line.text);
+        }
+    }
+    lines
+}
+
+/// What became of an instance that was watched: `last` is what it said last, `is_killed` whether that was all that it will
+/// ever say to us.
+#[must_use]
+pub fn farewell(last: Option<&StatusReply>, is_killed: bool) -> String {
+    let Some(last) = last else {
+        return "ojs-init has ended".to_owned();
+    };
+    let cut_off = match last.cut_off {
+        0 => String::new(),
+        1 => ", 1 job was cut off".to_owned(),
+        count => format!(", {count} jobs were cut off"),
+    };
+    if let Some(status) = last.exit_status {
+        let took = last
+            .terminating_for_ms
+            .map(|took| format!(", {} after the end began", time(took)));
+        return format!(
+            "ojs-init ends with status {status}{}{cut_off}",
+            took.unwrap_or_default()
+        );
+    }
+    let active = active_jobs(last.active);
+    if is_killed {
+        return format!("ojs-init ends everything in this container now, {active}");
+    }
+    format!(
+        "ojs-init has ended; when it was last heard of: {}, {active}{cut_off}",
+        printable(&last.phase)
+    )
+}
+
+/// The lines about the instance; a field that is too long for one line has `most` lines at most.
+fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = Line::new(screen);
+    line.put(
+        Style::Plain,
+        &format!(
+            "ojs-init {}, pid {}, up {}",
+            report.version,
+            report.pid,
+            time(report.up_ms)
+        ),
+    );
+    lines.push(line.text);
+    lines.push(state(report, screen));
+    lines.extend(left(report, screen));
+    lines.extend(jobs(report, screen).into_iter().take(most));
+    lines.extend(worker(report, screen).into_iter().take(most));
+    if let Some(end) = &report.worker.last_end {
+        let which = if report.worker.pid.is_some() {
+            "the one before"
+        } else {
+            "the last one"
+        };
+        lines.push(field("", &format!("{which} ended: {end}"), screen));
+    }
+    lines.extend(backend(report, screen, most));
+    let url = &report.backend.url;
+    match &report.backend.worker_id {
+        Some(id) if MARGIN + url.len() + " as ".len() + id.len() <= screen.width => {
+            lines.push(field("", &format!("{url} as {id}"), screen));
+        }
+        Some(id) => lines.extend([field("", url, screen), field("", &format!("as {id}"), screen)]),
+        None => lines.push(field("", url, screen)),
+    }
+    for (word, names) in [("queues", &report.queues), ("labels", &report.labels)] {
+        if !names.is_empty() {
+            lines.push(field(word, &names.join(", "), screen));
+        }
+    }
+    lines.extend(gateway(report, screen).into_iter().take(most));
+    lines.extend(memory(report, screen));
+    lines.extend(returns(report, screen));
+    if report.log_records_dropped > 0 {
+        let mut line = Line::begin("log", screen);
+        let count = report.log_records_dropped;
+        line.put(
+            Style::Warning,
+            &format!("{count} records dropped: standard error is too slow, or cannot be written"),
+        );
+        lines.push(line.text);
+    }
+    lines
+}
+
+fn state(report: &StatusReply, screen: &Screen) -> String {
+    let mut line = Line::begin("state", screen);
+    let reasons: Vec<&str> = report.reasons.iter().map(|reason| who(reason)).collect();
+    let reasons = reasons.join(" and ");
+    match report.state.as_str() {
+        "running" => line.put(Style::Good, "running"),
+        "quiet" => {
+            line.put(Style::Warning, "quiet");
+            line.put(Style::Plain, &format!(": asked for by {reasons}"));
+        }
+        other => {
+            line.put(Style::Bad, other);
+            let phase = match report.phase.as_str() {
+                "delay" => "before the drain",
+                "end_game" => "end game",
+                "stop" => "stop phase",
+                other => other,
+            };
+            let since = report.terminating_for_ms.map(|since| format!(" for {}", time(since)));
+            line.put(
+                Style::Plain,
+                &format!(
+                    ": {phase}; terminating{}, because of {reasons}",
+                    since.unwrap_or_default()
+                ),
+            );
+        }
+    }
+    line.text
+}
+
+/// Who or what asked for the state.
+fn who(reason: &str) -> &str {
+    match reason {
+        "operator" => "a signal or the control socket",
+        "server" => "the backend",
+        "prestop" => "a preStop hook",
+        "control" => "the control socket",
+        "worker" => "the worker's own end",
+        "idle" => "worker.exit_when_idle",
+        "once" => "--once",
+        "sigterm" => "SIGTERM",
+        "sigint" => "SIGINT",
+        "sigquit" => "SIGQUIT",
+        other => other,
+    }
+}
+
+/// The bar of the time that is left.
+fn left(report: &StatusReply, screen: &Screen) -> Option<String> {
+    let left = report.left_ms?;
+    let whole = report.left_of_ms.unwrap_or(left).max(left).max(1);
+    // Never more than BAR, and none only when nothing is left.
+    let full = (u128::from(left) * BAR as u128).div_ceil(u128::from(whole));
+    let full = usize::try_from(full).unwrap_or(BAR).min(BAR);
+    let until = match report.phase.as_str() {
+        "running" | "quiet" => "for a drain",
+        "stop" | "exited" => "until the exit",
+        _ => "until the stop phase",
+    };
+    let mut line = Line::begin("left", screen);
+    let look = if full * 4 > BAR { Style::Plain } else { Style::Bad };
+    line.put(Style::Plain, "[");
+    line.put(look, &"#".repeat(full));
+    line.put(Style::Dim, &".".repeat(BAR - full));
+    line.put(Style::Plain, &format!("]  {} of {} {until}", time(left), period(whole)));
+    Some(line.text)
+}
+
+/// How many jobs are active, of how many if that is limited, and where they are.
+fn jobs(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let active = report.active;
+    let allowed = u64::from(report.concurrency);
+    let takes = report.worker.capacity;
+    // The lesser of what is allowed and what the worker takes is the most that can be. It may have taken more before.
+    let active = if report.uncapped {
+        format!("{active} active, no limit set")
+    } else if takes > 0 && takes.max(active) < allowed {
+        format!("{active} of {} active ({allowed} allowed)", takes.max(active))
+    } else {
+        format!("{active} of {allowed} active")
+    };
+    let mut parts = vec![
+        format!("{active}: {} with the worker", report.held),
+        format!("{} waiting", report.waiting),
+        format!("{} reporting", report.reporting),
+    ];
+    if report.dropped > 0 {
+        parts.push(format!("{} not named by the worker", report.dropped));
+    }
+    if report.cut_off > 0 {
+        parts.push(format!("{} cut off", report.cut_off));
+    }
+    let parts: Vec<_> = parts.into_iter().map(|part| (Style::Plain, part)).collect();
+    wrapped("jobs", &parts, screen)
+}
+
+fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let worker = &report.worker;
+    let name = worker.program.rsplit('/').next().unwrap_or_default();
+    let for_each = if report.mode == "exec" { " for each job" } else { "" };
+    let mut program = format!("{}{for_each}", fit(name, 24).trim_end());
+    let runs = worker.pid.zip(worker.up_ms);
+    let mut parts = Vec::new();
+    match runs {
+        Some((pid, up)) => parts.extend([
+            (Style::Plain, format!("pid {pid}")),
+            (Style::Plain, format!("up {}", time(up))),
+        ]),
+        None => program.push_str(" does not run"),
+    }
+    parts.insert(0, (if runs.is_some() { Style::Plain } else { Style::Bad }, program));
+    if let Some(next) = worker.starts_in_ms {
+        parts.push((Style::Plain, format!("next start in {}", time(next))));
+    }
+    parts.push((Style::Plain, several(worker.restarts, "restart")));
+    if worker.pid.is_some() || worker.connections > 0 {
+        parts.push((Style::Plain, several(worker.connections, "connection")));
+        parts.push((Style::Plain, format!("{} ready", worker.ready)));
+    }
+    wrapped("worker", &parts, screen)
+}
+
+/// By what callers are known, and how many jobs they ask for if nothing limits them.
+fn gateway(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let Some(proof) = &report.caller_proof else {
+        return Vec::new();
+    };
+    let mut parts = vec![(Style::Plain, format!("callers are known by: {proof}"))];
+    // Before the first request for jobs there is no such number.
+    if report.uncapped && (report.worker.ready > 0 || report.concurrency > 1) {
+        let most = report.concurrency;
+        parts.push((Style::Plain, format!("most jobs asked for at once: {most}")));
+    }
+    wrapped("gateway", &parts, screen)
+}
+
+/// Where there is a memory gate.
+fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
+    let taken = report.memory_taken_percent?;
+    let mut line = Line::begin("memory", screen);
+    line.put(Style::Plain, &format!("{taken}% of the limit is taken"));
+    if report.memory_gate.as_deref() == Some("closed") {
+        line.put(Style::Plain, ": ");
+        line.put(Style::Warning, "the memory gate is closed, no job is fetched");
+    }
+    Some(line.text)
+}
+
+/// Where jobs are given back again and again, or held before they go back.
+fn returns(report: &StatusReply, screen: &Screen) -> Option<String> {
+    let types = report.given_back.iter();
+    let types: Vec<String> = types.map(|of| format!("{} {} times", of.kind, of.times)).collect();
+    let held = format!("{} held before they go", several(report.held_back, "job"));
+    let mut line = Line::begin("returns", screen);
+    match (types.is_empty(), report.held_back) {
+        (true, 0) => return None,
+        (true, _) => line.put(Style::Plain, &held),
+        (false, _) => line.put(Style::Warning, &format!("{held}; given back: {}", types.join(", "))),
+    }
+    Some(line.text)
+}
+
+fn backend(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
+    let backend = &report.backend;
+    let mut parts = Vec::new();
+    let mut lines = trouble(report, screen);
+    let word = if lines.is_empty() { "backend" } else { "" };
+    match (backend.reachable, backend.heartbeat_age_ms) {
+        _ if !lines.is_empty() => {}
+        (false, _) => parts.push((Style::Bad, "unreachable".to_owned())),
+        (true, Some(_)) => parts.push((Style::Good, "reachable".to_owned())),
+        // Nobody has asked it anything yet.
+        (true, None) => parts.push((Style::Plain, "not heard of yet".to_owned())),
+    }
+    parts.push((
+        Style::Plain,
+        match backend.heartbeat_age_ms {
+            Some(age) => format!("heartbeat {} ago", time(age)),
+            None => "no heartbeat accepted".to_owned(),
+        },
+    ));
+    let interval = period(backend.heartbeat_interval_ms);
+    parts.push((Style::Plain, format!("one every {interval}")));
+    parts.push((Style::Plain, format!("{} open", several(backend.requests, "request"))));
+    lines.extend(wrapped(word, &parts, screen).into_iter().take(most));
+    lines
+}
+
+/// Why the backend does not work, since when, and what follows from that.
+fn trouble(report: &StatusReply, screen: &Screen) -> Vec<String> {
+    let Some(trouble) = &report.backend.trouble else {
+        return Vec::new();
+    };
+    let mut line = Line::begin("backend", screen);
+    line.put(Style::Bad, &trouble.state);
+    line.put(Style::Plain, &format!(" for {}", time(trouble.lasted_ms)));
+    let mut lines = vec![line.text];
+    lines.extend(trouble.error.as_ref().map(|error| field("", error, screen)));
+    let waiting = usize::try_from(trouble.waiting_outcomes).unwrap_or(usize::MAX);
+    let consequences = consequences(waiting, trouble.lapses_ms.map(Duration::from_millis));
+    if !consequences.is_empty() {
+        lines.push(field("", &consequences, screen));
+    }
+    lines
+}
+
+fn heading(screen: &Screen) -> String {
+    let (id, kind) = widths(screen);
+    let mut line = Line::new(screen);
+    line.put(
+        Style::Dim,
+        &format!("{:id$}  {:kind$}  {:>AGE$}  WHERE", "JOB", "TYPE", "AGE"),
+    );
+    line.text
+}
+
+/// What a job is, and below it what its handler told last, and that it is past its timeout.
+fn rows(job: &JobReport, screen: &Screen) -> Vec<String> {
+    let (id, kind) = widths(screen);
+    let mut line = Line::new(screen);
+    let age = time(job.age_ms);
+    line.put(
+        Style::Plain,
+        &format!("{}  {}  {age:>AGE$}  ", fit(&job.id, id), fit(&job.kind, kind)),
+    );
+    match (job.ends_in_ms, job.cancelled, job.connection) {
+        (Some(_), _, _) => line.put(Style::Bad, "timed out"),
+        (None, true, _) => line.put(Style::Warning, "cancelled"),
+        (None, false, Some(connection)) => line.put(Style::Plain, &format!("conn {connection}")),
+        (None, false, None) => line.put(Style::Plain, &job.place),
+    }
+    let mut below = Line::new(screen);
+    if let Some(left) = job.ends_in_ms {
+        below.put(Style::Bad, &format!("  timed out, process ends in {}", time(left)));
+    }
+    if let Some(Fraction(fraction)) = job.progress {
+        let message = job.progress_message.as_deref().unwrap_or_default();
+        below.put(Style::Dim, format!("  {:.0}% {message}", fraction * 100.0).trim_end());
+    }
+    let below = Some(below.text).filter(|text| !text.is_empty());
+    [line.text].into_iter().chain(below).collect()
+}
+
+/// Columns of id and type.
+fn widths(screen: &Screen) -> (usize, usize) {
+    let rest = screen.width.min(WIDEST).saturating_sub(AGE + PLACE + 3 * GAP);
+    let id = UUID.max(rest * 3 / 5).min(rest.saturating_sub(SHORTEST_TYPE));
+    (id, rest.saturating_sub(id))
+}
+
+/// Milliseconds as short as they can be read: `3.2s`, `42s`, `3m20s`, `2h3m`, `3d4h`.
+fn time(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..10 => format!("{seconds}.{}s", ms % 1000 / 100),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m{}s", seconds % 60),
+        3600..86_400 => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// The same of a time that somebody has set, which is mostly a whole number of seconds.
+fn period(ms: u64) -> String {
+    if ms < 10_000 && ms.is_multiple_of(1000) {
+        format!("{}s", ms / 1000)
+    } else {
+        time(ms)
+    }
+}
+
+#[cfg(test)]
+#[path = "screen_tests.rs"]
+mod tests;

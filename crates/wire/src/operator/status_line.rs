@@ -1,0 +1,348 @@
+//! What is shown of an instance: `status` and `health` on the control socket, and `/status` over HTTP, which names no job,
+//! no label and no URL. `docs/control.md` and `docs/health.md` list the names; all times are in milliseconds.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::health::reasons as why_unhealthy;
+use crate::names;
+use crate::operator::status_reply::{
+    BackendReport, ConnectionReport, HealthReport, JobReport, ReturnsReport, StatusReply, TroubleReport, WorkerReport,
+};
+use crate::text::{count, milliseconds, shortened};
+use crate::trouble;
+use ojs_lifecycle::api::{
+    Ending, Health, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator,
+    Snapshot, Status, Text, Trouble,
+};
+
+/// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
+pub const MAX_ANSWER: usize = 256 << 10;
+
+/// Most characters of a name; of a longer one the middle is left out.
+const LONGEST_NAME: usize = 80;
+
+/// Most characters of what a handler says with its progress.
+const LONGEST_MESSAGE: usize = 60;
+
+/// Most characters of the backend's URL.
+const LONGEST_URL: usize = 300;
+
+/// Most characters of what the log says of a failure.
+const LONGEST_ERROR: usize = 300;
+
+/// Most queues, and most labels.
+const MOST_NAMES: usize = 40;
+
+/// What only the shell knows.
+#[derive(Debug, Clone, Default)]
+pub struct InstanceInfo {
+    /// Our own pid.
+    pub pid: u32,
+    /// What the worker runs, without arguments; in mode exec what is run for a job.
+    pub program: String,
+    /// The backend, without user and password.
+    pub url: String,
+    /// Those that are configured.
+    pub queues: Vec<String>,
+    /// What we told the backend of ourselves.
+    pub labels: Vec<String>,
+    /// How jobs reach the program (`worker.mode`).
+    pub mode: String,
+    /// In mode gateway, by what callers are known.
+    pub caller_proof: Option<&'static str>,
+    /// What the log says of the last request to the backend that failed.
+    pub backend_error: Option<String>,
+}
+
+/// `/status`: what may be shown to whoever reaches the port, and nothing else.
+#[derive(Serialize)]
+struct Public {
+    state: &'static str,
+    phase: &'static str,
+    reasons: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminating_for_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_of_ms: Option<u64>,
+    concurrency: u32,
+    uncapped: bool,
+    active: u64,
+    waiting: u64,
+    held: u64,
+    reporting: u64,
+    held_back: u64,
+    cut_off: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_job_age_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_taken_percent: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_gate: Option<&'static str>,
+    worker: PublicWorker,
+    backend: PublicBackend,
+}
+
+#[derive(Serialize)]
+struct PublicWorker {
+    running: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    up_ms: Option<u64>,
+    restarts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    starts_in_ms: Option<u64>,
+    connections: u64,
+    ready: u64,
+    capacity: u64,
+}
+
+#[derive(Serialize)]
+struct PublicBackend {
+    reachable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heartbeat_age_ms: Option<u64>,
+    heartbeat_interval_ms: u64,
+    requests: u64,
+    streams: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<TroubleReport>,
+}
+
+/// What is shown on the control socket, as a line with its `\n`. `up` is since our start.
+#[must_use]
+pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_records_dropped: u64) -> Vec<u8> {
+    match shown {
+        ShownToOperator::Status(status) => {
+            let mut report = report(status, facts);
+            report.up_ms = milliseconds(up);
+            report.log_records_dropped = log_records_dropped;
+            line(&report)
+        }
+        ShownToOperator::Health(probe, health) => line(&health_line(*probe, health, facts.backend_error.as_deref())),
+    }
+}
+
+/// The body of `/status`.
+#[must_use]
+pub fn public(status: &Status) -> impl Serialize + use<> {
+    let (snapshot, worker, backend) = (&status.snapshot, &status.worker, &status.backend);
+    Public {
+        state: names::worker_state(snapshot.state),
+        phase: names::phase(snapshot.phase),
+        reasons: reasons(status),
+        terminating_for_ms: status.terminating_for.map(milliseconds),
+        left_ms: status.left.map(milliseconds),
+        left_of_ms: status.left_of.map(milliseconds),
+        concurrency: snapshot.concurrency,
+        uncapped: status.is_uncapped,
+        active: count(snapshot.active),
+        waiting: count(snapshot.waiting),
+        held: count(snapshot.held),
+        reporting: count(snapshot.reporting),
+        held_back: count(snapshot.held_back),
+        cut_off: count(snapshot.cut_off),
+        oldest_job_age_ms: status.jobs.first().map(|job| milliseconds(job.age)),
+        memory_taken_percent: snapshot.memory_taken,
+        memory_gate: memory_gate(snapshot),
+        worker: PublicWorker {
+            running: worker.process.is_some(),
+            up_ms: worker.process.map(|_| milliseconds(worker.up)),
+            restarts: count(worker.restarts),
+            starts_in_ms: worker.starts_in.map(milliseconds),
+            connections: count(worker.holders),
+            ready: count(snapshot.ready_holders),
+            capacity: snapshot.capacity,
+        },
+        backend: PublicBackend {
+            reachable: !backend.is_unreachable,
+            heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
+            heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
+            requests: count(backend.requests),
+            streams: count(snapshot.streams),
+            trouble: backend.trouble.as_ref().map(|trouble| trouble_report(trouble, None)),
+        },
+    }
+}
+
+fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
+    let (snapshot, worker, backend) = (&status.snapshot, &status.worker, &status.backend);
+    let (ending, exit_status) = match status.ending {
+        None => (None, None),
+        Some(Ending::Kill) => (Some("kill".to_owned()), None),
+        Some(Ending::Exit(exit_status)) => (Some("exit".to_owned()), Some(exit_status)),
+    };
+    StatusReply {
+        ok: true,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: facts.pid,
+        state: names::worker_state(snapshot.state).to_owned(),
+        phase: names::phase(snapshot.phase).to_owned(),
+        reasons: reasons(status),
+        terminating_for_ms: status.terminating_for.map(milliseconds),
+        left_ms: status.left.map(milliseconds),
+        left_of_ms: status.left_of.map(milliseconds),
+        ending,
+        exit_status,
+        concurrency: snapshot.concurrency,
+        uncapped: status.is_uncapped,
+        active: count(snapshot.active),
+        waiting: count(snapshot.waiting),
+        held: count(snapshot.held),
+        reporting: count(snapshot.reporting),
+        held_back: count(snapshot.held_back),
+        dropped: count(snapshot.dropped),
+        given_back: status.given_back.iter().map(returns).collect(),
+        cut_off: count(snapshot.cut_off),
+        jobs: status.jobs.iter().map(job).collect(),
+        jobs_not_shown: count(status.not_shown),
+        connections: worker.most_loaded.iter().map(connection).collect(),
+        connections_not_shown: count(worker.holders.saturating_sub(worker.most_loaded.len())),
+        queues: status.queues.as_deref().map_or_else(|| names(&facts.queues), names),
+        labels: names(&facts.labels),
+        memory_taken_percent: snapshot.memory_taken,
+        memory_gate: memory_gate(snapshot).map(str::to_owned),
+        mode: facts.mode.clone(),
+        caller_proof: facts.caller_proof.map(str::to_owned),
+        worker: WorkerReport {
+            program: shortened(&facts.program, LONGEST_NAME),
+            pid: worker.process.map(|process| process.pid()),
+            up_ms: worker.process.map(|_| milliseconds(worker.up)),
+            last_end: worker.ended.map(|ended| ended.to_string()),
+            restarts: count(worker.restarts),
+            starts_in_ms: worker.starts_in.map(milliseconds),
+            connections: count(worker.holders),
+            ready: count(snapshot.ready_holders),
+            capacity: snapshot.capacity,
+        },
+        backend: BackendReport {
+            url: shortened(&facts.url, LONGEST_URL),
+            worker_id: backend.worker.as_ref().map(|worker| shortened(&worker.0, LONGEST_NAME)),
+            reachable: !backend.is_unreachable,
+            heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
+            heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
+            requests: count(backend.requests),
+            streams: count(snapshot.streams),
+            trouble: backend
+                .trouble
+                .as_ref()
+                .map(|trouble| trouble_report(trouble, facts.backend_error.as_deref())),
+        },
+        ..StatusReply::default()
+    }
+}
+
+/// Why the backend does not work. `words` is what the log says of the last failure.
+fn trouble_report(trouble: &Trouble, words: Option<&str>) -> TroubleReport {
+    TroubleReport {
+        kind: trouble::kind(trouble.failure).to_owned(),
+        state: trouble::state(trouble.failure).to_owned(),
+        error: words.map(|words| shortened(words, LONGEST_ERROR)),
+        lasted_ms: milliseconds(trouble.lasted),
+        waiting_outcomes: count(trouble.waiting),
+        lapses_ms: trouble.lapses_in.map(milliseconds),
+    }
+}
+
+/// Whether there is memory for more jobs, where that is asked.
+fn memory_gate(snapshot: &Snapshot) -> Option<&'static str> {
+    let word = if snapshot.memory_gate_is_closed {
+        "closed"
+    } else {
+        "open"
+    };
+    snapshot.memory_taken.map(|_| word)
+}
+
+fn job(job: &JobStatus) -> JobReport {
+    let (place, connection) = match job.place {
+        JobPlace::Waiting => ("waiting", None),
+        JobPlace::Held(connection) => ("held", Some(connection.0)),
+        JobPlace::Reporting => ("reporting", None),
+        JobPlace::GoesBack => ("going back", None),
+    };
+    JobReport {
+        id: shortened(&job.subject.id.0, LONGEST_NAME),
+        kind: shortened(&job.subject.kind, LONGEST_NAME),
+        queue: shortened(&job.subject.queue, LONGEST_NAME),
+        attempt: job.subject.attempt,
+        age_ms: milliseconds(job.age),
+        place: place.to_owned(),
+        connection,
+        cancelled: job.is_cancelled,
+        ends_in_ms: job.ends_in.map(milliseconds),
+        progress: job
+            .progress
+            .as_ref()
+            .and_then(|progress| progress.fraction.parse().ok()),
+        progress_message: job
+            .progress
+            .as_ref()
+            .and_then(|progress| progress.message.as_ref())
+            .map(|message| shortened(message, LONGEST_MESSAGE)),
+    }
+}
+
+fn connection(holder: &HolderStatus) -> ConnectionReport {
+    let state = match holder.state {
+        HolderState::NotReady => "not ready",
+        HolderState::Ready => "ready",
+        HolderState::Asking => "asking",
+        HolderState::Paused => "paused",
+        HolderState::Alone => "alone",
+        HolderState::GivenUp => "given up",
+        HolderState::Closed => "closed",
+    };
+    ConnectionReport {
+        connection: holder.holder.0,
+        pid: holder.process.map(|process| process.pid()),
+        jobs: count(holder.jobs),
+        concurrency: holder.concurrency,
+        state: state.to_owned(),
+    }
+}
+
+fn returns((kind, times): &(Text, u32)) -> ReturnsReport {
+    ReturnsReport {
+        kind: shortened(kind, LONGEST_NAME),
+        times: *times,
+    }
+}
+
+fn reasons(status: &Status) -> Vec<String> {
+    let word = |cause: &NotRunningBecause| match cause {
+        NotRunningBecause::Operator => "operator",
+        NotRunningBecause::Server => "server",
+        NotRunningBecause::Prestop => "prestop",
+        NotRunningBecause::End(reason) => reason.name(),
+    };
+    status.causes.iter().map(|cause| word(cause).to_owned()).collect()
+}
+
+fn health_line(probe: Probe, health: &Health, words: Option<&str>) -> HealthReport {
+    HealthReport {
+        ok: true,
+        probe: names::probe(probe).to_owned(),
+        healthy: health.is_good(),
+        state: names::worker_state(health.state).to_owned(),
+        reasons: why_unhealthy(health, words),
+    }
+}
+
+fn names<T: AsRef<str>>(names: &[T]) -> Vec<String> {
+    let names = names.iter().take(MOST_NAMES);
+    names.map(|name| shortened(name.as_ref(), LONGEST_NAME)).collect()
+}
+
+fn line(object: &impl Serialize) -> Vec<u8> {
+    // Texts and numbers only: it cannot fail.
+    let mut line = serde_json::to_vec(object).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+#[path = "status_line_tests.rs"]
+mod tests;

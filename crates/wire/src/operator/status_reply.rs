@@ -1,0 +1,282 @@
+//! What `status` and `health` are answered on the control socket, as those who ask read it. What this version does not
+//! know is ignored, and what another version leaves out is nothing; an answer with a value of another type is none.
+
+use serde::{Deserialize, Serialize};
+
+use crate::health::UnhealthyReason;
+use crate::text::{escape, is_terminal_control};
+
+/// What `status` is answered. A name that is missing is `None`, 0 or empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StatusReply {
+    /// This is an answer and no refusal.
+    pub ok: bool,
+    /// The version of ojs-init.
+    pub version: String,
+    /// The pid of ojs-init, as it sees it.
+    pub pid: u32,
+    /// How long ojs-init runs.
+    pub up_ms: u64,
+    /// What the worker and the backend are told: running, quiet, terminate.
+    pub state: String,
+    /// running, quiet, delay, drain, end_game, stop, exited.
+    pub phase: String,
+    /// Why the state is not running. In quiet: operator, server, prestop, each of which has to be taken back. In terminate the one
+    /// of the lifecycle frame.
+    pub reasons: Vec<String>,
+    /// How long the state has been terminate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating_for_ms: Option<u64>,
+    /// The time that is left, as in the other answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_ms: Option<u64>,
+    /// The whole period that `left_ms` is what is left of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_of_ms: Option<u64>,
+    /// What comes right after this answer: kill or exit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending: Option<String>,
+    /// The exit status, where `ending` is exit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_status: Option<u8>,
+    /// Most jobs at the same time.
+    pub concurrency: u32,
+    /// No concurrency is set: `concurrency` is the most that the worker has had and asked for, and limits nothing.
+    pub uncapped: bool,
+    /// Jobs that count against it.
+    pub active: u64,
+    /// Active jobs that wait in the buffer.
+    pub waiting: u64,
+    /// Active jobs that the worker holds.
+    pub held: u64,
+    /// Active jobs whose outcome is on its way to the backend.
+    pub reporting: u64,
+    /// Jobs that were given back and are held before they go: they do not count as active.
+    pub held_back: u64,
+    /// Of the active jobs, those that their worker does not name in its heartbeats any more.
+    #[serde(default)]
+    pub dropped: u64,
+    /// The types whose jobs are given back again and again, the one with the most returns first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub given_back: Vec<ReturnsReport>,
+    /// Jobs that the stop phase cut off so far.
+    pub cut_off: u64,
+    /// Active jobs, the oldest first.
+    pub jobs: Vec<JobReport>,
+    /// Active jobs that are not among `jobs`.
+    pub jobs_not_shown: u64,
+    /// Connections, the one with the most jobs first.
+    pub connections: Vec<ConnectionReport>,
+    /// Connections that are not among `connections`.
+    pub connections_not_shown: u64,
+    pub queues: Vec<String>,
+    /// What the backend is told of this worker.
+    pub labels: Vec<String>,
+    /// How much of the memory is taken that the container may have, where there is a gate before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_taken_percent: Option<u8>,
+    /// open; closed: that is too much, and no jobs are fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_gate: Option<String>,
+    /// How jobs reach the worker's program: socket, gateway, exec.
+    pub mode: String,
+    /// In mode gateway, by what its callers are known: process, uid and bearer, uid, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller_proof: Option<String>,
+    pub worker: WorkerReport,
+    pub backend: BackendReport,
+    /// Records of the log that standard error was too slow for.
+    pub log_records_dropped: u64,
+}
+
+/// Jobs of one type that are given back again and again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReturnsReport {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How many returns there were since these began.
+    pub times: u32,
+}
+
+/// One job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobReport {
+    pub id: String,
+    /// What kind of work it is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub queue: String,
+    /// Which attempt it is, where the backend says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u64>,
+    /// How long ago the job was claimed.
+    pub age_ms: u64,
+    /// waiting, held, reporting or going back.
+    pub place: String,
+    /// The number of the connection that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<u64>,
+    /// The worker was told to stop working on it, or its reservation is lost.
+    pub cancelled: bool,
+    /// Its timeout is over: its process is ended in this time unless it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends_in_ms: Option<u64>,
+    /// The last progress that its handler told, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Fraction>,
+    /// What the handler said with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_message: Option<String>,
+}
+
+/// One connection of the worker; in mode gateway one of its processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionReport {
+    /// Its number, as in `JobReport`.
+    pub connection: u64,
+    /// The pid of its process; none if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Jobs that it holds.
+    pub jobs: u64,
+    /// Most jobs that it takes at a time, if it said that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// not ready, ready, asking, paused, alone, given up or closed.
+    pub state: String,
+}
+
+/// A number from 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fraction(pub f64);
+
+impl Eq for Fraction {}
+
+impl std::str::FromStr for Fraction {
+    type Err = std::num::ParseFloatError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse()
+            .map(|number: f64| Self(if number.is_nan() { 0.0 } else { number.clamp(0.0, 1.0) }))
+    }
+}
+
+/// Why the backend does not work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TroubleReport {
+    /// How the last request failed: `error.type` of the log.
+    pub kind: String,
+    /// What the backend does, for a person.
+    pub state: String,
+    /// What the log says of the last failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Since the first request that failed.
+    pub lasted_ms: u64,
+    /// Outcomes that wait for the backend.
+    pub waiting_outcomes: u64,
+    /// The time until the first reservation lapses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lapses_ms: Option<u64>,
+}
+
+/// The worker's process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerReport {
+    pub program: String,
+    /// The worker's pid; none while it does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How long the worker runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up_ms: Option<u64>,
+    /// How the one before it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_end: Option<String>,
+    /// Starts again within the last 10 minutes.
+    pub restarts: u64,
+    /// The time until the next start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts_in_ms: Option<u64>,
+    pub connections: u64,
+    /// Open connections that have said ready.
+    pub ready: u64,
+    /// Jobs that the connections take at a time, together.
+    pub capacity: u64,
+}
+
+/// The conversation with the backend.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackendReport {
+    pub url: String,
+    /// The name that the worker has at the backend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<String>,
+    /// Whether the last request had an answer.
+    pub reachable: bool,
+    /// How long ago the backend accepted a heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heartbeat_age_ms: Option<u64>,
+    pub heartbeat_interval_ms: u64,
+    /// Requests without an answer yet.
+    pub requests: u64,
+    /// Streams by which the backend tells of new jobs; 0: it is polled only.
+    pub streams: u64,
+    /// Why it does not work, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<TroubleReport>,
+}
+
+/// What `health` is answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HealthReport {
+    /// This is an answer and no refusal.
+    pub ok: bool,
+    /// live, ready, healthy.
+    pub probe: String,
+    /// The answer is yes.
+    pub healthy: bool,
+    /// What the worker and the backend are told.
+    pub state: String,
+    /// Why it is no.
+    pub reasons: Vec<UnhealthyReason>,
+}
+
+/// A report in this line, given without its `\n`; `None` when it is none, or a refusal.
+#[must_use]
+pub fn decode_report(line: &[u8]) -> Option<StatusReply> {
+    serde_json::from_slice(line)
+        .ok()
+        .filter(|report: &StatusReply| report.ok)
+}
+
+/// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a refusal.
+#[must_use]
+pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
+    serde_json::from_slice(line)
+        .ok()
+        .filter(|health: &HealthReport| health.ok)
+}
+
+/// A line of JSON without what a terminal acts on, for another user's program may have written it: inside of texts such
+/// characters become escapes, and elsewhere there are none but white space.
+#[must_use]
+pub fn printable(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '\0'..' ' => {}
+            character if is_terminal_control(character) => escape(&mut text, character),
+            character => text.push(character),
+        }
+    }
+    text
+}

@@ -1,0 +1,268 @@
+//! The worker socket from the worker's side: what the runner is told, and what it says.
+//!
+//! What it is told comes from PID 1, which is ourselves; still nothing here panics or grows, whatever comes.
+
+use std::borrow::Cow;
+use std::str;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use crate::json::fields::{self, Fields};
+use crate::json::lenient::Object;
+use crate::names;
+use crate::worker::{FrameLine, MAX_DEPTH, PROTOCOL};
+use ojs_lifecycle::api::{About, CancelReason, JobError};
+
+/// A frame that the runner is told, its values still in the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// The first one.
+    Hello,
+    /// Work on this.
+    Job {
+        /// As the backend spelled it.
+        envelope: &'a str,
+        /// Where an earlier attempt wants this one to go on, as JSON.
+        checkpoint: Option<&'a str>,
+    },
+    /// Stop working on this, and answer within `grace`.
+    Cancel {
+        job: String,
+        reason: CancelReason,
+        grace: Duration,
+    },
+    /// The backend has accepted what was said of the job.
+    Ok {
+        job: String,
+        about: About,
+    },
+    /// What was said was refused.
+    Error {
+        code: String,
+        message: String,
+        job: Option<String>,
+    },
+    Ping {
+        id: u64,
+    },
+    /// The state of all; jobs are stopped by a cancel of their own.
+    Lifecycle,
+    /// Of a newer version: to be ignored.
+    Unknown,
+}
+
+const FIELDS: [&str; 9] = [
+    "type",
+    "job",
+    "checkpoint",
+    "job_id",
+    "reason",
+    "grace_ms",
+    "for",
+    "id",
+    "code",
+];
+
+/// What the runner is told with this line, given without its `\n`; none: that is no frame.
+#[must_use]
+pub fn decode(line: &[u8]) -> Option<Told<'_>> {
+    let line = str::from_utf8(line).ok()?;
+    let frame = Fields::read(line, FIELDS).ok()?;
+    let job = || frame.get("job_id").and_then(fields::exact_text);
+    let kind = frame.get("type").and_then(fields::exact_text)?;
+    Some(match kind.as_str() {
+        "hello" => Told::Hello,
+        "job" => Told::Job {
+            envelope: frame.get("job")?,
+            checkpoint: frame.any("checkpoint"),
+        },
+        "cancel" => Told::Cancel {
+            job: job()?,
+            reason: cancel_reason(&fields::exact_text(frame.get("reason")?)?)?,
+            grace: Duration::from_millis(frame.get("grace_ms")?.parse().ok()?),
+        },
+        "ok" => Told::Ok {
+            job: job()?,
+            about: about(&fields::exact_text(frame.get("for")?)?)?,
+        },
+        "error" => Told::Error {
+            code: frame.get("code").and_then(fields::text).unwrap_or_default(),
+            message: message(line),
+            job: job(),
+        },
+        "ping" => Told::Ping {
+            id: frame.get("id")?.parse().ok()?,
+        },
+        "lifecycle" => Told::Lifecycle,
+        _ => Told::Unknown,
+    })
+}
+
+/// Read by itself: a field that one rare frame has.
+fn message(line: &str) -> String {
+    let frame = Fields::read(line, ["message"]).ok();
+    let message = frame.as_ref().and_then(|frame| frame.get("message"));
+    message.and_then(fields::text).unwrap_or_default()
+}
+
+fn cancel_reason(name: &str) -> Option<CancelReason> {
+    use CancelReason::{Cancelled, Lost, Shutdown, Timeout};
+    let mut reasons = [Shutdown, Timeout, Cancelled, Lost].into_iter();
+    reasons.find(|reason| names::cancel_reason(*reason) == name)
+}
+
+fn about(name: &str) -> Option<About> {
+    use About::{Ack, Checkpoint, Fail, Progress, Release};
+    let mut all = [Ack, Fail, Release, Progress, Checkpoint].into_iter();
+    all.find(|about| names::about(*about) == name)
+}
+
+/// What of an envelope the runner and its jobs have to know.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobFacts<'a> {
+    pub id: String,
+    /// Its type: what kind of work it is.
+    pub kind: String,
+    pub queue: String,
+    pub attempt: Option<u64>,
+    pub max_attempts: Option<u64>,
+    /// How long it may take, where the envelope says it.
+    pub timeout: Option<Duration>,
+    /// What it shall work on, as JSON.
+    pub args: Option<&'a str>,
+    /// The W3C trace context that it was enqueued in.
+    pub traceparent: Option<String>,
+}
+
+impl<'a> JobFacts<'a> {
+    /// Reads an envelope; none if it has no id.
+    #[must_use]
+    pub fn read(envelope: &'a str) -> Option<Self> {
+        let fields = Object::read(envelope)?;
+        let timeout = fields
+            .duration("timeout_ms", Duration::from_millis(1))
+            .or_else(|| fields.duration("timeout", Duration::from_secs(1)));
+        Some(Self {
+            id: fields.text("id").filter(|id| !id.is_empty())?.into_owned(),
+            kind: fields.text("type").unwrap_or_default().into_owned(),
+            queue: fields.text("queue").unwrap_or_default().into_owned(),
+            attempt: fields.whole("attempt"),
+            max_attempts: fields.whole("max_attempts"),
+            timeout,
+            args: fields.raw("args"),
+            traceparent: fields
+                .object("meta")
+                .and_then(|meta| meta.text("traceparent").map(Cow::into_owned)),
+        })
+    }
+}
+
+/// `ready`: from now on jobs may come, at most `concurrency` at once.
+#[must_use]
+pub fn ready(concurrency: u32, client: &str) -> Vec<u8> {
+    FrameLine::new("ready")
+        .number("protocol", PROTOCOL)
+        .number("concurrency", concurrency)
+        .json("ping", "true")
+        .text("client", client)
+        .end()
+}
+
+/// `ack`: the job is done, with this result as JSON.
+#[must_use]
+pub fn ack(job: &str, result: Option<&str>) -> Vec<u8> {
+    let line = FrameLine::new("ack").text("job_id", job);
+    line.optional(result, |line, result| line.json("result", result)).end()
+}
+
+/// `fail`: the job failed.
+#[must_use]
+pub fn fail(job: &str, error: &JobError) -> Vec<u8> {
+    let mut said = serde_json::Map::new();
+    said.insert("message".to_owned(), (&*error.message).into());
+    let names = [("code", &error.code), ("type", &error.kind)];
+    for (name, value) in names {
+        said.extend(value.as_ref().map(|value| (name.to_owned(), (&**value).into())));
+    }
+    said.insert("retryable".to_owned(), error.retryable.into());
+    let mut error_json = serde_json::Value::from(said).to_string();
+    if let Some(details) = &error.details {
+        error_json.pop();
+        error_json.push_str(",\"details\":");
+        error_json.push_str(details);
+        error_json.push('}');
+    }
+    FrameLine::new("fail")
+        .text("job_id", job)
+        .json("error", &error_json)
+        .end()
+}
+
+/// `release`: the job goes back, after so many milliseconds.
+#[must_use]
+pub fn release(job: &str, reason: &str, after_ms: u64) -> Vec<u8> {
+    FrameLine::new("release")
+        .text("job_id", job)
+        .text("reason", reason)
+        .json("after_ms", &after_ms.to_string())
+        .end()
+}
+
+/// `progress`: how far the job is, as a JSON number.
+#[must_use]
+pub fn progress(job: &str, fraction: &str, message: Option<&str>) -> Vec<u8> {
+    let line = FrameLine::new("progress")
+        .text("job_id", job)
+        .json("progress", fraction);
+    line.optional(message, |line, message| line.text("message", message))
+        .end()
+}
+
+/// `checkpoint`: where the next attempt shall go on, as JSON.
+#[must_use]
+pub fn checkpoint(job: &str, state: &str) -> Vec<u8> {
+    FrameLine::new("checkpoint")
+        .text("job_id", job)
+        .json("state", state)
+        .end()
+}
+
+/// `heartbeat`: the job is alive.
+#[must_use]
+pub fn heartbeat(job: &str) -> Vec<u8> {
+    FrameLine::new("heartbeat").text("job_id", job).end()
+}
+
+/// `pong`: the answer to this ping.
+#[must_use]
+pub fn pong(id: u64) -> Vec<u8> {
+    FrameLine::new("pong").number("id", id).end()
+}
+
+/// The result that these bytes are: JSON if they are that, else their text as a string, without line breaks at its end as a
+/// shell's `$(...)` has it; none if there is nothing but space.
+#[must_use]
+pub fn result(output: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(output);
+    let json = text.trim_matches([' ', '\t', '\n', '\r']);
+    if json.is_empty() {
+        return None;
+    }
+    if is_json(json) {
+        return Some(json.to_owned());
+    }
+    let text = text.trim_end_matches(['\n', '\r']);
+    Some(serde_json::Value::from(text).to_string())
+}
+
+/// Whether this is one JSON document that may be a value in a frame.
+#[must_use]
+pub fn is_json(text: &str) -> bool {
+    // The frame itself is one level.
+    serde_json::from_str::<&RawValue>(text).is_ok() && fields::depth(text) < MAX_DEPTH
+}
+
+#[cfg(test)]
+#[path = "frames_tests.rs"]
+mod tests;

@@ -1,0 +1,332 @@
+//! The termination log: a few lines for the person who looks why a container ended, in the file that an orchestrator
+//! shows of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::text::{asked_by, beginning, several};
+use crate::trouble::sentence;
+use ojs_lifecycle::api::{EndCause, EndReport, EndedBy, JobId, MOST_LEFT_NAMES, Reason, Text};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+/// Most bytes of it: what Kubernetes reads of the file of one container.
+pub const MOST_BYTES: usize = 4096;
+
+/// Most bytes of one job's name; nothing but the backend bounds it.
+const MOST_NAME_BYTES: usize = 100;
+
+/// Most bytes of what is said of the backend.
+const MOST_TROUBLE_BYTES: usize = 600;
+
+/// Stands for the rest of what was cut.
+const CUT: &str = "...";
+
+/// Last line of a text that could not hold every name.
+const TRUNCATED: &str = "truncated\n";
+
+/// The text: at most [`MOST_BYTES`] in lines, none of them empty. How it ended comes first, then what was counted, then
+/// the names of the jobs that were cut off, one a line. `backend_error` is what the log says of the last request that the backend failed.
+#[must_use]
+pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
+    let mut text = format!("{}\n", first_line(account));
+    if let Some(ended) = account.worker.filter(|_| !is_all_about_the_worker(account)) {
+        let ran = account
+            .ran
+            .map_or(String::new(), |ran| format!(", {}", since_start(ran)));
+        text.push_str(&format!("the worker: {ended}{ran}\n"));
+    }
+    if account.cause != EndedBy::WorkerWasEnded
+        && let Some(cause) = &account.tally.ended_for
+    {
+        text.push_str(&format!("a process was ended: {}\n", why_ended(cause)));
+    }
+    if let Some(trouble) = &account.backend {
+        let never = if trouble.is_from_the_start {
+            "never registered: "
+        } else {
+            ""
+        };
+        let why = printable(&sentence(trouble, backend_error), MOST_TROUBLE_BYTES);
+        text.push_str(&format!("{never}{why}\n"));
+    }
+    text.push_str(&counts(account));
+    names(account, &mut text);
+    text
+}
+
+/// The text where the worker was not even tried to be started, for this reason.
+#[must_use]
+pub fn not_started(message: &str, status: u8) -> String {
+    let end = format!("; exit status {status}\n");
+    let most = MOST_BYTES - "not started: ".len() - end.len();
+    format!("not started: {}{end}", printable(message, most))
+}
+
+/// The text after a bug, or without the kernel's help: nothing is known but this.
+#[must_use]
+pub fn broken(status: u8) -> String {
+    format!("internal error, the worker was stopped: see the log; exit status {status}\n")
+}
+
+/// Whether the first line tells how the worker ended.
+fn is_all_about_the_worker(account: &EndReport) -> bool {
+    account.cause == EndedBy::WorkerEnded && account.tally.stop.is_none() && !account.is_abandoned
+}
+
+/// What began the end and how it went, with what status, and how long that took: each once.
+fn first_line(account: &EndReport) -> String {
+    let cause = match account.cause {
+        EndedBy::Asked(reason) => format!("{}: ", who(reason)),
+        EndedBy::WorkerEnded => format!("the worker ended by itself{}: ", when(account)),
+        EndedBy::WorkerWasEnded => match &account.tally.ended_for {
+            Some(cause) => format!("the worker was ended{}: {}", why_not_again(account), why_ended(cause)),
+            None => "the worker was ended".to_owned(),
+        },
+        EndedBy::NotStarted(status) => format!("the worker could not be started: {}", why_not_started(status)),
+        EndedBy::AtOnce => String::new(),
+    };
+    let took = match seconds(account.took).as_str() {
+        "0 s" => String::new(),
+        took => format!("; the shutdown took {took}"),
+    };
+    let end = match account.status {
+        Some(status) => format!("{}{took}", own_status(account, status)),
+        None => "; the end was still to come when this was written".to_owned(),
+    };
+    format!("{cause}{}{end}", course(account))
+}
+
+/// Our exit status, where that is not what the worker's own was.
+fn own_status(account: &EndReport, status: u8) -> String {
+    match account
+        .worker
+        .filter(|_| is_all_about_the_worker(account))
+        .map(|end| end.ended)
+    {
+        Some(Ended::Exited(own)) if own == status => String::new(),
+        Some(Ended::Exited(_)) => format!(", made {status} by -e"),
+        Some(Ended::Signalled(_)) | None => format!("; exit status {status}"),
+    }
+}
+
+/// How long after its start the worker ended, and whether that had happened too often.
+fn when(account: &EndReport) -> String {
+    let again = why_not_again(account);
+    match account.ran {
+        Some(ran) if again.is_empty() => format!(" {}", since_start(ran)),
+        Some(ran) => format!("{again}, this time {}", since_start(ran)),
+        None => again.to_owned(),
+    }
+}
+
+/// How it went. Empty where the cause says it all.
+fn course(account: &EndReport) -> String {
+    let cut_off = match (account.cut_off, account.status) {
+        (0, _) => String::new(),
+        (count, Some(_)) => format!(", {} cut off", several(count, "job")),
+        (count, None) => format!(", {} about to be cut off", several(count, "job")),
+    };
+    if let Some(status) = account.status.filter(|_| account.is_abandoned) {
+        let signal = Signal::of_exit_status(status).map_or_else(|| "a signal".to_owned(), |signal| signal.to_string());
+        return format!("ended at once by {signal}{cut_off}");
+    }
+    match (account.tally.stop, account.cause) {
+        (Some((after, true)), _) => format!("stopped by force after {}{cut_off}", seconds(after)),
+        (Some((after, false)), _) => format!("out of time after {}{cut_off}", seconds(after)),
+        (None, EndedBy::Asked(_)) => "drained".to_owned(),
+        (None, EndedBy::WorkerEnded) => account
+            .worker
+            .map_or_else(|| "not even SIGKILL ends it".to_owned(), |ended| ended.to_string()),
+        (None, EndedBy::NotStarted(_) | EndedBy::AtOnce | EndedBy::WorkerWasEnded) => String::new(),
+    }
+}
+
+/// Most bytes of a cause: two names, and the words around them.
+const MOST_CAUSE_BYTES: usize = 300;
+
+fn why_ended(cause: &EndCause) -> String {
+    printable(&cause.to_string(), MOST_CAUSE_BYTES)
+}
+
+fn why_not_again(account: &EndReport) -> &'static str {
+    if account.tally.has_ended_too_often {
+        " too often to be started again"
+    } else {
+        ""
+    }
+}
+
+fn why_not_started(status: u8) -> &'static str {
+    match status {
+        2 => "not as the user in process.user",
+        70 => "the system had no process for it",
+        126 => "it cannot be executed",
+        127 => "it was not found",
+        _ => "see the log",
+    }
+}
+
+/// Who or what asked for the end.
+fn who(reason: Reason) -> &'static str {
+    if reason == Reason::Worker {
+        "the worker"
+    } else {
+        asked_by(reason)
+    }
+}
+
+fn counts(account: &EndReport) -> String {
+    let tally = &account.tally;
+    let counts = [
+        (tally.done, "done"),
+        (tally.failed, "failed"),
+        (tally.handed_back, "handed back"),
+        (account.unreported, "done but not reported"),
+    ];
+    let mut lines = String::new();
+    let cut_off = [
+        (tally.cut_off_failed, "failed"),
+        (tally.cut_off_handed_back, "handed back"),
+    ];
+    let is_about_others = account.status.is_some() && account.cut_off > 0;
+    for (heading, counts) in [
+        ("jobs that were cut off", listed(&cut_off)),
+        (
+            if is_about_others {
+                "other jobs from then on"
+            } else {
+                "jobs from then on"
+            },
+            listed(&counts),
+        ),
+    ] {
+        if !counts.is_empty() {
+            lines.push_str(&format!("{heading}: {counts}\n"));
+        }
+    }
+    if tally.left > 0 {
+        lines.push_str(&format!(
+            "{} left to the visibility timeout\n",
+            several(tally.left, "job")
+        ));
+    }
+    if tally.is_fetch_abandoned {
+        lines.push_str("a FETCH was not answered: jobs that it claimed are left to the visibility timeout\n");
+    }
+    lines
+}
+
+/// `2 done, 1 failed`, without what there is none of.
+fn listed(counts: &[(usize, &str)]) -> String {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    counts.join(", ")
+}
+
+/// As many as there is room for, with their types where there is room for all of that, below their headings; the last line says when that was not all.
+fn names(account: &EndReport, text: &mut String) {
+    let tally = &account.tally;
+    let cut_off = if account.status.is_some() {
+        "cut off:\n"
+    } else {
+        "about to be cut off:\n"
+    };
+    let all = |with_types| {
+        let mut lines = below(cut_off, &tally.names, with_types);
+        lines.extend(below(
+            "held by the worker when it ended:\n",
+            &tally.died_names,
+            with_types,
+        ));
+        lines.extend(below(
+            "left to the visibility timeout:\n",
+            &tally.left_names,
+            with_types,
+        ));
+        lines
+    };
+    let mut lines = all(true);
+    if text.len() + lines.iter().map(String::len).sum::<usize>() + TRUNCATED.len() > MOST_BYTES {
+        lines = all(false);
+    }
+    let are_more = [&tally.left_names, &tally.died_names]
+        .into_iter()
+        .any(|names| names.len() >= MOST_LEFT_NAMES);
+    let mut left = lines.len() + usize::from(are_more);
+    for line in lines {
+        left -= 1;
+        let reserve = if left == 0 { 0 } else { TRUNCATED.len() };
+        if text.len() + line.len() + reserve > MOST_BYTES {
+            text.push_str(TRUNCATED);
+            return;
+        }
+        text.push_str(&line);
+    }
+    if left > 0 {
+        text.push_str(TRUNCATED);
+    }
+}
+
+/// A heading and a line for each name; nothing where there is no name.
+fn below(heading: &str, names: &BTreeMap<JobId, Text>, with_types: bool) -> Vec<String> {
+    let line = |(name, kind): (&JobId, &Text)| {
+        let kind = if with_types { &**kind } else { "" };
+        let space = if kind.is_empty() { "" } else { " " };
+        let [name, kind] = [&name.0, kind].map(|text| printable(text, MOST_NAME_BYTES));
+        format!("{name}{space}{kind}\n")
+    };
+    let heading = (!names.is_empty()).then(|| heading.to_owned());
+    heading.into_iter().chain(names.iter().map(line)).collect()
+}
+
+/// `text` on one line, in at most so many bytes: letters, digits and the signs of ASCII as they are, everything else, which
+/// could break a line or hide what stands beside it, as its number.
+fn printable(text: &str, most: usize) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        let is_plain = c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
+        let shown = if is_plain {
+            c.to_string()
+        } else {
+            c.escape_default().to_string()
+        };
+        if out.len() + shown.len() > most {
+            return beginning(&out, most - CUT.len()).to_owned() + CUT;
+        }
+        out.push_str(&shown);
+    }
+    out
+}
+
+/// `3 h 12 min after its start`
+fn since_start(ran: Duration) -> String {
+    match spelled(ran).as_str() {
+        "0 s" => "right after its start".to_owned(),
+        ran => format!("{ran} after its start"),
+    }
+}
+
+/// `12.3 s`, `3 min 20 s`, `5 h 2 min`, `12 days 4 h`: how long a worker ran.
+fn spelled(duration: Duration) -> String {
+    let minutes = duration.as_secs() / 60;
+    let (hours, days) = (minutes / 60, minutes / 60 / 24);
+    if minutes == 0 {
+        seconds(duration)
+    } else if hours == 0 {
+        format!("{minutes} min {} s", duration.as_secs() % 60)
+    } else if days < 2 {
+        format!("{hours} h {} min", minutes % 60)
+    } else {
+        format!("{days} days {} h", hours % 24)
+    }
+}
+
+/// To a tenth of a second.
+fn seconds(duration: Duration) -> String {
+    format!("{} s", (duration.as_secs_f64() * 10.0).round() / 10.0)
+}
+
+#[cfg(test)]
+#[path = "termination_log_tests.rs"]
+mod tests;

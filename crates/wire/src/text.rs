@@ -1,0 +1,163 @@
+//! Words and numbers for people and programs, and text that others wrote and that people read on a terminal.
+
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use ojs_lifecycle::api::Reason;
+
+/// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters, line and paragraph
+/// separators, direction marks, and what takes no column and is not a mark on the letter before it. With one of them a
+/// job's id or a client's name could make a line look like another one.
+#[must_use]
+pub fn is_terminal_control(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Adds it as the escape that JSON has for it: `\u202e`, and two of them beyond the first 65,536 characters.
+pub fn escape(to: &mut String, character: char) {
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        // A text never fails to be written to.
+        let _ = write!(to, "\\u{unit:04x}");
+    }
+}
+
+/// For a person: seconds to the millisecond, without zeros at the end.
+#[must_use]
+pub fn seconds(duration: Duration) -> String {
+    let milliseconds = (duration.as_secs_f64() * 1000.0).round();
+    format!("{} s", milliseconds / 1000.0)
+}
+
+/// For a program: whole milliseconds.
+#[must_use]
+pub fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `1 job`, `2 jobs`.
+#[must_use]
+pub fn several(count: impl Display, what: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// `no job active`, `2 jobs active`.
+#[must_use]
+pub fn active_jobs(count: u64) -> String {
+    match count {
+        0 => "no job active".to_owned(),
+        count => format!("{} active", several(count, "job")),
+    }
+}
+
+/// The longest beginning of a text that has at most so many bytes and ends between two characters.
+#[must_use]
+pub fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+/// A name of at most `most` characters.
+#[must_use]
+pub fn shortened(name: &str, most: usize) -> String {
+    without_middle(name, most, |_| 1)
+}
+
+/// A name that is at most `most` wide, with the middle left out where it is wider: what tells one from another is often at
+/// its end. Where there is no room for the gap, only its beginning is left.
+#[must_use]
+pub fn without_middle(name: &str, most: usize, width: impl Fn(char) -> usize) -> String {
+    const GAP: &str = "...";
+    let taken = |characters: &mut dyn Iterator<Item = char>, room: usize| -> String {
+        let mut used = 0;
+        let fits = |character: &char| {
+            used += width(*character);
+            used <= room
+        };
+        characters.take_while(fits).collect()
+    };
+    if taken(&mut name.chars(), most).len() == name.len() {
+        return name.to_owned();
+    }
+    let room = most.saturating_sub(GAP.len());
+    if room == 0 {
+        return taken(&mut name.chars(), most);
+    }
+    let head = taken(&mut name.chars(), room - room / 2);
+    let tail = taken(&mut name.chars().rev(), room / 2);
+    head + GAP + &tail.chars().rev().collect::<String>()
+}
+
+/// A number of things, as the wire has it.
+#[must_use]
+pub fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// What asked for a change of state, for a person.
+#[must_use]
+pub fn asked_by(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Sigterm => "SIGTERM",
+        Reason::Sigint => "SIGINT",
+        Reason::Sigquit => "SIGQUIT",
+        Reason::Sigtstp => "SIGTSTP",
+        Reason::Sigcont => "SIGCONT",
+        Reason::Server => "asked by the backend",
+        Reason::Control => "asked by the operator",
+        Reason::Prestop => "a preStop hook",
+        Reason::Idle(_) => "no job for worker.exit_when_idle",
+        Reason::OnceDone => "the one job of --once is done",
+        Reason::OnceNotDone => "the one job of --once is not done",
+        Reason::Worker => "the worker ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_acts_on_is_active_and_letters_with_their_marks_are_not() {
+        for character in [
+            '\0',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{200b}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2028}',
+            '\u{feff}',
+            '\u{e0041}',
+        ] {
+            assert!(is_terminal_control(character), "{:x}", u32::from(character));
+        }
+        for character in [' ', 'a', 'ä', '\u{301}', 'Ж', '漢', '🙂', '\u{fffd}'] {
+            assert!(!is_terminal_control(character), "{character}");
+        }
+    }
+
+    #[test]
+    fn of_a_long_name_the_middle_is_left_out() {
+        assert_eq!(shortened("0123456789", 10), "0123456789");
+        assert_eq!(shortened("0123456789x", 10), "0123...89x");
+        assert_eq!(shortened("ααααααααααβ", 10), "αααα...ααβ");
+        assert_eq!(shortened("abcd", 3), "abc");
+    }
+
+    #[test]
+    fn an_escape_is_read_as_the_character_again() {
+        for character in ['\u{1b}', '\u{202e}', '\u{e0041}'] {
+            let mut json = String::from("\"");
+            escape(&mut json, character);
+            json.push('"');
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), character.to_string());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How a worker says that a job failed: the words of either vocabulary (requirements C-22).
+
+use crate::json::fields::{self, Fields};
+use crate::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES};
+use crate::worker::values::{Wrong, boolean, optional_text};
+use ojs_lifecycle::api::{JobError, Text};
+
+/// The message of a failure that came with an empty one and without type and code.
+const NO_MESSAGE: &str = "the job failed without a message";
+
+const FIELDS: [&str; 6] = ["code", "type", "message", "retryable", "details", "backtrace"];
+
+/// Reads the `error` of a fail frame.
+pub(crate) fn read(json: Option<&str>) -> Result<JobError, Wrong> {
+    let wrong = || Wrong::invalid("error must be an object, or a string");
+    let json = json.ok_or_else(wrong)?;
+    if json.starts_with('"') {
+        return from_message(optional_text("error", Some(json))?);
+    }
+    let error = Fields::read(json, FIELDS).map_err(|_| wrong())?;
+    let text = |field| optional_text(field, error.get(field)).map_err(in_error);
+    let (code, kind, message) = (text("code")?, text("type")?, text("message")?);
+    let retryable = error.get("retryable").map(|json| boolean("retryable", json));
+    let retryable = retryable.transpose().map_err(in_error)?;
+    let details = error.get("details");
+    if details.is_some_and(|details| !details.starts_with('{')) {
+        return Err(Wrong::invalid("error.details must be an object"));
+    }
+    Ok(JobError {
+        message: message_or_name(message, &kind, &code)?,
+        retryable: retryable.unwrap_or_else(|| retryable_by(code.as_deref())),
+        code,
+        kind,
+        details: details.map(Text::from),
+        backtrace: error.get("backtrace").map(backtrace).transpose()?,
+    })
+}
+
+fn in_error(wrong: Wrong) -> Wrong {
+    wrong.within("error.")
+}
+
+fn from_message(message: Option<Text>) -> Result<JobError, Wrong> {
+    Ok(JobError {
+        code: None,
+        kind: None,
+        message: message_or_name(message, &None, &None)?,
+        retryable: true,
+        details: None,
+        backtrace: None,
+    })
+}
+
+/// Exceptions without a message are common (`raise ValueError`), and their class says enough.
+fn message_or_name(message: Option<Text>, kind: &Option<Text>, code: &Option<Text>) -> Result<Text, Wrong> {
+    let is_given = message.is_some();
+    let mut candidates = [message.as_ref(), kind.as_ref(), code.as_ref()].into_iter().flatten();
+    match candidates.find(|text| !text.is_empty()) {
+        Some(text) => Ok(Text::clone(text)),
+        None if is_given => Ok(NO_MESSAGE.into()),
+        None => Err(Wrong::invalid("error.message must be a string")),
+    }
+}
+
+/// What the retry specification's codes for handlers (7) mean; any other failure may be tried again.
+fn retryable_by(code: Option<&str>) -> bool {
+    !matches!(code, Some("DISCARD" | "DEAD_LETTER"))
+}
+
+/// A backtrace as it is spelled if it is within the limits, else its first frames.
+fn backtrace(json: &str) -> Result<Text, Wrong> {
+    let wrong = || Wrong::invalid("error.backtrace must be an array of strings");
+    let frames = fields::elements(json, MAX_BACKTRACE_FRAMES + 1).ok_or_else(wrong)?;
+    let mut is_cut = frames.len() > MAX_BACKTRACE_FRAMES;
+    let mut left = MAX_BACKTRACE_CHARS;
+    let mut kept = Vec::new();
+    for frame in frames.into_iter().take(MAX_BACKTRACE_FRAMES) {
+        let frame = fields::text(frame).ok_or_else(wrong)?;
+        let chars = frame.chars().count();
+        if chars <= left {
+            left -= chars;
+            kept.push(frame);
+            continue;
+        }
+        is_cut = true;
+        if left > 0 {
+            kept.push(frame.chars().take(left).collect());
+        }
+        break;
+    }
+    Ok(if is_cut {
+        serde_json::Value::from(kept).to_string().into()
+    } else {
+        json.into()
+    })
+}

@@ -1,0 +1,46 @@
+//! Values of a frame's fields, and why a frame is refused.
+
+use crate::json::fields;
+use ojs_lifecycle::api::{ErrorCode, FromWorker, JobId, Text};
+
+/// Why a frame is refused.
+pub(crate) struct Wrong {
+    code: ErrorCode,
+    message: String,
+}
+
+impl Wrong {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidFrame, message)
+    }
+
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    /// The same refusal with the place named first.
+    pub(crate) fn within(self, place: &str) -> Self {
+        let message = format!("{place}{}", self.message);
+        Self { message, ..self }
+    }
+
+    pub(crate) fn said(self, job: Option<JobId>) -> FromWorker {
+        FromWorker::Garbage {
+            code: self.code,
+            message: self.message.into(),
+            job,
+        }
+    }
+}
+
+pub(crate) fn optional_text(field: &str, json: Option<&str>) -> Result<Option<Text>, Wrong> {
+    let Some(json) = json else { return Ok(None) };
+    let text = fields::text(json).ok_or_else(|| Wrong::invalid(format!("{field} must be a string")))?;
+    Ok(Some(text.into()))
+}
+
+pub(crate) fn boolean(field: &str, json: &str) -> Result<bool, Wrong> {
+    json.parse()
+        .map_err(|_| Wrong::invalid(format!("{field} must be true or false")))
+}

@@ -1,8 +1,0 @@
-//! A resume whose heartbeat was not answered yet.
-
-/// A resume that the backend has not answered yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Resumed {
-    /// An operator asked for it, and the backend's last word was quiet: it may not agree.
-    pub(super) is_contested: bool,
-}
