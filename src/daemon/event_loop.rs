@@ -133,7 +133,6 @@ impl EventLoop {
             if let Some(exit) = self.dispatch() {
                 return Ok(exit);
             }
-            self.gateway.iter_mut().for_each(Gateway::all_was_heard);
             self.serve_backend();
             self.serve_gateway();
             self.answer_probes();
@@ -319,6 +318,7 @@ impl EventLoop {
     pub(super) fn with_gateway(&mut self, act: impl FnOnce(&mut Gateway, &mut GatewayTurn<'_>)) {
         if let Some(gateway) = &mut self.gateway {
             let mut turn = GatewayTurn {
+                machine: &self.machine,
                 backend: &mut self.backend,
                 processes: self.workers.processes(),
                 registry: self.poll.registry(),

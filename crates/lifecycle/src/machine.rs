@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use crate::api::ids::CallId;
+use crate::api::ids::{CallId, JobId};
 use crate::api::{
     Effect, EndingTimer, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Reply, Snapshot, Timer, WorkerState,
 };
@@ -170,6 +170,12 @@ impl Lifecycle {
             .into_iter()
             .flatten();
         due.min_by_key(|(due, timer)| (*due, timer.turn()))
+    }
+
+    /// Whether the outcome of this job is for the machine: a holder that waits for answers was given the job, and the machine remembers.
+    #[must_use]
+    pub fn knows(&self, job: &JobId) -> bool {
+        self.jobs.knows(job)
     }
 
     /// What can be seen from outside.

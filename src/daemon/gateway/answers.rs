@@ -93,27 +93,18 @@ impl Gateway {
         let own = turn.answer.filter(|own| own.job == *job && !own.is_success());
         for id in waiting {
             let Some(form) = self.form_of(id, job) else { continue };
-            if code == ErrorCode::NotHeld {
-                // Nobody here was given that job: the backend knows more.
-                match self.take_request(id) {
-                    Some(request) => self.pass_on(id, request, turn),
-                    None => self.answer(id, &wire::refused_by_backend(code, message, form)),
-                }
-                self.enqueue(id);
-            } else {
-                let answer = match own {
-                    Some(own) => wire::handed_on(own.status, &own.body, form),
-                    None => wire::refused_by_backend(code, message, form),
-                };
-                self.answer(id, &answer);
-            }
+            let answer = match own {
+                Some(own) => wire::handed_on(own.status, &own.body, form),
+                None => wire::refused_by_backend(code, message, form),
+            };
+            self.answer(id, &answer);
         }
     }
 
     /// How a connection is answered that still waits for the answer about this job.
     fn form_of(&self, id: LinkId, job: &JobId) -> Option<wire::AnswerForm> {
         let link = self.links.get(&id)?;
-        let waits = matches!(&link.stage, LinkStage::Asked(Asked::Outcome(asked, _)) if asked == job);
+        let waits = matches!(&link.stage, LinkStage::Asked(Asked::Outcome(asked)) if asked == job);
         waits.then_some(link.form)
     }
 

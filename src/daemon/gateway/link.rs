@@ -63,8 +63,8 @@ pub(super) struct Request {
 pub(super) enum Asked {
     /// Jobs.
     Jobs(Pulling),
-    /// To take an outcome; the request is passed on where nobody here knows the job, which turns out at once.
-    Outcome(JobId, Option<Box<Request>>),
+    /// To take the outcome of this job.
+    Outcome(JobId),
     /// To hear a heartbeat.
     Beat,
 }

@@ -42,6 +42,7 @@ use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival, Room};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
+use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::timers::Timers;
 use ojs_os::open_files::open_files_limit;
 use ojs_os::pidfd::ProcessWatch;
@@ -91,6 +92,8 @@ enum GatewayTimer {
 
 /// What a turn of the gateway acts on.
 pub struct GatewayTurn<'a> {
+    /// The lifecycle, which alone knows whether a job was given out here.
+    pub machine: &'a Lifecycle,
     /// Where requests pass through to.
     pub backend: &'a mut Backend,
     /// The worker's processes.
@@ -122,8 +125,6 @@ pub struct Gateway {
     /// Where we listen.
     address: SocketAddr,
     bounds: BodyBounds,
-    /// Connections whose outcome the lifecycle has not heard yet.
-    just_told: Vec<LinkId>,
     fetches: FetchRules,
     room: Room,
     /// Boxed: a connection is large, and a map moves what is in it.
@@ -171,7 +172,6 @@ impl Gateway {
             arrivals: Vec::new(),
             address,
             bounds: BodyBounds::new(most_body),
-            just_told: Vec::new(),
             fetches: FetchRules {
                 within: fetches.within.min(LONGEST_PULL),
                 ..fetches
@@ -418,7 +418,7 @@ impl Gateway {
             }
             LinkStage::Answering(Some(asked)) => release(asked, turn),
             LinkStage::Relaying(relay) => self.let_relay_go(&relay, link.is_reset, turn),
-            LinkStage::Asked(Asked::Outcome(..) | Asked::Beat)
+            LinkStage::Asked(Asked::Outcome(_) | Asked::Beat)
             | LinkStage::Answering(None)
             | LinkStage::Gathering(_)
             | LinkStage::Head

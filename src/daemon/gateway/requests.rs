@@ -187,14 +187,18 @@ impl Gateway {
         turn: &mut GatewayTurn<'_>,
     ) -> Result<(), BadBody> {
         let outcome = read_outcome(&request.body, has_failed)?;
+        if !turn.machine.knows(&outcome.job) {
+            // Nobody here was given that job, and the backend may know it.
+            self.pass_on(id, request, turn);
+            return Ok(());
+        }
         let Some(link) = self.links.get_mut(&id) else {
             return Ok(());
         };
         let process = link.process;
         // Of a process that is gone the next request is looked at at once: nobody waits for this answer.
         if !link.is_deaf {
-            link.stage = LinkStage::Asked(Asked::Outcome(outcome.job.clone(), Some(Box::new(request))));
-            self.just_told.push(id);
+            link.stage = LinkStage::Asked(Asked::Outcome(outcome.job.clone()));
         }
         let holder = self.some_holder(process, None, turn);
         if self.book.wait_for_outcome(&outcome.job, holder, id) {
@@ -294,23 +298,6 @@ impl Gateway {
         let closes = turn.now.after(CLOSING_PATIENCE);
         self.deadlines.arm_at_latest(GatewayTimer::Link(id), closes);
         Step::WantsBytes
-    }
-
-    /// For requests that are passed on after all.
-    pub(super) fn take_request(&mut self, id: LinkId) -> Option<Request> {
-        let link = self.links.get_mut(&id)?;
-        if !matches!(link.stage, LinkStage::Asked(Asked::Outcome(..))) {
-            return None;
-        }
-        match std::mem::replace(&mut link.stage, LinkStage::Head) {
-            LinkStage::Asked(Asked::Outcome(_, request)) => request.map(|request| *request),
-            LinkStage::Asked(_)
-            | LinkStage::Head
-            | LinkStage::Gathering(_)
-            | LinkStage::Relaying(_)
-            | LinkStage::Answering(_)
-            | LinkStage::Closing => None,
-        }
     }
 }
 

@@ -1,11 +1,10 @@
-//! Who gets room for a large body, and when: what the lifecycle has heard of is dropped, and nobody waits for longer than others leave
-//! a place unused.
+//! Room for large bodies: a client that sends nothing loses its place to those that wait for one.
 
 use std::time::Duration;
 
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::departures::LAST_BYTES_WITHIN;
-use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage};
+use crate::daemon::gateway::link::{Filled, GatewayLink, LinkStage};
 use crate::daemon::gateway::{Gateway, GatewayTimer};
 use ojs_lifecycle::api::Moment;
 use ojs_wire::gateway::{GatewayError, Status};
@@ -25,17 +24,6 @@ const STALLED: GatewayError<'static> = GatewayError {
 };
 
 impl Gateway {
-    /// The lifecycle has heard all that it was told, and has refused what it does not know: nobody needs the bodies any more.
-    pub fn all_was_heard(&mut self) {
-        for id in self.just_told.drain(..) {
-            if let Some(LinkStage::Asked(Asked::Outcome(_, request))) =
-                self.links.get_mut(&id).map(|link| &mut link.stage)
-            {
-                *request = None;
-            }
-        }
-    }
-
     /// Those who wait for room get what there is. Who holds some and sends nothing loses it to them.
     pub(super) fn give_places(&mut self, now: Moment) {
         loop {

@@ -110,6 +110,11 @@ impl Jobs {
         }
     }
 
+    /// Whether an outcome of this job would be accepted, confirmed or refused here, and not by the backend.
+    pub(crate) fn knows(&self, id: &JobId) -> bool {
+        !matches!(self.standing(id), Standing::Unknown)
+    }
+
     fn standing(&self, id: &JobId) -> Standing {
         let claims = self
             .ledger
