@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ojs_devserver::{Dialect, Event, JobSnapshot, JobState, Options, Server};
 
-use crate::sdk::Kind;
+use crate::sdk::{Kind, Proof};
 use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
@@ -235,11 +235,20 @@ pub fn sleep(ms: u64) -> String {
     format!(r#"{{"type":"sleep","args":[{ms}]}}"#)
 }
 
+/// How ojs-init knows the worker of this kind in this plan: each proof meets each plan. `SDK_PROOF=uid` sets one for all.
+fn proof(kind: Kind, plan: Plan) -> Proof {
+    match std::env::var("SDK_PROOF") {
+        Ok(name) => Proof::named(&name),
+        Err(_) => Proof::ALL[(kind as usize + plan as usize) % Proof::ALL.len()],
+    }
+}
+
 /// The command of the worker, as it is started for this plan.
 pub fn command(kind: Kind, front: Front, plan: Plan, server: &Server, dir: &Path) -> Command {
     let mut words = kind.command();
     if front == Front::Gateway {
-        words.splice(0..0, [under_test::init(), "--".to_owned()]);
+        let prefix = proof(kind, plan).prefix().iter().map(|&word| word.to_owned());
+        words.splice(0..0, prefix.chain([under_test::init(), "--".to_owned()]));
     }
     let mut command = Command::new(words.remove(0));
     let millis = |duration: Duration| duration.as_millis().to_string();
@@ -273,6 +282,7 @@ pub fn command(kind: Kind, front: Front, plan: Plan, server: &Server, dir: &Path
                 .env("OJS_HEARTBEAT_INTERVAL", ms(HEARTBEAT))
                 .env("OJS_TERMINATION_GRACE_PERIOD", ms(plan.limit()))
                 .env("OJS_LOG_FORMAT", "text");
+            proof(kind, plan).tell(&mut command);
             if let Some(grace) = plan.grace() {
                 command.env("OJS_SHUTDOWN_GRACE_PERIOD", ms(grace));
             }

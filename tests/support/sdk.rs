@@ -79,6 +79,54 @@ impl Kind {
     }
 }
 
+/// How ojs-init knows the processes that connect to its gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    Process,
+    UidAndBearer,
+    Uid,
+    Any,
+}
+
+/// The user of the worker if ojs-init may not look into its processes.
+const ANOTHER_USER: &str = "65534:65534";
+
+impl Proof {
+    pub const ALL: [Self; 4] = [Self::Process, Self::UidAndBearer, Self::Uid, Self::Any];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::UidAndBearer => "uid-and-bearer",
+            Self::Uid => "uid",
+            Self::Any => "any",
+        }
+    }
+
+    /// The proof of that name.
+    pub fn named(name: &str) -> Self {
+        let found = Self::ALL.into_iter().find(|proof| proof.name() == name);
+        found.unwrap_or_else(|| panic!("a proof is one of {:?}, not {name}", Self::ALL.map(Self::name)))
+    }
+
+    /// The words in front of the command of ojs-init. Without CAP_SYS_PTRACE it may not look into the processes of another user.
+    pub fn prefix(self) -> &'static [&'static str] {
+        match self {
+            Self::UidAndBearer => &["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"],
+            Self::Process | Self::Uid | Self::Any => &[],
+        }
+    }
+
+    /// Sets what makes ojs-init use this proof.
+    pub fn tell(self, command: &mut Command) {
+        match self {
+            Self::Process => {}
+            Self::UidAndBearer => drop(command.env("OJS_USER", ANOTHER_USER)),
+            Self::Uid | Self::Any => drop(command.env("OJS_GATEWAY_ALLOW", self.name())),
+        }
+    }
+}
+
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/support/sdk_workers")

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::kinds::{Behaviour, Ending, Occasion, Weather};
 use super::plan::{JobPlan, LARGE_BYTES, Plan};
-use crate::sdk::Kind;
+use crate::sdk::{Kind, Proof};
 
 /// The SDKs whose workers are drawn. The number of them has no common factor with those of the weathers and occasions.
 const SDKS: [Kind; 7] = Kind::ALL;
@@ -25,46 +25,15 @@ const NEVER_MS: u64 = 50_000;
 /// How often a handler sends a heartbeat that names its own job alone, in milliseconds.
 const OWN_BEAT_MS: u32 = 40;
 
-/// The user of the worker where the init may not look into its processes.
-const ANOTHER_USER: &str = "65534:65534";
-
-/// By what the init knows the processes that connect to its gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
-    Process,
-    UidAndBearer,
-    Uid,
-    Any,
+/// The proof of the trial of that number: each SDK meets each.
+pub fn proof_of(number: u64) -> Proof {
+    Proof::ALL[usize::try_from(number).unwrap() / SDKS.len() % Proof::ALL.len()]
 }
 
-impl Proof {
-    pub const ALL: [Self; 4] = [Self::Process, Self::UidAndBearer, Self::Uid, Self::Any];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Process => "process",
-            Self::UidAndBearer => "uid-and-bearer",
-            Self::Uid => "uid",
-            Self::Any => "any",
-        }
-    }
-
-    /// The proof of that name, as `--proof` has it.
-    pub fn named(name: &str) -> Self {
-        let found = Self::ALL.into_iter().find(|proof| proof.name() == name);
-        found.unwrap_or_else(|| panic!("--proof takes {:?}, not {name}", Self::ALL.map(Self::name)))
-    }
-
-    /// The one of the trial of that number: each SDK meets each.
-    pub fn of(number: u64) -> Self {
-        Self::ALL[usize::try_from(number).unwrap() / SDKS.len() % Self::ALL.len()]
-    }
-}
-
-/// What comes before the init on the command line: without CAP_SYS_PTRACE it may not look into the processes of another user.
+/// What comes before the init on the command line.
 pub fn prefix(plan: &Plan) -> &'static [&'static str] {
-    if plan.behaviour.is_sdk() && plan.proof == Proof::UidAndBearer {
-        &["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"]
+    if plan.behaviour.is_sdk() {
+        plan.proof.prefix()
     } else {
         &[]
     }
@@ -143,9 +112,5 @@ pub fn tell(command: &mut Command, plan: &Plan, dir: &Path) {
         .env("SDK_CONCURRENCY", plan.concurrency.to_string())
         .env("SDK_OWN_BEAT_MS", OWN_BEAT_MS.to_string())
         .env("SDK_LIFE_S", LIFE_S.to_string());
-    match plan.proof {
-        Proof::Process => {}
-        Proof::UidAndBearer => drop(command.env("OJS_USER", ANOTHER_USER)),
-        Proof::Uid | Proof::Any => drop(command.env("OJS_GATEWAY_ALLOW", plan.proof.name())),
-    }
+    plan.proof.tell(command);
 }

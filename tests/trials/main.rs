@@ -42,13 +42,14 @@ mod promises;
 mod weather;
 mod worker;
 
+use sdk::Proof;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use figures::Figures;
-use gateway::Proof;
+
 use plan::Plan;
 use promises::{Broken, Measured};
 

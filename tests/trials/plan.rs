@@ -8,9 +8,10 @@ use std::time::Duration;
 use ojs_devserver::{Backend, Dialect};
 
 use super::asks::asks;
-use super::gateway::Proof;
+use super::gateway;
 use super::kinds::{Behaviour, Ending, FinalState, Occasion, Weather};
 use super::names::Host;
+use crate::sdk::Proof;
 use crate::support::random::Random;
 
 /// One job.
@@ -198,7 +199,7 @@ impl Plan {
             behaviour,
             weather,
             occasion,
-            proof: Proof::of(number),
+            proof: gateway::proof_of(number),
             dialect: pick(&DIALECTS, number),
             host: Host::draw(seed, number),
             variant,
