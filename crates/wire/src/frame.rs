@@ -1,7 +1,7 @@
 //! Lines out of a stream of bytes, however it was cut up, with a limit.
 //!
 //! ```
-//! use ojs_init::wire::frame::{Frame, FrameReader};
+//! use ojs_wire::frame::{Frame, FrameReader};
 //!
 //! let mut reader = FrameReader::new(4096);
 //! let mut read: &[u8] = b"{\"type\":\"pong\",\"id\":1}\n{\"type\":";

@@ -1,8 +1,8 @@
 //! The control socket: one line of JSON for each request, one line for its answer. `docs/control.md` is its page.
 //!
 //! ```
-//! use ojs_init::lifecycle::api::OperatorRequest;
-//! use ojs_init::wire::operator::control::{decode_request, encode_request};
+//! use ojs_lifecycle::api::OperatorRequest;
+//! use ojs_wire::operator::control::{decode_request, encode_request};
 //!
 //! assert_eq!(decode_request(br#"{"request":"quiet"}"#), Ok(OperatorRequest::Quiet));
 //! assert_eq!(encode_request(OperatorRequest::Quiet), b"{\"request\":\"quiet\"}\n");

@@ -2,7 +2,7 @@
 //! spelling of numbers.
 //!
 //! ```
-//! use ojs_init::wire::runner::arguments::Path;
+//! use ojs_wire::runner::arguments::Path;
 //!
 //! let path: Path = "1.path".parse().unwrap();
 //! assert_eq!(path.find(r#"["ada", {"path": "/srv/in.mp4"}]"#).as_deref(), Some("/srv/in.mp4"));

@@ -1,7 +1,7 @@
 //! What a job tells the runner: lines that a shell can write with `echo`.
 //!
 //! ```
-//! use ojs_init::wire::runner::job_lines::{JobLine, decode};
+//! use ojs_wire::runner::job_lines::{JobLine, decode};
 //!
 //! let half = JobLine::Progress { fraction: "0.5".to_owned(), message: Some("half of it") };
 //! assert_eq!(decode(b"progress 0.5 half of it"), Ok(half));

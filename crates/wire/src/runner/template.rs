@@ -2,8 +2,8 @@
 //! so no value is split into several words, and none is read by a shell.
 //!
 //! ```
-//! use ojs_init::wire::runner::frames::JobFacts;
-//! use ojs_init::wire::runner::template::Template;
+//! use ojs_wire::runner::frames::JobFacts;
+//! use ojs_wire::runner::template::Template;
 //!
 //! let command = ["ffmpeg", "-i", "{args.0}", "out-{id}.webm"].map(Into::into);
 //! let job = JobFacts { id: "7".to_owned(), args: Some(r#"["in put.mp4"]"#), ..JobFacts::default() };
