@@ -76,6 +76,9 @@ impl Judge<'_> {
         if self.is_logged(id, "no time was left to see the end") || self.is_logged(id, "the kernel holds the process") {
             return broken("a killed process is seen to end", id.clone());
         }
+        if self.is_slowed_down(hand) {
+            return Vec::new();
+        }
         if self.plan.weather.is_reliable() {
             return broken("one outcome each", format!("{id} has none though the backend answers"));
         }
@@ -101,6 +104,18 @@ impl Judge<'_> {
         } else {
             broken("what has no outcome is in the log", id.clone())
         }
+    }
+
+    /// The report of its outcome had arrived, and the backend's slow answer would have come after the end. The log has to say
+    /// that the job is left.
+    fn is_slowed_down(&self, hand: &Hand<'_>) -> bool {
+        let id = &hand.job.id;
+        let is_about = |event: &Event| event.jobs.contains(id) || event.request.contains(id.as_str());
+        let is_report = |event: &&&Event| ["ack", "nack"].contains(&event.operation) && is_about(event);
+        let mut reports = self.requests.iter().filter(is_report);
+        self.plan.weather == Weather::Slow
+            && self.is_said_to_lapse(hand)
+            && reports.any(|event| event.took_ms.is_none())
     }
 
     pub(super) fn is_said_to_lapse(&self, hand: &Hand<'_>) -> bool {
