@@ -6,6 +6,7 @@
     reason = "a test that cannot read the sources has failed"
 )]
 
+mod budgets;
 mod calls;
 mod circles;
 mod documented;

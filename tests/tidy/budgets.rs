@@ -1,0 +1,97 @@
+//! Budgets: the lines of code of each room and the bytes of the release binary. A room may grow by 3 %. A larger change comes
+//! with a new number in `budgets.txt`, in the same commit, so that growth is a decision and not an accident.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::{code, is_test_file, root, sources};
+
+/// Most growth of a room or of the binary without a new number, in percent.
+const MAX_GROWTH: usize = 3;
+
+/// Most that a room may shrink without a new number, in percent. Below it the number no longer holds anything.
+const MAX_SLACK: usize = 10;
+
+/// The rooms that are counted apart. The rest of a crate is a room under the crate's own name.
+const ROOMS: [&str; 13] = [
+    "lifecycle/api",
+    "lifecycle/backend",
+    "lifecycle/jobs",
+    "lifecycle/router",
+    "lifecycle/shutdown",
+    "lifecycle/view",
+    "lifecycle/worker",
+    "daemon/backend",
+    "daemon/gateway",
+    "daemon/log",
+    "daemon/probes",
+    "daemon/runtime",
+    "daemon/workers",
+];
+
+#[test]
+fn no_room_grows_by_more_than_3_percent_without_a_new_budget() {
+    let lines = lines_by_room();
+    let budgets = budgets();
+    let mut broken = Vec::new();
+    for (room, lines) in &lines {
+        let budget = budgets.get(room.as_str()).copied().unwrap_or(0);
+        let most = budget * (100 + MAX_GROWTH) / 100;
+        let least = budget * (100 - MAX_SLACK) / 100;
+        if !(least..=most).contains(lines) {
+            broken.push(format!("{room}: {lines} lines of code, budget {budget}"));
+        }
+    }
+    let is_known = |room: &&String| lines.contains_key(*room) || *room == "binary";
+    let unknown: Vec<&String> = budgets.keys().filter(|room| !is_known(room)).collect();
+    assert!(
+        broken.is_empty() && unknown.is_empty(),
+        "change tests/tidy/budgets.txt in the same commit and say why: {broken:#?}; budgets of no room: {unknown:?}"
+    );
+}
+
+/// Runs where `make test` names the release binary.
+#[test]
+fn the_release_binary_grows_by_no_more_than_3_percent_without_a_new_budget() {
+    let Some(binary) = std::env::var_os("BINARY_UNDER_TEST") else {
+        return;
+    };
+    let bytes = usize::try_from(fs::metadata(binary).unwrap().len()).unwrap();
+    let budget = budgets()["binary"];
+    assert!(
+        bytes <= budget * (100 + MAX_GROWTH) / 100,
+        "the binary has {bytes} bytes, its budget in tests/tidy/budgets.txt is {budget}"
+    );
+}
+
+/// Lines of code without blank lines, comments and tests.
+fn lines_by_room() -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    for (name, path) in sources() {
+        if is_test_file(&path) || path.ends_with("test_support.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let count = code(&text).filter(|(_, line)| !line.trim().is_empty()).count();
+        *lines.entry(room(&name)).or_default() += count;
+    }
+    lines
+}
+
+fn room(name: &Path) -> String {
+    let apart = ROOMS.iter().find(|room| name.starts_with(room));
+    let first = || name.iter().next().unwrap().to_string_lossy().into_owned();
+    apart.map_or_else(first, |room| (*room).to_owned())
+}
+
+/// `budgets.txt`: a name and a number on each line, comments behind `#`.
+fn budgets() -> BTreeMap<String, usize> {
+    let text = fs::read_to_string(root().join("tests/tidy/budgets.txt")).unwrap();
+    let rows = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    rows.map(|line| {
+        let (name, number) = line.split_once(' ').unwrap();
+        (name.to_owned(), number.trim().parse().unwrap())
+    })
+    .collect()
+}
