@@ -1,5 +1,6 @@
-//! What we know of the backend, and it of us. Other files say what happened and ask; what is theirs to set are only the parts
-//! that have verbs of their own: heartbeats, the forms of a FETCH, and what is tried again.
+//! What ojs-init knows of the backend, and the backend of ojs-init. Other files report events and
+//! ask questions. They change only the parts with verbs of their own: heartbeats, the forms of a
+//! FETCH, and retries.
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -1,5 +1,6 @@
-//! The requests that are on their way, with what each is for. How many there are of a kind is counted as they come and go: with
-//! thousands of jobs there can be thousands of requests, and after each event somebody asks.
+//! The requests on their way, with the purpose of each. Each kind is counted as requests come and
+//! go, because thousands of jobs can mean thousands of requests, and every event asks for such a
+//! count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,6 @@
-//! Streams that are open and tell nothing. Polls prove it: a poll of an idle worker finds a job that was created while the stream
-//! was open. Then the other kind of stream is asked for, and if that one tells nothing either there is none.
-//!
-//! Backends do not announce a job that becomes available again: a retry, a scheduled job, a requeue. Such jobs prove nothing.
+//! Streams that are open and tell nothing. Polls prove it: a poll of an idle worker finds a job
+//! that was created while the stream was open. ojs-init then asks for the other kind of stream, and
+//! does without streams if that one tells nothing either.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

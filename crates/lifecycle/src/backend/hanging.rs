@@ -1,5 +1,6 @@
-//! A request that hangs while the backend answers others delays nothing but itself. A request that may come twice goes out once more,
-//! on another connection. Of any other the connection is closed, and a look finds out what became of it.
+//! A request that hangs while the backend answers others delays only itself. A request that may be
+//! repeated goes out once more, on another connection. For any other one the connection is closed,
+//! and a look shows what became of it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests whose answers are missed before their time is over, and what is known of how long answers take.
+//! Requests whose answers are late, and the usual time of an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

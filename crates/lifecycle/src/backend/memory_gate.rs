@@ -1,5 +1,5 @@
-//! The memory gate: while more than a share of the memory is taken that the container may have, nobody is asked for jobs. Those that
-//! are here go on, and so does everything else.
+//! The memory gate. While the container uses more than a share of its memory limit, no FETCH goes
+//! out. The jobs that are here go on, and so does everything else.
 
 use std::time::Duration;
 

@@ -1,4 +1,22 @@
-//! The backend: registration, heartbeats, FETCH, and what is done when it fails.
+//! The link to the backend: registration, heartbeats, FETCH, event streams, and the reaction to
+//! failures.
+//!
+//! Words. A *call* is a request with a number. Its *purpose* says where the answer goes. A *form*
+//! is one way to write a request, because backends accept different ones. A *hedge* is the same
+//! request once more on another connection. An *outage* begins when requests fail and ends with the
+//! first answer. A *poll* is a FETCH that no event asked for.
+//!
+//! | question | file |
+//! |---|---|
+//! | where does the part begin? | `link`; what it says: `link_said`; what others tell it: `told` |
+//! | which calls are on their way? | `calls`, `purpose`, `siblings` |
+//! | who are we to the backend? | `registration`, `agent` |
+//! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
+//! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |
+//! | event streams | `wake`, `streams`, `deafness` |
+//! | failures | `answers`, `retries`, `hanging`, `hedges`, `answer_times`, `outage`, `outages` |
+//!
+//! It may use `api`, `timers` and `retry`.
 
 pub(super) mod agent;
 pub(super) mod answer_times;

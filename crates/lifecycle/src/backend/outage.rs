@@ -1,5 +1,5 @@
-//! An outage of the backend, told in few lines: one when it begins, one a minute while it goes on, one when it is over.
-//! Each request that fails in between is for whoever looks at every request.
+//! The log lines about an outage: one at its beginning, one a minute, one at its end. The requests
+//! that fail in between are logged at debug.
 
 use std::time::Duration;
 

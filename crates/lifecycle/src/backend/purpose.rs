@@ -1,4 +1,4 @@
-//! What a request to the backend was for: where its answer goes.
+//! The purpose of a request: where its answer goes.
 
 use crate::api::ids::{PullId, Text, WorkerId};
 use crate::api::{Farewell, HeartbeatForm, JobRequest, Moment, WorkerState};

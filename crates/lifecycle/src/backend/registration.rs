@@ -1,4 +1,4 @@
-//! Who we are to the backend: registered, known, gone; and what kind of backend it is.
+//! The worker's registration: unknown, registered, gone. Also the kind of the backend.
 
 use std::time::Duration;
 

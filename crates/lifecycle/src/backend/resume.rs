@@ -1,6 +1,8 @@
-//! What a resume waits for: the backend may have asked for quiet, and only the answer to a heartbeat tells whether it still does.
+//! What a resume waits for. The backend may have asked for quiet, and only the reply to a heartbeat
+//! says whether it still does.
 //!
-//! Without that a FETCH would go out beside the heartbeat, and what it brings would have to go back.
+//! Without the wait a FETCH would go out beside the heartbeat, and the jobs that it brings would
+//! have to go back.
 
 use crate::api::{Directive, Notice, Reason, Reply};
 use crate::backend::heartbeat_state::SentHeartbeat;

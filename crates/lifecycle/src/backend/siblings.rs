@@ -1,4 +1,4 @@
-//! Requests that are on their way more than once: hedged, because the first one hangs. They have one answer.
+//! Requests that are on their way twice because the first one hangs. They have one answer.
 
 use std::collections::BTreeMap;
 

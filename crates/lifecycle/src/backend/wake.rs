@@ -1,7 +1,8 @@
-//! Streams of events, and what comes of what they tell: a job that became available brings the next FETCH forward, and one that
-//! was cancelled is looked at. Nothing that they tell is believed: a stream that is silent, lies, floods, hangs or ends costs
-//! nothing but the wake-up, for the poll goes on as without them. A stream of a backend that leaves is closed at once, because the
-//! backend waits for its end.
+//! Streams only wake the poll early: an available job brings the next FETCH forward, and a
+//! cancelled job is looked at. Polling goes on without them, so a stream that is silent, wrong,
+//! flooding or closed costs latency and nothing else.
+//!
+//! A stream to a backend that leaves is closed at once, because the backend waits for its end.
 
 use std::time::Duration;
 

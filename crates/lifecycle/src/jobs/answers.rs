@@ -1,6 +1,9 @@
-//! Outcomes of holders that wait for the answer. Any of them may tell the outcome of any job that was given to one of them. The first
-//! outcome of a claim decides; who tells another one gets its answer, and the backend hears nothing of it. The answer comes when the
-//! backend has the outcome, when the holder may wait no longer, or at once when the end has begun: from then on the outcome is ours.
+//! Replies to holders that wait for one. Any such holder may report the outcome of any job that one
+//! of them was given.
+//!
+//! The first outcome of a claim decides. A later one gets the same reply and is not sent to the
+//! backend. The reply goes out when the backend has the outcome, when the holder's time is over, or
+//! at once when the end has begun: from then on ojs-init alone is responsible for the outcome.
 
 use crate::api::ids::{Claim, HolderId, JobId};
 use crate::api::{About, Delivery, ErrorCode, JobTimer, Outcome};

@@ -1,4 +1,4 @@
-//! What becomes of jobs when the end does not wait for them any longer.
+//! The fate of jobs for which the end no longer waits.
 
 use std::sync::Arc;
 use std::time::Duration;

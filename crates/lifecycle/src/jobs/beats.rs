@@ -1,8 +1,11 @@
-//! Heartbeats of holders that name the jobs they have. Where the process of a holder is not known, its words are all that tells that it
-//! still works on a job. A job that they do not speak of any more is dropped: no heartbeat of ours names it.
+//! Heartbeats of holders, which name the jobs that they have.
 //!
-//! That a job is not spoken of counts in time, never in a number of heartbeats alone: a handler may send heartbeats of its own, as many
-//! as it likes, and each of them names its own job and no other.
+//! If the process of a holder is unknown, only its heartbeats show that it still works on a job. A
+//! job that no heartbeat names for long enough is dropped: ojs-init names it in no heartbeat of its
+//! own.
+//!
+//! Absence is counted in time, never in a number of heartbeats alone. A handler may send as many
+//! heartbeats as it likes, and each names its own job and no other.
 
 use std::time::Duration;
 

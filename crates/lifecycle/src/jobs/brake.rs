@@ -1,8 +1,10 @@
-//! The brake on jobs that are given back again and again. A release costs no attempt, so nothing else ends such a circle: the backend
-//! hands out the same jobs first, and the jobs behind them never start.
+//! The brake on jobs that are given back again and again. A release costs no attempt, so nothing
+//! else ends such a circle: the backend hands out the same jobs first, and the jobs behind them
+//! never start.
 //!
-//! A FETCH cannot exclude jobs or types. Therefore ojs-init holds such a job for some time before it sends the requeue. Heartbeats keep
-//! its reservation meanwhile, and it takes no place of another job. Each hold of a job is longer than the one before.
+//! A FETCH cannot exclude jobs or types. ojs-init therefore holds such a job for some time before
+//! it sends the requeue. Heartbeats keep the reservation, and the job takes no place of another
+//! one. Each hold of a job is longer than the one before.
 
 use std::time::Duration;
 

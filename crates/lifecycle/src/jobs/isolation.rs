@@ -1,6 +1,9 @@
-//! A suspect runs alone: while it has a process for itself, that process gets no other job, and so the next crash has one holder.
-//! One suspect at a time has a turn. Its process first finishes the jobs that it holds. Other processes get other jobs meanwhile, as
-//! far as the concurrency has room beside the suspects that wait. No suspect waits longer than `TURN_WITHIN`.
+//! A suspect runs alone: while it has a process for itself, that process gets no other job, and so
+//! the next crash has one holder.
+//!
+//! One suspect at a time has a turn. Its process first finishes the jobs that it holds. Other
+//! processes get other jobs meanwhile, as far as the concurrency has room beside the suspects that
+//! wait. No suspect waits longer than `TURN_WITHIN`.
 
 use crate::api::ids::{Claim, ProcessId};
 use crate::api::{JobTimer, Moment, Notice};

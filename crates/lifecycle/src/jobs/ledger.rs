@@ -1,6 +1,8 @@
-//! All jobs that were claimed and are not finished, and who holds each. Where a job is stands in the job alone; the lists beside it
-//! follow from that, and `check` says whether they do. Each question that is asked after every event has a list, so that its answer
-//! costs the same with ten jobs and with ten thousand.
+//! All jobs that were claimed and are not finished, and who holds each.
+//!
+//! Only the job knows where it is. The lists follow from that, and `check` compares them. Each
+//! question that is asked after every event has a list, so that its answer costs the same with ten
+//! jobs and with ten thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,13 @@
-//! Reservations that are ours no more: what proves it, and what becomes of the handlers that work on nothing.
+//! Lost reservations: what proves a loss, and what becomes of the handlers that still run.
 //!
-//! A heartbeat's reply names the reservations that it extended. What is missing there is looked at (requirements C-32), and only
-//! the look is believed; and the word that there is no such job only when nothing speaks for a store that is away.
-//! Backends leave an empty list out. A reply without a list is therefore a reason for a look as well, but a rare one as long as
-//! no reply had a list: the backend may be one that never sends it. Until a reply had a list, a look counts only if it shows that
-//! the job is cancelled: nothing says that such a backend keeps a job that it delivered where GET finds it.
+//! The reply to a heartbeat names the reservations that the backend extended. A job that is missing
+//! there is looked at (requirements C-32). Only the look is believed, and "no such job" only if
+//! nothing suggests that the backend's store is away.
+//!
+//! Backends leave an empty list out. A reply without a list is therefore a reason for a look, but a
+//! rare one as long as no reply had a list, because the backend may never send one. Until then a
+//! look counts only if it shows a cancelled job: nothing says that such a backend keeps a delivered
+//! job where GET finds it.
 
 use std::time::Duration;
 

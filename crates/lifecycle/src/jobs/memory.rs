@@ -1,5 +1,5 @@
-//! What became of jobs that were given out and are struck out: whoever answers one of them once more is told the same again. It is
-//! bounded in number and in bytes; the oldest is forgotten first.
+//! The memory of finished jobs, so that a late outcome gets the same reply as the first one. It is
+//! bounded in number and in bytes; the oldest entry is forgotten first.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,25 @@
-//! The jobs: who has each, to whom it goes, and its outcome's way to the backend.
+//! The jobs: who has each job, who gets it next, and how its outcome reaches the backend.
+//!
+//! Words. A *claim* is a job that a FETCH brought. A *holder* has jobs (a connection, or a process
+//! behind the gateway). A job *waits* until it is given to a holder, is *held* until its outcome is
+//! known, and is *reporting* until the backend has the outcome. A *lost* job belongs to somebody
+//! else by now; a *dropped* one is named by no heartbeat any more; a *suspect* was in a process
+//! that crashed. A *look* is a GET of the job that shows what became of an outcome. A *hold* keeps
+//! a job that is given back too often.
+//!
+//! | question | file |
+//! |---|---|
+//! | where does the part begin, and what does it remember? | `part`; one job: `job`; their lists: `ledger`, `marks` |
+//! | which job goes to which holder? | `dispatch`, `waiting`; for holders that ask: `pulled`; suspects: `isolation`, `suspects` |
+//! | what changes when a job changes hands? | `moves` |
+//! | how does an outcome reach the backend? | `reports`, with the tables of `stages`; doubts: `doubts`, `ack_fallback` |
+//! | what becomes of a job that comes again, is lost, or is dropped? | `redelivery`, `losses`, `beats` |
+//! | who answers a holder that waits? | `answers`, `memory` |
+//! | what slows a job that is given back again and again? | `brake`, `returns` |
+//! | what happens at the end? | `at_the_end` |
+//!
+//! The part asks about the others by `facts` and answers with `said`. It may use `api`, `timers`,
+//! `groups` and `retry`.
 
 pub(super) mod ack_fallback;
 pub(super) mod answers;

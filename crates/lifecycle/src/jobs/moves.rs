@@ -1,4 +1,4 @@
-//! Jobs change hands here alone: what that does to the credit of whoever had one, or has it now, follows at once.
+//! The only place where a job changes hands. The credit of both holders changes in the same step.
 
 use crate::api::ids::{Claim, HolderId};
 use crate::jobs::job::{Job, Place};

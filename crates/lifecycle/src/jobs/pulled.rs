@@ -1,5 +1,6 @@
-//! Jobs for holders that ask for them: a pull is answered once, with what waits or the next FETCH brings, the oldest pull first. What
-//! comes after its pull has lapsed waits for another one, for a while.
+//! Jobs for holders that ask for them. Each pull gets one reply, from the jobs that wait or from
+//! the next FETCH, the oldest pull first. A job that arrives after its pull has ended waits for
+//! another pull for a while.
 
 use std::collections::BTreeMap;
 

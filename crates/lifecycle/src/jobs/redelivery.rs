@@ -1,10 +1,11 @@
-//! A job that comes again while an outcome of it is on its way to the backend.
+//! A job that is delivered again while an outcome of it is on its way to the backend.
 //!
-//! After an ACK it is done. After a FAIL or a requeue it is most often that very outcome which brought it back: the new
-//! delivery is a job like any other. Or the reservation had lapsed before, the outcome hit the new one, and somebody else
-//! has the job by now. Nothing but a look tells which: so it waits until the outcome before it is settled, is looked at,
-//! and is started or given back only if it is ours. Meanwhile heartbeats name it: it was given to us, and nothing has shown
-//! yet that it is not ours.
+//! After an ACK the job is done. After a FAIL or a requeue, most often that outcome brought it
+//! back, and the new delivery is a job like any other. Or the reservation had lapsed before, the
+//! outcome hit the new one, and another worker has the job by now. Only a look can tell. The job
+//! waits until the earlier outcome is settled, is looked at, and is started or given back only if
+//! it is ours. Meanwhile heartbeats name it, because it was given to us and nothing has shown yet
+//! that it is not ours.
 
 use std::time::Duration;
 

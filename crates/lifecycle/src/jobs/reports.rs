@@ -1,8 +1,9 @@
-//! Outcomes on their way to the backend: each job exactly one, however often the network fails.
+//! Outcomes on their way to the backend: exactly one for each job, however often the network fails.
 //!
-//! An ACK may be repeated: a backend that has it already says so. A FAIL or a requeue may not: if the first one was
-//! carried out, the job may already run elsewhere, and nobody checks whose job a second one hits. It is repeated only
-//! after a look shows that the job is still active and still ours.
+//! An ACK may be repeated, because a backend that has it already says so. A FAIL or a requeue may
+//! not: if the first one was carried out, the job may already run elsewhere, and no backend checks
+//! whose job a second one hits. It is repeated only after a look shows that the job is still active
+//! and still ours.
 
 use std::time::Duration;
 

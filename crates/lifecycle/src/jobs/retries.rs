@@ -1,4 +1,5 @@
-//! Requests about jobs that are tried again before their pause is over, because what has failed them has no cause any more.
+//! Requests about jobs that are tried again before their pause is over, because the cause of their
+//! failure is gone.
 
 use crate::api::ids::Claim;
 use crate::api::{JobTimer, Moment};

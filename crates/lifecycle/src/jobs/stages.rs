@@ -1,5 +1,6 @@
-//! How far an outcome is on its way to the backend, and two total tables: what leads from one stage to the next, and what a
-//! failed request says about the outcome. This file decides; `reports`, `doubts` and `ack_fallback` do it.
+//! How far an outcome is on its way to the backend, as two total tables: what leads from one stage
+//! to the next, and what a failed request says about the outcome. This file decides; `reports`,
+//! `doubts` and `ack_fallback` act.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Jobs whose type no holder takes: how long they wait for one that may still come, and which of them do not.
+//! Jobs of a type that no holder takes: how long they wait for a holder that may still come.
 
 use crate::api::ids::Claim;
 use crate::api::{JobTimer, Notice};

@@ -1,5 +1,5 @@
-//! The jobs in our buffer, in lines by their type and by their queue: who looks for the next job of a holder looks at the heads of the
-//! lines that it takes, however many jobs wait.
+//! The jobs that wait, in lines by type and by queue. A search for a holder's next job reads the
+//! heads of the lines that the holder takes, however many jobs wait.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,5 @@
-//! What is counted, for metrics: everything that the machine orders and everything that comes back passes through here.
-//!
-//! It decides nothing, and the machine does not know of it. However many kinds of jobs there are and whatever a backend
-//! answers, it stays small: what is beyond a bound is counted together.
+//! The counts behind `/metrics`. They decide nothing, and the machine does not know them. They stay
+//! small however many kinds of jobs there are: everything beyond a bound is counted under one name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

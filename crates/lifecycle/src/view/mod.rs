@@ -1,4 +1,16 @@
-//! What can be seen from outside: status, probes, metrics, and what operators are answered.
+//! Everything that can be seen from outside: the status, the probes, the metrics, and the replies
+//! to operators.
+//!
+//! These files read the parts by their getters and change nothing but two small states of their
+//! own: who waits on the control socket (`operator_state`), and what the probes remember
+//! (`health_state`).
+//!
+//! | question | file |
+//! |---|---|
+//! | what does `status` show? | `status` |
+//! | what do `/livez`, `/readyz` and `/healthz` reply? | `health` |
+//! | what is counted for `/metrics`? | `metrics`: it reads orders and replies, and the machine does not know it |
+//! | when does an operator get a reply? | `operators` |
 
 pub mod health;
 pub(super) mod health_state;

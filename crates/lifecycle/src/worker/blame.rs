@@ -1,4 +1,5 @@
-//! Which ends of the worker are our doing: it ends with a process of its own that we ended, or after it.
+//! Ends of the worker that ojs-init caused: the worker ends with a process that ojs-init ended, or
+//! just after it.
 
 use crate::api::{EndCause, Moment, ProcessId, WorkerEnd};
 use ojs_values::exit::Ended;

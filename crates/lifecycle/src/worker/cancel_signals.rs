@@ -1,5 +1,5 @@
-//! SIGURG with each cancel, for holders that asked for it: a program with one thread reads nothing while its handler sleeps or waits,
-//! and a signal ends that.
+//! SIGURG with each cancel, for holders that asked for it. A program with one thread reads nothing
+//! while its handler sleeps or waits, and a signal ends that.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How many jobs the holders of the worker take together, as it was last told.
+//! How many jobs all holders of the worker take together, as the log was last told.
 
 use crate::api::{HolderId, Moment, ProcessId};
 

@@ -1,7 +1,8 @@
-//! When it is said that the worker takes more or fewer jobs than before.
+//! The log line about a worker that takes more or fewer jobs than before.
 //!
-//! It changes in crowds: a parent starts its processes one after the other, or loses them all at once. So a change is told after a
-//! moment, and then not again for a while: the last line always has the number that counts.
+//! Capacity changes in crowds: a parent starts its processes one after the other, or loses them all
+//! at once. The line therefore comes after a moment, and not again for a while. The last line
+//! always has the number that counts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a holder says to us, and whether it is still there.
+//! The messages of a holder, and the pings that show whether it is still there.
 
 use std::time::Duration;
 

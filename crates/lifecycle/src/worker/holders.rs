@@ -1,4 +1,4 @@
-//! Whoever holds jobs: all of them, what they come to together, and the processes behind them.
+//! All holders of jobs, their sums, and the processes behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

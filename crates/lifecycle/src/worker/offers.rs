@@ -1,5 +1,5 @@
-//! What holders offer to take, and whose turn it is. Many holders offer the same: who looks for a taker looks at the offers, of which
-//! there are few, and not at the holders.
+//! Offers of holders, and whose turn it is. Many holders offer the same, so a search for a holder
+//! reads the few offers and not the many holders.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

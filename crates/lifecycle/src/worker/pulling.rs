@@ -1,4 +1,4 @@
-//! Holders that ask for jobs: when they are asked for in vain, and the one answer to each pull.
+//! Holders that ask for jobs: which pulls get an empty reply, and the one reply to each.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Pulled credit: requests of holders for jobs, each of which is answered once. The oldest comes first; which take a job of some queue
-//! is found by its queue, however many there are.
+//! Pulled credit: requests of holders for jobs, each with one reply, the oldest first. A pull that
+//! takes a queue is found by the queue, however many pulls there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
