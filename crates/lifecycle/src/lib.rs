@@ -1,7 +1,8 @@
 //! PURE. What to do, decided without doing it: events and the time go in, effects come out.
 //!
-//! No clock, no socket, no process, no randomness: the same input gives the same output, so everything hard is tested
-//! here without waiting. The shell (`daemon`) drains the effects after each event and waits until the next deadline.
+//! No clock, no socket, no process, no randomness: the same input gives the same output, so
+//! everything hard is tested here without waiting. The shell (`daemon`) drains the effects after
+//! each event and waits until the next deadline.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -17,3 +18,14 @@ pub mod shutdown;
 pub mod timers;
 pub mod view;
 pub mod worker;
+
+#[cfg(test)]
+#[path = "part_walk_tests.rs"]
+mod part_walk;
+
+// What the tests of the whole machine have as well. They say `ojs_lifecycle`.
+#[cfg(test)]
+extern crate self as ojs_lifecycle;
+#[cfg(test)]
+#[path = "../tests/support/script/defaults.rs"]
+mod default_options;

@@ -1,8 +1,6 @@
 //! All jobs that were claimed and are not finished, and who holds each.
 //!
-//! Only the job knows where it is. The lists follow from that, and `check` compares them. Each
-//! question that is asked after every event has a list, so that its answer costs the same with ten
-//! jobs and with ten thousand.
+//! Only the job knows where it is. The lists follow from that, and `check` compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -25,3 +25,8 @@ pub(super) mod stop_signals;
 pub(super) mod timeouts;
 pub(super) mod transitions;
 pub(super) mod triggers;
+
+#[cfg(test)]
+mod exploration_tests;
+#[cfg(test)]
+mod walk_events_tests;

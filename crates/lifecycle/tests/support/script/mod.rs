@@ -1,5 +1,6 @@
 //! The machine's settings, events and orders in a person's words: what the scripts of `scenarios` are written in.
 
+pub mod defaults;
 pub mod ends;
 pub mod holders;
 pub mod render;

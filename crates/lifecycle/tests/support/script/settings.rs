@@ -1,59 +1,11 @@
 //! The configuration of a scenario: `with concurrency 2, grace 30s`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{
-    FinalState, Leftovers, LimitSource, Options, Queues, Restart, ShutdownTimes, StopSignal, Text, TransitionSignals,
-};
-use ojs_values::exit::RemapExit;
+use ojs_lifecycle::api::{FinalState, Leftovers, Options, Queues, Restart, StopSignal, Text};
 
+pub use super::defaults::defaults;
 use super::words::{Wrong, number, period, signal};
-
-/// The defaults of the product, under an orchestrator that allows 40 s.
-pub fn defaults() -> Options {
-    Options {
-        concurrency: 10,
-        queues: Queues::Configured,
-        tell_worker: false,
-        enforce_timeouts: true,
-        isolates_suspects: true,
-        restart: Restart::Hung,
-        ready_timeout: Duration::from_secs(60),
-        type_wait: Duration::from_secs(5),
-        memory_gate: None,
-        exit_when_idle: None,
-        once: false,
-        timeout_grace: Duration::from_secs(30),
-        listen_to: Vec::new(),
-        poll_interval: Duration::from_secs(1),
-        heartbeat_interval: Duration::from_secs(5),
-        heartbeat_interval_is_fixed: false,
-        visibility_timeout: Duration::from_secs(120),
-        request_timeout: Duration::from_secs(10),
-        final_state: FinalState::Terminate,
-        server_resume: false,
-        times: ShutdownTimes {
-            grace_period: Duration::from_secs(30),
-            limit: Some(Duration::from_secs(40)),
-            stop_margin: Duration::from_secs(5),
-            source: LimitSource::Configured,
-        },
-        cancel_grace: Duration::from_secs(1),
-        term_delay: Duration::ZERO,
-        tstp_starts_clock: false,
-        sigint: StopSignal::Graceful,
-        sigquit: StopSignal::Graceful,
-        signals: TransitionSignals::default(),
-        rewrite: BTreeMap::new(),
-        remap_exit: RemapExit::default(),
-        interrupted_exit: 0,
-        leftovers: Leftovers::Fail,
-        shutdown_error_type: "ShutdownError".into(),
-        shutdown_error_code: "shutdown".into(),
-        seed: 1,
-    }
-}
 
 /// Changes `options`, and the longest frame of a connection, as a list of settings says.
 pub fn apply(options: &mut Options, max_frame: &mut usize, text: &str) -> Result<(), Wrong> {
