@@ -7,6 +7,12 @@ use super::kinds::{Behaviour, Occasion, Weather};
 use super::plan::Plan;
 use super::promises::{Broken, Measured};
 
+/// A run ends when so many trials have failed: more of them tell nothing more.
+pub const FAILURES: usize = 20;
+
+/// A run that looks for one broken promise ends when so many trials have broken it.
+const ENOUGH: usize = 3;
+
 /// Half of the calm trials stay below it, in milliseconds.
 const MEDIAN: f64 = 20.0;
 
@@ -22,6 +28,8 @@ pub struct Figures {
     played: usize,
     failed: usize,
     broken: BTreeMap<&'static str, usize>,
+    /// Promises that seemed to be broken while other trials kept the machine busy.
+    doubtful: BTreeMap<&'static str, usize>,
     left: Vec<f64>,
     left_to_lapse: usize,
     wound_up: Vec<f64>,
@@ -35,6 +43,24 @@ impl Figures {
     /// Trials in which a promise was broken.
     pub fn failed(&self) -> usize {
         self.failed
+    }
+
+    /// Whether more trials tell more: fewer than `FAILURES` have failed, and each promise of `until` was broken in fewer than `ENOUGH`.
+    pub fn go_on(&self, until: &[String]) -> bool {
+        let times = |promise: &str| {
+            [&self.broken, &self.doubtful]
+                .iter()
+                .filter_map(|seen| seen.get(promise))
+                .sum::<usize>()
+        };
+        self.failed < FAILURES && until.iter().all(|promise| times(promise) < ENOUGH)
+    }
+
+    /// These promises seem to be broken. The trial is played again, with nothing beside it.
+    pub fn doubt(&mut self, broken: &[Broken]) {
+        for promise in broken.iter().map(|broken| broken.promise).collect::<BTreeSet<_>>() {
+            *self.doubtful.entry(promise).or_default() += 1;
+        }
     }
 
     /// Judges the calm trials together, unless one of them has failed by itself.

@@ -48,7 +48,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use figures::Figures;
+use figures::{FAILURES, Figures};
 
 use plan::Plan;
 use promises::{Broken, Measured};
@@ -73,9 +73,6 @@ const NAME: &str = "shutdowns_put_together_by_chance_keep_every_promise";
 
 /// Calm trials before them, one after the other.
 const CALM: u64 = 30;
-
-/// A run ends after so many failures: what is wrong is known by then.
-const FAILURES: usize = 20;
 
 /// Of a trial.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +108,8 @@ struct Orders {
     proof: Option<Proof>,
     /// Only trials whose description has this.
     like: Option<String>,
+    /// The run is over when one of these promises was broken in `figures::ENOUGH` trials.
+    until: Vec<String>,
     at_once: usize,
     /// Where what is left of a trial that failed is kept.
     keep: PathBuf,
@@ -147,8 +146,8 @@ fn is_meant(words: &[String]) -> bool {
         match word.as_str() {
             "--skip" => skipped.extend(words.next()),
             "--ignored" => return false,
-            "--count" | "--seed" | "--only" | "--proof" | "--like" | "--at-once" | "--keep" | "--test-threads"
-            | "--format" | "--color" | "--logfile" | "-Z" => drop(words.next()),
+            "--count" | "--seed" | "--only" | "--proof" | "--like" | "--until" | "--at-once" | "--keep"
+            | "--test-threads" | "--format" | "--color" | "--logfile" | "-Z" => drop(words.next()),
             flag if flag.starts_with('-') => {}
             _ => names.push(word),
         }
@@ -159,7 +158,7 @@ fn is_meant(words: &[String]) -> bool {
 
 /// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--proof P` (of those, by what the init knows its
 /// callers: process, uid-and-bearer, uid or any), `--exec` (with a process for each job), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
-/// with these words: 'is store'), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
+/// with these words: 'is store'), `--until PROMISE` (ends when that promise was broken in three trials; may come twice), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
     let value = |name: &str| word(name)?.parse::<u64>().ok();
@@ -186,6 +185,11 @@ fn orders(words: &[String]) -> Orders {
         is_only: word("--only").is_some(),
         proof: word("--proof").map(|name| Proof::named(name)),
         like: word("--like").cloned(),
+        until: words
+            .windows(2)
+            .filter(|pair| pair[0] == "--until")
+            .map(|pair| pair[1].clone())
+            .collect(),
         at_once: value("--at-once").map_or(AT_ONCE, |count| usize::try_from(count).unwrap()),
         keep: word("--keep").map_or_else(
             || std::env::temp_dir().join(format!("ojs-trials-{seed}")),
@@ -221,7 +225,7 @@ fn run(orders: &Orders) -> ExitCode {
             scope.spawn(|| {
                 loop {
                     let number = orders.trials.get(next.fetch_add(1, Ordering::Relaxed));
-                    let Some(&number) = number.filter(|_| figures.lock().unwrap().failed() < FAILURES) else {
+                    let Some(&number) = number.filter(|_| figures.lock().unwrap().go_on(&orders.until)) else {
                         return;
                     };
                     let plan = number.plan(orders.seed, orders.proof);
@@ -267,6 +271,7 @@ fn play_beside_others(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) ->
     let (broken, measured) = judge(orders, plan);
     let is_late = !broken.is_empty() && broken.iter().all(Broken::is_of_time) || broken.iter().any(Broken::is_a_pause);
     if is_late {
+        figures.lock().unwrap().doubt(&broken);
         return false;
     }
     figures.lock().unwrap().add(plan, measured, &broken);
