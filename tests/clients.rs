@@ -1,4 +1,5 @@
-//! All clients, and the runner that keeps them alike. At the end stands the table of what each of them does.
+//! All clients, and the runner that keeps them alike. At the end stands the table of what each of
+//! them does.
 //!
 //! Needs the tools of each client's language.
 #![allow(
@@ -64,7 +65,8 @@ fn out() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients")
 }
 
-/// The development server, which the clients' helpers for tests start: this very program, under another name.
+/// The development server, which the clients' helpers for tests start: this very program, under
+/// another name.
 fn devserver() -> &'static Path {
     static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
         let place = out().join("bin").join("ojs-devserver");

@@ -1,5 +1,5 @@
-//! What the bench's programs share: their arguments, the ids of jobs in a text, and the stamps that tell when a job came
-//! and went.
+//! What the bench's programs share: their arguments, the ids of jobs in a text, and the stamps that
+//! tell when a job came and went.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -38,7 +38,8 @@ where
     option(name)?.ok_or_else(|| format!("{name} is missing").into())
 }
 
-/// The id of the first job in a text: its first field `id`, which the envelopes of the bench have before their arguments.
+/// The id of the first job in a text: its first field `id`, which the envelopes of the bench have
+/// before their arguments.
 #[must_use]
 pub fn job_id(text: &[u8]) -> Option<&str> {
     const FIELD: &[u8] = b"\"id\":\"";
@@ -48,15 +49,16 @@ pub fn job_id(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(rest.get(..end)?).ok()
 }
 
-/// What the wall clock says, in nanoseconds: the only clock that two processes share without a system call of their own.
+/// What the wall clock says, in nanoseconds: the only clock that two processes share without a
+/// system call of their own.
 #[must_use]
 pub fn wall_ns() -> u128 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_nanos()
 }
 
-/// A file with a line for each job: its id, when it had been read, and when its answer was about to be written; before one
-/// that takes time a line with 0 there.
+/// A file with a line for each job: its id, when it had been read, and when its answer was about to
+/// be written; before one that takes time a line with 0 there.
 #[derive(Debug)]
 pub struct Stamps(Option<Mutex<File>>);
 

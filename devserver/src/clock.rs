@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use crate::moment::Moment;
 
-/// Time since the start of the server. The wall clock is read once; what it does afterwards changes nothing.
+/// Time since the start of the server. The wall clock is read once; what it does afterwards changes
+/// nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,

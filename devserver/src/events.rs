@@ -22,7 +22,8 @@ const OCCURRENCES: [&str; 6] = [
     "freezing",
 ];
 
-/// A name that the program itself has. Were the reference spelled out, serde would want to borrow it from what it reads.
+/// A name that the program itself has. Were the reference spelled out, serde would want to borrow
+/// it from what it reads.
 type KnownName = &'static str;
 
 /// One thing that happened. It can be written as JSON and read again.
@@ -30,21 +31,21 @@ type KnownName = &'static str;
 pub struct Event {
     /// Counts from 1 and has no gaps.
     pub number: u64,
-    /// Milliseconds since the start of the server, by a clock that only goes forward. Of a request: when it was answered,
-    /// or when it was settled that it gets no answer.
+    /// Milliseconds since the start of the server, by a clock that only goes forward. Of a request:
+    /// when it was answered, or when it was settled that it gets no answer.
     pub ms: f64,
     /// Of a request: when its head had been read, in milliseconds like `ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived_ms: Option<f64>,
-    /// Of a request: how many milliseconds it took from there until its answer was handed to the connection, whole or in
-    /// part; `None`: no answer left.
+    /// Of a request: how many milliseconds it took from there until its answer was handed to the
+    /// connection, whole or in part; `None`: no answer left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<f64>,
     /// What the wall clock said at `ms`, RFC 3339.
     #[serde(default)]
     pub time: String,
-    /// The operation of a request, or what the server did: `visibility_timeout`, `worker_death`, `expired`, `refusing`,
-    /// `listening`, `freezing`.
+    /// The operation of a request, or what the server did: `visibility_timeout`, `worker_death`,
+    /// `expired`, `refusing`, `listening`, `freezing`.
     #[serde(deserialize_with = "operation")]
     pub operation: KnownName,
     /// The method and path of a request.
@@ -62,7 +63,8 @@ pub struct Event {
     /// Of a heartbeat: what the worker said that it is. Of a job: the state that it got into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The HTTP status of the answer, also of one that a fault lost; `None`: there was none, or no request.
+    /// The HTTP status of the answer, also of one that a fault lost; `None`: there was none, or no
+    /// request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The fault that met the request.

@@ -1,4 +1,5 @@
-//! JSON objects that stay the text that they are: order, spelling of numbers and white space inside of values included.
+//! JSON objects that stay the text that they are: order, spelling of numbers and white space inside
+//! of values included.
 
 use std::fmt;
 
@@ -85,7 +86,8 @@ pub struct WrongType {
 
 /// Any value as JSON text that is kept.
 pub fn raw(value: &(impl Serialize + ?Sized)) -> Box<RawValue> {
-    // Text, numbers and the like: there is nothing that could fail, and null is what is left if it did.
+    // Text, numbers and the like: there is nothing that could fail, and null is what is left if it
+    // did.
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 

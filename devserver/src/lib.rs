@@ -1,9 +1,11 @@
-//! An Open Job Spec backend in memory, for development and tests. Not for production: nothing survives the process.
+//! An Open Job Spec backend in memory, for development and tests. Not for production: nothing
+//! survives the process.
 //!
-//! It plays the specification's conformance levels 0 and 1 over HTTP, and plays them as they are written where real
-//! backends do not: a reservation belongs to the worker that fetched the job, a visibility timeout counts as an attempt
-//! and leaves an error, a worker that stops beating is dead. It can speak like real backends too ([`Dialect`]), and do
-//! what networks and backends do wrong ([`Fault`]).
+//! It plays the specification's conformance levels 0 and 1 over HTTP, and plays them as they are
+//! written where real backends do not: a reservation belongs to the worker that fetched the job, a
+//! visibility timeout counts as an attempt and leaves an error, a worker that stops beating is
+//! dead. It can speak like real backends too ([`Dialect`]), and do what networks and backends do
+//! wrong ([`Fault`]).
 //!
 //! In a test:
 //!
@@ -19,10 +21,11 @@
 //! # }
 //! ```
 //!
-//! Inside, from the pure to the worldly: `store` has the jobs and every rule about them, and neither a clock nor a socket;
-//! `dialect` reads what workers send; `faults` and `events` are what no backend has; `state` has all of these behind one
-//! lock; `http` has the connections and routes; [`Server`] is the thread; [`timeline`] draws what happened, and only reads
-//! events; [`cli`] is the command line.
+//! Inside, from the pure to the worldly: `store` has the jobs and every rule about them, and
+//! neither a clock nor a socket; `dialect` reads what workers send; `faults` and `events` are what
+//! no backend has; `state` has all of these behind one lock; `http` has the connections and routes;
+//! [`Server`] is the thread; [`timeline`] draws what happened, and only reads events; [`cli`] is
+//! the command line.
 
 pub mod cli;
 mod clock;

@@ -22,7 +22,8 @@ pub struct Options {
     pub heartbeat_interval: Duration,
     /// How long a worker may be silent before it is declared dead.
     pub heartbeat_timeout: Duration,
-    /// Most jobs: beyond it finished ones are forgotten, oldest first; when all are unfinished, no more are taken.
+    /// Most jobs: beyond it finished ones are forgotten, oldest first; when all are unfinished, no
+    /// more are taken.
     pub max_jobs: usize,
     /// Most events; older ones are forgotten.
     pub max_events: usize,

@@ -196,8 +196,9 @@ impl Server {
         self.shared.clock.now()
     }
 
-    /// Gives to `worker`, which need not exist, every job that can be fetched and that somebody had before; gives their
-    /// ids. A witness inside of the process: no network and no fault keeps it from seeing what was given away too early.
+    /// Gives to `worker`, which need not exist, every job that can be fetched and that somebody had
+    /// before; gives their ids. A witness inside of the process: no network and no fault keeps it
+    /// from seeing what was given away too early.
     #[must_use]
     pub fn take_over(&self, worker: &str) -> Vec<String> {
         let taken = self.with_state(|state, now| Ok(state.store.take_over(now, worker)));
@@ -244,14 +245,16 @@ impl Server {
         self.shared.lock().faults.clear();
     }
 
-    /// Closes the port and every connection: when this returns, connections are refused. Whether it did so in time.
+    /// Closes the port and every connection: when this returns, connections are refused. Whether it
+    /// did so in time.
     pub fn refuse_connections(&self) -> bool {
         let _ = self.shared.gate.send(Gate::Closed { until: None });
         self.shared.wait_listening(false, GATE_PATIENCE)
     }
 
-    /// Stops as a server of Go does that is asked to end: closes the port and idle connections at once, and waits for open requests,
-    /// streams of events included. Whether the last one was over in time.
+    /// Stops as a server of Go does that is asked to end: closes the port and idle connections at
+    /// once, and waits for open requests, streams of events included. Whether the last one was over
+    /// in time.
     pub fn leave(&self, patience: Duration) -> bool {
         let _ = self.shared.gate.send(Gate::Leaving);
         self.shared.wait_listening(false, patience)
@@ -263,14 +266,15 @@ impl Server {
         self.shared.wait_listening(true, GATE_PATIENCE)
     }
 
-    /// Stops every connection that is there: what comes on it is neither read nor answered, and it stays open. Whoever
-    /// connects from here on is served. After `lasts` they go on, with what was sent on them meanwhile by clients that still
-    /// wait; `None`: never.
+    /// Stops every connection that is there: what comes on it is neither read nor answered, and it
+    /// stays open. Whoever connects from here on is served. After `lasts` they go on, with what was
+    /// sent on them meanwhile by clients that still wait; `None`: never.
     pub fn freeze_connections(&self, lasts: Option<Duration>) {
         self.shared.freeze(lasts);
     }
 
-    /// Waits until something is so, looking whenever anything has changed; whether it was so in time.
+    /// Waits until something is so, looking whenever anything has changed; whether it was so in
+    /// time.
     pub fn wait(&self, patience: Duration, condition: impl Fn(&Self) -> bool) -> bool {
         /// What changes by time alone is looked at this often.
         const LOOK: Duration = Duration::from_millis(20);

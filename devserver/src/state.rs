@@ -24,7 +24,8 @@ pub(crate) enum Gate {
         /// When the port opens again; `None`: when somebody says so.
         until: Option<Moment>,
     },
-    /// Nobody can connect, idle connections are closed, and open requests are waited for, as Go's `Shutdown` does.
+    /// Nobody can connect, idle connections are closed, and open requests are waited for, as Go's
+    /// `Shutdown` does.
     Leaving,
     /// Nobody can connect any more: the server ends.
     Over,
@@ -159,7 +160,8 @@ impl Shared {
         self.record(Event::new(if is_listening { "listening" } else { "refusing" }));
     }
 
-    /// Stops the connections that are there, for this long or for good. Those that come from here on are served.
+    /// Stops the connections that are there, for this long or for good. Those that come from here
+    /// on are served.
     pub fn freeze(&self, lasts: Option<Duration>) {
         let until = lasts.map(|lasts| self.clock.now() + lasts);
         self.freeze.send_modify(|freeze| {

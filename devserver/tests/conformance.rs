@@ -1,4 +1,5 @@
-//! What the official conformance suite asks of levels 0 and 1 and what public backends do otherwise: each test names the ids.
+//! What the official conformance suite asks of levels 0 and 1 and what public backends do
+//! otherwise: each test names the ids.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "the test is the client")]
 
@@ -13,7 +14,8 @@ fn enqueue(bench: &Bench, job: &Value) -> Answer {
     bench.post("/ojs/v1/jobs", &job.to_string())
 }
 
-/// Enqueues a job in the queue default and fetches it as a worker that never registers; gives its id.
+/// Enqueues a job in the queue default and fetches it as a worker that never registers; gives its
+/// id.
 fn active(bench: &Bench, job: &Value) -> String {
     let answer = enqueue(bench, job);
     assert_eq!(answer.status, 201, "{}", answer.text);

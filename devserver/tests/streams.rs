@@ -257,7 +257,8 @@ fn a_stream_ends_when_the_port_is_closed() {
     let mut stream = listen(&bench, OF_DEFAULT);
     assert!(bench.server.refuse_connections());
     let mut rest = Vec::new();
-    // An end, or a connection that breaks: both within PATIENCE, or the client's own error says timeout.
+    // An end, or a connection that breaks: both within PATIENCE, or the client's own error says
+    // timeout.
     if let Err(error) = stream.lines.read_to_end(&mut rest) {
         assert!(!error.to_string().contains("timeout"), "{error}");
     }

@@ -1,5 +1,6 @@
 //! The picture of what the server saw. Goldens are in `tests/timeline`; they are renewed with
-//! `UPDATE_GOLDEN=1 cargo test -p ojs-devserver --test timeline` and read by whoever reviews the change.
+//! `UPDATE_GOLDEN=1 cargo test -p ojs-devserver --test timeline` and read by whoever reviews the
+//! change.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be had fails the test")]
 

@@ -27,7 +27,8 @@ fn with_a_job() -> Bench {
     bench
 }
 
-/// The statuses of an ACK, a FAIL, a look, a FETCH and a heartbeat while the store of that backend is away.
+/// The statuses of an ACK, a FAIL, a look, a FETCH and a heartbeat while the store of that backend
+/// is away.
 fn while_away(backend: Backend) -> [u16; 5] {
     let bench = with_a_job();
     let delay = Duration::ZERO;

@@ -1,5 +1,6 @@
-//! The clap definitions. There are two commands with one grammar: the full one costs three times as much to build as
-//! a whole start may cost, so what defines only the options that occur is tried first.
+//! The clap definitions. There are two commands with one grammar: the full one costs three times as
+//! much to build as a whole start may cost, so what defines only the options that occur is tried
+//! first.
 
 use std::ffi::OsString;
 
@@ -41,8 +42,9 @@ pub fn parse(args: &[OsString]) -> Result<CommandLine, UsageError> {
     }
 }
 
-/// Reads a command line that supervises a command, by the options that occur in it alone. `None` when that fails for
-/// whatever reason, help and subcommands included: then the full parse finds the answer.
+/// Reads a command line that supervises a command, by the options that occur in it alone. `None`
+/// when that fails for whatever reason, help and subcommands included: then the full parse finds
+/// the answer.
 fn parse_lean(args: &[OsString]) -> Option<CommandLine> {
     let keys = flags::mentioned(args);
     let is_run = args.first().is_some_and(|first| first == "run");
@@ -121,7 +123,8 @@ fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
 fn completions(shell: Shell) -> CommandLine {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut full(), "ojs-init", &mut script);
-    // For bash the generator spells a hyphen in the program's name in two ways, so that no subcommand finds its words.
+    // For bash the generator spells a hyphen in the program's name in two ways, so that no
+    // subcommand finds its words.
     CommandLine::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
@@ -220,7 +223,8 @@ mod tests {
     use super::*;
     use crate::config::values::Form;
 
-    /// Words that a command line is made of: every spelling of some options, values good and bad, and what ends them.
+    /// Words that a command line is made of: every spelling of some options, values good and bad,
+    /// and what ends them.
     const WORDS: [&str; 58] = [
         "--",
         "-",

@@ -11,8 +11,8 @@ pub enum CommandLine {
     /// Supervise a command.
     Run {
         flags: Flags,
-        /// Program and arguments, byte for byte. Empty where none is given, which makes sense only where the configuration
-        /// has programs of its own.
+        /// Program and arguments, byte for byte. Empty where none is given, which makes sense only
+        /// where the configuration has programs of its own.
         command: Vec<OsString>,
     },
     /// Say whether the configuration holds.

@@ -45,7 +45,8 @@ pub(super) fn mentioned(args: &[OsString]) -> Vec<&'static Row> {
     keys
 }
 
-/// How clap takes a key's flag. Values are texts here: what they mean is judged where all sources come together.
+/// How clap takes a key's flag. Values are texts here: what they mean is judged where all sources
+/// come together.
 pub(super) fn argument(key: &Row) -> Arg {
     let arg = Arg::new(key.label()).value_parser(value_parser!(OsString));
     let arg = key.flag.into_iter().fold(arg, Arg::long);

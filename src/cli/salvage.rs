@@ -1,5 +1,5 @@
-//! What a command line still says of how to report an error, when that is what cannot be understood or its configuration
-//! has a mistake.
+//! What a command line still says of how to report an error, when that is what cannot be understood
+//! or its configuration has a mistake.
 
 use std::ffi::OsString;
 

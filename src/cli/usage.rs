@@ -8,8 +8,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::{help, subcommands};
 use crate::config::{masked, most_alike};
 
-/// Why the command line cannot be carried out. `Display` is the whole message, without the name of the program and
-/// without a line break at its end.
+/// Why the command line cannot be carried out. `Display` is the whole message, without the name of
+/// the program and without a line break at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageError {
     message: String,
@@ -32,7 +32,8 @@ pub fn no_command() -> UsageError {
 /// The usage of what supervises a command.
 const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
-/// What clap found, in our words where ours say more. `parses` says whether a command line supervises a command.
+/// What clap found, in our words where ours say more. `parses` says whether a command line
+/// supervises a command.
 pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
         let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand));
@@ -78,7 +79,8 @@ fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
     }
 }
 
-/// The usage of the subcommand which the command line begins with, for an instance that runs or for a job.
+/// The usage of the subcommand which the command line begins with, for an instance that runs or for
+/// a job.
 fn order_usage(args: &[OsString]) -> Option<&'static str> {
     subcommands::usage(args.first()?.to_str()?)
 }
@@ -110,7 +112,8 @@ fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) ->
     with_usage(&problem, RUN)
 }
 
-/// The command line with the `--` that was left out before this word, if it has none and that makes it a good one.
+/// The command line with the `--` that was left out before this word, if it has none and that makes
+/// it a good one.
 fn with_dashes(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> Option<String> {
     if args.iter().any(|arg| arg == "--") {
         return None;

@@ -1,4 +1,5 @@
-//! A subcommand's side of the control socket: a line there, a line back, never longer than it may take.
+//! A subcommand's side of the control socket: a line there, a line back, never longer than it may
+//! take.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -62,8 +63,8 @@ impl Incoming {
         }
     }
 
-    /// The lines that are there without waiting, without their `\n`, in their order; and why no more will come, where
-    /// that is so.
+    /// The lines that are there without waiting, without their `\n`, in their order; and why no
+    /// more will come, where that is so.
     pub fn lines(&mut self, mut stream: &Stream) -> (Vec<Vec<u8>>, Option<NoAnswer>) {
         let mut lines = Vec::new();
         let mut buffer = [0; READ_BYTES];

@@ -64,7 +64,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// What these variables of the environment say; empty ones say nothing (<https://no-color.org>).
+    /// What these variables of the environment say; empty ones say nothing
+    /// (<https://no-color.org>).
     #[must_use]
     pub fn of(term: &OsStr, no_color: &OsStr) -> Self {
         let moves_cursor = term != "dumb";
@@ -75,8 +76,8 @@ impl Terminal {
     }
 }
 
-/// The connection is closed by the kernel, when we have ended and our exit status stands: that is what the instance waits
-/// for before its SIGKILL.
+/// The connection is closed by the kernel, when we have ended and our exit status stands: that is
+/// what the instance waits for before its SIGKILL.
 pub(super) fn connect(place: &Place, limit: Duration) -> Result<&'static Stream, String> {
     Ok(Box::leak(Box::new(place.find(limit)?.stream)))
 }

@@ -1,5 +1,5 @@
-//! The subcommand `job`, for the process of a job: one line on the channel that it was started with, or a look whether it
-//! is to end. It asks no instance for anything.
+//! The subcommand `job`, for the process of a job: one line on the channel that it was started
+//! with, or a look whether it is to end. It asks no instance for anything.
 
 use std::ffi::OsStr;
 use std::io;
@@ -138,8 +138,8 @@ fn argument(path: &str, environ: &Environ) -> Exit {
     }
 }
 
-/// The arguments as JSON: from the environment, or where they are too long for it from the job's standard input, however much of
-/// that was read.
+/// The arguments as JSON: from the environment, or where they are too long for it from the job's
+/// standard input, however much of that was read.
 fn arguments_of_the_job(environ: &Environ) -> Option<String> {
     if let Some(args) = environ.value(ARGS_VARIABLE) {
         return args.to_str().map(str::to_owned);

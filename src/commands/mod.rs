@@ -1,5 +1,6 @@
-//! The subcommands: another program of the same binary. It finds the instance that runs in this container, asks it over its
-//! control socket, says what it was told, and ends. One of them is for jobs, and asks nobody.
+//! The subcommands: another program of the same binary. It finds the instance that runs in this
+//! container, asks it over its control socket, says what it was told, and ends. One of them is for
+//! jobs, and asks nobody.
 
 mod ask;
 mod common;

@@ -1,5 +1,5 @@
-//! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it, say in one line what
-//! happened.
+//! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it,
+//! say in one line what happened.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use ojs_values::signal::Signal;
 use ojs_wire::operator::control::ControlReply;
 use ojs_wire::text::{active_jobs, seconds};
 
-/// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
-/// even if it is told to wait for less.
+/// A preStop hook takes no longer than it is told to when there is no instance or no answer, but
+/// for this long it tries even if it is told to wait for less.
 const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// How much later than its end the answer to a wait may come.
@@ -27,8 +27,8 @@ const WAIT_SLACK: Duration = Duration::from_secs(1);
 /// How long a preStop hook waits with nobody to ask how long.
 const USUAL_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest that a line may wait for a slow reader of standard output. Much less than the instance holds back its SIGKILL
-/// for whoever has an answer.
+/// Longest that a line may wait for a slow reader of standard output. Much less than the instance
+/// holds back its SIGKILL for whoever has an answer.
 const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 
 /// A drain that has no more than this has nothing left.
@@ -52,7 +52,8 @@ fn told(stream: &'static Stream, request: OperatorRequest, limit: Duration) -> R
     ask(stream, request, limit).map_err(|error| error.to_string())
 }
 
-/// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends well, and not too early.
+/// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends
+/// well, and not too early.
 pub(super) fn prestop(wait: PrestopWait, target: Target, begin: Duration) -> Exit {
     // An init that cannot name its descendants sends SIGTERM to everybody.
     SignalSet::inherited().with(Signal::TERM).set_as_mask();
@@ -114,7 +115,8 @@ fn why_now(told: &ControlReply, until_idle: bool) -> &'static str {
 
 fn say(line: &str) -> Exit {
     if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
-        // It was taken all the same. Where standard error takes nothing either, the exit status tells.
+        // It was taken all the same. Where standard error takes nothing either, the exit status
+        // tells.
         let _ = stdio::write_error(format!("ojs-init: {line}\n").as_bytes(), Duration::ZERO);
     }
     Exit::Success

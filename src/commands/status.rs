@@ -15,7 +15,8 @@ use ojs_wire::operator::control::decode_answer;
 use ojs_wire::operator::screen::{Screen, draw};
 use ojs_wire::operator::status_reply::{decode_health, decode_report, printable};
 
-/// Longest that `health` takes in all: the kubelet gives an exec probe 1 s, the start of the process included.
+/// Longest that `health` takes in all: the kubelet gives an exec probe 1 s, the start of the
+/// process included.
 const HEALTH_WITHIN: Duration = Duration::from_millis(800);
 
 /// Longest that text may wait for a slow reader of standard output.

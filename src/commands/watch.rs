@@ -1,7 +1,8 @@
 //! `status --watch`: the instance, once a second, until it ends.
 //!
-//! Drawn over what stands there, with nothing to restore afterwards: no alternate screen, no raw mode, no hidden cursor.
-//! In a container the SIGKILL of PID 1 ends us as well, and then nobody would restore anything.
+//! Drawn over what stands there, with nothing to restore afterwards: no alternate screen, no raw
+//! mode, no hidden cursor. In a container the SIGKILL of PID 1 ends us as well, and then nobody
+//! would restore anything.
 
 use std::io::{self, ErrorKind, IsTerminal};
 use std::os::fd::AsFd;
@@ -32,7 +33,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Without an answer for this long, what stands on the screen is old.
 const OLD_AFTER: Duration = Duration::from_secs(2);
 
-/// How long an instance that has closed the connection is looked for: it may only have taken another in its place.
+/// How long an instance that has closed the connection is looked for: it may only have taken
+/// another in its place.
 const FIND_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time between two attempts to find it again.
@@ -64,7 +66,8 @@ struct View {
     as_json: bool,
     has_colour: bool,
     last: Option<StatusReply>,
-    /// The rest of a line of JSON that its reader had no room for: never followed by anything but itself.
+    /// The rest of a line of JSON that its reader had no room for: never followed by anything but
+    /// itself.
     unwritten: Vec<u8>,
     /// The screen was cleared of what stood there before.
     is_clear: bool,
@@ -116,7 +119,8 @@ pub(super) fn run(as_json: bool, target: Target, terminal: Terminal) -> Exit {
         unwritten: Vec::new(),
         is_clear: false,
     };
-    // The connection is closed by the kernel, when we have ended: that is what PID 1 waits for before its SIGKILL.
+    // The connection is closed by the kernel, when we have ended: that is what PID 1 waits for
+    // before its SIGKILL.
     watch(Box::leak(Box::new(Talk::new(instance))), &mut view, &signals)
 }
 
@@ -261,8 +265,8 @@ impl View {
         })
     }
 
-    /// Prints a line of JSON. What its reader has no room for comes first the next time, and the lines meanwhile are left
-    /// out, but for the last one.
+    /// Prints a line of JSON. What its reader has no room for comes first the next time, and the
+    /// lines meanwhile are left out, but for the last one.
     fn print(&mut self, line: &[u8], is_last: bool, limit: Duration) -> io::Result<()> {
         if self.unwritten.is_empty() || is_last {
             self.unwritten.extend_from_slice(json(line).as_bytes());

@@ -11,8 +11,8 @@ use ojs_lifecycle::api::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 /// What ends each warning about a limit that is a guess.
 const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD)";
 
-/// A complete sentence about each doubtful time. `times` are what follows from the configuration and from where we run: a limit that
-/// nobody set depends on that.
+/// A complete sentence about each doubtful time. `times` are what follows from the configuration
+/// and from where we run: a limit that nobody set depends on that.
 #[must_use]
 pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
     let limits = &config.shutdown.limits;
@@ -27,7 +27,8 @@ pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
     doubts.into_iter().flatten().collect()
 }
 
-/// A preStop hook that takes longer than an orchestrator is thought to allow. One that was told what is allowed is refused.
+/// A preStop hook that takes longer than an orchestrator is thought to allow. One that was told
+/// what is allowed is refused.
 fn no_limit_left(config: &Config, times: &ShutdownTimes) -> Option<String> {
     let used = config.shutdown.limits.prestop_time;
     let left = times
@@ -76,7 +77,8 @@ fn cancel_grace(config: &Config, times: &ShutdownTimes) -> Option<String> {
     })
 }
 
-/// A delay that is as long as the drain: the worker is told of the end when the delay is over, or the drain.
+/// A delay that is as long as the drain: the worker is told of the end when the delay is over, or
+/// the drain.
 fn term_delay(config: &Config, times: &ShutdownTimes) -> Option<String> {
     let delay = config.shutdown.term_delay;
     let drain = times.drain(Duration::ZERO);

@@ -11,7 +11,8 @@ use super::source::Source;
 /// What the variables of the ecosystem begin with.
 const OURS: &[u8] = b"OJS_";
 
-/// Variables that do not begin so and are looked at: proxies for everybody, what tini reads, and HOME.
+/// Variables that do not begin so and are looked at: proxies for everybody, what tini reads, and
+/// HOME.
 const OF_OTHERS: [&str; 10] = [
     "HTTPS_PROXY",
     "https_proxy",
@@ -44,8 +45,8 @@ struct Variable<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Picks the variables that matter out of `NAME=value` entries. Entries of any other form are left out; of two
-    /// with the same name the first counts, as for getenv.
+    /// Picks the variables that matter out of `NAME=value` entries. Entries of any other form are
+    /// left out; of two with the same name the first counts, as for getenv.
     pub fn from_entries(entries: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut environment = Self::default();
         for entry in entries {
@@ -69,7 +70,8 @@ impl<'a> Environment<'a> {
         self.user_runtime_dir.filter(|directory| !directory.is_empty())
     }
 
-    /// The names of variables that begin as ours do and are none of them, in the order of the environment.
+    /// The names of variables that begin as ours do and are none of them, in the order of the
+    /// environment.
     pub(super) fn unknown(&self) -> &[&'a [u8]] {
         &self.unknown
     }

@@ -9,10 +9,12 @@ use super::values::masked::masked;
 /// Longest part of a wrong value that an error repeats, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// What to do about a mistake in the value of a key, or about one of no key: an error to give up with, or nothing.
+/// What to do about a mistake in the value of a key, or about one of no key: an error to give up
+/// with, or nothing.
 pub(super) type OnMistake<'o> = &'o mut dyn FnMut(Option<&Row>, ConfigError) -> Result<(), ConfigError>;
 
-/// Why there is no configuration. `Display` is the whole message, one line, without the name of the program.
+/// Why there is no configuration. `Display` is the whole message, one line, without the name of the
+/// program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     message: String,
@@ -27,7 +29,8 @@ impl ConfigError {
         }
     }
 
-    /// The value of one key is refused. `value` is what was written, `problem` ends a sentence that begins with it.
+    /// The value of one key is refused. `value` is what was written, `problem` ends a sentence that
+    /// begins with it.
     #[must_use]
     pub fn value(key: &Row, value: &str, source: &Source, problem: &str) -> Self {
         let (label, accepted) = (key.label(), key.accepted());

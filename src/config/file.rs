@@ -26,11 +26,12 @@ const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
 /// Largest configuration file, in bytes. A larger one is a mistake in the path.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// Puts every key of the file into the settings. The file is the one that they name, else the default one when that exists.
+/// Puts every key of the file into the settings. The file is the one that they name, else the
+/// default one when that exists.
 ///
 /// # Errors
-/// The file cannot be read, is not TOML, or holds an unknown key or a value that its key does not accept, unless that is
-/// passed over.
+/// The file cannot be read, is not TOML, or holds an unknown key or a value that its key does not
+/// accept, unless that is passed over.
 pub(super) fn apply(settings: &mut Settings, on_mistake: OnMistake<'_>) -> Result<(), ConfigError> {
     let named = settings.get(&CONFIG_FILE).map(|setting| setting.source.clone());
     let path = settings
@@ -61,7 +62,8 @@ pub(super) fn apply(settings: &mut Settings, on_mistake: OnMistake<'_>) -> Resul
     .apply(settings, on_mistake)
 }
 
-/// Opens a regular file. `O_NONBLOCK`, because PID 1 must not wait for somebody to write into a FIFO.
+/// Opens a regular file. `O_NONBLOCK`, because PID 1 must not wait for somebody to write into a
+/// FIFO.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -200,7 +202,8 @@ fn is_section(name: &str) -> bool {
         .any(|full| full.split('.').next() == Some(name))
 }
 
-/// The texts that a key reads, when the TOML value has a type in which values of the form are written.
+/// The texts that a key reads, when the TOML value has a type in which values of the form are
+/// written.
 fn texts<'v>(form: Form, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
     let one = |text: Option<Cow<'v, str>>| text.map(|text| vec![text]);
     let texts = match form {

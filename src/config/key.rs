@@ -35,7 +35,8 @@ pub struct Row {
     pub flag: Option<&'static str>,
     /// Letter of the short flag.
     pub short: Option<char>,
-    /// Environment variables; the first one that is set wins. A table has none, and no flag: it is in the file alone.
+    /// Environment variables; the first one that is set wins. A table has none, and no flag: it is
+    /// in the file alone.
     pub env: &'static [&'static str],
     /// What holds when nobody sets it, in words, where the default itself does not say it.
     pub default_words: Option<&'static str>,
@@ -109,7 +110,8 @@ impl Scope {
 }
 
 impl Row {
-    /// The name in errors and in `config show`: that of the file, else that of the flag or of the variable.
+    /// The name in errors and in `config show`: that of the file, else that of the flag or of the
+    /// variable.
     #[must_use]
     pub fn label(&self) -> &'static str {
         self.toml

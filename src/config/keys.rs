@@ -1,5 +1,6 @@
-//! Every setting and option in one table. The command line, the environment, the TOML file, `config show`, the help and the
-//! pages of settings are all read from it, so none of them can disagree with another.
+//! Every setting and option in one table. The command line, the environment, the TOML file, `config
+//! show`, the help and the pages of settings are all read from it, so none of them can disagree
+//! with another.
 //!
 //! A new key is a row here, and the field that it fills in [`super::sections`]. A row is:
 //!
@@ -9,7 +10,8 @@
 //!     "What it means, in one sentence";
 //! ```
 //!
-//! `_` stands for a name that the key does not have; a table has neither flag nor variable. What each type accepts is in [`super::values`].
+//! `_` stands for a name that the key does not have; a table has neither flag nor variable. What
+//! each type accepts is in [`super::values`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;

@@ -17,8 +17,8 @@ use super::{file, misspelt, of_others, proxy_choice, validate};
 /// The configuration that the flags, the environment and the TOML file make together.
 ///
 /// # Errors
-/// One message that names key, value, source and what is accepted: an unreadable file, an unknown key, a value that
-/// its key does not accept, or an impossible combination.
+/// One message that names key, value, source and what is accepted: an unreadable file, an unknown
+/// key, a value that its key does not accept, or an impossible combination.
 pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, ConfigError> {
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
@@ -41,11 +41,12 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     Ok(config)
 }
 
-/// Where instances may be, as [`load`] would find it, and a warning for everything else that is wrong: a hook must not come
-/// to nothing because of a setting that it does not need.
+/// Where instances may be, as [`load`] would find it, and a warning for everything else that is
+/// wrong: a hook must not come to nothing because of a setting that it does not need.
 ///
 /// # Errors
-/// A flag, or another source of `paths.runtime_dir` or of the file's name, has a value that its key does not accept.
+/// A flag, or another source of `paths.runtime_dir` or of the file's name, has a value that its key
+/// does not accept.
 pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths, Vec<String>), ConfigError> {
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
@@ -63,7 +64,8 @@ pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths
     Ok((Paths::of(&settings, environment), warnings))
 }
 
-/// What can be known of how to report an error: every mistake is passed over, since one of them is what is reported.
+/// What can be known of how to report an error: every mistake is passed over, since one of them is
+/// what is reported.
 #[must_use]
 pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     let mut settings = Settings::default();
@@ -90,7 +92,8 @@ pub struct Salvaged {
     pub mode: Mode,
 }
 
-/// `--no-agent` is another name for `--mode none`: of the two the one from the higher source counts.
+/// `--no-agent` is another name for `--mode none`: of the two the one from the higher source
+/// counts.
 fn apply_no_agent(settings: &mut Settings, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
     let named = settings.value(&MODE);
     if !settings.value(&NO_AGENT) {

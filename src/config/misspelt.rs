@@ -1,5 +1,6 @@
-//! Variables that were hardly meant for anybody but us, and that nothing reads: a slip of the keyboard in a grace period
-//! costs jobs, so none stays without a word. Only names are looked at; no value is ever part of what is said.
+//! Variables that were hardly meant for anybody but us, and that nothing reads: a slip of the
+//! keyboard in a grace period costs jobs, so none stays without a word. Only names are looked at;
+//! no value is ever part of what is said.
 
 use std::collections::BTreeSet;
 
@@ -24,17 +25,19 @@ const MOST_NAMED: usize = 16;
 /// Longest name that may be a slip of the keyboard, in bytes: ours have fewer than 40.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Shortest beginning of one of our names that is taken for it, in bytes without the `OJS_`: less is anybody's word.
+/// Shortest beginning of one of our names that is taken for it, in bytes without the `OJS_`: less
+/// is anybody's word.
 const SHORTEST_BEGINNING: usize = 5;
 
-/// Longest name, without the `OJS_`, of which one letter more or less is another name; of longer ones it takes three.
+/// Longest name, without the `OJS_`, of which one letter more or less is another name; of longer
+/// ones it takes three.
 const SHORT_NAME: usize = 5;
 
 /// What people add to a name to say what its number means.
 const UNITS: [&str; 8] = ["MS", "MILLIS", "S", "SEC", "SECS", "SECONDS", "MINUTES", "BYTES"];
 
-/// Names that SDKs, backends, the website and the specifications use, ojs-init itself hands to a worker, or a later
-/// version may read. Nobody who sets one has made a mistake.
+/// Names that SDKs, backends, the website and the specifications use, ojs-init itself hands to a
+/// worker, or a later version may read. Nobody who sets one has made a mistake.
 const OF_OTHERS: [&str; 28] = [
     "OJS_ALLOW_INSECURE_NO_AUTH",
     "OJS_API_KEY",
@@ -96,7 +99,8 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     if is_service_link(&name) {
         return None;
     }
-    // Without the agent most of our variables mean nothing, and COMMAND may have some that are like them.
+    // Without the agent most of our variables mean nothing, and COMMAND may have some that are like
+    // them.
     let keys = KEYS
         .into_iter()
         .filter(|key| key.scope == Scope::Always || config.mode != Mode::None);
@@ -118,7 +122,8 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     }
 }
 
-/// A warning that names our variable in the place of one that others read; none where ours is set, for then both may be meant.
+/// A warning that names our variable in the place of one that others read; none where ours is set,
+/// for then both may be meant.
 fn expected(name: &str, config: &Config) -> Option<String> {
     let (_, key) = EXPECTED.iter().find(|(expected, _)| *expected == name)?;
     let is_ours_to_say = config.mode != Mode::None && !config.settings.is_set(key);
@@ -131,7 +136,8 @@ fn expected(name: &str, config: &Config) -> Option<String> {
     })
 }
 
-/// The variable of ours that this name was probably meant to be; `None`: it may well be somebody else's.
+/// The variable of ours that this name was probably meant to be; `None`: it may well be somebody
+/// else's.
 fn meant(name: &str, keys: impl Iterator<Item = &'static Row> + Clone) -> Option<&'static str> {
     let of_ours_alone = name.strip_prefix(ONLY_OURS);
     let bare = of_ours_alone.or(name.strip_prefix(ECOSYSTEM))?;
@@ -144,14 +150,15 @@ fn meant(name: &str, keys: impl Iterator<Item = &'static Row> + Clone) -> Option
         .or_else(|| of_ours_alone.and_then(|bare| ends_like(bare, known()).or_else(|| alike(bare, known()))))
 }
 
-/// Whether this is the name of the key on the command line or in the file, written as a variable: `OJS_CA_FILE`,
-/// `OJS_INIT_CA_FILE` or `OJS_BACKEND_CA_FILE`.
+/// Whether this is the name of the key on the command line or in the file, written as a variable:
+/// `OJS_CA_FILE`, `OJS_INIT_CA_FILE` or `OJS_BACKEND_CA_FILE`.
 fn is_other_spelling(bare: &str, key: &Row) -> bool {
     let is = |name: &str| name.eq_ignore_ascii_case(bare);
     key.flag.is_some_and(|flag| is(&flag.replace('-', "_"))) || key.toml.is_some_and(|toml| is(&toml.replace('.', "_")))
 }
 
-/// Whether one of the two names goes on where the other ends: `OJS_TERMINATION_GRACE`, `OJS_POLL_INTERVAL_MS`.
+/// Whether one of the two names goes on where the other ends: `OJS_TERMINATION_GRACE`,
+/// `OJS_POLL_INTERVAL_MS`.
 fn is_too_short_or_long(bare: &str, known: &str) -> bool {
     let known = bare_name(known);
     let rest = |long: &str, short: &str| long.strip_prefix(short)?.strip_prefix('_').map(str::to_owned);
@@ -170,7 +177,8 @@ fn nearest(bare: &str, known: impl Iterator<Item = &'static str>) -> Option<&'st
     near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
 }
 
-/// The known name that ends with this one, as for `OJS_INIT_TELL_WORKER`: behind `OJS_INIT_` everything is meant for us.
+/// The known name that ends with this one, as for `OJS_INIT_TELL_WORKER`: behind `OJS_INIT_`
+/// everything is meant for us.
 fn ends_like(bare: &str, mut known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     known.find(|known| {
         let start = bare_name(known).strip_suffix(bare);
@@ -184,8 +192,8 @@ fn alike(bare: &str, mut known: impl Iterator<Item = &'static str> + Clone) -> O
     known.find(|known| bare_name(known) == alike)
 }
 
-/// The variables that Kubernetes and old Docker links set for a service whose name begins with `ojs`:
-/// `OJS_SERVER_SERVICE_HOST`, `OJS_SERVER_PORT_8080_TCP_ADDR`. None of ours ends like one.
+/// The variables that Kubernetes and old Docker links set for a service whose name begins with
+/// `ojs`: `OJS_SERVER_SERVICE_HOST`, `OJS_SERVER_PORT_8080_TCP_ADDR`. None of ours ends like one.
 fn is_service_link(name: &str) -> bool {
     let is_of_port = name
         .split_once("_PORT_")

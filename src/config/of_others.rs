@@ -1,5 +1,5 @@
-//! Variables of other programs that nothing here reads although their user may expect that: those of tini, and a HOME that is not the
-//! worker's.
+//! Variables of other programs that nothing here reads although their user may expect that: those
+//! of tini, and a HOME that is not the worker's.
 
 use super::environment::Environment;
 use super::key::Row;

@@ -9,13 +9,14 @@ use super::source::Source;
 use super::values::enums::Mode;
 use super::values::proxy::{Proxy, ProxySetting};
 
-/// The proxies of the two schemes, and the hosts without one. Of two spellings the first that is set counts.
+/// The proxies of the two schemes, and the hosts without one. Of two spellings the first that is
+/// set counts.
 const FOR_HTTPS: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 const FOR_HTTP: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 const EXEMPT: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Sets `backend.proxy` to the proxy of the environment that is for the backend's URL, unless somebody set it. A proxy for other
-/// hosts is not looked at.
+/// Sets `backend.proxy` to the proxy of the environment that is for the backend's URL, unless
+/// somebody set it. A proxy for other hosts is not looked at.
 ///
 /// # Errors
 /// It is none that can be used.
@@ -54,7 +55,8 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// The first of two spellings that is set, with a warning if the other one differs. Its text may hold a secret.
+/// The first of two spellings that is set, with a warning if the other one differs. Its text may
+/// hold a secret.
 fn variable(
     names: [&'static str; 2],
     environment: &Environment<'_>,

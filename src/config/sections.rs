@@ -1,5 +1,5 @@
-//! The typed configuration, section by section. Each field stands beside the key that fills it, and means what the row of
-//! that key says.
+//! The typed configuration, section by section. Each field stands beside the key that fills it, and
+//! means what the row of that key says.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -126,15 +126,18 @@ sections! {
     Worker(settings: &Settings) {
         /// There is at least one.
         queues: Vec<String> = settings.value(&keys::QUEUES),
-        /// Whether somebody set `queues`: in mode gateway only then they restrict what the worker asks for.
+        /// Whether somebody set `queues`: in mode gateway only then they restrict what the worker
+        /// asks for.
         queues_are_explicit: bool = settings.is_set(&keys::QUEUES),
         concurrency: u32 = settings.value(&keys::CONCURRENCY),
-        /// Whether somebody set `concurrency`: in mode gateway only then it caps what the worker asks for.
+        /// Whether somebody set `concurrency`: in mode gateway only then it caps what the worker
+        /// asks for.
         concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
         poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
         wake: Wake = settings.value(&keys::WAKE),
-        /// It holds until registration recommends another, and is never above a third of `visibility_timeout`.
+        /// It holds until registration recommends another, and is never above a third of
+        /// `visibility_timeout`.
         heartbeat_interval: Duration = heartbeat_interval(settings),
         /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.
         heartbeat_interval_is_explicit: bool = settings.is_set(&keys::HEARTBEAT_INTERVAL),

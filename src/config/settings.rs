@@ -31,8 +31,9 @@ impl Eq for Setting {}
 pub struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Reads what was written for a key, and keeps it unless a source of higher precedence came first. The value is
-    /// checked in either case: a mistake that is hidden today breaks the start on the day it is not.
+    /// Reads what was written for a key, and keeps it unless a source of higher precedence came
+    /// first. The value is checked in either case: a mistake that is hidden today breaks the start
+    /// on the day it is not.
     ///
     /// # Errors
     /// The value is none that the key accepts.

@@ -145,7 +145,8 @@ fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
     ));
 }
 
-/// A grace period that is too short whatever the jobs are (GS 6.2). To have none at all is a decision of its own.
+/// A grace period that is too short whatever the jobs are (GS 6.2). To have none at all is a
+/// decision of its own.
 fn short_grace(config: &Config, warnings: &mut Vec<String>) {
     let (grace, interval) = (config.shutdown.limits.grace_period, config.worker.heartbeat_interval);
     let is_short = config.shutdown.limits.grace_period_is_explicit && !grace.is_zero() && grace < interval;

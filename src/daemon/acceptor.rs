@@ -1,7 +1,7 @@
 //! Taking connections from a listening socket, a bounded number in each turn of the loop.
 //!
-//! The kernel tells only once that somebody waits. So it is remembered until nobody does; and where there are no
-//! descriptors or is no memory for the next one, the rest waits for another turn.
+//! The kernel tells only once that somebody waits. So it is remembered until nobody does; and where
+//! there are no descriptors or is no memory for the next one, the rest waits for another turn.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -130,7 +130,8 @@ impl<L: Accepting> Acceptor<L> {
         self.attempts = self.most_per_turn;
     }
 
-    /// The next connection of this turn; `None`: there is none, or no room for it, or others have their turn now.
+    /// The next connection of this turn; `None`: there is none, or no room for it, or others have
+    /// their turn now.
     pub fn next(&mut self) -> Option<L::Connection> {
         while self.can_take() {
             self.attempts -= 1;
@@ -147,8 +148,8 @@ impl<L: Accepting> Acceptor<L> {
         None
     }
 
-    /// Has the kernel tell again if somebody waits. Costs a third of an attempt that finds nobody: that one makes room for a
-    /// connection before it looks.
+    /// Has the kernel tell again if somebody waits. Costs a third of an attempt that finds nobody:
+    /// that one makes room for a connection before it looks.
     pub fn ask(&mut self, registry: &Registry) {
         if self.may_accept {
             let descriptor = self.listener.as_raw_fd();
@@ -158,7 +159,8 @@ impl<L: Accepting> Acceptor<L> {
         }
     }
 
-    /// There is no room for the next one, for this reason: with descriptors short there is no point in haste.
+    /// There is no room for the next one, for this reason: with descriptors short there is no point
+    /// in haste.
     pub fn is_short_of(&mut self, reason: fmt::Arguments<'_>) {
         self.warn(reason);
         self.is_short = true;
@@ -169,7 +171,8 @@ impl<L: Accepting> Acceptor<L> {
         self.is_short
     }
 
-    /// There may be room again: a connection was closed, and its descriptor is free for another one.
+    /// There may be room again: a connection was closed, and its descriptor is free for another
+    /// one.
     pub fn try_again(&mut self) {
         self.is_short = false;
     }

@@ -61,7 +61,8 @@ use ojs_wire::worker::HelloContext;
 /// Where the worker finds our socket.
 const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 
-/// Hold the token, and headers and a proxy's credentials, which are as secret; the worker does not get them unless backend.pass_token says so.
+/// Hold the token, and headers and a proxy's credentials, which are as secret; the worker does not
+/// get them unless backend.pass_token says so.
 const SECRET_VARIABLES: [&str; 3] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS", "OJS_PROXY"];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
@@ -89,7 +90,8 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
     exit
 }
 
-/// Runs the loop. A bug in it must not leave a worker without its init: the worker is stopped first, then we say so.
+/// Runs the loop. A bug in it must not leave a worker without its init: the worker is stopped
+/// first, then we say so.
 fn supervise(event_loop: EventLoop) -> Exit {
     let event_loop = RefCell::new(event_loop);
     let result = panic::catch_unwind(AssertUnwindSafe(|| event_loop.borrow_mut().run()));
@@ -147,7 +149,8 @@ fn set_up(
     let token_file = config.backend.auth_token_file.as_deref();
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
-    // The secrets were read by the configuration; from here on only the requests to the backend have them.
+    // The secrets were read by the configuration; from here on only the requests to the backend
+    // have them.
     let plan = plan(config, command, environ, &way.variables)?.run_as(credentials);
     let plan = plan.with_open_files(way.open_files);
     blank_secrets(environ);
@@ -252,7 +255,8 @@ fn exec_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &Po
 
 /// They speak HTTP, as if we were the backend.
 fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Poll) -> Result<Way, StartFailure> {
-    // Connections and processes take a descriptor each, and the usual limit is made for much smaller programs.
+    // Connections and processes take a descriptor each, and the usual limit is made for much
+    // smaller programs.
     let raised = raise_open_files_limit();
     let open_files = raised
         .inspect_err(|error| warn!("gateway: cannot raise the limit of open files: {error}"))
@@ -348,7 +352,8 @@ pub(super) fn plan(
         Mode::Socket | Mode::Gateway | Mode::None => ChildPlan::new(command, environ),
     };
     let plan = plan.and_then(|plan| plan.with_environment(&set, secrets));
-    // The SIGKILL of PID 1 ends everybody. Elsewhere a worker would go on with jobs for which nobody sends a heartbeat any more.
+    // The SIGKILL of PID 1 ends everybody. Elsewhere a worker would go on with jobs for which
+    // nobody sends a heartbeat any more.
     let is_alone = !init::is_pid_1() && config.init.parent_death_signal.is_none() && config.mode != Mode::Exec;
     let plan = plan.map(|plan| plan.signalled_at_our_end(is_alone.then_some(Signal::TERM)));
     plan.map_err(|_| StartFailure {

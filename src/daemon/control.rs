@@ -1,5 +1,5 @@
-//! The control socket: reads requests, writes answers. What a request does, when it is answered and how long somebody
-//! may stay is decided by the lifecycle.
+//! The control socket: reads requests, writes answers. What a request does, when it is answered and
+//! how long somebody may stay is decided by the lifecycle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
@@ -19,21 +19,23 @@ use ojs_wire::frame::{Frame, FrameReader};
 use ojs_wire::operator::control::{self, MAX_LINE, NoRequest};
 use ojs_wire::operator::status_line::MAX_ANSWER;
 
-/// Most clients at the same time. The next one takes the place of the oldest that waits for no answer: the lifecycle lets
-/// only some of them wait, so there is one.
+/// Most clients at the same time. The next one takes the place of the oldest that waits for no
+/// answer: the lifecycle lets only some of them wait, so there is one.
 const MAX_CLIENTS: usize = CLIENT_SLOTS;
 
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
 
-/// Bytes read from one client at a time: what it sends ahead of an answer waits here, and the rest with the kernel.
+/// Bytes read from one client at a time: what it sends ahead of an answer waits here, and the rest
+/// with the kernel.
 const READ_BYTES: usize = 1024;
 
-/// Requests that may come at once. Each may cost lines of the log, heartbeats and frames to every connection.
+/// Requests that may come at once. Each may cost lines of the log, heartbeats and frames to every
+/// connection.
 const BURST: u32 = 32;
 
-/// Then one more in this time, so that each client has its turn within the second that it may be silent. The rest stays
-/// with the kernel.
+/// Then one more in this time, so that each client has its turn within the second that it may be
+/// silent. The rest stays with the kernel.
 const ONE_MORE_EVERY: Duration = Duration::from_millis(50);
 
 /// Bytes of answers that may wait for a client that does not read: the longest answer.
@@ -310,7 +312,8 @@ impl ControlClient {
         }
     }
 
-    /// Whether it may be sent away for another: what it had to say was heard, and it waits for no answer.
+    /// Whether it may be sent away for another: what it had to say was heard, and it waits for no
+    /// answer.
     fn may_go(&self) -> bool {
         !self.has_asked && !self.is_new
     }
@@ -352,7 +355,8 @@ impl ControlClient {
         });
         self.ahead = rest.to_vec();
         match read {
-            // A client that is gone, because it had waited long enough for example, wants nothing any more.
+            // A client that is gone, because it had waited long enough for example, wants nothing
+            // any more.
             Some(Ok(_)) if self.stream.has_hung_up().unwrap_or(false) => ClientInput::End,
             Some(Ok(request)) => {
                 self.has_asked = true;

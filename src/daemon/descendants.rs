@@ -12,8 +12,9 @@ use ojs_os::process::{self, Pid};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// Longest that the exit waits for what is left to be gone; nothing is, after a shutdown that ran to its end. Five generations
-/// of processes took longer than 100 ms where this process had a fifth of a processor.
+/// Longest that the exit waits for what is left to be gone; nothing is, after a shutdown that ran
+/// to its end. Five generations of processes took longer than 100 ms where this process had a fifth
+/// of a processor.
 const KILL_WITHIN: Duration = Duration::from_millis(250);
 
 /// The same where the orchestrator's limit is near.
@@ -28,14 +29,17 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 /// The descendants that have been asked to end.
 #[derive(Debug, Default)]
 pub struct Descendants {
-    /// Those that had their SIGTERM. Never more than there are children: each is removed when it is reaped.
+    /// Those that had their SIGTERM. Never more than there are children: each is removed when it is
+    /// reaped.
     asked: BTreeSet<Pid>,
-    /// Everybody had it at once, because nobody could be named; a second one would mean something else to many.
+    /// Everybody had it at once, because nobody could be named; a second one would mean something
+    /// else to many.
     everybody_was_asked: bool,
 }
 
 impl Descendants {
-    /// This one was reaped: its pid is somebody else's from now on. With `warn`, its parent's neglect is a warning.
+    /// This one was reaped: its pid is somebody else's from now on. With `warn`, its parent's
+    /// neglect is a warning.
     pub fn reaped(&mut self, pid: Pid, ended: Ended, warn: bool) {
         self.asked.remove(&pid);
         if warn {
@@ -80,9 +84,9 @@ pub fn kill_children() {
     }
 }
 
-/// SIGKILL to each of our children, and to theirs once they are ours, until none is left; for the very end, when no loop
-/// runs any more. The namespace of PID 1 ends with it: there nothing is left to do. `time_left`: to the orchestrator's limit,
-/// where there is one.
+/// SIGKILL to each of our children, and to theirs once they are ours, until none is left; for the
+/// very end, when no loop runs any more. The namespace of PID 1 ends with it: there nothing is left
+/// to do. `time_left`: to the orchestrator's limit, where there is one.
 pub fn kill_all_generations(time_left: Option<Duration>) {
     if init::is_pid_1() {
         return;

@@ -1,5 +1,5 @@
-//! The loop of the agent: one event, then what the lifecycle orders, then the next; then wait until something happens
-//! or the next deadline. One blocking call, `epoll_wait`.
+//! The loop of the agent: one event, then what the lifecycle orders, then the next; then wait until
+//! something happens or the next deadline. One blocking call, `epoll_wait`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -46,7 +46,8 @@ const EVENTS_PER_TURN: usize = 256;
 /// Signals taken in one turn: more than there are kinds of them.
 const SIGNALS_PER_TURN: usize = 128;
 
-/// Most processes reaped in one turn; then everything else gets its share, however fast orphans die.
+/// Most processes reaped in one turn; then everything else gets its share, however fast orphans
+/// die.
 const REAPS_PER_TURN: usize = 256;
 
 /// Events told to the machine before what is due gets its turn.
@@ -85,8 +86,8 @@ pub struct EventLoop {
     /// The memory of this container, where a gate is before it.
     pub(super) memory: Option<MemoryWatch>,
     pub(super) descendants: Descendants,
-    /// Events that the machine was not told of yet. One turn takes a bounded number from outside, and each order of the
-    /// machine adds two at most; the next turn begins when all are told.
+    /// Events that the machine was not told of yet. One turn takes a bounded number from outside,
+    /// and each order of the machine adds two at most; the next turn begins when all are told.
     pub(super) inbox: VecDeque<Event>,
     /// Answers of the backend that the machine was not told of yet: one for each request at most.
     pub(super) answers: VecDeque<BackendAnswer>,
@@ -128,7 +129,8 @@ impl EventLoop {
         // Whoever exec'ed us may have left children that ended before we could be told.
         self.reap();
         loop {
-            // Before the machine asks for jobs, which it does when it is told something or something is due.
+            // Before the machine asks for jobs, which it does when it is told something or
+            // something is due.
             self.look_at_memory_gate();
             if let Some(exit) = self.dispatch() {
                 return Ok(exit);
@@ -141,7 +143,8 @@ impl EventLoop {
         }
     }
 
-    /// One event, then its effects, then the next; what is due at last, and now and then in between.
+    /// One event, then its effects, then the next; what is due at last, and now and then in
+    /// between.
     fn dispatch(&mut self) -> Option<Exit> {
         let mut told = 0;
         loop {
@@ -193,7 +196,8 @@ impl EventLoop {
 
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
         let deadline = self.next_deadline().map(|due| due.remaining(now()));
-        // Asked here: what the machine has ordered may have made room for another connection, or ended one.
+        // Asked here: what the machine has ordered may have made room for another connection, or
+        // ended one.
         let has_more = !self.is_all_told()
             || self.backend.has_more()
             || self.workers.has_more()
@@ -233,7 +237,8 @@ impl EventLoop {
         of_machine.into_iter().chain(others).min()
     }
 
-    /// Collects what happened. The order among the sources means nothing: the machine does not rely on any.
+    /// Collects what happened. The order among the sources means nothing: the machine does not rely
+    /// on any.
     fn gather(&mut self, ready: &Events) -> io::Result<()> {
         for event in ready {
             match TokenOwner::of(event.token()) {
@@ -290,7 +295,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Twice in each turn: what was answered is for the machine, and what the machine then asks goes out before we wait.
+    /// Twice in each turn: what was answered is for the machine, and what the machine then asks
+    /// goes out before we wait.
     fn serve_backend(&mut self) {
         let Self {
             backend,
@@ -309,7 +315,8 @@ impl EventLoop {
         });
     }
 
-    /// Twice in each turn: what was asked is for the machine, and what the machine answered goes out before we wait.
+    /// Twice in each turn: what was asked is for the machine, and what the machine answered goes
+    /// out before we wait.
     fn serve_gateway(&mut self) {
         self.with_gateway(Gateway::turn);
     }
@@ -386,7 +393,8 @@ impl EventLoop {
         }
     }
 
-    /// Whether the worker, which has ended like this, may have been the kernel's choice when memory ran out.
+    /// Whether the worker, which has ended like this, may have been the kernel's choice when memory
+    /// ran out.
     fn look_at_memory(&mut self, ended: Ended) {
         let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));
         if let Some(kills @ 1..) = counter.map(OomKills::since) {

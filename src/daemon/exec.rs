@@ -1,5 +1,5 @@
-//! Mode exec: the supervised child is a second process of our own binary, the runner, which starts a process for each job.
-//! What it is told, and what has to hold before it is started.
+//! Mode exec: the supervised child is a second process of our own binary, the runner, which starts
+//! a process for each job. What it is told, and what has to hold before it is started.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -31,7 +31,8 @@ pub const OWN_NAME: &str = "ojs-init";
 /// The subcommand that makes it the runner; the command for jobs follows `--`.
 const RUNNER: [&str; 2] = ["runner", "--"];
 
-/// Most bytes of the variable that has the settings: the kernel takes 128 KiB for one, its name included.
+/// Most bytes of the variable that has the settings: the kernel takes 128 KiB for one, its name
+/// included.
 const MOST_SETTINGS: usize = 120 << 10;
 
 /// The arguments of the runner, its name first.
@@ -142,8 +143,8 @@ fn log_level(level: Level) -> RunnerLogLevel {
     }
 }
 
-/// `exec.max_memory` in bytes. A share of nothing is none, and one that the container's limit comes before is of no use: both are a
-/// warning.
+/// `exec.max_memory` in bytes. A share of nothing is none, and one that the container's limit comes
+/// before is of no use: both are a warning.
 pub fn memory_limit(config: &Config) -> Option<u64> {
     let limit = config.exec.max_memory?;
     let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());
@@ -168,7 +169,8 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     Some(bytes)
 }
 
-/// In mode exec: what would keep every job from being started: a user, a directory or a program that is not there. Nothing is run.
+/// In mode exec: what would keep every job from being started: a user, a directory or a program
+/// that is not there. Nothing is run.
 ///
 /// # Errors
 /// The first of them.
@@ -217,7 +219,8 @@ fn directory(config: &Config) -> Result<(), StartFailure> {
     Err(usage(format!("{setting}: {problem}; name a directory that exists")))
 }
 
-/// Whom jobs run as; `None`: us. With `exec.users` the runner changes to each of them, which only root can.
+/// Whom jobs run as; `None`: us. With `exec.users` the runner changes to each of them, which only
+/// root can.
 fn job_user(
     config: &Config,
     environ: &Environ,

@@ -1,4 +1,5 @@
-//! Looks at the memory of the container for the gate before it, often enough that no FETCH goes out on old news, and no more often.
+//! Looks at the memory of the container for the gate before it, often enough that no FETCH goes out
+//! on old news, and no more often.
 
 use std::time::Duration;
 
@@ -8,10 +9,12 @@ use crate::config::{Config, keys};
 use ojs_lifecycle::api::Moment;
 use ojs_os::cgroup_memory::MemoryCgroup;
 
-/// Between two looks at least: a busy loop turns a thousand times a second, and the kernel adds up numbers for each look.
+/// Between two looks at least: a busy loop turns a thousand times a second, and the kernel adds up
+/// numbers for each look.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Below the gate by more than this, in points, nothing depends on the number: it need not be exact.
+/// Below the gate by more than this, in points, nothing depends on the number: it need not be
+/// exact.
 const MATTERS_FROM: u8 = 5;
 
 /// The memory of this container, and what was told of it.
@@ -24,8 +27,8 @@ pub struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// For the gate that is configured; none where there is none, or no limit that anything could be a share of, which is a
-    /// warning.
+    /// For the gate that is configured; none where there is none, or no limit that anything could
+    /// be a share of, which is a warning.
     #[must_use]
     pub fn of(config: &Config) -> Option<Self> {
         let most = config.worker.memory_gate?;
@@ -44,7 +47,8 @@ impl MemoryWatch {
         })
     }
 
-    /// How much is taken, in percent, when it is time for a look and that is news. A limit that was lifted is as good as all memory.
+    /// How much is taken, in percent, when it is time for a look and that is news. A limit that was
+    /// lifted is as good as all memory.
     pub fn look(&mut self, now: Moment) -> Option<u8> {
         if self.looked_at.is_some_and(|at| at.elapsed(now) < LOOK_EVERY) {
             return None;

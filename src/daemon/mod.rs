@@ -1,4 +1,5 @@
-//! SHELL. Holds descriptors and processes, and does what the lifecycle says; it decides nothing itself.
+//! SHELL. Holds descriptors and processes, and does what the lifecycle says; it decides nothing
+//! itself.
 
 mod acceptor;
 pub mod agent;

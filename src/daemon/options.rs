@@ -88,7 +88,8 @@ pub(super) fn concurrency(config: &Config) -> u32 {
     set_concurrency(config).unwrap_or(MAX_CONCURRENCY)
 }
 
-/// The same as far as somebody has set it: a worker behind the gateway asks for as much as it likes.
+/// The same as far as somebody has set it: a worker behind the gateway asks for as much as it
+/// likes.
 pub(super) fn set_concurrency(config: &Config) -> Option<u32> {
     let is_bound = config.mode != Mode::Gateway || config.worker.concurrency_is_explicit;
     is_bound.then_some(config.worker.concurrency)
@@ -100,7 +101,8 @@ pub(super) fn set_queues(config: &Config) -> Option<&[String]> {
     are_bound.then_some(&config.worker.queues)
 }
 
-/// Events bring the FETCH after a pause forward. A worker behind the gateway makes its pauses itself, and is told nothing unasked.
+/// Events bring the FETCH after a pause forward. A worker behind the gateway makes its pauses
+/// itself, and is told nothing unasked.
 fn listen_to(config: &Config) -> Vec<Text> {
     match config.worker.wake {
         Wake::Auto if config.mode != Mode::Gateway => texts(&config.worker.queues),
@@ -120,7 +122,8 @@ fn queues(config: &Config) -> Queues {
     }
 }
 
-/// The start-up line about the end: how long jobs will have, who decided that, and what to set if it is wrong.
+/// The start-up line about the end: how long jobs will have, who decided that, and what to set if
+/// it is wrong.
 pub fn announce(times: &ShutdownTimes, grace_is_explicit: bool) {
     let drain = seconds(times.drain(Duration::ZERO));
     let is_cut = times.drain(Duration::ZERO) < times.grace_period;

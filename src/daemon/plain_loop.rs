@@ -1,4 +1,5 @@
-//! Mode none: the loop of the plain init. One blocking call, `rt_sigtimedwait`, until the machine orders the exit.
+//! Mode none: the loop of the plain init. One blocking call, `rt_sigtimedwait`, until the machine
+//! orders the exit.
 
 use std::ffi::OsString;
 use std::panic::{self, AssertUnwindSafe};
@@ -118,7 +119,8 @@ fn announce(config: &Config, budget: Budget) {
     }
 }
 
-/// Runs the loop. A bug in it must not leave a child without its init: the child is stopped first, then we say so.
+/// Runs the loop. A bug in it must not leave a child without its init: the child is stopped first,
+/// then we say so.
 fn supervise(mut supervisor: Supervisor) -> Exit {
     let exit = panic::catch_unwind(AssertUnwindSafe(|| supervisor.run())).unwrap_or_else(|_| {
         supervisor.stop_child();
@@ -224,7 +226,8 @@ impl Supervisor {
         true
     }
 
-    /// Logs an end of the child that the kernel's OOM killer may have caused: the child itself can no longer log why.
+    /// Logs an end of the child that the kernel's OOM killer may have caused: the child itself can
+    /// no longer log why.
     fn tell_of_oom_kills(&self, ended: Ended) {
         let kills = self.oom_kills.as_ref().map_or(0, OomKills::since);
         if let Some(line) = out_of_memory(ended, kills) {
@@ -278,7 +281,8 @@ impl Supervisor {
     }
 }
 
-/// What is said of a child that ended like this while the kernel ended so many processes because memory ran out.
+/// What is said of a child that ended like this while the kernel ended so many processes because
+/// memory ran out.
 fn out_of_memory(ended: Ended, oom_kills: u64) -> Option<String> {
     let end = WorkerEnd { ended, oom_kills };
     let is_telling = oom_kills > 0 && ended != Ended::Exited(0);

@@ -1,6 +1,6 @@
-//! A rehearsal of a start, for `config check`: the same steps through the same functions up to the child, which is not
-//! started, and what was made for it is removed again. Warnings are collected where a start logs them, so that neither can
-//! say what the other does not.
+//! A rehearsal of a start, for `config check`: the same steps through the same functions up to the
+//! child, which is not started, and what was made for it is removed again. Warnings are collected
+//! where a start logs them, so that neither can say what the other does not.
 
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -35,7 +35,8 @@ const LOOK_LIMIT: Duration = Duration::from_millis(200);
 /// What a start would say.
 #[derive(Debug)]
 pub struct Checked {
-    /// Whether the configuration holds, and each warning on a line of its own: a start would go on with those.
+    /// Whether the configuration holds, and each warning on a line of its own: a start would go on
+    /// with those.
     pub report: String,
     /// Each would end a start, which would say the first one.
     pub errors: Vec<String>,

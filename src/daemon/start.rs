@@ -67,9 +67,10 @@ fn not_started_now(plan: &ChildPlan, program: &str, error: SpawnError) -> NotSta
     }
 }
 
-/// What a start would say against the child, without running the program; without a program only its user is tried. An interpreter or
-/// loader that the program's file names and that is missing counts as well. A shortage of processes may be over by the time of the
-/// start, so it is a warning.
+/// What a start would say against the child, without running the program; without a program only
+/// its user is tried. An interpreter or loader that the program's file names and that is missing
+/// counts as well. A shortage of processes may be over by the time of the start, so it is a
+/// warning.
 pub fn rehearse(
     plan: &ChildPlan,
     program: Option<&str>,
@@ -93,8 +94,9 @@ pub fn rehearse(
     }
 }
 
-/// What the program's file says against it. A file that is no program for this machine is only warned of: the host's binfmt_misc may know
-/// how to run it, and in most containers nobody can see that.
+/// What the program's file says against it. A file that is no program for this machine is only
+/// warned of: the host's binfmt_misc may know how to run it, and in most containers nobody can see
+/// that.
 fn rehearsed(program: &str, trouble: Trouble, warn: impl Fn(fmt::Arguments<'_>)) -> Result<(), StartFailure> {
     let is_missing = trouble.is_missing;
     let failure = will_not_run(program, trouble);
@@ -108,8 +110,9 @@ fn rehearsed(program: &str, trouble: Trouble, warn: impl Fn(fmt::Arguments<'_>))
     Ok(())
 }
 
-/// Starts the child. When the system has no process for us it tries again for a while: a limit that is hit for a
-/// moment should not end a container. A stop signal ends that wait; every other signal stays pending for the child.
+/// Starts the child. When the system has no process for us it tries again for a while: a limit that
+/// is hit for a moment should not end a container. A stop signal ends that wait; every other signal
+/// stays pending for the child.
 pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>)) -> Result<Pid, StartFailure> {
     let give_up = clock::monotonic().saturating_add(SHORTAGE_WINDOW);
     let stop_signals = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT]);
@@ -142,7 +145,8 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
     }
 }
 
-/// Whoever exec'ed us may have left children; each that has ended holds a process that we are waiting for.
+/// Whoever exec'ed us may have left children; each that has ended holds a process that we are
+/// waiting for.
 fn reap_inherited() {
     for _ in 0..MOST_INHERITED {
         if !matches!(reaper::reap_one(), Ok(Reaped::Process(_, _))) {
@@ -232,7 +236,8 @@ fn not_this_program(program: &str, error: &io::Error, trouble: Option<Trouble>) 
     }
 }
 
-/// What the error number means, without the number. EAGAIN has a meaning of its own where processes are created.
+/// What the error number means, without the number. EAGAIN has a meaning of its own where processes
+/// are created.
 pub fn reason(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN) => "a limit on the number of processes is reached".to_owned(),

@@ -10,12 +10,12 @@ pub const PROBE_SLOTS: usize = 64;
 /// Clients of the control socket, each of which has a slot.
 pub const CLIENT_SLOTS: usize = 16;
 
-/// Connections to the backend, each of which has a slot: twice 64 reports, some others, those that are kept for the next
-/// request, attempts at further addresses of its name, and streams of events.
+/// Connections to the backend, each of which has a slot: twice 64 reports, some others, those that
+/// are kept for the next request, attempts at further addresses of its name, and streams of events.
 pub const BACKEND_SLOTS: usize = 260;
 
-/// Connections to the backend of requests that are somebody else's, each of which has a slot: those under way, those that are
-/// kept for the next one, and attempts at further addresses.
+/// Connections to the backend of requests that are somebody else's, each of which has a slot: those
+/// under way, those that are kept for the next one, and attempts at further addresses.
 pub const TUNNEL_SLOTS: usize = 192;
 
 /// The first token of a probe's connection. Those below are single ones.
@@ -27,10 +27,12 @@ const FIRST_BACKEND: usize = FIRST_CLIENT + CLIENT_SLOTS;
 
 const FIRST_TUNNEL: usize = FIRST_BACKEND + BACKEND_SLOTS;
 
-/// From here on there are workers: connections and processes take turns, for nobody knows how many come.
+/// From here on there are workers: connections and processes take turns, for nobody knows how many
+/// come.
 const FIRST_WORKER: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
 
-/// What takes turns there: connections to the worker socket, processes, and connections to the gateway.
+/// What takes turns there: connections to the worker socket, processes, and connections to the
+/// gateway.
 const WORKER_KINDS: usize = 3;
 
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
@@ -42,7 +44,8 @@ const LAST_TUNNEL: usize = FIRST_WORKER - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenOwner {
     Signals,
-    /// The threads that find out for the backend's connections what the loop could have to wait for.
+    /// The threads that find out for the backend's connections what the loop could have to wait
+    /// for.
     BackendThreads,
     /// The file with the token for the backend.
     TokenFile,

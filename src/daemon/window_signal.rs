@@ -1,5 +1,5 @@
-//! SIGWINCH without a terminal: some images (httpd, php:apache) have it as their STOPSIGNAL, and a worker that gets it goes on until
-//! its SIGKILL.
+//! SIGWINCH without a terminal: some images (httpd, php:apache) have it as their STOPSIGNAL, and a
+//! worker that gets it goes on until its SIGKILL.
 
 use std::io::{self, IsTerminal};
 

@@ -10,10 +10,12 @@ use ojs_wire::frame::{Frame, FrameReader};
 /// Most bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Room in a frame for what is not counted in `worker.max_frame`, in bytes: who is told may be told a little more.
+/// Room in a frame for what is not counted in `worker.max_frame`, in bytes: who is told may be told
+/// a little more.
 const SPARE_FRAME_BYTES: usize = 64 << 10;
 
-/// When so many bytes wait to be written, only outcomes are added: their number is bounded by that of the jobs.
+/// When so many bytes wait to be written, only outcomes are added: their number is bounded by that
+/// of the jobs.
 const CROWDED_BYTES: usize = 256 << 10;
 
 /// Room that is kept when everything was written, in bytes.
@@ -108,8 +110,8 @@ impl Connection {
         self.written < self.outbound.len()
     }
 
-    /// Writes what waits, as far as that goes now. While something is left the caller has to watch for room:
-    /// [`needs_room`](Self::needs_room).
+    /// Writes what waits, as far as that goes now. While something is left the caller has to watch
+    /// for room: [`needs_room`](Self::needs_room).
     ///
     /// # Errors
     ///

@@ -27,11 +27,12 @@ const FIRST_PASS_PAUSE: Duration = Duration::from_millis(1);
 /// Longest such pause.
 const LONGEST_PASS_PAUSE: Duration = Duration::from_millis(50);
 
-/// In the first looks, 15 ms together, who shows no environment may be one that is about to execute a program. Later it is one that
-/// has none.
+/// In the first looks, 15 ms together, who shows no environment may be one that is about to execute
+/// a program. Later it is one that has none.
 const DOUBTFUL_PASSES: u32 = 4;
 
-/// How long one that is on its way out is waited for by a job that it may belong to. Whoever it has started becomes ours when it is gone.
+/// How long one that is on its way out is waited for by a job that it may belong to. Whoever it has
+/// started becomes ours when it is gone.
 const ENDING_LIMIT: Duration = Duration::from_millis(100);
 
 /// Most looks for processes that no job is known to have left, as long as none is started.
@@ -41,7 +42,8 @@ const MOST_STRAY_LOOKS: u32 = 20;
 const ANSWER_TIME: Duration = Duration::from_millis(50);
 
 impl Runner {
-    /// The process of a job has ended. It is reaped last: until then nobody else can have its number, nor its group's.
+    /// The process of a job has ended. It is reaped last: until then nobody else can have its
+    /// number, nor its group's.
     pub fn process_ended(&mut self, number: JobNumber, now: Moment) {
         let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
             return;

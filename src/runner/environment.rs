@@ -6,13 +6,15 @@ use std::path::Path;
 use ojs_wire::runner::frames::JobFacts;
 use ojs_wire::runner::settings;
 
-/// Most bytes of a variable that may be large. The kernel takes 128 KiB for one; standard input has no such limit.
+/// Most bytes of a variable that may be large. The kernel takes 128 KiB for one; standard input has
+/// no such limit.
 const MOST_VALUE_BYTES: usize = 100 << 10;
 
 /// The descriptor on which a job tells how far it is.
 pub const JOB_DESCRIPTOR: &str = "3";
 
-/// What every job has of its own. What of it a job does not get, it does not inherit from us either.
+/// What every job has of its own. What of it a job does not get, it does not inherit from us
+/// either.
 const OF_A_JOB: [&str; 12] = [
     "OJS_JOB_ID",
     "OJS_JOB_TYPE",
@@ -28,7 +30,8 @@ const OF_A_JOB: [&str; 12] = [
     "TMPDIR",
 ];
 
-/// What is the runner's alone. Sockets that were handed to the container (`LISTEN_FDS`) are not handed on to jobs.
+/// What is the runner's alone. Sockets that were handed to the container (`LISTEN_FDS`) are not
+/// handed on to jobs.
 const OF_THE_RUNNER: [&str; 5] = [
     settings::VARIABLE,
     "OJS_SOCKET",

@@ -121,7 +121,8 @@ impl Runner {
         self.go_on(number, waiting, started, now);
     }
 
-    /// Watches the process of a job that was started. Otherwise fails the job, gives it back, or waits for the next try.
+    /// Watches the process of a job that was started. Otherwise fails the job, gives it back, or
+    /// waits for the next try.
     fn go_on(&mut self, number: JobNumber, mut waiting: Waiting, started: Result<Job, NotStarted>, now: Moment) {
         let error = match started {
             Ok(job) => return self.begin(number, job, now),

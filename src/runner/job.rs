@@ -12,8 +12,8 @@ use ojs_lifecycle::api::{CancelReason, Moment};
 /// The number of a job among those of this runner; none comes twice.
 pub type JobNumber = u64;
 
-/// Of the time that a job has to end, so much is kept back for its SIGKILL, for what it leaves behind and for the answer: one
-/// part in this many ...
+/// Of the time that a job has to end, so much is kept back for its SIGKILL, for what it leaves
+/// behind and for the answer: one part in this many ...
 const KILL_PART: u32 = 5;
 
 /// ... and at most this.
@@ -79,8 +79,8 @@ impl Job {
         }
     }
 
-    /// It has to end for this. A job that is not ours any more is not ours whatever else there is; otherwise the first cause
-    /// stays.
+    /// It has to end for this. A job that is not ours any more is not ours whatever else there is;
+    /// otherwise the first cause stays.
     pub fn blame(&mut self, cause: EndedFor) {
         let is_last_word = matches!(cause, EndedFor::Cancel(CancelReason::Cancelled | CancelReason::Lost));
         if self.cause.is_none() || is_last_word {

@@ -1,8 +1,9 @@
 //! Processes that jobs leave behind.
 //!
-//! We adopt every orphan of a job. So a job of whose tree somebody is left has somebody among our children who is no job's
-//! process: where all of our children are jobs' processes, nobody is left of a job that has ended. And a child of ours keeps
-//! its number until we reap it, so that a signal never reaches a stranger.
+//! We adopt every orphan of a job. So a job of whose tree somebody is left has somebody among our
+//! children who is no job's process: where all of our children are jobs' processes, nobody is left
+//! of a job that has ended. And a child of ours keeps its number until we reap it, so that a signal
+//! never reaches a stranger.
 
 use log::debug;
 
@@ -60,12 +61,13 @@ pub struct Found {
     pub marked: Vec<Pid>,
     /// Somebody may belong to it, and shows that in a moment.
     pub has_doubts: bool,
-    /// Those who may belong to it and are on their way out: whom they have left behind is seen once they are gone.
+    /// Those who may belong to it and are on their way out: whom they have left behind is seen once
+    /// they are gone.
     pub ending: Vec<Pid>,
 }
 
-/// Ends those who belong to a job: whoever of these strangers among our children has its marks, all of its group, and all who
-/// run as its user.
+/// Ends those who belong to a job: whoever of these strangers among our children has its marks, all
+/// of its group, and all who run as its user.
 pub fn end_marked(strangers: &[Pid], marks: &Marks) -> Found {
     // Until its leader is reaped, the group is no other one's.
     let _ = process::signal_group(marks.leader, Signal::KILL);

@@ -8,8 +8,8 @@ use ojs_os::process_memory::{self, ProcessMemory};
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;
 
-/// The memory of those whom these processes have started, themselves included, in bytes. Who shares memory with others counts
-/// for all of it.
+/// The memory of those whom these processes have started, themselves included, in bytes. Who shares
+/// memory with others counts for all of it.
 pub fn of_jobs(leaders: &[Pid]) -> BTreeMap<Pid, u64> {
     let processes = process_memory::all().unwrap_or_default();
     sums(leaders, &processes, process_memory::page_bytes())

@@ -1,7 +1,8 @@
-//! The runner of mode exec: the worker that runs one process for each job. A program of its own, in a process of its own, that
-//! PID 1 supervises as any other worker.
+//! The runner of mode exec: the worker that runs one process for each job. A program of its own, in
+//! a process of its own, that PID 1 supervises as any other worker.
 //!
-//! One thread, one loop, one wait. A job is a process that leads a session of its own; its end is the job's outcome.
+//! One thread, one loop, one wait. A job is a process that leads a session of its own; its end is
+//! the job's outcome.
 
 mod connection;
 mod ending;
@@ -58,14 +59,15 @@ use ojs_values::signal::Signal;
 use ojs_wire::runner::frames;
 use ojs_wire::runner::settings::{RunnerLogFormat, RunnerLogLevel, RunnerSettings, VARIABLE};
 
-/// Where jobs get their directories if the usual place cannot be written, as under a read-only root.
+/// Where jobs get their directories if the usual place cannot be written, as under a read-only
+/// root.
 const IN_MEMORY: &str = "/dev/shm";
 
 /// What the runner says that it is.
 const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
 
-/// Whether this is how PID 1 starts the runner: `ojs-init runner -- COMMAND...` with its settings in the environment. What comes
-/// behind the `--`.
+/// Whether this is how PID 1 starts the runner: `ojs-init runner -- COMMAND...` with its settings
+/// in the environment. What comes behind the `--`.
 #[must_use]
 pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<&'a [OsString]> {
     let (first, command) = args.get(1..)?.split_first_chunk::<2>()?;

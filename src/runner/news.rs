@@ -1,4 +1,5 @@
-//! What a job tells of itself while it runs, on its way to PID 1: the newest of each kind, and not too often.
+//! What a job tells of itself while it runs, on its way to PID 1: the newest of each kind, and not
+//! too often.
 
 use std::time::Duration;
 
@@ -60,7 +61,8 @@ impl News {
         self.is_saving = false;
     }
 
-    /// Sends what may be sent now. When to come again, if something is left that only waits for the time.
+    /// Sends what may be sent now. When to come again, if something is left that only waits for the
+    /// time.
     pub fn send(&mut self, job: &str, connection: &mut Connection, now: Moment) -> Option<Moment> {
         let has_any = self.progress.is_some() || self.is_alive || (self.checkpoint.is_some() && !self.is_saving);
         if !has_any {
@@ -88,7 +90,8 @@ impl News {
         None
     }
 
-    /// The job has ended, and will be tried again: its last checkpoint has to be known before its outcome.
+    /// The job has ended, and will be tried again: its last checkpoint has to be known before its
+    /// outcome.
     pub fn send_last(&mut self, job: &str, connection: &mut Connection) {
         self.send_checkpoint(job, connection);
     }

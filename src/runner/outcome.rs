@@ -77,7 +77,8 @@ pub enum JobOutcome {
         after_ms: u64,
     },
     Fail(JobError),
-    /// The shutdown has cut it off. Nothing is told: PID 1, which counts such jobs, says what becomes of it.
+    /// The shutdown has cut it off. Nothing is told: PID 1, which counts such jobs, says what
+    /// becomes of it.
     CutOff,
 }
 
@@ -252,7 +253,8 @@ fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
     Value::from(details).to_string()
 }
 
-/// The end of standard error without secrets. More than what is kept is looked at, so that no half of a secret is left.
+/// The end of standard error without secrets. More than what is kept is looked at, so that no half
+/// of a secret is left.
 fn stderr(bytes: &[u8], redaction: &Redaction) -> String {
     let text = String::from_utf8_lossy(bytes);
     let struck = redaction.strike(&text);

@@ -77,14 +77,16 @@ impl Tail {
     }
 }
 
-/// The lines of a stream. A long one comes in pieces, so that nothing of it is lost and none waits for its end.
+/// The lines of a stream. A long one comes in pieces, so that nothing of it is lost and none waits
+/// for its end.
 #[derive(Debug, Default)]
 pub struct Lines {
     begun: Vec<u8>,
 }
 
 impl Lines {
-    /// These came: `say` is called for each line that is complete, and each piece of a long one. Empty lines are left out.
+    /// These came: `say` is called for each line that is complete, and each piece of a long one.
+    /// Empty lines are left out.
     pub fn add(&mut self, mut bytes: &[u8], say: &mut dyn FnMut(&str)) {
         while !bytes.is_empty() {
             let room = PIECE_BYTES.saturating_sub(self.begun.len()).max(1);

@@ -48,8 +48,8 @@ impl JobProcess {
         let _ = process::signal(self.pid, Signal::KILL);
     }
 
-    /// To its group. Until it is reaped no other group can have its number. Nobody is there who could be told of a failure: the
-    /// end of the job's time comes in any case.
+    /// To its group. Until it is reaped no other group can have its number. Nobody is there who
+    /// could be told of a failure: the end of the job's time comes in any case.
     fn signal(&self, signal: Signal) {
         let _ = process::signal_group(self.pid, signal);
     }

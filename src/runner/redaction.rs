@@ -1,9 +1,10 @@
-//! Secrets of the jobs' environment are struck from what is told of a job: a failure is stored in the backend and shown to
-//! everybody who may look there.
+//! Secrets of the jobs' environment are struck from what is told of a job: a failure is stored in
+//! the backend and shown to everybody who may look there.
 
 use std::borrow::Cow;
 
-/// Values and lines of values shorter than this, in bytes, are left: `1` or `true` is no secret, and would be everywhere.
+/// Values and lines of values shorter than this, in bytes, are left: `1` or `true` is no secret,
+/// and would be everywhere.
 const LEAST_SECRET_BYTES: usize = 6;
 
 /// Most values that are looked for.
@@ -20,8 +21,8 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// The values of those variables whose names fit one of the patterns: a name, with a `*` at its beginning or end for
-    /// whatever may stand there. Letters' case does not matter.
+    /// The values of those variables whose names fit one of the patterns: a name, with a `*` at its
+    /// beginning or end for whatever may stand there. Letters' case does not matter.
     pub fn new<'a>(patterns: &[String], entries: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut secrets = Vec::new();
         for entry in entries {

@@ -69,7 +69,8 @@ pub struct JobOrder {
 pub enum NotStarted {
     /// Nobody takes its type.
     NoHandler,
-    /// There is no process, no descriptor or no memory to be had at the moment: trying again may help.
+    /// There is no process, no descriptor or no memory to be had at the moment: trying again may
+    /// help.
     Shortage(io::Error),
     /// It will not get better; for a person.
     Refused(String),
@@ -233,7 +234,8 @@ impl Starter {
         let (stdout, their_stdout) = io::pipe()?;
         let (stderr, their_stderr) = io::pipe()?;
         if let Some(user) = user {
-            // To open /dev/stdout by its name takes permission once more. Without it what is open works all the same.
+            // To open /dev/stdout by its name takes permission once more. Without it what is open
+            // works all the same.
             let _ = fchown(&their_stdout, Some(user), Some(user));
             let _ = fchown(&their_stderr, Some(user), Some(user));
         }
@@ -252,7 +254,8 @@ impl Starter {
     }
 }
 
-/// Looks once whether there are files in memory for what jobs read. One that cannot be had at the moment is not missing.
+/// Looks once whether there are files in memory for what jobs read. One that cannot be had at the
+/// moment is not missing.
 ///
 /// # Errors
 ///
@@ -272,7 +275,8 @@ pub fn limits(settings: &RunnerSettings) -> Vec<Limit> {
         .collect()
 }
 
-/// Looks whether every command is there and may be executed, as a start in `directory` would meet it.
+/// Looks whether every command is there and may be executed, as a start in `directory` would meet
+/// it.
 ///
 /// # Errors
 ///

@@ -62,12 +62,14 @@ pub struct Runner {
     pub has_signals: bool,
     /// Some job's end is told by SIGCHLD alone.
     pub has_unwatched: bool,
-    /// How often processes that no job is known to have left were looked for, without a job meanwhile.
+    /// How often processes that no job is known to have left were looked for, without a job
+    /// meanwhile.
     pub stray_looks: u32,
-    /// Those who belonged to a job and got their SIGKILL, until they are reaped. One that is ending shows its marks no more, and its
-    /// children are not ours yet.
+    /// Those who belonged to a job and got their SIGKILL, until they are reaped. One that is ending
+    /// shows its marks no more, and its children are not ours yet.
     pub killed: BTreeMap<Pid, JobNumber>,
-    /// Those who may belong to a job and show no marks since they are on their way out: when that was first seen. Until they are reaped.
+    /// Those who may belong to a job and show no marks since they are on their way out: when that
+    /// was first seen. Until they are reaped.
     pub ending: BTreeMap<Pid, Moment>,
     pub children: OwnChildren,
     /// The children were looked at in this turn, and those reaped that had ended.
@@ -163,8 +165,8 @@ impl Runner {
             .is_ok()
     }
 
-    /// Has the poll tell when the connection to PID 1 takes more, as long as something waits to be written. At other times
-    /// it would tell that each time PID 1 reads.
+    /// Has the poll tell when the connection to PID 1 takes more, as long as something waits to be
+    /// written. At other times it would tell that each time PID 1 reads.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! What comes out of a job: its standard output, its standard error, and what it tells on `OJS_JOB_FD`.
+//! What comes out of a job: its standard output, its standard error, and what it tells on
+//! `OJS_JOB_FD`.
 
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::net::Shutdown;
@@ -16,11 +17,12 @@ use ojs_wire::runner::settings::JobOutput;
 /// Most bytes that one stream of a job brings in a turn; then it is others' turn.
 pub const READ_BYTES: usize = 64 << 10;
 
-/// Most bytes that are read of a stream when its job has ended: what the largest pipe holds that a job may ask for. A process
-/// that was left behind may write for ever.
+/// Most bytes that are read of a stream when its job has ended: what the largest pipe holds that a
+/// job may ask for. A process that was left behind may write for ever.
 const MOST_LEFT_BYTES: usize = (1 << 20) + READ_BYTES;
 
-/// Standard error that is looked at for secrets before its end is shown, in bytes: a secret may begin before that end.
+/// Standard error that is looked at for secrets before its end is shown, in bytes: a secret may
+/// begin before that end.
 const TAIL_BYTES: usize = 2 * STDERR_BYTES;
 
 /// One of a job's streams.

@@ -1,7 +1,7 @@
 //! The directories of jobs for temporary files.
 //!
-//! A job that leaves a million files must not hold up the others while they are removed, nor may a file system that hangs: one
-//! thread removes what is not empty.
+//! A job that leaves a million files must not hold up the others while they are removed, nor may a
+//! file system that hangs: one thread removes what is not empty.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -20,7 +20,8 @@ use ojs_os::process::Pid;
 use ojs_os::remove_tree::remove_tree;
 use ojs_os::threads;
 
-/// Most directories that wait to be removed. What comes on top is left for the end of the container, with a warning.
+/// Most directories that wait to be removed. What comes on top is left for the end of the
+/// container, with a warning.
 const QUEUE_DIRECTORIES: usize = 1024;
 
 /// Longest removal of a job's directory, however much is in it.
@@ -52,7 +53,8 @@ pub struct TemporaryDirectories {
 }
 
 impl TemporaryDirectories {
-    /// Directories below the first of these that can be written. What an earlier runner has left there is removed.
+    /// Directories below the first of these that can be written. What an earlier runner has left
+    /// there is removed.
     pub fn below(parents: &[&Path], are_for_others: bool) -> Self {
         let mut directories = Self {
             base: None,

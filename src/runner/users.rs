@@ -12,7 +12,8 @@ pub struct Users {
 }
 
 impl Users {
-    /// All of these, of whom at most `most` are needed at a time; none: jobs have no users of their own.
+    /// All of these, of whom at most `most` are needed at a time; none: jobs have no users of their
+    /// own.
     pub fn new(range: Option<UserRange>, most: u32) -> Self {
         let free = range.map(|UserRange { first, last }| {
             let last = last.min(first.saturating_add(most.saturating_sub(1)));

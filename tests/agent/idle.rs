@@ -1,4 +1,5 @@
-//! Ends that begin without a request: no job for long enough (`worker.exit_when_idle`), or one job done (`--once`).
+//! Ends that begin without a request: no job for long enough (`worker.exit_when_idle`), or one job
+//! done (`--once`).
 
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{Init, Stage, Start};

@@ -1,11 +1,11 @@
-//! The whole binary from outside: PID 1 of its own PID namespace, real workers on its socket, and a backend that does as it
-//! is told. `cargo test --test agent control::` runs one part of it.
+//! The whole binary from outside: PID 1 of its own PID namespace, real workers on its socket, and a
+//! backend that does as it is told. `cargo test --test agent control::` runs one part of it.
 //!
-//! Needs root (PID and network namespaces, other users), python3 and promtool. What happens is waited for; what must not
-//! happen is watched for a short time.
+//! Needs root (PID and network namespaces, other users), python3 and promtool. What happens is
+//! waited for; what must not happen is watched for a short time.
 //!
-//! All parts share this process: whatever belongs to a whole process (its user, directory, environment, limits, signals) is
-//! changed in a process that is started for that.
+//! All parts share this process: whatever belongs to a whole process (its user, directory,
+//! environment, limits, signals) is changed in a process that is started for that.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

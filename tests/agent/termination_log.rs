@@ -1,4 +1,5 @@
-//! The termination log from outside: the real binary as PID 1 of its own PID namespace writes it, or leaves it alone.
+//! The termination log from outside: the real binary as PID 1 of its own PID namespace writes it,
+//! or leaves it alone.
 //!
 //! Needs root (PID namespaces) and python3.
 #![allow(

@@ -66,7 +66,8 @@ fn a_conflict_about_an_ack_that_a_closed_connection_may_have_carried_is_its_own_
     backend.enqueue(r#"{"id":"a"}"#);
     let mut rig = Rig::of(&backend);
     rig.ask(fetch(1));
-    // On a connection of the same lane that was used before, the answer is lost; the fresh one meets what the first did.
+    // On a connection of the same lane that was used before, the answer is lost; the fresh one
+    // meets what the first did.
     rig.ask(look("a"));
     backend.once(Endpoint::Ack, Behaviour::LoseReply);
     assert_eq!(rig.ask(ack("a")), Reply::Accepted);

@@ -14,7 +14,8 @@ use crate::raw_server::{Asked, Part, RawServer, read_head, skip};
 use crate::rig::*;
 use crate::support::wait;
 
-/// Between two heartbeats, and how much longer it may be at the backend on a busy machine. What hangs, hangs for longer.
+/// Between two heartbeats, and how much longer it may be at the backend on a busy machine. What
+/// hangs, hangs for longer.
 const INTERVAL: Duration = Duration::from_millis(100);
 const DELAY: Duration = Duration::from_secs(3);
 
@@ -22,8 +23,8 @@ const BEATS: usize = 10;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 
-/// Sends heartbeats at their interval, each of which must be answered before the next one; when each was answered. Of `others` those
-/// stay that are not answered meanwhile.
+/// Sends heartbeats at their interval, each of which must be answered before the next one; when
+/// each was answered. Of `others` those stay that are not answered meanwhile.
 fn beat_steadily(rig: &mut Rig, others: &mut Vec<u64>) -> Vec<Instant> {
     let mut answered = Vec::new();
     for _ in 0..BEATS {
@@ -153,8 +154,8 @@ fn heartbeats_keep_their_interval_while_no_new_connection_can_be_had() {
     drop(queued);
 }
 
-/// A server that hangs up on each connection when the second request on it was read: as if it had been closed just when
-/// it was used again.
+/// A server that hangs up on each connection when the second request on it was read: as if it had
+/// been closed just when it was used again.
 fn closing_on_reuse() -> RawServer {
     let last = AtomicUsize::new(0);
     RawServer::start(move |stream: &mut TcpStream, asked: &Asked| {
@@ -220,7 +221,8 @@ fn a_connection_that_the_backend_closed_while_idle_is_not_used_again() {
     }
 }
 
-/// Answers, but not on the connections that were there when it was told to stop them; and one that has that many.
+/// Answers, but not on the connections that were there when it was told to stop them; and one that
+/// has that many.
 fn with_stopped_connections(count: usize) -> (RawServer, Rig) {
     let stopped = Arc::new(AtomicUsize::new(0));
     let (waits, until) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&stopped));

@@ -1,4 +1,5 @@
-//! Answers are what anybody may send: each is read within its bounds of time and size, and the next request works.
+//! Answers are what anybody may send: each is read within its bounds of time and size, and the next
+//! request works.
 
 use std::io::{self, Write};
 use std::net::TcpStream;

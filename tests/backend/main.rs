@@ -221,7 +221,8 @@ fn a_request_whose_answer_was_lost_may_have_been_carried_out() {
     let backend = backend::Backend::start();
     backend.enqueue(r#"{"id":"a"}"#);
     Rig::of(&backend).ask(fetch(1));
-    // On connections that served no other request: else the loss of the connection would be put down to that.
+    // On connections that served no other request: else the loss of the connection would be put
+    // down to that.
     let mut rig = Rig::of(&backend);
     backend.once(Endpoint::Ack, Behaviour::Close);
     backend.once(Endpoint::Ack, Behaviour::LoseReply);

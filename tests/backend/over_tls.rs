@@ -19,7 +19,8 @@ use crate::tunnel_rig::{TunnelRig, get, request};
 /// A key for RSA, which takes long to make.
 const RSA_KEY: &str = include_str!("rsa_key.pem");
 
-/// Where the key itself begins in the PKCS#8 of an RSA key of 2048 bits, and of a P-256 key by ring.
+/// Where the key itself begins in the PKCS#8 of an RSA key of 2048 bits, and of a P-256 key by
+/// ring.
 const IN_PKCS8_RSA: usize = 26;
 const IN_PKCS8_EC: usize = 29;
 

@@ -1,5 +1,5 @@
-//! A loop of its own for the requests to a backend, with their answers at hand; one call of each kind; and what was logged
-//! meanwhile.
+//! A loop of its own for the requests to a backend, with their answers at hand; one call of each
+//! kind; and what was logged meanwhile.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -423,8 +423,9 @@ pub fn failed(failure: Failure) -> Reply {
     Reply::Failed(failure)
 }
 
-/// Whether there is a line with all these words, from this byte of the log on; other tests log too. What a request met is
-/// told at level debug here: the lifecycle decides what of it is worth a warning.
+/// Whether there is a line with all these words, from this byte of the log on; other tests log too.
+/// What a request met is told at level debug here: the lifecycle decides what of it is worth a
+/// warning.
 pub fn is_logged(since: usize, words: &[&str]) -> bool {
     let log = LOG.lock().unwrap();
     log.lines()
@@ -437,7 +438,8 @@ pub fn logged() -> usize {
     LOG.lock().unwrap().len()
 }
 
-/// Everything that we logged in this process. What dependencies log, the token among it, is dropped by `daemon::log`.
+/// Everything that we logged in this process. What dependencies log, the token among it, is dropped
+/// by `daemon::log`.
 pub static LOG: Mutex<String> = Mutex::new(String::new());
 
 struct Recorder;

@@ -1,4 +1,5 @@
-//! Streams of events: what they tell, and that whatever is on the other side costs no more than its bounds.
+//! Streams of events: what they tell, and that whatever is on the other side costs no more than its
+//! bounds.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -19,13 +20,15 @@ const AVAILABLE: &str =
 
 const CANCELLED: &str = "event: job.state_changed\r\ndata: {\"to\":\"cancelled\",\"job_id\":\"a\"}\r\n\r\n";
 
-/// How long a peer keeps connections that are idle. Two ends are then further apart than those of a server that leaves.
+/// How long a peer keeps connections that are idle. Two ends are then further apart than those of a
+/// server that leaves.
 const IDLE_LIMIT: Duration = Duration::from_millis(1_200);
 
 /// More bytes than any stream may tell at once.
 const MUCH: u64 = 64 << 20;
 
-/// What a stream may tell before it is closed, with what is on its way between two sockets, in bytes.
+/// What a stream may tell before it is closed, with what is on its way between two sockets, in
+/// bytes.
 const MOST_READ: u64 = 16 << 20;
 
 fn listen() -> Call {

@@ -122,7 +122,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl TlsServer {
-    /// A server with this certificate (and those of `chain`), which demands certificates that `clients` signed.
+    /// A server with this certificate (and those of `chain`), which demands certificates that
+    /// `clients` signed.
     pub fn start(own: &Certified, chain: &[&Authority], clients: Option<&Authority>, manner: Manner) -> Self {
         let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
         let versions: &[_] = match manner {

@@ -42,7 +42,8 @@ fn the_token_is_what_its_file_holds_but_for_blanks_around_it() {
     assert_eq!(tokens(&backend), expected);
 }
 
-/// As a kubelet does it: a directory for each version, `..data` points to the newest, `token` into `..data`.
+/// As a kubelet does it: a directory for each version, `..data` points to the newest, `token` into
+/// `..data`.
 fn rotate(directory: &Path, version: u32, token: &str) {
     let name = format!("..version-{version}");
     std::fs::create_dir(directory.join(&name)).unwrap();

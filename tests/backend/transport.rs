@@ -1,4 +1,5 @@
-//! What becomes of connections: resets after every byte, half-closed ones, one that is abandoned, hundreds at once.
+//! What becomes of connections: resets after every byte, half-closed ones, one that is abandoned,
+//! hundreds at once.
 
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,8 +18,8 @@ use crate::support::wait;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 
-/// Reads the head of one request on each connection, and its body if that is wanted; then the connection is `serve`d, with
-/// how many there were before, and closed.
+/// Reads the head of one request on each connection, and its body if that is wanted; then the
+/// connection is `serve`d, with how many there were before, and closed.
 fn serving(
     address: &str,
     reads_body: bool,
@@ -172,8 +173,8 @@ fn hundreds_of_requests_at_once_are_answered_each_once_over_some_connections() {
     }
     let answers = rig.rest(600);
     assert!(answers.values().all(|reply| *reply == failed(Failure::NotFound)));
-    // Where answers take longer than a request may before it counts as slow, others go in its place; and of those the ones
-    // that are too many to be kept are closed again.
+    // Where answers take longer than a request may before it counts as slow, others go in its
+    // place; and of those the ones that are too many to be kept are closed again.
     let most = if withheld.so_far() < Duration::from_millis(50) {
         128
     } else {

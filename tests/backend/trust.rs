@@ -1,4 +1,5 @@
-//! Certificates that somebody made by hand, and servers that speak something else than the URL says.
+//! Certificates that somebody made by hand, and servers that speak something else than the URL
+//! says.
 
 use std::io::Write;
 

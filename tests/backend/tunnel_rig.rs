@@ -1,4 +1,5 @@
-//! A loop for requests that pass through, driven by the test itself, and a server that does with a connection what it is told.
+//! A loop for requests that pass through, driven by the test itself, and a server that does with a
+//! connection what it is told.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +23,8 @@ use ojs_wire::http::tunnel::{TunnelBody, TunnelHead, TunnelRequest};
 use crate::rig::{PATIENCE, settings};
 use crate::support::wait;
 
-/// Most of an answer that is ever in memory: what waits to be taken, and one buffer of the connection.
+/// Most of an answer that is ever in memory: what waits to be taken, and one buffer of the
+/// connection.
 pub const MOST_WAITING_BYTES: usize = 128 << 10;
 
 /// What came of a tunnel so far.

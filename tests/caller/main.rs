@@ -1,8 +1,10 @@
-//! Who is taken for the worker by the gateway, with real processes: the worker itself, what it left behind, another user, another
-//! process of the same user, in this PID namespace and in another one; where we may look into `/proc` and where we may not.
+//! Who is taken for the worker by the gateway, with real processes: the worker itself, what it left
+//! behind, another user, another process of the same user, in this PID namespace and in another
+//! one; where we may look into `/proc` and where we may not.
 //!
-//! Whoever asks is a process of its own, because what it may see depends on its namespace, capabilities and seccomp filter: this
-//! program once more, with one test that is otherwise left out.
+//! Whoever asks is a process of its own, because what it may see depends on its namespace,
+//! capabilities and seccomp filter: this program once more, with one test that is otherwise left
+//! out.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,9 +1,12 @@
-//! Black-box conformance of container inits: what a process 1 owes to its child, its orphans and its caller.
+//! Black-box conformance of container inits: what a process 1 owes to its child, its orphans and
+//! its caller.
 //!
-//! `cargo test --test conformance` runs every case against ojs-init. `INIT_UNDER_TEST=tini` (dumb-init, catatonit) runs
-//! them against another one; `-- --table` runs them against all four and prints one table, with figures;
-//! `-- --figures` prints the figures alone. `BINARY_UNDER_TEST` names the binary, otherwise it is the one that cargo built.
-//! `CONFORMANCE=table`, for who runs all test programs at once, adds the table to the tests, with what they found; times have wider bounds there.
+//! `cargo test --test conformance` runs every case against ojs-init. `INIT_UNDER_TEST=tini`
+//! (dumb-init, catatonit) runs them against another one; `-- --table` runs them against all four
+//! and prints one table, with figures; `-- --figures` prints the figures alone. `BINARY_UNDER_TEST`
+//! names the binary, otherwise it is the one that cargo built. `CONFORMANCE=table`, for who runs
+//! all test programs at once, adds the table to the tests, with what they found; times have wider
+//! bounds there.
 
 #![allow(
     clippy::print_stdout,

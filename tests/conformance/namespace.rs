@@ -122,7 +122,8 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Behind a parent that leads the session and is in the foreground of the terminal; the init is not.
+    /// Behind a parent that leads the session and is in the foreground of the terminal; the init is
+    /// not.
     pub fn in_background(mut self) -> Self {
         self.steps.extend(["parent".to_owned(), "background".to_owned()]);
         self.in_background = true;
@@ -183,7 +184,8 @@ impl<'a> Launch<'a> {
         command.arg("--launch").arg(&complaint);
         let own_namespace = ctx.mode == Mode::Pid1;
         if own_namespace {
-            // Behind a parent of its own, only that parent's child may be the first of the namespace.
+            // Behind a parent of its own, only that parent's child may be the first of the
+            // namespace.
             command.args(if self.under_parent {
                 ["namespace", "parent", "pid1"].as_slice()
             } else {
@@ -226,7 +228,8 @@ fn output(ctx: &Ctx, name: &str) -> Result<Stdio, Trouble> {
     Ok(File::create(ctx.dir.join(name))?.into())
 }
 
-/// Starts a process, in a new PID namespace if asked to: a thread's new namespace holds only the thread's children.
+/// Starts a process, in a new PID namespace if asked to: a thread's new namespace holds only the
+/// thread's children.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place of the tests that starts an init"
@@ -314,7 +317,8 @@ impl Running<'_> {
         self.ended = Some(ended);
     }
 
-    /// Waits for its end without looking in between; when that was, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Waits for its end without looking in between; when that was, in nanoseconds of
+    /// `CLOCK_MONOTONIC`.
     pub fn wait_without_pause(&mut self) -> Result<u64, Trouble> {
         self.ended = sys::reap(self.pid, true)?;
         Ok(sys::monotonic_ns())
@@ -374,7 +378,8 @@ impl Running<'_> {
         }
     }
 
-    /// Waits until the probe that logs to this file is ready; the value is its process id as we see it.
+    /// Waits until the probe that logs to this file is ready; the value is its process id as we see
+    /// it.
     pub fn ready(&mut self, log: &str) -> Result<i32, Trouble> {
         let inner = self.file(&format!("{log}.ready"))?;
         let inner = inner
@@ -473,7 +478,8 @@ pub fn copy_for_all(from: &Path, to: &Path) -> Result<PathBuf, String> {
         .map_err(|error| format!("{}: {error}", from.display()))
 }
 
-/// Without root, a user namespace in which we are root; PID and mount namespaces need one or the other.
+/// Without root, a user namespace in which we are root; PID and mount namespaces need one or the
+/// other.
 ///
 /// To be called while the program has a single thread: the kernel wants it so.
 pub fn become_root() -> Result<(), String> {

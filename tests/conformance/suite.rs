@@ -49,7 +49,8 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// Sets it up: a copy of this binary is the probe, because the build directory may be closed to other users.
+    /// Sets it up: a copy of this binary is the probe, because the build directory may be closed to
+    /// other users.
     pub fn open(in_table: bool) -> Result<Self, String> {
         let failed = |error: std::io::Error| error.to_string();
         let base = std::env::temp_dir().join(format!("ojs-conformance-{}", std::process::id()));

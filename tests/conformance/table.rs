@@ -1,7 +1,7 @@
 //! Every case against every init, side by side, in one table; then the figures.
 //!
-//! The run fails when ojs-init fails a case, when it lacks a behaviour that one of the others has (unless the case names
-//! it as an exception), or when a figure is out of its bounds.
+//! The run fails when ojs-init fails a case, when it lacks a behaviour that one of the others has
+//! (unless the case names it as an exception), or when a figure is out of its bounds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -22,7 +22,8 @@ type Key = (usize, Mode, Kind);
 /// What each case found, by its number.
 pub type Results = BTreeMap<Key, Verdict>;
 
-/// Prints the table and the figures; true when ojs-init is as it should be. What is `known` is not run again.
+/// Prints the table and the figures; true when ojs-init is as it should be. What is `known` is not
+/// run again.
 pub fn run(workshop: &Workshop, known: Results, tolerance: Tolerance) -> Result<bool, String> {
     let inits = workshop.inits()?;
     let cases: Vec<&Case> = cases::all().collect();

@@ -1,6 +1,8 @@
-//! The example image of each client, built by its own Dockerfile: it does a job, is healthy and ends when it is asked to.
+//! The example image of each client, built by its own Dockerfile: it does a job, is healthy and
+//! ends when it is asked to.
 //!
-//! The bases are made of what this machine has, so what is tested is the Dockerfile, and not the image that it names.
+//! The bases are made of what this machine has, so what is tested is the Dockerfile, and not the
+//! image that it names.
 
 use ojs_devserver::{JobState, Options, Server};
 
@@ -40,7 +42,8 @@ pub const COMPILED: [(&str, fn()); 3] = [
         does_its_job("java", "JAVA_IMAGE=ojs-java-base");
     }),
     ("the_example_image_of_the_rust_client_does_its_job_and_ends", || {
-        // What Alpine's compiler makes needs no library. Debian's has to be told so, for the program alone.
+        // What Alpine's compiler makes needs no library. Debian's has to be told so, for the
+        // program alone.
         let lines = [
             r#"RUN printf '#!/bin/sh\ncase "$*" in *"name email "*) set -- "$@" -Ctarget-feature=+crt-static;; esac\nexec "$@"\n' >/tmp/email"#,
             "RUN chmod 755 /tmp/email",

@@ -1,4 +1,5 @@
-//! `docker-compose`, with the repository's own file and with those of the specification and its website.
+//! `docker-compose`, with the repository's own file and with those of the specification and its
+//! website.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -108,8 +109,8 @@ fn examples() {
     let workers = ["worker-python", "worker-node"].map(|service| Container {
         name: project.container(service),
     });
-    // What ojs-init has and its worker has not would go back at once. Asked in this order, since one that is done in between would stand
-    // for one that is on its way.
+    // What ojs-init has and its worker has not would go back at once. Asked in this order, since
+    // one that is done in between would stand for one that is on its way.
     let are_held = looks_until(PATIENCE, || {
         let active = counts(address).and_then(|counts| counts["active"].as_u64());
         active == Some(workers.iter().map(Container::held).sum::<usize>() as u64)
@@ -155,7 +156,8 @@ fn beside(name: &str, service: &[&str]) -> PathBuf {
     path
 }
 
-/// `down` of a file whose worker has a job that never ends: what it exits with, and when its jobs were cut off.
+/// `down` of a file whose worker has a job that never ends: what it exits with, and when its jobs
+/// were cut off.
 fn down(name: &'static str, file: &str, more: &[&str], drain: Duration, limit: Duration) {
     let server = Server::start(Options::default()).unwrap();
     let url = format!("OJS_URL: '{}'", server.url());
@@ -212,8 +214,8 @@ fn says(file: &str, name: &str) -> String {
     rest.lines().next().unwrap().to_owned()
 }
 
-/// The specification's file to the letter; what stands in it is more than the grace period by 10 s. Unless all is wanted
-/// the grace period is 8 s instead of 80.
+/// The specification's file to the letter; what stands in it is more than the grace period by 10 s.
+/// Unless all is wanted the grace period is 8 s instead of 80.
 fn specification() {
     assert_eq!(says("compose.yaml", "stop_grace_period"), "90s");
     let drain = Duration::from_secs(if in_full() { 80 } else { 8 });

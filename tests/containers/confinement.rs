@@ -94,7 +94,8 @@ fn with_little_memory(server: &Server) -> Start {
     MEMORY.iter().fold(start, |start, option| start.option(option))
 }
 
-/// A backend for a container that may get nowhere for a while: heartbeats that are late lose it no job.
+/// A backend for a container that may get nowhere for a while: heartbeats that are late lose it no
+/// job.
 fn patient() -> Server {
     Server::start(Options {
         heartbeat_timeout: Duration::from_secs(600),

@@ -48,7 +48,8 @@ impl Start {
             .with("OJS_HEALTH_LISTEN", "off")
     }
 
-    /// An example at this backend, in the network of this machine: it may write nowhere, and its health is looked at each second.
+    /// An example at this backend, in the network of this machine: it may write nowhere, and its
+    /// health is looked at each second.
     pub fn example(image: &str, server: &Server) -> Self {
         Self::of(image)
             .option("--network=host")
@@ -113,8 +114,8 @@ impl Container {
         self.state()["Running"] == true
     }
 
-    /// The pid of its first process, as this machine sees it. It must run: the engine says 0 of one that does not, and a
-    /// signal to that would be one to ourselves.
+    /// The pid of its first process, as this machine sees it. It must run: the engine says 0 of one
+    /// that does not, and a signal to that would be one to ourselves.
     #[track_caller]
     pub fn pid(&self) -> i32 {
         let pid = self.state()["Pid"].as_i64().unwrap().try_into().unwrap();
@@ -250,13 +251,15 @@ pub fn busy_with(server: &Server, worker: &Container, kinds: &[(&str, f64)]) -> 
     ids
 }
 
-/// Waits until so many jobs were taken, and those that are not done yet are in the hands of this worker's handlers: what ojs-init has
-/// and they have not goes back at once when it is told to stop.
+/// Waits until so many jobs were taken, and those that are not done yet are in the hands of this
+/// worker's handlers: what ojs-init has and they have not goes back at once when it is told to
+/// stop.
 #[track_caller]
 pub fn become_held(server: &Server, worker: &Container, count: usize) {
     become_state(server, JobState::Active, count);
     let are_held = looks_until(PATIENCE, || {
-        // Asked in this order, since one that is done in between would stand for one that is on its way.
+        // Asked in this order, since one that is done in between would stand for one that is on its
+        // way.
         let active = server.count(JobState::Active);
         worker.held() == active
     });
@@ -277,7 +280,8 @@ pub fn errors(server: &Server, job: &str) -> Vec<String> {
     errors.iter().map(name).collect()
 }
 
-/// What may pass, on a machine that starts a dozen containers, between the signal and the heartbeat that tells of it.
+/// What may pass, on a machine that starts a dozen containers, between the signal and the heartbeat
+/// that tells of it.
 pub const TELLING: Duration = Duration::from_millis(500);
 
 /// What the engine's client may take, beside others, to find out that a container has ended.
@@ -304,7 +308,8 @@ pub fn was_cut_off(server: &Server, worker: &Container, job: &str) {
     assert_eq!(errors(server, job), ["ShutdownError"], "{}", worker.log());
 }
 
-/// How long after a moment of the server's clock the first request of this kind about this job had arrived.
+/// How long after a moment of the server's clock the first request of this kind about this job had
+/// arrived.
 pub fn settled_after(server: &Server, from: f64, job: &str, operation: &str) -> Duration {
     let events = server.events();
     let of_it = |event: &&ojs_devserver::Event| {

@@ -1,4 +1,5 @@
-//! A Docker Engine of the tests' own: a `dockerd` whose socket, images and containers are in a temporary directory.
+//! A Docker Engine of the tests' own: a `dockerd` whose socket, images and containers are in a
+//! temporary directory.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -94,7 +95,8 @@ impl Engine {
                 "--pidfile",
                 &at("pid"),
             ])
-            // Nothing outside of the directory is touched: no firewall, no bridge, no setting of the kernel.
+            // Nothing outside of the directory is touched: no firewall, no bridge, no setting of
+            // the kernel.
             .args([
                 "--iptables=false",
                 "--ip6tables=false",
@@ -107,7 +109,8 @@ impl Engine {
         if Path::new(STATIC_INIT).exists() {
             command.args(["--init-path", STATIC_INIT]);
         }
-        // SAFETY: one system call. A test program that is killed takes the engine with it, and that its containers.
+        // SAFETY: one system call. A test program that is killed takes the engine with it, and that
+        // its containers.
         unsafe { command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGTERM)?)) };
         // Ctrl-C ends us, and then the engine by the signal above.
         command.process_group(0);
@@ -222,7 +225,8 @@ fn clear(engine: &Path) {
     let _ = std::fs::remove_dir_all(engine);
 }
 
-/// Ends the containers of an engine that has died without doing so: the children of the processes that it has to look after each.
+/// Ends the containers of an engine that has died without doing so: the children of the processes
+/// that it has to look after each.
 fn end_containers(engine: &Path) {
     let named = engine.display().to_string();
     let is_keeper = |pid: &i32| {
@@ -240,7 +244,8 @@ fn end_containers(engine: &Path) {
 /// Digits of a network's id in the name of its bridge.
 const BRIDGE_DIGITS: usize = 12;
 
-/// Removes the bridges of the networks that an engine had made: they are called after the ids of these, which are in its store.
+/// Removes the bridges of the networks that an engine had made: they are called after the ids of
+/// these, which are in its store.
 fn remove_bridges(engine: &Path) {
     let store = std::fs::read(engine.join("data/network/files/local-kv.db")).unwrap_or_default();
     let links = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();

@@ -61,7 +61,8 @@ fn examples() {
     assert!(looks_until(PATIENCE, || server.workers().is_empty()));
 }
 
-/// A job that is longer than the grace period, of an example that saves its state: stopped twice, each piece is done once.
+/// A job that is longer than the grace period, of an example that saves its state: stopped twice,
+/// each piece is done once.
 fn stopped() {
     let server = Server::start(Options::default()).unwrap();
     let pieces = 60;

@@ -158,8 +158,8 @@ fn build(cargo_home: &str, tag: &str) -> PathBuf {
     binary
 }
 
-/// A client that can build with BuildKit: the classic builder carries out the stages that nobody needs as well. A newer one
-/// wants a plugin for that, Debian's has it built in.
+/// A client that can build with BuildKit: the classic builder carries out the stages that nobody
+/// needs as well. A newer one wants a plugin for that, Debian's has it built in.
 fn with_buildkit() -> &'static str {
     let context = images::context("scratch", &["LABEL tried=yes"]);
     let can = |program: &&str| {

@@ -1,4 +1,5 @@
-//! The images, built by the repository's own Dockerfiles. No registry is asked: the bases are made of what this machine has.
+//! The images, built by the repository's own Dockerfiles. No registry is asked: the bases are made
+//! of what this machine has.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

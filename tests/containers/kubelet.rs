@@ -25,7 +25,8 @@ const HEALTH_PORT: u16 = 8081;
 /// Between two probes; the kubelet's own are seconds apart.
 const PROBE_PERIOD: Duration = Duration::from_millis(250);
 
-/// The least that the kubelet leaves a container between SIGTERM and SIGKILL, however long its hook took.
+/// The least that the kubelet leaves a container between SIGTERM and SIGKILL, however long its hook
+/// took.
 const LEAST: Duration = Duration::from_secs(2);
 
 /// A network of its own, kept by a container that does nothing, with a backend in it.
@@ -137,8 +138,9 @@ pub struct Terminated {
     pub probes: Vec<Probe>,
 }
 
-/// The hook, SIGTERM, and SIGKILL when the time from the begin of the hook is over. The signals are sent from here to the first
-/// process of the container, and its end is seen from here: what the engine's client takes for that is not in the times.
+/// The hook, SIGTERM, and SIGKILL when the time from the begin of the hook is over. The signals are
+/// sent from here to the first process of the container, and its end is seen from here: what the
+/// engine's client takes for that is not in the times.
 fn sequence(worker: &Container, init: i32, spec: &Spec, began: Instant) -> Terminated {
     let mut hook = None;
     if let Some(words) = &spec.pre_stop {

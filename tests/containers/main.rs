@@ -1,8 +1,9 @@
 //! Containers of a real Docker Engine, and what orchestrators do to them.
 //!
-//! Needs root, Debian's docker.io and docker-compose, and python3 and node to make images of. The engine is one of its own,
-//! in a temporary directory, or that of `DOCKER_HOST`. Where there can be none, every test is shown as ignored, or as failed
-//! with `CONTAINERS=required`; with `CONTAINERS=full` what takes long is not scaled down.
+//! Needs root, Debian's docker.io and docker-compose, and python3 and node to make images of. The
+//! engine is one of its own, in a temporary directory, or that of `DOCKER_HOST`. Where there can be
+//! none, every test is shown as ignored, or as failed with `CONTAINERS=required`; with
+//! `CONTAINERS=full` what takes long is not scaled down.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -45,7 +46,8 @@ use docker_engine::Engine;
 use libtest_mimic::{Arguments, Conclusion, Trial};
 use support::wait::{now, pause};
 
-/// Longest that anything may take which does happen. Much more than it needs: the machine may be busy.
+/// Longest that anything may take which does happen. Much more than it needs: the machine may be
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many tests run at the same time: they wait more than they work, but each starts containers.
@@ -135,7 +137,8 @@ fn with(engine: Engine, arguments: &Arguments) -> Conclusion {
     conclusion.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Those that take long come first, and those with the shortest limits when the first dozen has started.
+/// Those that take long come first, and those with the shortest limits when the first dozen has
+/// started.
 fn trials(are_ignored: bool) -> Vec<Trial> {
     let tests = [
         pods::ALL.as_slice(),

@@ -81,8 +81,8 @@ const EXEC: Duration = Duration::from_secs(3);
 /// Before the end is seen a probe may already have found nobody.
 const GOING: Duration = Duration::from_millis(500);
 
-/// From the first step of the end on nobody was told that it is healthy, and never that it is dead. Nor was a probe left without
-/// an answer, which a kubelet takes for the same, until it had ended.
+/// From the first step of the end on nobody was told that it is healthy, and never that it is dead.
+/// Nor was a probe left without an answer, which a kubelet takes for the same, until it had ended.
 fn probed_well(terminated: &Terminated) {
     let is_answered = |probe: &Probe| probe.health.is_some() && probe.live.is_some();
     let probes = &terminated.probes;
@@ -100,7 +100,8 @@ fn probed_well(terminated: &Terminated) {
     assert!(!after.iter().any(is_early), "no answer: {terminated:?}");
 }
 
-/// The specification's pod to the letter. What is scaled down unless all is wanted: 80 s become 8, and so 90 become 18.
+/// The specification's pod to the letter. What is scaled down unless all is wanted: 80 s become 8,
+/// and so 90 become 18.
 fn specification() {
     let mut drain = seconds(said(SPECIFICATION, "value:"));
     let mut grace = grace(SPECIFICATION);

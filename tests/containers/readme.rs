@@ -1,6 +1,8 @@
-//! README.md as a stranger follows it: an empty folder, the files that the page shows, the commands that it names.
+//! README.md as a stranger follows it: an empty folder, the files that the page shows, the commands
+//! that it names.
 //!
-//! The blocks are taken from the pages. Only the images after FROM are made here, because no registry is asked.
+//! The blocks are taken from the pages. Only the images after FROM are made here, because no
+//! registry is asked.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -45,7 +47,8 @@ fn block<'a>(page: &'a str, language: &str, with: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no block of {language} with {with:?} in {page}"))
 }
 
-/// The commands that the page shows in indented lines below this one, until the first line of prose or the next block.
+/// The commands that the page shows in indented lines below this one, until the first line of prose
+/// or the next block.
 fn commands(page: &str, begins: &str) -> Vec<String> {
     let lines = page.lines().skip_while(|line| *line != format!("    {begins}"));
     let lines: Vec<String> = lines
@@ -87,7 +90,8 @@ fn provide_python() {
     });
 }
 
-/// The container that a line `docker run ...` of a page starts, at this backend, in the network of this machine.
+/// The container that a line `docker run ...` of a page starts, at this backend, in the network of
+/// this machine.
 fn as_the_page_runs(line: &str, server: &Server) -> Start {
     let line = line.replace("http://backend:8080", &server.url());
     let words: Vec<&str> = line.split(' ').collect();
@@ -188,7 +192,8 @@ impl Drop for Killed {
     }
 }
 
-/// The three lines as they are typed, one after the other. Cargo would build for minutes: a command of that name finds what it runs.
+/// The three lines as they are typed, one after the other. Cargo would build for minutes: a command
+/// of that name finds what it runs.
 fn three_lines() {
     const CARGO: &str = r#"#!/bin/sh
 # cargo run [-p PACKAGE] -- WORDS
@@ -210,7 +215,8 @@ exec "$program" "$@"
     let readme = page("README.md");
     let lines = commands(&readme, "cargo run -p ojs-devserver &");
     assert_eq!(lines.len(), 3, "{lines:?}");
-    // The port of the page is free in a network of its own, and with the shell everything that it started ends.
+    // The port of the page is free in a network of its own, and with the shell everything that it
+    // started ends.
     in_own_network(move || {
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
         let log = std::fs::File::create(folder.join("log")).unwrap();

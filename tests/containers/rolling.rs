@@ -36,8 +36,8 @@ struct Worker {
     id: String,
 }
 
-/// How long a job stays reserved of which nobody says anything more. Where the kernel did not let go of a process in time its
-/// job is left to that.
+/// How long a job stays reserved of which nobody says anything more. Where the kernel did not let
+/// go of a process in time its job is left to that.
 const VISIBILITY: &str = "10s";
 
 fn rolling() {
@@ -146,7 +146,8 @@ fn produce(server: &Server, is_over: &AtomicBool) -> usize {
     produced
 }
 
-/// Each job has one ACK, no delivery of one began before the last had ended, and no two workers ran one at once.
+/// Each job has one ACK, no delivery of one began before the last had ended, and no two workers ran
+/// one at once.
 fn account_for(server: &Server, journal: &std::path::Path) {
     for job in server.jobs() {
         assert_eq!(job.times_acked, 1, "{job:#?}");

@@ -35,8 +35,8 @@ pub const ALL: [(&str, fn()); 10] = [
     ("docker_stop_lets_a_node_worker_finish_its_job", node),
 ];
 
-/// With less a job that is cancelled has at most 0.3 s to answer, and a process that is killed as little to go, which a busy
-/// machine may not give them.
+/// With less a job that is cancelled has at most 0.3 s to answer, and a process that is killed as
+/// little to go, which a busy machine may not give them.
 const ROOMY: Duration = Duration::from_secs(4);
 
 /// What ojs-init keeps back for its stop phase, of a limit.
@@ -44,8 +44,8 @@ fn margin(limit: Duration) -> Duration {
     Duration::from_secs(5).min(limit / 2)
 }
 
-/// A worker that hears no SIGTERM, with a job that never ends, one that ends when it is cancelled, and one that ends only after
-/// the SIGTERM, which shows that there was a drain.
+/// A worker that hears no SIGTERM, with a job that never ends, one that ends when it is cancelled,
+/// and one that ends only after the SIGTERM, which shows that there was a drain.
 fn stop_a_stuck_worker(start: impl FnOnce(Start) -> Start, stop: &[&str], limit: Duration) {
     let server = Server::start(Options::default()).unwrap();
     let journal = shared(&format!("stop-{}", limit.as_secs()));

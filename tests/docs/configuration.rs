@@ -1,4 +1,5 @@
-//! docs/configuration.md and docs/ojs-init.toml against the table of keys: what a user can look up is what the code reads.
+//! docs/configuration.md and docs/ojs-init.toml against the table of keys: what a user can look up
+//! is what the code reads.
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test docs configuration` renders both anew.
 
@@ -41,7 +42,8 @@ fn keys_of(group: Group) -> impl Iterator<Item = &'static Row> {
     KEYS.into_iter().filter(move |key| key.group == group)
 }
 
-/// A table for each group: where a value can be set, what holds otherwise, what is accepted, what it does.
+/// A table for each group: where a value can be set, what holds otherwise, what is accepted, what
+/// it does.
 fn as_markdown() -> String {
     let mut text = String::new();
     for group in GROUPS {
@@ -75,7 +77,8 @@ fn as_markdown() -> String {
     text
 }
 
-/// Every key that a file can have, with its sentence above; what is the default anyway is written as a comment.
+/// Every key that a file can have, with its sentence above; what is the default anyway is written
+/// as a comment.
 fn as_toml() -> String {
     let mut text = format!(
         "# Every key of ojs-init, each with its default, or an example where there is no plain value for it.\n\

@@ -1,4 +1,5 @@
-//! docs/exec.md against the code: it names settings that there are, with their defaults, and none of its own mode is missing.
+//! docs/exec.md against the code: it names settings that there are, with their defaults, and none
+//! of its own mode is missing.
 
 use std::collections::BTreeSet;
 

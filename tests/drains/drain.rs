@@ -13,7 +13,8 @@ use crate::support::wait::{now, pause, wait_until};
 /// Exit status of a shutdown that cut jobs off.
 const INTERRUPTED: i32 = 10;
 
-/// What is left of the limit behind the grace period, in milliseconds, and what of it the stop phase is told to need.
+/// What is left of the limit behind the grace period, in milliseconds, and what of it the stop
+/// phase is told to need.
 const BEHIND_GRACE: u64 = 3_000;
 const STOP_MARGIN: u64 = 1_500;
 

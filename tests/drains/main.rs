@@ -1,11 +1,13 @@
-//! The example worker of each client, shut down at moments of chance: no job is lost, none is done twice, and the end comes
-//! in time. `make drains COUNT=100` plays so many for each client; `cargo test` plays a few.
+//! The example worker of each client, shut down at moments of chance: no job is lost, none is done
+//! twice, and the end comes in time. `make drains COUNT=100` plays so many for each client; `cargo
+//! test` plays a few.
 //!
-//! And a job that is longer than any of its workers live: `RESUME_ROWS=30000 RESUME_SHUTDOWNS=20 RESUME_GRACE_MS=5000` is one of ten
-//! minutes with shutdowns of five seconds, `-- a_long_job --test-threads 7` plays those of all clients at once.
+//! And a job that is longer than any of its workers live: `RESUME_ROWS=30000 RESUME_SHUTDOWNS=20
+//! RESUME_GRACE_MS=5000` is one of ten minutes with shutdowns of five seconds, `-- a_long_job
+//! --test-threads 7` plays those of all clients at once.
 //!
-//! Needs root (PID namespaces) and each client's tools. A drain that fails says its number and seed:
-//! `DRAINS_SEED=S make drains COUNT=N` plays the same again.
+//! Needs root (PID namespaces) and each client's tools. A drain that fails says its number and
+//! seed: `DRAINS_SEED=S make drains COUNT=N` plays the same again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -73,8 +75,8 @@ fn main() -> ExitCode {
         ]
     });
     let mut arguments = Arguments::from_args();
-    // One client after the other: each has its drains side by side. The long jobs wait most of their time: `--test-threads 7` plays
-    // those of all clients at once.
+    // One client after the other: each has its drains side by side. The long jobs wait most of
+    // their time: `--test-threads 7` plays those of all clients at once.
     arguments.test_threads.get_or_insert(1);
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -1,5 +1,5 @@
-//! One job that is too long for any of the workers that run it: each of them is shut down in the midst of it, and the next one goes
-//! on where it stopped.
+//! One job that is too long for any of the workers that run it: each of them is shut down in the
+//! midst of it, and the next one goes on where it stopped.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ const ROWS: u64 = 150;
 /// How long a row takes, in milliseconds.
 const ROW: u64 = 20;
 
-/// What is left to a worker that is asked to end, in milliseconds: more than a row, and less than all of them.
+/// What is left to a worker that is asked to end, in milliseconds: more than a row, and less than
+/// all of them.
 const GRACE: u64 = 500;
 
 /// How long a start may take, and the end of the job: on a busy machine.
@@ -91,7 +92,8 @@ pub fn play(client: &Client, plan: Plan) -> String {
 fn finished(job: &JobSnapshot, plan: Plan, position: Option<u64>, interruptions: u64, init: &Init) -> String {
     let result: Value = serde_json::from_str(job.result.as_deref().unwrap_or("null")).unwrap();
     let rows: Vec<u64> = serde_json::from_value(result["rows"].clone()).unwrap_or_default();
-    // Before it stopped a worker had finished what its position says, and nothing behind it: so each row was done once.
+    // Before it stopped a worker had finished what its position says, and nothing behind it: so
+    // each row was done once.
     let expected: Vec<u64> = (position.map_or(0, |position| position + 1)..plan.rows).collect();
     if rows != expected || interruptions < plan.shutdowns / 2 {
         let story = init.story();

@@ -15,7 +15,8 @@ pub const ALL: [(&str, fn()); 2] = [
     ("a_token_file_that_appears_is_used_at_once", appears),
 ];
 
-/// Longest time from a new token to the worker's registration; the pause that it ends would be longer.
+/// Longest time from a new token to the worker's registration; the pause that it ends would be
+/// longer.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 fn backend() -> Server {

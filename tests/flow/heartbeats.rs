@@ -32,7 +32,8 @@ pub const ALL: [(&str, fn()); 2] = [
     ),
 ];
 
-/// Runs a worker with three jobs for [`WATCH`] after this fault begins; the heartbeats of that time.
+/// Runs a worker with three jobs for [`WATCH`] after this fault begins; the heartbeats of that
+/// time.
 fn heartbeats_with(server: &Server, fault: FaultRule) -> Vec<Event> {
     let stage = Stage::new();
     enqueue(server, 3, "");
@@ -59,7 +60,8 @@ fn longest_gap<'a>(events: impl Iterator<Item = &'a Event>) -> Duration {
     let at: Vec<f64> = events.map(|event| event.ms).collect();
     let gaps = at.windows(2).map(|pair| pair[1] - pair[0]);
     assert!(
-        // Where every second one hangs, the first and the last may each be two intervals from the edge.
+        // Where every second one hangs, the first and the last may each be two intervals from the
+        // edge.
         at.last().unwrap() - at[0] >= (WATCH - 5 * INTERVAL).as_secs_f64() * 1e3,
         "{at:?}"
     );

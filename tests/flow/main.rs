@@ -1,7 +1,8 @@
-//! Jobs in numbers, from the development backend through the real binary and the Python client and back, while the network,
-//! the backend and the processes fail.
+//! Jobs in numbers, from the development backend through the real binary and the Python client and
+//! back, while the network, the backend and the processes fail.
 //!
-//! Needs root (PID namespaces) and python3. The outages last as long as they do; everything else waits for conditions.
+//! Needs root (PID namespaces) and python3. The outages last as long as they do; everything else
+//! waits for conditions.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -78,7 +79,8 @@ fn lasts(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// A backend whose jobs stay reserved for long: what is delivered twice was delivered twice for another reason.
+/// A backend whose jobs stay reserved for long: what is delivered twice was delivered twice for
+/// another reason.
 fn patient() -> Server {
     Server::start(Options {
         heartbeat_interval: Duration::from_secs(1),

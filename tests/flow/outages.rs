@@ -97,7 +97,8 @@ fn answers_lost() {
     delivered_once_each(&server, &jobs);
 }
 
-/// Jobs that were claimed for nobody come back when their time is over, and nothing happens to them twice.
+/// Jobs that were claimed for nobody come back when their time is over, and nothing happens to them
+/// twice.
 fn claimed_for_nobody() {
     let server = Server::start(Options {
         visibility_timeout: Duration::from_secs(3),

@@ -8,7 +8,8 @@ pub const ALL: [(&str, fn()); 1] = [(
     good_behind_bad,
 )];
 
-/// More of them than places: the backend hands out the oldest first, and whatever was given back is the oldest again.
+/// More of them than places: the backend hands out the oldest first, and whatever was given back is
+/// the oldest again.
 const BAD: usize = 50;
 
 const GOOD: usize = 5;

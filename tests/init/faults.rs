@@ -1,5 +1,5 @@
-//! System calls that fail: each one that the plain init makes is refused once, by `strace --inject`, and the child must
-//! not notice, or the person must be told what is wrong.
+//! System calls that fail: each one that the plain init makes is refused once, by `strace
+//! --inject`, and the child must not notice, or the person must be told what is wrong.
 
 use std::process::{Command, Output};
 
@@ -37,7 +37,8 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A child that ends with 7 once its parent has let go of descriptor 9, which it inherited; with 1 if it never does.
+/// A child that ends with 7 once its parent has let go of descriptor 9, which it inherited; with 1
+/// if it never does.
 const WAITS_FOR_RELEASE: &str =
     "i=0; while [ -e /proc/$PPID/fd/9 ]; do i=$((i+1)); [ $i -lt 300 ] || exit 1; sleep 0.01; done; exit 7";
 

@@ -1,4 +1,5 @@
-//! The binary without a backend: its command line, the plain init, and its log. `cargo test --test init cli::` runs one part.
+//! The binary without a backend: its command line, the plain init, and its log. `cargo test --test
+//! init cli::` runs one part.
 //!
 //! Needs root for some (other users, PID limits), python3 and strace.
 #![allow(

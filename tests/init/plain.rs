@@ -28,7 +28,8 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [{number}])
 os.kill(os.getpid(), {number})
 os.execv(os.environ['INIT'], ['ojs-init', '--no-agent', '-v', '--', 'sleep', '0.5'])"
         );
-        // Its mask blocks the signal, so that the child keeps it pending; the log says what was forwarded.
+        // Its mask blocks the signal, so that the child keeps it pending; the log says what was
+        // forwarded.
         let output = run(
             "python3",
             &script.replace("'sleep', '20'", "'sh', '-c', 'sleep 0.3; exit 7'"),
@@ -60,7 +61,8 @@ exit $status"#
     );
     let output = run("bash", &script.replace("{marker}", &marker));
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
-    // The shell of this test itself has the marker on its command line, and so has the timeout in front of it.
+    // The shell of this test itself has the marker on its command line, and so has the timeout in
+    // front of it.
     assert_eq!(said(&output).lines().last(), Some("2"), "{}", said(&output));
 }
 
@@ -128,7 +130,8 @@ fn a_program_that_cannot_run_here_is_named_and_no_shell_reads_it() {
         std::fs::write(&file, content).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         for checks in [false, true] {
-            // What is there may be for a kernel with more formats: a warning. What is missing is an error.
+            // What is there may be for a kernel with more formats: a warning. What is missing is an
+            // error.
             let checked = if status == 127 { 2 } else { 0 };
             let (before, status) = if checks {
                 ("config check ", checked)

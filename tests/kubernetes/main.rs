@@ -1,8 +1,9 @@
-//! The manifests of docker/kubernetes, without a cluster: against Kubernetes' schemas, against each other, and against the
-//! real binary. What is checked is in tests/kubernetes, in Python, because the schemas come as a Python package.
+//! The manifests of docker/kubernetes, without a cluster: against Kubernetes' schemas, against each
+//! other, and against the real binary. What is checked is in tests/kubernetes, in Python, because
+//! the schemas come as a Python package.
 //!
-//! Needs python3 and promtool, and what `scripts/setup.sh test` puts into the target folder. Where there is no kustomize to
-//! compare with, that test is shown as ignored.
+//! Needs python3 and promtool, and what `scripts/setup.sh test` puts into the target folder. Where
+//! there is no kustomize to compare with, that test is shown as ignored.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -22,7 +23,8 @@ use libtest_mimic::{Arguments, Trial};
 /// Where scripts/setup.sh puts the Python package kubernetes-validate and what that needs.
 const PACKAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kubernetes-validate");
 
-/// The tests: what each promises, and the check that has to find nothing. Some checks take the binary besides.
+/// The tests: what each promises, and the check that has to find nothing. Some checks take the
+/// binary besides.
 const PROMISES: [(&str, &str); 7] = [
     (
         "each_file_is_named_by_a_kustomization_and_each_component_by_the_page",
@@ -70,7 +72,8 @@ fn finds_nothing(check: &str) {
     assert!(said.status.success(), "\n{}", String::from_utf8_lossy(&said.stdout));
 }
 
-/// Why there is nothing to compare with. A check that fails with a finding says so; one that cannot run has none.
+/// Why there is nothing to compare with. A check that fails with a finding says so; one that cannot
+/// run has none.
 fn no_kustomize() -> Option<String> {
     let said = String::from_utf8_lossy(&says("has-kustomize").stdout).trim().to_owned();
     Some(said).filter(|why| !why.is_empty())

@@ -1,7 +1,7 @@
 //! The runtime directory: where the sockets end up, and who may do what to them.
 //!
-//! Needs root, because it plays other users and mounts things: in forked processes, which hold whatever the others hold
-//! open. So this is a program of its own.
+//! Needs root, because it plays other users and mounts things: in forked processes, which hold
+//! whatever the others hold open. So this is a program of its own.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Where the runtime directory ends up in containers of several kinds, and who can be told apart there.
+//! Where the runtime directory ends up in containers of several kinds, and who can be told apart
+//! there.
 //!
 //! Needs root, because it plays other users and mounts things.
 

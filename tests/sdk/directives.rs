@@ -1,4 +1,5 @@
-//! What workers make of what the server says in its answers to their heartbeats: which of them come back from quiet, and which end.
+//! What workers make of what the server says in its answers to their heartbeats: which of them come
+//! back from quiet, and which end.
 
 use std::path::Path;
 use std::time::Duration;

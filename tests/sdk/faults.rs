@@ -8,7 +8,8 @@ fn row(kind: Kind) -> [&'static str; 9] {
     match kind {
         // Its ACKs need a context that is over at the signal.
         Kind::Go => ["+---+", "+---+", "+-", "--", "---+", "---", "+--", "--", "--"],
-        // After the grace period it is there until its handlers return. The second SIGTERM meets no handler.
+        // After the grace period it is there until its handlers return. The second SIGTERM meets no
+        // handler.
         Kind::JavaScript => ["+-+-+", "+-+-+", "-+", "--", "----", "---", "++-", "--", "--"],
         // Its grace period is 25 s, always.
         Kind::Python => ["+-+-+", "+-+-+", "--", "--", "----", "---", "+--", "+-", "--"],

@@ -1,5 +1,6 @@
-//! Workers as the SDKs make them, in the languages of the SDKs, and what a backend sees of them at a shutdown: without ojs-init
-//! as faulty as the SDKs are, behind it without a gap. The last thing that is printed is the table of both.
+//! Workers as the SDKs make them, in the languages of the SDKs, and what a backend sees of them at
+//! a shutdown: without ojs-init as faulty as the SDKs are, behind it without a gap. The last thing
+//! that is printed is the table of both.
 //!
 //! Needs root (PID namespaces), and go, node, python3, ruby, java with javac, and php with curl.
 #![allow(
@@ -82,7 +83,8 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Whether a worker of that kind meets a requirement: behind ojs-init altogether, without it as far as its SDK does.
+/// Whether a worker of that kind meets a requirement: behind ojs-init altogether, without it as far
+/// as its SDK does.
 fn trial(shared: &Arc<Shared>, kind: Kind, front: Front, requirement: &'static Requirement) -> Trial {
     let id = requirement.id.to_lowercase().replace('-', "_");
     let name = match front {
@@ -117,7 +119,8 @@ fn trial(shared: &Arc<Shared>, kind: Kind, front: Front, requirement: &'static R
     })
 }
 
-/// The Python SDK reads no answer whose type is that of the specification: without ojs-init its workers get no job from most backends.
+/// The Python SDK reads no answer whose type is that of the specification: without ojs-init its
+/// workers get no job from most backends.
 fn answers_of_the_specification(kind: Kind) -> Trial {
     let can = kind != Kind::Python;
     let verb = if can { "sees" } else { "does_not_see" };

@@ -1,5 +1,5 @@
-//! The nine requirements of the graceful shutdown specification, each as what has to be seen from outside: by the backend, by who
-//! waits for the process, by who reads its log and probes it.
+//! The nine requirements of the graceful shutdown specification, each as what has to be seen from
+//! outside: by the backend, by who waits for the process, by who reads its log and probes it.
 
 use ojs_devserver::{Event, JobSnapshot, JobState};
 
@@ -12,7 +12,8 @@ const NOISE: f64 = 400.0;
 /// Longest pause of the heartbeats in the drain, in milliseconds.
 const PAUSE: f64 = HEARTBEAT.as_millis() as f64 * 4.0 + NOISE;
 
-/// Longest from a second SIGTERM to the end, in milliseconds: a second for the handlers, and the last words.
+/// Longest from a second SIGTERM to the end, in milliseconds: a second for the handlers, and the
+/// last words.
 const FORCED: f64 = 4000.0;
 
 /// One thing that has to be so.

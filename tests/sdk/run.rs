@@ -34,7 +34,8 @@ pub const SHORT_GRACE: Duration = Duration::from_millis(1500);
 /// The orchestrator's time from the signal to the end, where the grace period is the short one.
 pub const SHORT_LIMIT: Duration = Duration::from_secs(8);
 
-/// No worker is there longer, in seconds, whatever becomes of who started it: it would ask whoever gets the port next.
+/// No worker is there longer, in seconds, whatever becomes of who started it: it would ask whoever
+/// gets the port next.
 const LIFE_S: u32 = 90;
 
 /// What the backend wants to see of whoever comes through ojs-init.
@@ -204,7 +205,8 @@ impl Story {
     }
 }
 
-/// Whether the worker runs a job that comes straight from a backend, in an answer of the specification's type.
+/// Whether the worker runs a job that comes straight from a backend, in an answer of the
+/// specification's type.
 pub fn reads_the_type_of_the_specification(kind: Kind, dir: &Path) -> bool {
     let server = Server::start(Options::default()).unwrap();
     let dir = TempDir::new(dir.to_owned()).unwrap();
@@ -235,7 +237,8 @@ pub fn sleep(ms: u64) -> String {
     format!(r#"{{"type":"sleep","args":[{ms}]}}"#)
 }
 
-/// How ojs-init knows the worker of this kind in this plan: each proof meets each plan. `SDK_PROOF=uid` sets one for all.
+/// How ojs-init knows the worker of this kind in this plan: each proof meets each plan.
+/// `SDK_PROOF=uid` sets one for all.
 fn proof(kind: Kind, plan: Plan) -> Proof {
     match std::env::var("SDK_PROOF") {
         Ok(name) => Proof::named(&name),

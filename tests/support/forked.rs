@@ -1,4 +1,5 @@
-//! Doing something in another process: as another user, or with settings that belong to a whole process.
+//! Doing something in another process: as another user, or with settings that belong to a whole
+//! process.
 
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,11 +10,12 @@ use nix::unistd::{ForkResult, Gid, Uid, alarm, fork, setgroups, setresgid, setre
 /// Longest that it may take, in seconds.
 const PATIENCE: u32 = 30;
 
-/// Runs `body` in a process of its own, as this user, and returns what it said, or how it failed. The process ends
-/// without running anything else.
+/// Runs `body` in a process of its own, as this user, and returns what it said, or how it failed.
+/// The process ends without running anything else.
 pub fn forked(user: Option<u32>, body: impl FnOnce() -> Result<String, String>) -> String {
     let (mut reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: the C library makes its memory usable in the child, which runs `body` and never returns from here.
+    // SAFETY: the C library makes its memory usable in the child, which runs `body` and never
+    // returns from here.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             alarm::set(PATIENCE);

@@ -1,5 +1,6 @@
-//! What all test programs share: waiting for conditions, raw signals, `/proc`, temporary directories, terminals, and which
-//! binary is tested. What only some programs need are files beside it, which they name in their `main.rs`.
+//! What all test programs share: waiting for conditions, raw signals, `/proc`, temporary
+//! directories, terminals, and which binary is tested. What only some programs need are files
+//! beside it, which they name in their `main.rs`.
 //!
 //! Nothing here knows how an init behaves. Everything that blocks has a deadline.
 

@@ -1,5 +1,6 @@
-//! A name server whose answers are spelled by the names that it is asked for: `servfail-address.test` has an IPv6 address, and
-//! a question for its IPv4 address fails. It answers on UDP port 53 of the loopback of a network of a test's own.
+//! A name server whose answers are spelled by the names that it is asked for:
+//! `servfail-address.test` has an IPv6 address, and a question for its IPv4 address fails. It
+//! answers on UDP port 53 of the loopback of a network of a test's own.
 
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
@@ -14,8 +15,9 @@ const ANSWER: u16 = 0x8180;
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-/// Makes this the content of /etc/resolv.conf for the calling thread and the processes that it starts, and answers on the name
-/// server's port until the process ends. To be called in a network of the test's own.
+/// Makes this the content of /etc/resolv.conf for the calling thread and the processes that it
+/// starts, and answers on the name server's port until the process ends. To be called in a network
+/// of the test's own.
 pub fn serve(dir: &Path, resolv_conf: &str) {
     let file = dir.join("resolv.conf");
     std::fs::write(&file, resolv_conf).unwrap();

@@ -9,10 +9,11 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::sys::set_ignored;
 
-/// Starts the command as PID 1 of a new PID namespace, with a `/proc` that shows it. Needs root. Returns its pid out here;
-/// whoever gets it reaps it.
+/// Starts the command as PID 1 of a new PID namespace, with a `/proc` that shows it. Needs root.
+/// Returns its pid out here; whoever gets it reaps it.
 pub fn spawn_as_pid_1(mut command: Command) -> i32 {
-    // SAFETY: system calls only; the paths fit into the buffers that the calls keep on their stacks.
+    // SAFETY: system calls only; the paths fit into the buffers that the calls keep on their
+    // stacks.
     unsafe { command.pre_exec(own_proc) };
     // A thread's new PID namespace holds only the thread's children.
     let start = move || {
@@ -27,8 +28,8 @@ pub fn spawn(command: Command) -> i32 {
     spawn_child(command).id().cast_signed()
 }
 
-/// Starts the command with the signals of a terminal: what nohup, or a shell that put the tests into the background, ignores is
-/// none of its business.
+/// Starts the command with the signals of a terminal: what nohup, or a shell that put the tests
+/// into the background, ignores is none of its business.
 #[expect(
     clippy::disallowed_methods,
     reason = "the test is the outside world: it starts the init"

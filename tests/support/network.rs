@@ -2,8 +2,8 @@
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Runs `body` on a thread whose network nobody else has: a loopback interface, and every port free. Threads and
-/// processes that it starts are in the same network.
+/// Runs `body` on a thread whose network nobody else has: a loopback interface, and every port
+/// free. Threads and processes that it starts are in the same network.
 pub fn in_own_network(body: impl FnOnce() + Send + 'static) {
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("making a network needs root");

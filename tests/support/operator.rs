@@ -19,7 +19,8 @@ use crate::support::namespace::spawn_child;
 use crate::support::under_test;
 use crate::support::wait::{Stopwatch, wait_until};
 
-/// A worker that takes one job at a time, acks none unless it is ordered to, and ends when it is asked to.
+/// A worker that takes one job at a time, acks none unless it is ordered to, and ends when it is
+/// asked to.
 pub const OBEYS: &str = "
 link = Link()
 link.ready(2)
@@ -122,7 +123,8 @@ pub fn start_unread(stage: &Stage, init: &Init, words: &[&str]) -> Running {
     start_with(stage, init, Place::Inside, 0, words, [full(), full()])
 }
 
-/// Starts one, outside, that writes into a pipe of 4 KiB, whose other end is for who reads it when he likes.
+/// Starts one, outside, that writes into a pipe of 4 KiB, whose other end is for who reads it when
+/// he likes.
 pub fn start_into_a_small_pipe(stage: &Stage, init: &Init, words: &[&str]) -> (Running, File) {
     let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
     fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();

@@ -1,5 +1,5 @@
-//! An HTTP proxy that does as it is told. Whatever host it is asked for, it connects to that port of 127.0.0.1: it knows names that
-//! nobody else knows.
+//! An HTTP proxy that does as it is told. Whatever host it is asked for, it connects to that port
+//! of 127.0.0.1: it knows names that nobody else knows.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

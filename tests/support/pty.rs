@@ -71,7 +71,8 @@ impl Terminal {
 
     fn read_more(&mut self) {
         let mut buffer = [0; 4096];
-        // Both "nothing yet" and "the other end is gone" mean that there is nothing more to see now.
+        // Both "nothing yet" and "the other end is gone" mean that there is nothing more to see
+        // now.
         while let Ok(count @ 1..) = self.ours.read(&mut buffer) {
             self.seen.extend(buffer.iter().take(count));
         }

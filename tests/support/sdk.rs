@@ -1,4 +1,5 @@
-//! Workers as the SDKs make them: which there are, and how each is started. The Rust one is the test program itself once more.
+//! Workers as the SDKs make them: which there are, and how each is started. The Rust one is the
+//! test program itself once more.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -109,7 +110,8 @@ impl Proof {
         found.unwrap_or_else(|| panic!("a proof is one of {:?}, not {name}", Self::ALL.map(Self::name)))
     }
 
-    /// The words in front of the command of ojs-init. Without CAP_SYS_PTRACE it may not look into the processes of another user.
+    /// The words in front of the command of ojs-init. Without CAP_SYS_PTRACE it may not look into
+    /// the processes of another user.
     pub fn prefix(self) -> &'static [&'static str] {
         match self {
             Self::UidAndBearer => &["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"],
@@ -158,7 +160,8 @@ fn java() -> &'static Path {
     })
 }
 
-/// Where that source is built, for as long as it stays the same; if it is not, `compiler` builds it there.
+/// Where that source is built, for as long as it stays the same; if it is not, `compiler` builds it
+/// there.
 fn built(name: &str, compiler: impl Fn(&Path, &Path) -> Command) -> PathBuf {
     let source = source(name);
     let mut hasher = DefaultHasher::new();

@@ -1,4 +1,5 @@
-//! The real binary as PID 1 of a fresh PID namespace, with a backend in front of it and a worker behind it.
+//! The real binary as PID 1 of a fresh PID namespace, with a backend in front of it and a worker
+//! behind it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +19,8 @@ use crate::support::under_test;
 use crate::support::wait::{Stopwatch, now, wait_for, wait_until};
 use crate::support::{proc, wait};
 
-/// Longest that anything may take which does happen. Much more than it needs: the machine may be busy.
+/// Longest that anything may take which does happen. Much more than it needs: the machine may be
+/// busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two stop signals of one kind that are so far apart are two requests; within 100 ms they are one.
@@ -157,13 +159,15 @@ impl Stage {
         self.backend.wait_for_count(endpoint, before + more, PATIENCE);
     }
 
-    /// Watches that no FETCH comes any more, but for one that may have been on its way. Polls are much closer together.
+    /// Watches that no FETCH comes any more, but for one that may have been on its way. Polls are
+    /// much closer together.
     pub fn fetches_have_stopped(&self) {
         let most = self.count(Endpoint::Fetch) + 1;
         never("a FETCH", || self.count(Endpoint::Fetch) > most);
     }
 
-    /// Makes jobs available and watches that nobody asks for them. A FETCH that was on its way came before.
+    /// Makes jobs available and watches that nobody asks for them. A FETCH that was on its way came
+    /// before.
     pub fn are_not_fetched(&self, jobs: impl IntoIterator<Item = u32>) {
         self.fetches_have_stopped();
         let before = self.count(Endpoint::Fetch);
@@ -171,8 +175,8 @@ impl Stage {
         never("a FETCH", || self.count(Endpoint::Fetch) > before);
     }
 
-    /// The time between two requests to this endpoint that half of `count` further ones stay below: a busy machine makes
-    /// single ones late.
+    /// The time between two requests to this endpoint that half of `count` further ones stay below:
+    /// a busy machine makes single ones late.
     pub fn usual_gap(&self, endpoint: Endpoint, count: usize) -> Duration {
         let before = self.count(endpoint);
         self.backend.wait_for_count(endpoint, before + count + 1, PATIENCE);
@@ -303,7 +307,8 @@ impl Init {
         self.ended.is_none()
     }
 
-    /// Waits for its end, which must be this exit status; how long that took, less what the machine withheld.
+    /// Waits for its end, which must be this exit status; how long that took, less what the machine
+    /// withheld.
     pub fn ends_with(&mut self, status: i32) -> Duration {
         let began = Stopwatch::start();
         let is_over = wait_until(PATIENCE, || !self.is_running());
@@ -414,7 +419,8 @@ impl Init {
 impl Drop for Init {
     fn drop(&mut self) {
         if self.is_running() {
-            // The kernel ends everything else in the namespace before it lets go of its first process.
+            // The kernel ends everything else in the namespace before it lets go of its first
+            // process.
             let _ = sys::send(self.pid, libc::SIGKILL);
             let _ = sys::reap(self.pid, true);
         }

@@ -1,6 +1,7 @@
 //! The few system calls that neither std nor nix offer in the form that the test of an init needs.
 //!
-//! Signals are plain numbers here, 1 to 64: the wrappers of the C library hide 32 and 33, and nix has no real-time ones.
+//! Signals are plain numbers here, 1 to 64: the wrappers of the C library hide 32 and 33, and nix
+//! has no real-time ones.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -37,7 +38,8 @@ fn check(result: i64) -> io::Result<i64> {
 
 /// Replaces the signal mask of this thread.
 pub fn set_mask(mask: u64) -> io::Result<()> {
-    // SAFETY: the set is 8 readable bytes as the kernel wants them, and it stores no old set through a null pointer.
+    // SAFETY: the set is 8 readable bytes as the kernel wants them, and it stores no old set
+    // through a null pointer.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -57,7 +59,8 @@ pub fn take_signal(mask: u64, patience: Option<Duration>) -> io::Result<Option<i
         tv_nsec: i64::from(patience.subsec_nanos()),
     });
     let limit_pointer = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the set is 8 readable bytes, the limit is null or a live timespec, and no siginfo is asked for.
+    // SAFETY: the set is 8 readable bytes, the limit is null or a live timespec, and no siginfo is
+    // asked for.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigtimedwait,
@@ -83,9 +86,11 @@ pub fn send(pid: i32, signal: i32) -> io::Result<()> {
 /// Ignores a signal, or gives it back its default.
 pub fn set_ignored(signal: i32, ignored: bool) -> io::Result<()> {
     let handler = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
-    // Handler, flags, restorer, mask: whatever order an architecture has after the handler, it is all zero.
+    // Handler, flags, restorer, mask: whatever order an architecture has after the handler, it is
+    // all zero.
     let action = [handler, 0, 0, 0, 0];
-    // SAFETY: the kernel reads a sigaction from the array, which is long enough, and neither disposition is a function.
+    // SAFETY: the kernel reads a sigaction from the array, which is long enough, and neither
+    // disposition is a function.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
@@ -108,7 +113,8 @@ pub fn monotonic_ns() -> u64 {
 
 /// Runs `body` in a new process and returns its id. Only for processes that have one thread.
 pub fn fork(body: impl FnOnce() -> i32) -> io::Result<i32> {
-    // SAFETY: the probes and the launcher that call this have a single thread, so the child may run any code.
+    // SAFETY: the probes and the launcher that call this have a single thread, so the child may run
+    // any code.
     let pid = unsafe { libc::fork() };
     match pid {
         0 => leave(body()),

@@ -1,4 +1,5 @@
-//! Every system call of a process with all its threads, as `strace -f` would show it, but where the test can count.
+//! Every system call of a process with all its threads, as `strace -f` would show it, but where the
+//! test can count.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,7 +25,8 @@ pub struct Trace {
     ended: Option<Ended>,
 }
 
-/// Instructions in user mode from the exec of `program` to the end of the process, one step at a time.
+/// Instructions in user mode from the exec of `program` to the end of the process, one step at a
+/// time.
 ///
 /// Only its first thread is counted, and each turn of a repeated string instruction counts as one.
 pub fn count_instructions(pid: i32, program: &Path, open_gate: impl FnOnce()) -> io::Result<(u64, Ended)> {
@@ -145,7 +147,8 @@ impl Trace {
         self.faults_at_exit.saturating_sub(self.faults_at_exec)
     }
 
-    /// Lets the process run until the condition holds or it has ended; false when patience is over first.
+    /// Lets the process run until the condition holds or it has ended; false when patience is over
+    /// first.
     pub fn run_until(&mut self, patience: Duration, mut condition: impl FnMut(&Self) -> bool) -> bool {
         let deadline = now() + patience;
         loop {
@@ -203,7 +206,8 @@ impl Trace {
             0 if signal == libc::SIGTRAP | 0x80 => self.at_call(thread),
             0 => deliver = signal,
             libc::PTRACE_EVENT_EXEC => {
-                // The process may still be on its way to the launcher; only what follows its last exec counts.
+                // The process may still be on its way to the launcher; only what follows its last
+                // exec counts.
                 self.started = true;
                 self.calls.clear();
                 self.faults_at_exec = faults(thread);
@@ -230,8 +234,8 @@ fn faults(pid: i32) -> u64 {
     proc::stat(pid).map_or(0, |stat| stat.faults)
 }
 
-/// How long a thread of another process is on the processor from one wait for events to the next: its turns. Only the thread
-/// that attached this may use it.
+/// How long a thread of another process is on the processor from one wait for events to the next:
+/// its turns. Only the thread that attached this may use it.
 #[derive(Debug)]
 pub struct Turns {
     thread: i32,
@@ -240,7 +244,8 @@ pub struct Turns {
     turns: Vec<Duration>,
 }
 
-/// It runs on unwatched. Who is still watched cannot be ended as a child is: its stops look like its end.
+/// It runs on unwatched. Who is still watched cannot be ended as a child is: its stops look like
+/// its end.
 impl Drop for Turns {
     fn drop(&mut self) {
         let has_stopped = request(libc::PTRACE_INTERRUPT, self.thread, 0).is_ok()

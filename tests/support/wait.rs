@@ -55,11 +55,13 @@ pub fn spin(duration: Duration) {
     }
 }
 
-/// How much later than it should be woken whoever sleeps for [`LOOK`] counts as kept waiting by the machine.
+/// How much later than it should be woken whoever sleeps for [`LOOK`] counts as kept waiting by the
+/// machine.
 const KEPT_WAITING: Duration = Duration::from_millis(2);
 
-/// Measures how long the machine kept whoever wanted to run from running: what has to be over by some time cannot be asked
-/// of processes that do not get the processor. On a machine that has nothing else to do it is nothing.
+/// Measures how long the machine kept whoever wanted to run from running: what has to be over by
+/// some time cannot be asked of processes that do not get the processor. On a machine that has
+/// nothing else to do it is nothing.
 pub struct Withheld {
     micros: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,

@@ -1,5 +1,6 @@
-//! Budgets: the lines of code of each room and the bytes of the release binary. A room may grow by 3 %. A larger change comes
-//! with a new number in `budgets.txt`, in the same commit, so that growth is a decision and not an accident.
+//! Budgets: the lines of code of each room and the bytes of the release binary. A room may grow by
+//! 3 %. A larger change comes with a new number in `budgets.txt`, in the same commit, so that
+//! growth is a decision and not an accident.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,8 @@ use crate::{code, is_test_file, root, sources};
 /// Most growth of a room or of the binary without a new number, in percent.
 const MAX_GROWTH: usize = 3;
 
-/// Most that a room may shrink without a new number, in percent. Below it the number no longer holds anything.
+/// Most that a room may shrink without a new number, in percent. Below it the number no longer
+/// holds anything.
 const MAX_SLACK: usize = 10;
 
 /// The rooms that are counted apart. The rest of a crate is a room under the crate's own name.

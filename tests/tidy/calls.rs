@@ -1,5 +1,6 @@
-//! The parts of the machine know nothing of each other. Imports are held by the table in docs/architecture.md. They do not show the call of
-//! a method, so no part may add methods to the machine, which has all parts.
+//! The parts of the machine know nothing of each other. Imports are held by the table in
+//! docs/architecture.md. They do not show the call of a method, so no part may add methods to the
+//! machine, which has all parts.
 
 use std::fs;
 

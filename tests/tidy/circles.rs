@@ -1,4 +1,5 @@
-//! No two files need each other, not even by way of others: each can be read after those that it needs.
+//! No two files need each other, not even by way of others: each can be read after those that it
+//! needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
-//! What is public says in a sentence what it is, and so does each file. A field or a variant says so where its name does not,
-//! which only a reader can judge: the compiler's lint would ask for a sentence on each.
+//! What is public says in a sentence what it is, and so does each file. A field or a variant says
+//! so where its name does not, which only a reader can judge: the compiler's lint would ask for a
+//! sentence on each.
 
 use std::fs;
 

@@ -1,6 +1,8 @@
-//! Which file needs which: every path of a file's code that leads to another file of the same program.
+//! Which file needs which: every path of a file's code that leads to another file of the same
+//! program.
 //!
-//! Unit tests and documentation are no needs. A `mod x;` is none either: who declares a file does not use it yet.
+//! Unit tests and documentation are no needs. A `mod x;` is none either: who declares a file does
+//! not use it yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +25,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Of these files, each with its name below the folder of its crate, and that below the crate's name.
+    /// Of these files, each with its name below the folder of its crate, and that below the crate's
+    /// name.
     pub fn read(sources: Vec<(PathBuf, PathBuf)>) -> Self {
         let mut files = BTreeMap::new();
         for (name, path) in sources.into_iter().filter(|(_, path)| !is_test_file(path)) {

@@ -1,4 +1,5 @@
-//! The house rules that no compiler checks: who may use what, how long a file may be, where `unsafe` may stand.
+//! The house rules that no compiler checks: who may use what, how long a file may be, where
+//! `unsafe` may stand.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +21,8 @@ use std::path::{Path, PathBuf};
 /// Most lines of a file of ours.
 const MAX_FILE_LINES: usize = 500;
 
-/// The crates that do no I/O and have no clock. Their `Cargo.toml` keeps other people's code away; this is for the standard library.
+/// The crates that do no I/O and have no clock. Their `Cargo.toml` keeps other people's code away;
+/// this is for the standard library.
 const PURE: [&str; 3] = ["values", "lifecycle", "wire"];
 
 /// Words that no code of a pure crate has.
@@ -37,7 +39,8 @@ const WORLD: [&str; 10] = [
     "HashSet",
 ];
 
-/// The crates of the binary, and where their sources are. The last one has rooms of its own and no name in their paths.
+/// The crates of the binary, and where their sources are. The last one has rooms of its own and no
+/// name in their paths.
 const CRATES: [(&str, &str); 5] = [
     ("values", "crates/values/src"),
     ("lifecycle", "crates/lifecycle/src"),
@@ -79,7 +82,8 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The lines of code up to the unit tests at the end, comments left out. A module of tests that is only declared is one line.
+/// The lines of code up to the unit tests at the end, comments left out. A module of tests that is
+/// only declared is one line.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_code = |line: &str| !line.trim_start().starts_with("//");
     let is_of_tests = text.lines().scan(false, |is_of_tests, line| {

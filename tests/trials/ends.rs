@@ -1,4 +1,5 @@
-//! When the end was asked for, by whom, and by when it has to come: from what was sent, said and commanded.
+//! When the end was asked for, by whom, and by when it has to come: from what was sent, said and
+//! commanded.
 
 use ojs_devserver::Event;
 
@@ -8,8 +9,8 @@ use super::plan::Plan;
 /// What a busy machine may add to anything, in milliseconds.
 pub const NOISE: f64 = 250.0;
 
-/// The moments of a shutdown, in milliseconds on the clock of the backend's record. Each is the latest at which the init
-/// can have known.
+/// The moments of a shutdown, in milliseconds on the clock of the backend's record. Each is the
+/// latest at which the init can have known.
 #[derive(Debug, Default)]
 pub struct Ends {
     /// The end was asked for: by the first stop signal, a command, or the backend.
@@ -28,7 +29,8 @@ pub struct Ends {
     pub limit: Option<f64>,
     /// The end was first asked for, whenever that was heard: nothing of it can be seen before.
     pub asked: Option<f64>,
-    /// Until then jobs may finish, whatever is heard when: by the deadline, or by who forces the end.
+    /// Until then jobs may finish, whatever is heard when: by the deadline, or by who forces the
+    /// end.
     pub granted: Option<f64>,
     /// Two stop signals are one request or two, depending on how busy the machine was.
     pub are_doubtful_twins: bool,
@@ -39,7 +41,8 @@ pub struct Ends {
 /// How far two clocks, or two who look at the same, may be apart, in milliseconds.
 pub const SLACK: f64 = 5.0;
 
-/// A stop signal that comes that soon after the last one that counted is the same request, in milliseconds.
+/// A stop signal that comes that soon after the last one that counted is the same request, in
+/// milliseconds.
 const TWIN: f64 = 100.0;
 
 /// From here on a busy machine may have made two of it.
@@ -118,7 +121,8 @@ impl Ends {
         let resumed = resumed.map(|sent| sent.ms);
         let tstp = asked.sent.iter().find(|sent| sent.signal == libc::SIGTSTP);
         let tstp = tstp.map(|sent| sent.ms);
-        // The orchestrator begins to count with its hook; without a SIGTERM after it, it was not the orchestrator.
+        // The orchestrator begins to count with its hook; without a SIGTERM after it, it was not
+        // the orchestrator.
         let counts = hooks.iter().copied().chain(tstp.filter(|_| plan.kubernetes));
         let clock = signalled.map(|signalled| counts.fold(signalled, f64::min));
         let millis = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;

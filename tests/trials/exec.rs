@@ -1,4 +1,5 @@
-//! Jobs that are a process each, in mode exec: which programs are drawn, and how the init is told to run them.
+//! Jobs that are a process each, in mode exec: which programs are drawn, and how the init is told
+//! to run them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +29,8 @@ pub fn draw(seed: u64, number: u64) -> Plan {
     Plan::with(seed, number, combination_of(Behaviour::Exec(program), number))
 }
 
-/// Type and arguments of the job, as the programs know them. Nobody tells them of the deadline: near it is near enough.
+/// Type and arguments of the job, as the programs know them. Nobody tells them of the deadline:
+/// near it is near enough.
 pub fn told(plan: &Plan, job: &JobPlan) -> (&'static str, String) {
     let (ms, end, large) = (millis(plan, job), job.ending.name(), job.is_large);
     ("t", format!(r#"[{{"ms":{ms},"end":"{end}","large":{large}}}]"#))
@@ -43,13 +45,15 @@ pub fn has_users(plan: &Plan) -> bool {
 pub fn tell(command: &mut Command, plan: &Plan, dir: &Path) {
     command.env("OJS_MODE", "exec").env("TMPDIR", dir);
     if has_users(plan) {
-        // Who is not PID 1 sees the processes of all PID namespaces below: no two trials may share a user.
+        // Who is not PID 1 sees the processes of all PID namespaces below: no two trials may share
+        // a user.
         let first = FIRST_USER + plan.number % 10_000 * USERS;
         command.env("OJS_EXEC_USERS", format!("{first}-{}", first + USERS - 1));
     }
 }
 
-/// Notes each job whose ACK the backend has while somebody still runs it. Such a job does not come again.
+/// Notes each job whose ACK the backend has while somebody still runs it. Such a job does not come
+/// again.
 pub fn find_what_is_left(plan: &Plan, server: &Server, journal: &Journal, is_over: &AtomicBool) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut outlived = Vec::new();

@@ -45,7 +45,8 @@ impl Figures {
         self.failed
     }
 
-    /// Whether more trials tell more: fewer than `FAILURES` have failed, and each promise of `until` was broken in fewer than `ENOUGH`.
+    /// Whether more trials tell more: fewer than `FAILURES` have failed, and each promise of
+    /// `until` was broken in fewer than `ENOUGH`.
     pub fn go_on(&self, until: &[String]) -> bool {
         let times = |promise: &str| {
             [&self.broken, &self.doubtful]

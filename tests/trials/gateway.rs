@@ -1,4 +1,5 @@
-//! Workers made with an SDK: which are drawn, what their jobs are, and how an init is told to be their gateway.
+//! Workers made with an SDK: which are drawn, what their jobs are, and how an init is told to be
+//! their gateway.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +10,8 @@ use super::kinds::{Behaviour, Ending, Occasion, Weather};
 use super::plan::{JobPlan, LARGE_BYTES, Plan};
 use crate::sdk::{Kind, Proof};
 
-/// The SDKs whose workers are drawn. The number of them has no common factor with those of the weathers and occasions.
+/// The SDKs whose workers are drawn. The number of them has no common factor with those of the
+/// weathers and occasions.
 const SDKS: [Kind; 7] = Kind::ALL;
 
 /// How often they look for jobs and beat, in milliseconds.
@@ -55,7 +57,8 @@ pub fn again(plan: &Plan) -> String {
     format!("--seed {} --only {}{flag}", plan.seed, plan.number)
 }
 
-/// Such a worker, at every occasion; half of the backends are fine, the others as all that there are.
+/// Such a worker, at every occasion; half of the backends are fine, the others as all that there
+/// are.
 pub fn combination_of(behaviour: Behaviour, number: u64) -> (Behaviour, Weather, Occasion) {
     let pick = |count: usize, number: u64| usize::try_from(number).unwrap() % count;
     let weather = if number.is_multiple_of(2) {
@@ -66,7 +69,8 @@ pub fn combination_of(behaviour: Behaviour, number: u64) -> (Behaviour, Weather,
     (behaviour, weather, Occasion::ALL[pick(Occasion::ALL.len(), number)])
 }
 
-/// How long the handler has the job, in milliseconds. Nobody tells it of the deadline: near it is near enough.
+/// How long the handler has the job, in milliseconds. Nobody tells it of the deadline: near it is
+/// near enough.
 pub fn millis(plan: &Plan, job: &JobPlan) -> u64 {
     if job.ending == Ending::Never {
         return NEVER_MS;

@@ -28,7 +28,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How often a flood's lines are said, on each of its ways: 2 MiB of them.
 const FLOOD_WAVES: usize = 512;
 
-/// Lines of a wave on standard error. They fit a pipe that is read slowly, so that between two waves SIGTERM is seen in time.
+/// Lines of a wave on standard error. They fit a pipe that is read slowly, so that between two
+/// waves SIGTERM is seen in time.
 const WAVE_LINES: usize = 90;
 
 /// When a program that misbehaves does so, after its begin.
@@ -55,7 +56,8 @@ struct Handler {
     waves: usize,
 }
 
-/// Runs the job. It ends without destructors: they would give back locks that a process which is left still has.
+/// Runs the job. It ends without destructors: they would give back locks that a process which is
+/// left still has.
 pub fn main() -> ! {
     nix::unistd::alarm::set(LIFE);
     // Each job may have a user of its own, and the next attempt another one.
@@ -206,8 +208,8 @@ fn keep(lock: &File) {
     assert!(kept.is_ok(), "{}", lock.as_raw_fd());
 }
 
-/// A process in the background; or one in a session of its own, its parent gone, deaf to SIGTERM, and where jobs have users
-/// without anything by which it could be told whose it is.
+/// A process in the background; or one in a session of its own, its parent gone, deaf to SIGTERM,
+/// and where jobs have users without anything by which it could be told whose it is.
 fn leave_something(program: Program) {
     // SAFETY: this process has one thread.
     if let ForkResult::Child = unsafe { fork() }.unwrap() {

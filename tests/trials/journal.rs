@@ -1,7 +1,8 @@
 //! What the workers of a trial note, and who runs a job at the moment.
 //!
-//! Who runs a job holds a lock on a file of its name. The kernel gives the lock back when the last process that has it is
-//! gone, so that two who run the same job at the same time cannot miss each other, whatever becomes of them.
+//! Who runs a job holds a lock on a file of its name. The kernel gives the lock back when the last
+//! process that has it is gone, so that two who run the same job at the same time cannot miss each
+//! other, whatever becomes of them.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -30,7 +31,8 @@ pub enum Word {
     Releasing,
     /// The worker was told to give it up: the shutdown's time is over.
     Cancelled,
-    /// A process of the worker can be asked to end from here on. Of a process, as what follows: the job is its number.
+    /// A process of the worker can be asked to end from here on. Of a process, as what follows: the
+    /// job is its number.
     Started,
     /// It got SIGTERM.
     Terminated,
@@ -71,8 +73,8 @@ impl Word {
 /// Longest line that a signal handler adds, in bytes.
 const HANDLERS_LINE: usize = 64;
 
-/// Adds a line about this process to the file of [`Journal::open`], with system calls alone: a signal may have interrupted
-/// anything.
+/// Adds a line about this process to the file of [`Journal::open`], with system calls alone: a
+/// signal may have interrupted anything.
 pub fn note_in_handler(journal: RawFd, word: Word) {
     let mut line = [0; HANDLERS_LINE];
     let mut rest = line.as_mut_slice();
@@ -124,7 +126,8 @@ impl Journal {
         file.unwrap()
     }
 
-    /// All lines so far. `epoch`: what `CLOCK_MONOTONIC` said in nanoseconds when the backend was started.
+    /// All lines so far. `epoch`: what `CLOCK_MONOTONIC` said in nanoseconds when the backend was
+    /// started.
     pub fn read(&self, epoch: u64) -> Vec<Note> {
         let text = std::fs::read_to_string(self.path()).unwrap_or_default();
         let note = |line: &str| {
@@ -140,8 +143,8 @@ impl Journal {
         text.lines().filter_map(note).collect()
     }
 
-    /// From now on somebody runs this job, until the lock is dropped and each process that was forked meanwhile is gone;
-    /// `None`: somebody does already.
+    /// From now on somebody runs this job, until the lock is dropped and each process that was
+    /// forked meanwhile is gone; `None`: somebody does already.
     pub fn run(&self, job: &str) -> Option<Flock<File>> {
         self.lock(&format!("job-{job}"), FlockArg::LockExclusiveNonblock)
     }

@@ -184,8 +184,8 @@ pub enum Weather {
     Silent,
     /// Gone for good: refuses, answers nothing, or does so when nobody waits any more.
     Gone,
-    /// Carries out at once what it is told of a failed job or of one that is given back, and says so late: the job is
-    /// delivered again meanwhile.
+    /// Carries out at once what it is told of a failed job or of one that is given back, and says
+    /// so late: the job is delivered again meanwhile.
     Late,
     /// Something before it answers with pages of HTML.
     Pages,
@@ -197,10 +197,11 @@ pub enum Weather {
     Sick,
     /// Somebody else has done a job just before its ACK.
     Rival,
-    /// The connections that are there stop, for a while or for good; whoever connects then is served.
+    /// The connections that are there stop, for a while or for good; whoever connects then is
+    /// served.
     Frozen,
-    /// Of one operation every second request has no answer, carried out or not, or has it late, or a single ACK has none; all
-    /// else is answered.
+    /// Of one operation every second request has no answer, carried out or not, or has it late, or
+    /// a single ACK has none; all else is answered.
     Mute,
 }
 
@@ -286,7 +287,8 @@ impl Weather {
         )
     }
 
-    /// It ends, and from then on it is fine; every request meanwhile gets an answer soon, or cannot be sent.
+    /// It ends, and from then on it is fine; every request meanwhile gets an answer soon, or cannot
+    /// be sent.
     pub fn is_over_at_once(self) -> bool {
         matches!(self, Self::Refuses | Self::Pages | Self::Store | Self::Sick)
     }
@@ -319,7 +321,8 @@ pub enum Occasion {
     Operator,
     /// While jobs are active, by a signal that comes twice.
     Twin,
-    /// While jobs are active, by `timeout` of the GNU coreutils, which signals its child and then its group.
+    /// While jobs are active, by `timeout` of the GNU coreutils, which signals its child and then
+    /// its group.
     Timeout,
 }
 

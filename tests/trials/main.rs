@@ -1,5 +1,6 @@
-//! Shutdowns by the hundred: real inits, real workers and a backend that misbehaves, put together by chance, and judged from
-//! outside. `make trials COUNT=5000`; a trial that fails prints how to play it again. `cargo test` plays 300.
+//! Shutdowns by the hundred: real inits, real workers and a backend that misbehaves, put together
+//! by chance, and judged from outside. `make trials COUNT=5000`; a trial that fails prints how to
+//! play it again. `cargo test` plays 300.
 //!
 //! Needs root (PID namespaces) and python3.
 #![allow(
@@ -65,7 +66,8 @@ const GATEWAY_COUNT: u64 = 200;
 /// And those whose jobs are a process each.
 const EXEC_COUNT: u64 = 100;
 
-/// Their seed: what the tests say of a change shall not hang on the day. A run that asks for a number gets one of its own.
+/// Their seed: what the tests say of a change shall not hang on the day. A run that asks for a
+/// number gets one of its own.
 const SEED: u64 = 2026;
 
 /// What all of it is called where tests have names.
@@ -137,7 +139,8 @@ fn main() -> ExitCode {
     run(&orders(&words))
 }
 
-/// As other test programs do: with names on the command line, only what has one of them in its own is run.
+/// As other test programs do: with names on the command line, only what has one of them in its own
+/// is run.
 fn is_meant(words: &[String]) -> bool {
     let mut names = Vec::new();
     let mut skipped = Vec::new();
@@ -156,9 +159,12 @@ fn is_meant(words: &[String]) -> bool {
     (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
 }
 
-/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--proof P` (of those, by what the init knows its
-/// callers: process, uid-and-bearer, uid or any), `--exec` (with a process for each job), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
-/// with these words: 'is store'), `--until PROMISE` (ends when that promise was broken in three trials; may come twice), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
+/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--proof P`
+/// (of those, by what the init knows its callers: process, uid-and-bearer, uid or any), `--exec`
+/// (with a process for each job), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the
+/// ones that are told with these words: 'is store'), `--until PROMISE` (ends when that promise was
+/// broken in three trials; may come twice), `--at-once N`, `--keep DIR`; what else a test program
+/// is called with means nothing here.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
     let value = |name: &str| word(name)?.parse::<u64>().ok();
@@ -199,7 +205,8 @@ fn orders(words: &[String]) -> Orders {
 }
 
 fn run(orders: &Orders) -> ExitCode {
-    // What an init leaves in the directory of its trial may be another user's, and is read and locked all the same.
+    // What an init leaves in the directory of its trial may be another user's, and is read and
+    // locked all the same.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let rarest = plan::rarest_pair(plan::THOROUGH);
     assert!(
@@ -265,8 +272,8 @@ fn play(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) {
     figures.lock().unwrap().add(plan, measured, &broken);
 }
 
-/// The same; not if nothing but promises about time were broken, or the heartbeats paused, which tells nothing while
-/// others keep the machine busy: it has to be played again.
+/// The same; not if nothing but promises about time were broken, or the heartbeats paused, which
+/// tells nothing while others keep the machine busy: it has to be played again.
 fn play_beside_others(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) -> bool {
     let (broken, measured) = judge(orders, plan);
     let is_late = !broken.is_empty() && broken.iter().all(Broken::is_of_time) || broken.iter().any(Broken::is_a_pause);
@@ -278,7 +285,8 @@ fn play_beside_others(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) ->
     true
 }
 
-/// Where a trial has its files: in memory if that can be had. A disk that is busy holds up whoever writes a log for a second.
+/// Where a trial has its files: in memory if that can be had. A disk that is busy holds up whoever
+/// writes a log for a second.
 fn files() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let is_writable = nix::unistd::access(memory, nix::unistd::AccessFlags::W_OK).is_ok();

@@ -1,4 +1,5 @@
-//! How the URL of a trial names its backend: by its address, or by a name that a file or a name server of its own knows.
+//! How the URL of a trial names its backend: by its address, or by a name that a file or a name
+//! server of its own knows.
 
 use std::ffi::CString;
 use std::io;
@@ -146,12 +147,14 @@ impl AddressBook {
             }
             Ok(())
         };
-        // SAFETY: system calls only; the paths fit into the buffers that the calls keep on their stacks.
+        // SAFETY: system calls only; the paths fit into the buffers that the calls keep on their
+        // stacks.
         unsafe { command.pre_exec(show) };
     }
 }
 
-/// Which of the addresses below 127.64.0.0 belongs to the trial of that number: no other one has it at the same time.
+/// Which of the addresses below 127.64.0.0 belongs to the trial of that number: no other one has it
+/// at the same time.
 fn own_number(number: u64) -> u32 {
     let number = u32::try_from(number % 4_096).unwrap();
     (std::process::id() % 256) << 12 | number

@@ -40,7 +40,8 @@ pub fn run(words: &[&str], dir: &Path, name: &str, inside: Option<i32>, patience
     }
 }
 
-/// Starts it, in the PID namespace of that process if there is one: the SIGKILL to everybody reaches it there.
+/// Starts it, in the PID namespace of that process if there is one: the SIGKILL to everybody
+/// reaches it there.
 #[expect(
     clippy::disallowed_methods,
     reason = "the test is the outside world: it starts the command"

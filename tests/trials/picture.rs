@@ -1,4 +1,5 @@
-//! What is left of a trial that failed: what was promised, who did what when as a picture, and every line of it.
+//! What is left of a trial that failed: what was promised, who did what when as a picture, and
+//! every line of it.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,7 +18,8 @@ use crate::support::sys::Ended;
 /// Columns of the picture as text.
 const COLUMNS: usize = 120;
 
-/// A limit that is further from the exit than that, in milliseconds, would only make the picture small.
+/// A limit that is further from the exit than that, in milliseconds, would only make the picture
+/// small.
 const NEAR: f64 = 1000.0;
 
 /// Tells everything, and keeps it in files.

@@ -1,5 +1,5 @@
-//! The draw: what a trial puts together. Every combination of worker, backend and moment comes up equally often; all else
-//! is chance.
+//! The draw: what a trial puts together. Every combination of worker, backend and moment comes up
+//! equally often; all else is chance.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,8 @@ use crate::support::random::Random;
 /// One job.
 #[derive(Debug, Clone, Copy)]
 pub struct JobPlan {
-    /// Milliseconds that it takes; with `at_deadline` from the deadline of the drain, and negative before it.
+    /// Milliseconds that it takes; with `at_deadline` from the deadline of the drain, and negative
+    /// before it.
     pub ms: i64,
     pub at_deadline: bool,
     pub ending: Ending,
@@ -124,7 +125,8 @@ pub const LIMIT_BYTES: u64 = 32 << 10;
 /// Bytes that a large result has more than others.
 pub const LARGE_BYTES: usize = 48 << 10;
 
-/// Longest time between two signals that are one request, in milliseconds: a busy machine may make it longer.
+/// Longest time between two signals that are one request, in milliseconds: a busy machine may make
+/// it longer.
 pub const TWINS_MS: i64 = 50;
 
 /// The interval of the heartbeats.
@@ -136,7 +138,8 @@ pub const SHORT_VISIBILITY: Duration = Duration::from_millis(1500);
 /// See [`SHORT_VISIBILITY`].
 const LONG_VISIBILITY: Duration = Duration::from_secs(120);
 
-/// In so many trials each pair of behaviour, weather and occasion has to come up [`LEAST_TIMES`] times.
+/// In so many trials each pair of behaviour, weather and occasion has to come up [`LEAST_TIMES`]
+/// times.
 pub const THOROUGH: u64 = 5_000;
 
 /// See [`THOROUGH`].
@@ -253,7 +256,8 @@ impl Plan {
         (backend, Duration::from_millis(if is_slow { 100 } else { 0 }))
     }
 
-    /// A trial that measures: the worker ends at once, nothing disturbs, and the only job ends in the drain.
+    /// A trial that measures: the worker ends at once, nothing disturbs, and the only job ends in
+    /// the drain.
     pub fn calm(seed: u64, number: u64) -> Self {
         Self {
             is_calm: true,
@@ -305,8 +309,9 @@ impl Plan {
     }
 }
 
-/// The numbers of each kind have no common factor: in as many trials in a row as their product every pair comes up once, and
-/// so does every combination of three. The dialects have none with them either.
+/// The numbers of each kind have no common factor: in as many trials in a row as their product
+/// every pair comes up once, and so does every combination of three. The dialects have none with
+/// them either.
 pub fn combination(number: u64) -> (Behaviour, Weather, Occasion) {
     (
         pick(&Behaviour::ALL, number),
@@ -329,8 +334,8 @@ const DIALECTS: [Dialect; 7] = [
 /// Grace, margin and limit.
 type Times = (Duration, Duration, Duration);
 
-/// The margin is at most half of the limit, and a tenth of it is kept back: with 5 s an end at the last moment comes 500 ms
-/// before the limit, half of which is for a busy machine.
+/// The margin is at most half of the limit, and a tenth of it is kept back: with 5 s an end at the
+/// last moment comes 500 ms before the limit, half of which is for a busy machine.
 fn times(between: &mut impl FnMut(u64, u64) -> u64, weather: Weather, occasion: Occasion) -> Times {
     let graces = if weather == Weather::Store {
         [300, 1000, 2000, 3000, 4000]
@@ -354,7 +359,8 @@ fn brief(between: &mut impl FnMut(u64, u64) -> u64) -> Times {
 /// How many jobs at once, and how many there are.
 fn numbers(between: &mut impl FnMut(u64, u64) -> u64, behaviour: Behaviour, weather: Weather) -> (u32, u64) {
     if weather == Weather::Late {
-        // With as many jobs as it may have nothing is fetched, and nothing comes again, while an outcome is on its way.
+        // With as many jobs as it may have nothing is fetched, and nothing comes again, while an
+        // outcome is on its way.
         let concurrency = between(2, 8);
         return (u32::try_from(concurrency).unwrap(), between(1, concurrency / 2));
     }

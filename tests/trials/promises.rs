@@ -1,5 +1,5 @@
-//! What every trial is held to, judged from outside: the backend's record, what the workers noted, signals and the wait
-//! status.
+//! What every trial is held to, judged from outside: the backend's record, what the workers noted,
+//! signals and the wait status.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,8 +21,8 @@ mod jobs;
 mod last_words;
 mod workers;
 
-/// Promises about time that are given to whoever has a machine: one that has something else to do for a quarter of a second
-/// breaks them as well.
+/// Promises about time that are given to whoever has a machine: one that has something else to do
+/// for a quarter of a second breaks them as well.
 const OF_TIME: [&str; 7] = [
     "a killed process is seen to end",
     "an ACK gets through when the backend is back",
@@ -63,8 +63,8 @@ impl fmt::Display for Broken {
 pub struct Measured {
     /// Milliseconds from the end to the limit.
     pub left: Option<f64>,
-    /// Milliseconds from the answer to the last outcome to the exit, in a drain that was over early and with a worker
-    /// that ends at once.
+    /// Milliseconds from the answer to the last outcome to the exit, in a drain that was over early
+    /// and with a worker that ends at once.
     pub wound_up: Option<f64>,
     /// Deliveries left to their visibility timeout.
     pub left_to_lapse: usize,
@@ -168,7 +168,8 @@ impl<'a> Judge<'a> {
         let distance = |event: &Event| (event.ms - hand.at).abs();
         let fetch = self.requests.iter().filter(is_its);
         let fetch = fetch.min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
-        // Whoever refuses connections closes those that there are; on one that stops an answer may not get through.
+        // Whoever refuses connections closes those that there are; on one that stops an answer may
+        // not get through.
         let is_cut = |event: &Event| {
             ["refusing", "freezing"].contains(&event.operation) && (0.0..NOISE).contains(&(event.ms - fetch.ms))
         };
@@ -180,7 +181,8 @@ impl<'a> Judge<'a> {
     fn is_cut_off(&self, hand: &Hand<'_>) -> bool {
         match hand.end() {
             Some(End::Failed) => hand.is_failed_by_shutdown(),
-            // What a worker had that was ended for another job goes back as well, and was not cut off by that.
+            // What a worker had that was ended for another job goes back as well, and was not cut
+            // off by that.
             Some(End::Requeued) => {
                 let is_innocent = self.plan.behaviour == Behaviour::Hangs;
                 hand.took.is_some() && hand.word(Word::Releasing).is_none() && !is_innocent

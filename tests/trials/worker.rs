@@ -1,4 +1,5 @@
-//! The worker of a trial: this program once more, as the child of the init. It misbehaves as it is told.
+//! The worker of a trial: this program once more, as the child of the init. It misbehaves as it is
+//! told.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -61,7 +62,8 @@ extern "C" fn on_terminate_and_end(signal: i32) {
     on_terminate(signal);
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     if let Ok(signal) = Signal::try_from(signal) {
-        // SAFETY: the default is the kernel's own. The signal is blocked until this handler has returned.
+        // SAFETY: the default is the kernel's own. The signal is blocked until this handler has
+        // returned.
         let _ = unsafe { sigaction(signal, &default) };
         let _ = raise(signal);
     }
@@ -90,7 +92,8 @@ struct Worker {
     is_gone: bool,
 }
 
-/// Runs the worker. It ends without destructors: they would give back locks that a process which is left still has.
+/// Runs the worker. It ends without destructors: they would give back locks that a process which is
+/// left still has.
 pub fn main() -> ! {
     let behaviour = Behaviour::named(&variable(BEHAVIOUR)).unwrap();
     let journal = Journal::new(Path::new(&variable(DIRECTORY)));
@@ -413,7 +416,8 @@ impl Worker {
             Crash::Killed => drop(raise(Signal::SIGKILL)),
             Crash::Fault => {
                 let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-                // SAFETY: the default is the kernel's own. That of the standard library would go on: nothing faults again.
+                // SAFETY: the default is the kernel's own. That of the standard library would go
+                // on: nothing faults again.
                 let _ = unsafe { sigaction(Signal::SIGSEGV, &default) };
                 let _ = raise(Signal::SIGSEGV);
             }
@@ -459,9 +463,11 @@ pub fn result(id: &str, is_large: bool) -> String {
     format!("{id}{}", "x".repeat(if is_large { LARGE_BYTES } else { 0 }))
 }
 
-/// A process that a job runs in; the first is a daemon besides: a session of its own, its parent gone, deaf to SIGTERM.
+/// A process that a job runs in; the first is a daemon besides: a session of its own, its parent
+/// gone, deaf to SIGTERM.
 fn job_process(is_daemon: bool) -> i32 {
-    // SAFETY: the child only makes system calls: the other thread of this process may hold any lock.
+    // SAFETY: the child only makes system calls: the other thread of this process may hold any
+    // lock.
     match unsafe { fork() }.unwrap() {
         ForkResult::Parent { child } => child.as_raw(),
         ForkResult::Child => {

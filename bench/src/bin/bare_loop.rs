@@ -1,9 +1,10 @@
-//! What ojs-init is compared with: the least that a worker's HTTP can cost. As many threads as jobs at once, one kept
-//! connection each, FETCH with count 1 and ACK; no registration, no heartbeats, no retries, nothing for errors but to end.
-//! Over http it is the standard library alone; over https each connection is rustls'.
+//! What ojs-init is compared with: the least that a worker's HTTP can cost. As many threads as jobs
+//! at once, one kept connection each, FETCH with count 1 and ACK; no registration, no heartbeats,
+//! no retries, nothing for errors but to end. Over http it is the standard library alone; over
+//! https each connection is rustls'.
 //!
-//! `--address HOST:PORT --threads N [--ca FILE] [--stamps FILE] [--poll-ms N]`; without `--poll-ms` a thread that finds no
-//! job ends.
+//! `--address HOST:PORT --threads N [--ca FILE] [--stamps FILE] [--poll-ms N]`; without `--poll-ms`
+//! a thread that finds no job ends.
 
 use std::fs;
 use std::io::{Read, Write};

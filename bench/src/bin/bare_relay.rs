@@ -1,9 +1,11 @@
-//! What the gateway is compared with: about the least that a process between a client and its backend can cost. Each of the
-//! threads has one kept connection to the backend, takes one client after the other, reads, writes, reads, writes, and knows of
-//! HTTP only where an answer ends and whether another request follows. No look at who the client is, no token, nothing for
-//! errors but to drop the connections.
+//! What the gateway is compared with: about the least that a process between a client and its
+//! backend can cost. Each of the threads has one kept connection to the backend, takes one client
+//! after the other, reads, writes, reads, writes, and knows of HTTP only where an answer ends and
+//! whether another request follows. No look at who the client is, no token, nothing for errors but
+//! to drop the connections.
 //!
-//! `--to HOST:PORT --port-file FILE --threads N`: the backend, where the port is written, and the most clients at a time.
+//! `--to HOST:PORT --port-file FILE --threads N`: the backend, where the port is written, and the
+//! most clients at a time.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +21,8 @@ const STACK_BYTES: usize = 128 << 10;
 /// What is read at once: all of a request of the bench, and of its answer at least the head.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What a client says that has one request only. It is about that client's connection, and the one to the backend stays.
+/// What a client says that has one request only. It is about that client's connection, and the one
+/// to the backend stays.
 const LAST: &[u8] = b"Connection: close\r\n";
 
 fn main() -> Result<(), Trouble> {
@@ -49,7 +52,8 @@ fn work(listener: &TcpListener, to: &str) -> Result<(), Trouble> {
     loop {
         let mut backend = TcpStream::connect(to)?;
         backend.set_nodelay(true)?;
-        // A client that is gone in the middle of an answer leaves the rest of it on that connection: then the next one has another.
+        // A client that is gone in the middle of an answer leaves the rest of it on that
+        // connection: then the next one has another.
         while pass_on(listener.accept()?.0, &mut backend, &mut piece).is_ok() {}
     }
 }

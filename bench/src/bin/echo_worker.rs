@@ -1,5 +1,6 @@
-//! A worker that is done with each job at once, or after `--hold-ms`: it costs next to nothing, so that what is seen is what
-//! ojs-init costs. `--connections` connections take `--concurrency` jobs between them.
+//! A worker that is done with each job at once, or after `--hold-ms`: it costs next to nothing, so
+//! that what is seen is what ojs-init costs. `--connections` connections take `--concurrency` jobs
+//! between them.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};

@@ -1,6 +1,8 @@
-//! What mode exec is compared with: a loop that starts one process, waits for its end, and starts the next.
+//! What mode exec is compared with: a loop that starts one process, waits for its end, and starts
+//! the next.
 //!
-//! `--seconds N --command PATH`; prints how many processes it was, and the nanoseconds that they took.
+//! `--seconds N --command PATH`; prints how many processes it was, and the nanoseconds that they
+//! took.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
-//! Speaks TLS in front of a backend that does not: each connection is passed on as it is. It makes a certificate of its own,
-//! for `localhost` and 127.0.0.1.
+//! Speaks TLS in front of a backend that does not: each connection is passed on as it is. It makes
+//! a certificate of its own, for `localhost` and 127.0.0.1.
 //!
-//! `--to HOST:PORT --ca FILE --port-file FILE`: the backend, where the certificate and where the port are written.
+//! `--to HOST:PORT --ca FILE --port-file FILE`: the backend, where the certificate and where the
+//! port are written.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};

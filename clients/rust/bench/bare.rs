@@ -1,5 +1,6 @@
-//! A worker with the standard library alone, to compare with: it fetches and acknowledges jobs over HTTP. OJS_URL is the backend,
-//! CONCURRENCY how many threads there are, JOBS after how many jobs it ends.
+//! A worker with the standard library alone, to compare with: it fetches and acknowledges jobs over
+//! HTTP. OJS_URL is the backend, CONCURRENCY how many threads there are, JOBS after how many jobs
+//! it ends.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // whoever runs it looks at it
 

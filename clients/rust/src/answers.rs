@@ -21,7 +21,8 @@ impl Answer {
     }
 }
 
-/// The newest answers by the job's id, the newest last. Each job brings one, and next to none is looked for.
+/// The newest answers by the job's id, the newest last. Each job brings one, and next to none is
+/// looked for.
 #[derive(Default)]
 pub(crate) struct Answers(VecDeque<(String, Answer)>);
 

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use crate::error::{Discard, Error, Result};
 use crate::json;
 
-/// Reads all arguments: a tuple, a struct or a `Vec` takes them in their order; where there is only one, it may be the type
-/// itself, or an object whose members are the fields of a struct.
+/// Reads all arguments: a tuple, a struct or a `Vec` takes them in their order; where there is only
+/// one, it may be the type itself, or an object whose members are the fields of a struct.
 pub(crate) fn read<A: DeserializeOwned>(args: &str) -> Result<A> {
     let items: Vec<Box<RawValue>> = json::decode(args).map_err(|error| invalid::<A>(0, &error))?;
     let [only] = items.as_slice() else {
@@ -19,7 +19,8 @@ pub(crate) fn read<A: DeserializeOwned>(args: &str) -> Result<A> {
     let (first, second) = if only.starts_with('{') { (only, args) } else { (args, only) };
     json::decode(first).or_else(|error| {
         json::decode(second).map_err(|other| {
-            // An object is meant by name, and where more are wanted it is the number that is wrong; else it is the one value that it is.
+            // An object is meant by name, and where more are wanted it is the number that is wrong;
+            // else it is the one value that it is.
             let is_first = only.starts_with('{') || error.to_string().starts_with("invalid length ");
             invalid::<A>(1, if is_first { &error } else { &other })
         })

@@ -1,4 +1,5 @@
-//! Where an error arose. An error of Rust does not know: `?` does, and with RUST_BACKTRACE=1 the whole stack is there.
+//! Where an error arose. An error of Rust does not know: `?` does, and with RUST_BACKTRACE=1 the
+//! whole stack is there.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::Location;
@@ -43,8 +44,9 @@ fn library() -> &'static str {
     file!().trim_end_matches("backtrace.rs")
 }
 
-/// `FILE:LINE:COLUMN in FUNCTION` of each frame of the program, without those of the standard library and of this one. A function
-/// is told by its file as well: one that was inlined has no path in its name.
+/// `FILE:LINE:COLUMN in FUNCTION` of each frame of the program, without those of the standard
+/// library and of this one. A function is told by its file as well: one that was inlined has no
+/// path in its name.
 fn frames(stack: &str) -> Vec<String> {
     let mut lines = stack.lines().map(str::trim).peekable();
     let mut found = Vec::new();

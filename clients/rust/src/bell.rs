@@ -21,7 +21,8 @@ impl Bell {
         *self.has_rung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it rings, or rang since the last call, or the time is over; without a time, for ever.
+    /// Waits until it rings, or rang since the last call, or the time is over; without a time, for
+    /// ever.
     pub(crate) fn wait(&self, patience: Option<Duration>) {
         let guard = self.has_rung.lock().unwrap_or_else(PoisonError::into_inner);
         let mut guard = match patience {

@@ -15,8 +15,9 @@ use crate::text::{clean, MAX_MESSAGE_CHARS};
 /// What a handler returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a handler has no result. `?` makes one of any error of the standard kind: the job fails then, retryable, with the
-/// error's type, message and place. [`Retry`], [`Discard`] and [`Release`] say it in words of their own.
+/// Why a handler has no result. `?` makes one of any error of the standard kind: the job fails
+/// then, retryable, with the error's type, message and place. [`Retry`], [`Discard`] and
+/// [`Release`] say it in words of their own.
 #[derive(Clone)]
 pub struct Error {
     inner: Arc<Inner>,
@@ -64,22 +65,23 @@ impl Error {
         &self.inner.message
     }
 
-    /// The error's class: the name of its type in Rust, or what [`Retry::kind`] and [`Discard::kind`] gave it.
+    /// The error's class: the name of its type in Rust, or what [`Retry::kind`] and
+    /// [`Discard::kind`] gave it.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.inner.kind
     }
 
-    /// For a `Box<dyn Error>`, or what can become one, as an error of `anyhow` can: `?` does not take those. An [`Error`]
-    /// that went in by [`Error::into_std`] is found in its sources.
+    /// For a `Box<dyn Error>`, or what can become one, as an error of `anyhow` can: `?` does not
+    /// take those. An [`Error`] that went in by [`Error::into_std`] is found in its sources.
     #[track_caller]
     pub fn from_boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let error: Box<dyn StdError + Send + Sync> = error.into();
         Error::from_dyn(&*error, "error")
     }
 
-    /// The same as an error of the standard kind, to pass it through functions that return their own: [`Error`] itself
-    /// is none, so that `?` can make it of all others.
+    /// The same as an error of the standard kind, to pass it through functions that return their
+    /// own: [`Error`] itself is none, so that `?` can make it of all others.
     #[must_use]
     pub fn into_std(self) -> impl StdError + Send + Sync + 'static {
         Wrapped(self)
@@ -262,15 +264,16 @@ macro_rules! worded {
     };
 }
 
-/// Fails the job in the handler's own words. The backend's retry policy decides about the next attempt.
+/// Fails the job in the handler's own words. The backend's retry policy decides about the next
+/// attempt.
 #[derive(Clone)]
 pub struct Retry(Inner);
 
 worded!(Retry, Verdict::Retry);
 
 impl Retry {
-    /// How long the next attempt should wait. It goes to the backend as `details.retry_after_ms`, and the backend's retry
-    /// policy decides whether it counts.
+    /// How long the next attempt should wait. It goes to the backend as `details.retry_after_ms`,
+    /// and the backend's retry policy decides whether it counts.
     #[must_use]
     pub fn after(mut self, after: Duration) -> Retry {
         self.0.after = Some(after);
@@ -329,8 +332,9 @@ impl From<Release> for Error {
     }
 }
 
-/// The job is cancelled: what [`Job::check`](crate::Job::check) and [`Job::sleep`](crate::Job::sleep) end with. A handler that
-/// returns it, or any other error after a cancel, gets the right answer for it.
+/// The job is cancelled: what [`Job::check`](crate::Job::check) and
+/// [`Job::sleep`](crate::Job::sleep) end with. A handler that returns it, or any other error after
+/// a cancel, gets the right answer for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancelled {
     pub(crate) reason: String,
@@ -366,8 +370,8 @@ pub enum RunError {
     Protocol(String),
     /// ojs-init has not read for 10 s.
     Stalled,
-    /// A signal came, and handlers had not ended within [`Options::stop_grace`](crate::Options::stop_grace). Their jobs are
-    /// unanswered.
+    /// A signal came, and handlers had not ended within
+    /// [`Options::stop_grace`](crate::Options::stop_grace). Their jobs are unanswered.
     CutOff,
     /// The system had no thread.
     System(String),
@@ -389,7 +393,8 @@ impl fmt::Display for RunError {
 
 impl StdError for RunError {}
 
-/// Why something about a job was not said: a [`Job::checkpoint`](crate::Job::checkpoint) that was not saved, for one.
+/// Why something about a job was not said: a [`Job::checkpoint`](crate::Job::checkpoint) that was
+/// not saved, for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SayError {

@@ -22,7 +22,8 @@ use crate::resume::Resume;
 use crate::session::Session;
 use crate::text::{clean, MAX_MESSAGE_CHARS};
 
-/// A job, and what can be said about it while its handler runs. A clone is the same job; any thread may use it.
+/// A job, and what can be said about it while its handler runs. A clone is the same job; any thread
+/// may use it.
 #[derive(Clone)]
 pub struct Job(Arc<Inner>);
 
@@ -56,7 +57,8 @@ struct State {
     kept: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
-/// What is said about a job before its answer; of each kind the newest takes the place of one that still waits.
+/// What is said about a job before its answer; of each kind the newest takes the place of one that
+/// still waits.
 #[derive(Clone, Copy)]
 enum Saying {
     Progress = 0,
@@ -143,7 +145,8 @@ impl Job {
         matches!((self.0.attempt, self.0.max_attempts), (Some(attempt), Some(most)) if attempt < most)
     }
 
-    /// The arguments as types of your own, as in [`Worker::handle_typed`](crate::Worker::handle_typed).
+    /// The arguments as types of your own, as in
+    /// [`Worker::handle_typed`](crate::Worker::handle_typed).
     ///
     /// # Errors
     /// They do not fit: `InvalidArgs`, which fails the job for good. The message quotes no value.
@@ -187,7 +190,8 @@ impl Job {
         self.0.limit.map(|(_, time)| time)
     }
 
-    /// The trace that the job was enqueued in, and the span: of a W3C `meta.traceparent`, else `meta.trace_id` without a span.
+    /// The trace that the job was enqueued in, and the span: of a W3C `meta.traceparent`, else
+    /// `meta.trace_id` without a span.
     #[must_use]
     pub fn trace(&self) -> Option<(String, Option<String>)> {
         let text = |name: &str| self.0.meta.get(name).and_then(Value::as_str);
@@ -209,7 +213,8 @@ impl Job {
         self.0.log_level
     }
 
-    /// Why the job is cancelled: shutdown, timeout, cancelled or lost; nothing as long as it is not.
+    /// Why the job is cancelled: shutdown, timeout, cancelled or lost; nothing as long as it is
+    /// not.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<String> {
         lock(&self.0.state).cancel_reason.clone()
@@ -244,8 +249,8 @@ impl Job {
         lock(&self.0.state).is_stopping
     }
 
-    /// Waits until the worker is being shut down or the job is cancelled, at most so long; says whether the worker is being
-    /// shut down.
+    /// Waits until the worker is being shut down or the job is cancelled, at most so long; says
+    /// whether the worker is being shut down.
     #[must_use]
     pub fn wait_stopping(&self, most: Duration) -> bool {
         self.wait(most, |state| state.is_stopping || state.cancel_reason.is_some());
@@ -279,8 +284,8 @@ impl Job {
         self.say(Saying::Heartbeat, format!("{{\"type\":\"heartbeat\",\"job_id\":{}}}\n", self.raw_id())).map(|_| ())
     }
 
-    /// Says how far the job is, from 0 to 1. Send as often as you like: it waits for nothing, at most one a second reaches the
-    /// backend, and the newest wins.
+    /// Says how far the job is, from 0 to 1. Send as often as you like: it waits for nothing, at
+    /// most one a second reaches the backend, and the newest wins.
     ///
     /// # Errors
     /// It was not said; NaN is no number.
@@ -309,8 +314,9 @@ impl Job {
         self.say(Saying::Progress, frame + "}\n").map(|_| ())
     }
 
-    /// Saves where the next attempt shall go on; it gets it by [`Job::last_checkpoint`]. Once this returns, ojs-init has it and
-    /// delivers it to the backend, even if this process crashes the next moment.
+    /// Saves where the next attempt shall go on; it gets it by [`Job::last_checkpoint`]. Once this
+    /// returns, ojs-init has it and delivers it to the backend, even if this process crashes the
+    /// next moment.
     ///
     /// # Errors
     /// It was not saved.
@@ -350,7 +356,8 @@ impl Job {
         Ok(ticket)
     }
 
-    /// Nothing more is said about the job from here on. A progress that still waits is not worth its way.
+    /// Nothing more is said about the job from here on. A progress that still waits is not worth
+    /// its way.
     pub(crate) fn set_over(&self, session: &Session) {
         let mut state = lock(&self.0.state);
         state.is_over = true;
@@ -377,7 +384,8 @@ impl Job {
         lock(&self.0.resume)
     }
 
-    /// Keeps something of yours with the job until its answer, one of each type, for middleware and handlers further inside.
+    /// Keeps something of yours with the job until its answer, one of each type, for middleware and
+    /// handlers further inside.
     pub fn keep<T: Send + Sync + 'static>(&self, value: T) {
         // What was there before is dropped outside of the lock.
         let _before = lock(&self.0.state).kept.insert(TypeId::of::<T>(), Arc::new(value));
@@ -399,8 +407,8 @@ impl Job {
         lock(&self.0.state).kept.get(&TypeId::of::<T>()).cloned()?.downcast().ok()
     }
 
-    /// Lets what this thread logs be about the job until the guard is dropped. A handler's own thread needs none; one that a
-    /// handler has started does.
+    /// Lets what this thread logs be about the job until the guard is dropped. A handler's own
+    /// thread needs none; one that a handler has started does.
     pub fn log_here(&self) -> current::Guard {
         current::enter(self)
     }

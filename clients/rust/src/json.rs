@@ -15,8 +15,8 @@ pub(crate) const MAX_DEPTH: usize = 100;
 /// Members of an envelope for which there is room from the start.
 const USUAL_MEMBERS: usize = 16;
 
-/// The members of a JSON object as they are spelled; of a doubled name the last one counts. They are few: to look for one
-/// costs less than a table of them.
+/// The members of a JSON object as they are spelled; of a doubled name the last one counts. They
+/// are few: to look for one costs less than a table of them.
 pub(crate) struct Members<'a>(Vec<(Name<'a>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
@@ -47,7 +47,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// The name of a member. As its bytes it is read also where it has half a surrogate pair, which must not hide the others.
+/// The name of a member. As its bytes it is read also where it has half a surrogate pair, which
+/// must not hide the others.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
@@ -72,7 +73,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// JSON that every parser takes: no NaN, and not nested deeper than `depth`. The error says what is wrong.
+/// JSON that every parser takes: no NaN, and not nested deeper than `depth`. The error says what is
+/// wrong.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T, depth: usize) -> Result<String, String> {
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
     // serde_json writes null for a number that is none.
@@ -117,7 +119,8 @@ pub(crate) fn depth_of(text: &str) -> usize {
     deepest
 }
 
-/// Reads a value of the program's own type. Half a surrogate pair, which no string of Rust can hold, becomes U+FFFD.
+/// Reads a value of the program's own type. Half a surrogate pair, which no string of Rust can
+/// hold, becomes U+FFFD.
 pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     match serde_json::from_str(text) {
         Err(error) if error.to_string().contains("surrogate") || error.to_string().contains("hex escape") => {

@@ -1,4 +1,5 @@
-//! Worker library for ojs-init, which fetches jobs of an Open Job Spec backend and hands them over a Unix socket.
+//! Worker library for ojs-init, which fetches jobs of an Open Job Spec backend and hands them over
+//! a Unix socket.
 //!
 //! ```no_run
 //! use ojs_worker::{Discard, Worker};
@@ -17,8 +18,9 @@
 //! }
 //! ```
 //!
-//! A handler runs in a thread of its own; no async runtime is needed, and a handler may bring one. Everything towards the
-//! backend is done by ojs-init: this library speaks its worker socket, version 1.
+//! A handler runs in a thread of its own; no async runtime is needed, and a handler may bring one.
+//! Everything towards the backend is done by ojs-init: this library speaks its worker socket,
+//! version 1.
 
 mod answers;
 mod args;

@@ -12,7 +12,8 @@ pub(crate) enum Line<'a> {
     TooLong(usize),
 }
 
-/// Calls `found` with each line until the stream ends; what stands after the last line break is none.
+/// Calls `found` with each line until the stream ends; what stands after the last line break is
+/// none.
 pub(crate) fn read(mut from: impl Read, limit: impl Fn() -> usize, mut found: impl FnMut(Line<'_>)) {
     let mut buffer = vec![0; READ_SIZE];
     let (mut filled, mut thrown) = (0, 0);

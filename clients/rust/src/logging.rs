@@ -1,4 +1,5 @@
-//! The log: JSON lines in the shape of ojs-init's own, each of a handler's with its job, whoever wrote it.
+//! The log: JSON lines in the shape of ojs-init's own, each of a handler's with its job, whoever
+//! wrote it.
 
 use std::io::Write;
 use std::panic;
@@ -22,9 +23,10 @@ const TARGET: &str = "ojs_worker";
 /// From which level on our logger writes, once it is the program's.
 static INSTALLED: OnceLock<LevelFilter> = OnceLock::new();
 
-/// Makes everything that is logged by the crate `log` a JSON line on standard error, from the level on that `OJS_LOG_LEVEL` names,
-/// info without it: lines of this library, of handlers and of libraries. What a handler's thread logs names its job; other
-/// threads of a handler use [`Job::log_here`]. Panics are lines as well.
+/// Makes everything that is logged by the crate `log` a JSON line on standard error, from the level
+/// on that `OJS_LOG_LEVEL` names, info without it: lines of this library, of handlers and of
+/// libraries. What a handler's thread logs names its job; other threads of a handler use
+/// [`Job::log_here`]. Panics are lines as well.
 ///
 /// # Errors
 /// The program has another logger already.
@@ -50,7 +52,8 @@ pub(crate) fn parse_level(name: &str) -> Option<LevelFilter> {
     }
 }
 
-/// A job that wants more of the log than the others: lines below the process' level have to come as far as the logger.
+/// A job that wants more of the log than the others: lines below the process' level have to come as
+/// far as the logger.
 pub(crate) fn let_through(job: &Job) {
     if let Some(level) = job.log_level().filter(|level| is_installed() && *level > log::max_level()) {
         log::set_max_level(level);
@@ -92,7 +95,8 @@ pub(crate) fn say(level: Level, job: Option<&Job>, message: &str, failure: Optio
     }
     let text = plain(job, message, failure);
     if log::max_level() != LevelFilter::Off {
-        // The program's logger: a panic of it, as where nobody reads what it prints, must not end the thread that reads or answers.
+        // The program's logger: a panic of it, as where nobody reads what it prints, must not end
+        // the thread that reads or answers.
         let logged = panic::catch_unwind(|| log::log!(target: TARGET, level, "{text}"));
         if let Err(thrown) = logged {
             panics::drop_quietly(thrown);
@@ -204,8 +208,8 @@ fn timestamp(now: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
-/// The day of the Gregorian calendar, counted from 1970-01-01. Years are counted from March, so that the day that a leap year
-/// has more is its last.
+/// The day of the Gregorian calendar, counted from 1970-01-01. Years are counted from March, so
+/// that the day that a leap year has more is its last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

@@ -1,5 +1,5 @@
-//! Looks for numbers that JSON has no spelling for. serde_json writes null for them, and a null that nobody meant is
-//! worse than an error.
+//! Looks for numbers that JSON has no spelling for. serde_json writes null for them, and a null
+//! that nobody meant is worse than an error.
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
-//! What is to be written. Any thread may send; frames never mix. One thread at a time has the turn to write: who queues a frame
-//! while nobody has it writes all that waits, by writes that do not wait, and others go on meanwhile. What the socket has no
-//! room for is left to the thread that waits.
+//! What is to be written. Any thread may send; frames never mix. One thread at a time has the turn
+//! to write: who queues a frame while nobody has it writes all that waits, by writes that do not
+//! wait, and others go on meanwhile. What the socket has no room for is left to the thread that
+//! waits.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
@@ -19,7 +20,8 @@ pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_WAITING: usize = 100_000;
 /// How many bytes are given to the kernel at once, one longer frame apart.
 const WRITE_BUDGET: usize = 256 * 1024;
-/// How often a thread writes before it leaves what others have queued meanwhile to the thread that waits.
+/// How often a thread writes before it leaves what others have queued meanwhile to the thread that
+/// waits.
 const MOST_WRITES: usize = 8;
 /// How long a writing takes when the socket is full, and how many frames wait then.
 const FULL_AFTER: Duration = Duration::from_millis(20);
@@ -200,7 +202,8 @@ impl Outbox {
         true
     }
 
-    /// Gives a frame another text when it still waits because the other end reads too slowly; else it is false.
+    /// Gives a frame another text when it still waits because the other end reads too slowly; else
+    /// it is false.
     pub(crate) fn replace(&self, ticket: Ticket, frame: Vec<u8>) -> bool {
         let mut waiting = self.lock();
         let is_full =
@@ -226,7 +229,8 @@ impl Outbox {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() && waiting.at(ticket).is_some() {
-                // It stays where it is: a newer one may have taken its place, and somebody waits for that.
+                // It stays where it is: a newer one may have taken its place, and somebody waits
+                // for that.
                 return Err(SayError::Stalled);
             }
             // What is half written already is waited for: the connection moves, or ends.

@@ -70,7 +70,8 @@ fn described(error: &Error) -> Failure {
     }
 }
 
-/// What a handler ended with when its job had to end anyway: perhaps a mistake, which nobody would hear of.
+/// What a handler ended with when its job had to end anyway: perhaps a mistake, which nobody would
+/// hear of.
 fn mention(job: &Job, error: &Error) {
     if !error.is_cancelled() {
         let message = "the job had to end; what its handler returned then changes nothing";
@@ -109,7 +110,8 @@ impl Session {
 
     fn answer_to(&self, job: &Job, result: Result<Output>) -> (Answer, Vec<u8>) {
         let result = match (job.ended_between(), result) {
-            // Between two rows or steps; the handler has made something else of that, but is not through with them.
+            // Between two rows or steps; the handler has made something else of that, but is not
+            // through with them.
             (Some(ended), Ok(_)) => Err(ended),
             (Some(ended), Err(error)) if error.verdict() == Verdict::Failed => {
                 if !error.is_same(&ended) {
@@ -158,7 +160,8 @@ impl Session {
         if line.len() - 1 <= most {
             return line;
         }
-        // As ojs-init does when the backend refuses a result: the work is done, it must not be done again.
+        // As ojs-init does when the backend refuses a result: the work is done, it must not be done
+        // again.
         job.log(Level::Error, &format!("its result is dropped: {} bytes, over {most}", line.len() - 1));
         frame("ack", job.raw_id(), None)
     }

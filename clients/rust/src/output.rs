@@ -23,8 +23,8 @@ impl Output {
     /// The JSON of a value.
     ///
     /// # Errors
-    /// A number that is none (NaN, an infinity), a map whose keys are no texts, deeper than 99, or an error of the value's
-    /// own `Serialize`: `InvalidResult`, which fails the job for good.
+    /// A number that is none (NaN, an infinity), a map whose keys are no texts, deeper than 99, or
+    /// an error of the value's own `Serialize`: `InvalidResult`, which fails the job for good.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Output> {
         let text = json::encode(value, MAX_DEPTH - 1).map_err(|why| invalid_result(&why))?;
         if text == "null" {

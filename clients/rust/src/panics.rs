@@ -1,4 +1,5 @@
-//! Where a handler panicked: only the hook knows. It keeps the place and the stack for the thread's own report.
+//! Where a handler panicked: only the hook knows. It keeps the place and the stack for the thread's
+//! own report.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -13,8 +14,8 @@ thread_local! {
 
 static INSTALLED: Once = Once::new();
 
-/// Puts a hook around the one that there is, which is called as before, except for a handler's panic where the log is ours: that
-/// one is logged with its job.
+/// Puts a hook around the one that there is, which is called as before, except for a handler's
+/// panic where the log is ours: that one is logged with its job.
 pub(crate) fn install() {
     INSTALLED.call_once(|| {
         let before = panic::take_hook();
@@ -41,8 +42,8 @@ pub(crate) fn install() {
     });
 }
 
-/// Whether nothing catches it: all panics are like that where the program wants it, and those within a destructor that runs for
-/// another panic, which the standard library begins by itself.
+/// Whether nothing catches it: all panics are like that where the program wants it, and those
+/// within a destructor that runs for another panic, which the standard library begins by itself.
 fn ends_process(info: &panic::PanicHookInfo<'_>) -> bool {
     let is_std = |place: &panic::Location<'_>| place.file().ends_with("library/core/src/panicking.rs");
     cfg!(panic = "abort") || info.location().is_some_and(is_std)
@@ -53,7 +54,8 @@ pub(crate) fn take() -> Vec<String> {
     PLACE.try_with(RefCell::take).unwrap_or_default()
 }
 
-/// Drops something of the program's; says whether that panicked. Whatever was thrown then may do so again, and stays.
+/// Drops something of the program's; says whether that panicked. Whatever was thrown then may do so
+/// again, and stays.
 pub(crate) fn drop_quietly<T>(value: T) -> bool {
     let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(value)));
     take();

@@ -20,8 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// Runs a handler as ojs-init would have it, for tests: the same code serves the socket. Arguments and result go through
-    /// JSON; middleware, errors, panics and unknown types are as always. `args` is a tuple or an array.
+    /// Runs a handler as ojs-init would have it, for tests: the same code serves the socket.
+    /// Arguments and result go through JSON; middleware, errors, panics and unknown types are as
+    /// always. `args` is a tuple or an array.
     ///
     /// ```
     /// # let mut worker = ojs_worker::Worker::new();
@@ -31,7 +32,8 @@ impl Worker {
     /// ```
     ///
     /// # Errors
-    /// About the test: arguments that are no JSON, a handler that does not end. That of the job is in the outcome.
+    /// About the test: arguments that are no JSON, a handler that does not end. That of the job is
+    /// in the outcome.
     pub fn perform(&self, kind: &str, args: impl serde::Serialize) -> Result<Outcome, PerformError> {
         self.perform_delivery(&Delivery::new(kind, args)?)
     }
@@ -81,7 +83,8 @@ impl Rehearsal<'_> {
         }));
         let closed = || PerformError("the worker closed its connection to the test".to_owned());
         self.lines.recv().map_err(|_| closed())?; // ready
-                                                  // The handler begins only when all that comes with its job has come.
+                                                  // The handler begins only when all that comes
+                                                  // with its job has come.
         let frame = self.delivery.frame();
         let _closed = self.socket.write_all(frame.as_bytes());
         if let Some(Stop { remaining }) = self.delivery.stop {

@@ -1,8 +1,9 @@
-//! The threads of the handlers: as many as jobs run at once, at most as many as `hello` allows. Each lives on for a while
-//! when it has nothing to do.
+//! The threads of the handlers: as many as jobs run at once, at most as many as `hello` allows.
+//! Each lives on for a while when it has nothing to do.
 //!
-//! To wake a thread costs more than a short handler. So one is woken at a time, and wakes the next one if there is still a job
-//! for it when it takes its own: a handler that takes long holds nobody up, and short ones leave the others asleep.
+//! To wake a thread costs more than a short handler. So one is woken at a time, and wakes the next
+//! one if there is still a job for it when it takes its own: a handler that takes long holds nobody
+//! up, and short ones leave the others asleep.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

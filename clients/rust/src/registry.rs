@@ -39,8 +39,8 @@ impl<'a> Next<'a> {
 }
 
 impl Next<'_> {
-    /// Runs it, and gives its result. It may be called again when it has failed: steps and rows that are finished by then are not
-    /// done again.
+    /// Runs it, and gives its result. It may be called again when it has failed: steps and rows
+    /// that are finished by then are not done again.
     ///
     /// # Errors
     /// Those of the handler, and of the middleware further inside.

@@ -1,5 +1,5 @@
-//! What of a job outlives an attempt: its finished steps, the positions of its loops, and the program's own state. It is
-//! saved in the same form by the clients of all languages.
+//! What of a job outlives an attempt: its finished steps, the positions of its loops, and the
+//! program's own state. It is saved in the same form by the clients of all languages.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,8 @@ pub(crate) struct Resume {
     is_used: bool,
     is_dirty: bool,
     saved_at: Instant,
-    /// What ended the handler between two rows or steps: its job ends with that even if it was swallowed.
+    /// What ended the handler between two rows or steps: its job ends with that even if it was
+    /// swallowed.
     ended: Option<Error>,
     /// The step that failed last, and its error: no other one begins.
     failed: Option<(String, Error)>,
@@ -229,8 +230,8 @@ impl Job {
         self.send(resume, text, |_| {})
     }
 
-    /// It is queued before anybody else can make a newer one, so an older one never comes last. What can never be saved is taken
-    /// back; what ojs-init does not take now is to be saved later.
+    /// It is queued before anybody else can make a newer one, so an older one never comes last.
+    /// What can never be saved is taken back; what ojs-init does not take now is to be saved later.
     fn send(
         &self,
         mut resume: MutexGuard<'_, Resume>,
@@ -285,7 +286,8 @@ impl Job {
         Mark { begun: resume.begun.len(), loops: resume.loops.clone(), current: resume.current.clone() }
     }
 
-    /// The handler is called again: its steps and loops come again, and those that are finished by now are known.
+    /// The handler is called again: its steps and loops come again, and those that are finished by
+    /// now are known.
     pub(crate) fn rewind(&self, mark: &Mark) {
         let mut resume = self.resume();
         resume.begun.truncate(mark.begun);
@@ -350,7 +352,8 @@ impl Job {
         Ok(())
     }
 
-    /// The step that a new loop stands in, and the position that an earlier attempt has saved for it.
+    /// The step that a new loop stands in, and the position that an earlier attempt has saved for
+    /// it.
     pub(crate) fn begin_loop(&self) -> Result<(String, Option<Raw>)> {
         let mut resume = self.resume();
         let step = resume.current.clone().unwrap_or_default();

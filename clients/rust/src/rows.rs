@@ -33,14 +33,17 @@ impl Drop for Running<'_> {
 }
 
 impl Job {
-    /// Runs a part of the job once: its result is a checkpoint before the next one begins, and an attempt that comes later
-    /// gets it without running the part again. The result is small and JSON: an id, a path, `()` for none.
+    /// Runs a part of the job once: its result is a checkpoint before the next one begins, and an
+    /// attempt that comes later gets it without running the part again. The result is small and
+    /// JSON: an id, a path, `()` for none.
     ///
     /// # Errors
-    /// Those of the body. A step that failed is the last one, but for the same step once more: what the job can do without is caught
-    /// in its body. Steps have names of their own and come in the same order in each attempt; where they changed, the
-    /// job fails for good (`StepsChanged`). While the worker is being shut down, a step that would not end in time is not begun:
-    /// the error then gives the job back. At most 64 KiB of JSON are kept for a job (`CheckpointTooLarge`).
+    /// Those of the body. A step that failed is the last one, but for the same step once more: what
+    /// the job can do without is caught in its body. Steps have names of their own and come in the
+    /// same order in each attempt; where they changed, the job fails for good (`StepsChanged`).
+    /// While the worker is being shut down, a step that would not end in time is not begun: the
+    /// error then gives the job back. At most 64 KiB of JSON are kept for a job
+    /// (`CheckpointTooLarge`).
     pub fn step<T: Serialize + DeserializeOwned>(&self, name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
         let kept = match self.begin_step(name)? {
             Some(kept) => kept,
@@ -68,8 +71,9 @@ impl Job {
         Ok(kept)
     }
 
-    /// Goes through rows, and on behind the last finished one when the job comes again. The position is the index, so the
-    /// rows must come in the same order again; where they may not, use [`Job::iterate_keyed`].
+    /// Goes through rows, and on behind the last finished one when the job comes again. The
+    /// position is the index, so the rows must come in the same order again; where they may not,
+    /// use [`Job::iterate_keyed`].
     ///
     /// ```no_run
     /// # fn pages() -> Vec<u32> { vec![] }
@@ -82,12 +86,14 @@ impl Job {
     /// # }
     /// ```
     ///
-    /// A row is finished when the next one is asked for; one that the loop is left in is not. The position is saved at most every
-    /// 5 s, and always before the job is given back or fails. One loop may stand outside of steps, and one in each.
+    /// A row is finished when the next one is asked for; one that the loop is left in is not. The
+    /// position is saved at most every 5 s, and always before the job is given back or fails. One
+    /// loop may stand outside of steps, and one in each.
     ///
     /// # Errors
-    /// A second loop, or a position of another kind. A row is an error when the job is to end: while the worker is being shut
-    /// down, one that would not end in time is not begun. Return it: the job ends with it in any case.
+    /// A second loop, or a position of another kind. A row is an error when the job is to end:
+    /// while the worker is being shut down, one that would not end in time is not begun. Return it:
+    /// the job ends with it in any case.
     pub fn iterate<'a, R: IntoIterator>(&'a self, rows: R) -> Result<Rows<'a, R::Item>>
     where
         R::IntoIter: 'a,
@@ -105,11 +111,12 @@ impl Job {
         Ok(Rows::new(self, step, Box::new(rows)))
     }
 
-    /// [`Job::iterate`] with a key of each row, which is any JSON but null, as position: rows up to and including the one with the
-    /// saved key are skipped.
+    /// [`Job::iterate`] with a key of each row, which is any JSON but null, as position: rows up to
+    /// and including the one with the saved key are skipped.
     ///
     /// # Errors
-    /// As for [`Job::iterate`]; and `StepsChanged`, for good, when the row with the saved key does not come any more.
+    /// As for [`Job::iterate`]; and `StepsChanged`, for good, when the row with the saved key does
+    /// not come any more.
     pub fn iterate_keyed<'a, R: IntoIterator, K: Serialize>(
         &'a self,
         rows: R,
@@ -143,8 +150,8 @@ impl Job {
         Ok(Rows::new(self, step, Box::new(rows)))
     }
 
-    /// [`Job::iterate_keyed`] for rows that need not be in memory at once: `open` gets the key of the last finished row, nothing
-    /// in the first attempt, and gives the rows behind it.
+    /// [`Job::iterate_keyed`] for rows that need not be in memory at once: `open` gets the key of
+    /// the last finished row, nothing in the first attempt, and gives the rows behind it.
     ///
     /// # Errors
     /// As for [`Job::iterate`], and those of `open`.
@@ -238,7 +245,8 @@ fn position_of(key: &impl Serialize) -> Result<Box<RawValue>> {
     raw(text)
 }
 
-/// A JSON value in one spelling: members by name, texts as serde_json writes them, whole numbers without a fraction.
+/// A JSON value in one spelling: members by name, texts as serde_json writes them, whole numbers
+/// without a fraction.
 fn canonical(text: &str) -> String {
     json::decode::<Value>(text).map_or_else(|_| text.to_owned(), |value| with_whole_numbers(value).to_string())
 }

@@ -1,4 +1,5 @@
-//! One connection: what it holds, and when it is over. `Worker::run` and `Worker::perform` both use it.
+//! One connection: what it holds, and when it is over. `Worker::run` and `Worker::perform` both use
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -24,11 +25,13 @@ use crate::registry::Registry;
 
 /// What handlers get to end when ojs-init has closed the connection.
 const CLOSED_GRACE: Duration = Duration::from_secs(1);
-/// How long ojs-init has to say that no job is on its way, after we said on our own that we take no more.
+/// How long ojs-init has to say that no job is on its way, after we said on our own that we take no
+/// more.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// The same after a signal, when there is less time.
 const SIGNAL_SETTLE_TIME: Duration = Duration::from_millis(250);
-/// A job that nobody has: what ojs-init says about it comes behind the last job that it has sent us.
+/// A job that nobody has: what ojs-init says about it comes behind the last job that it has sent
+/// us.
 pub(crate) const NOBODYS_JOB: &str = "ojs-worker-nobody";
 /// How long we go on reading when nothing can be written any more.
 const BROKEN_GRACE: Duration = Duration::from_millis(100);
@@ -76,7 +79,8 @@ pub(crate) struct State {
     pub(crate) fatal: Option<RunError>,
     /// What the backend does not offer is said once.
     pub(crate) said: HashSet<String>,
-    /// What is logged once the lock is free: the program's logger may ask a job, or stop the worker.
+    /// What is logged once the lock is free: the program's logger may ask a job, or stop the
+    /// worker.
     lines: Vec<LogLine>,
     is_notified: bool,
     abandoned: usize,
@@ -106,7 +110,8 @@ impl State {
     }
 }
 
-/// The state while nobody else has it. What is to be logged is logged when it is free again: fields are dropped in their order.
+/// The state while nobody else has it. What is to be logged is logged when it is free again: fields
+/// are dropped in their order.
 pub(crate) struct Locked<'a> {
     state: MutexGuard<'a, State>,
     later: Later,
@@ -185,8 +190,8 @@ impl Session {
         Locked { state: self.state.lock().unwrap_or_else(PoisonError::into_inner), later: Later(Vec::new()) }
     }
 
-    /// Lets the connection be read and written. Both go on when the session is over, until the process ends: ojs-init judges a
-    /// process by its connection, so it is not closed before.
+    /// Lets the connection be read and written. Both go on when the session is over, until the
+    /// process ends: ojs-init judges a process by its connection, so it is not closed before.
     pub(crate) fn start(self: &Arc<Session>, socket: UnixStream) -> std::io::Result<()> {
         let writer = Arc::clone(self);
         thread::Builder::new().name("ojs-writer".to_owned()).spawn(move || writer.out.run())?;
@@ -301,7 +306,8 @@ impl Session {
         }
         self.cancel_all(&mut state, "shutdown");
         drop(state);
-        // Also where it was stopped before: whoever waits for handlers waits no longer than that now.
+        // Also where it was stopped before: whoever waits for handlers waits no longer than that
+        // now.
         self.bell.ring();
     }
 

@@ -30,13 +30,15 @@ const CUT_OFF_STATUS: u8 = 128 + 15;
 /// Options of a [`Worker`]. The default is right for most.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The most jobs at once, where that is less than what ojs-init allows; nothing: as many as it allows.
+    /// The most jobs at once, where that is less than what ojs-init allows; nothing: as many as it
+    /// allows.
     pub concurrency: Option<usize>,
     /// For tests; nothing: `OJS_SOCKET`.
     pub socket_path: Option<PathBuf>,
     /// Whether SIGTERM and SIGINT are the worker's; `true`.
     pub handle_signals: bool,
-    /// How long handlers may take to end after SIGTERM, for ojs-init kills soon after it: 500 ms; nothing: for ever.
+    /// How long handlers may take to end after SIGTERM, for ojs-init kills soon after it: 500 ms;
+    /// nothing: for ever.
     pub stop_grace: Option<Duration>,
 }
 
@@ -81,8 +83,8 @@ impl Worker {
         Worker { registry: Arc::new(registry), stopper: Stopper::default() }
     }
 
-    /// Registers the handler of a job type; `"*"` is for all types that have none. What it returns is the job's result, `()` for
-    /// none.
+    /// Registers the handler of a job type; `"*"` is for all types that have none. What it returns
+    /// is the job's result, `()` for none.
     ///
     /// # Panics
     /// The type is no name, or has a handler already.
@@ -95,9 +97,10 @@ impl Worker {
         self.register(kind, Arc::new(move |job| Output::of(&handler(job)?)))
     }
 
-    /// Registers a handler whose arguments have types of their own: a tuple, a struct or a `Vec` takes them in their order; where
-    /// there is only one, it may be the type itself, or an object with the fields of a struct. Arguments that do not fit fail
-    /// the job for good (`InvalidArgs`); the message quotes no value.
+    /// Registers a handler whose arguments have types of their own: a tuple, a struct or a `Vec`
+    /// takes them in their order; where there is only one, it may be the type itself, or an object
+    /// with the fields of a struct. Arguments that do not fit fail the job for good
+    /// (`InvalidArgs`); the message quotes no value.
     ///
     /// ```no_run
     /// let mut worker = ojs_worker::Worker::new();
@@ -136,8 +139,8 @@ impl Worker {
         self
     }
 
-    /// Puts middleware around all handlers, also those that are registered later: the first one is the outermost. What belongs
-    /// to one job it keeps with [`Job::keep`].
+    /// Puts middleware around all handlers, also those that are registered later: the first one is
+    /// the outermost. What belongs to one job it keeps with [`Job::keep`].
     ///
     /// ```no_run
     /// # let mut worker = ojs_worker::Worker::new();
@@ -167,8 +170,9 @@ impl Worker {
         self.stopper.clone()
     }
 
-    /// Takes jobs until ojs-init, a signal or a [`Stopper`] says that it is enough, and what is held is finished. The process has
-    /// to end then: ojs-init judges it by its connection, which stays open until that. [`Worker::main`] does all of it.
+    /// Takes jobs until ojs-init, a signal or a [`Stopper`] says that it is enough, and what is
+    /// held is finished. The process has to end then: ojs-init judges it by its connection, which
+    /// stays open until that. [`Worker::main`] does all of it.
     ///
     /// # Errors
     /// Each is a reason to end with a status that is not 0.
@@ -207,14 +211,15 @@ impl Worker {
         session.start(socket).map_err(system)?;
         self.stopper.set(&session);
         let told = Arc::clone(&session);
-        // Signals stay ours when this returns: the SIGTERM that ojs-init sends at the end may be late.
+        // Signals stay ours when this returns: the SIGTERM that ojs-init sends at the end may be
+        // late.
         let listen = move || signals.forever().for_each(|_| told.on_signal());
         thread::Builder::new().name("ojs-signals".to_owned()).spawn(listen).map_err(system)?;
         session.serve()
     }
 
-    /// [`Worker::run`], and the status for `main` to return: 0, or 143 when a signal has cut off jobs, or 1 for any other error,
-    /// which is logged.
+    /// [`Worker::run`], and the status for `main` to return: 0, or 143 when a signal has cut off
+    /// jobs, or 1 for any other error, which is logged.
     pub fn main(self) -> ExitCode {
         match self.run() {
             Ok(()) => ExitCode::SUCCESS,

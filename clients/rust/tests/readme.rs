@@ -1,5 +1,6 @@
-//! The README's code, where it is compiled: each block of it stands here or in `fixture/enqueue.rs`, in functions that have what it needs.
-//! The README itself has no line that only a compiler wants to see.
+//! The README's code, where it is compiled: each block of it stands here or in
+//! `fixture/enqueue.rs`, in functions that have what it needs. The README itself has no line that
+//! only a compiler wants to see.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot read its files, or waits, has failed")]
 
 use std::future::Future;

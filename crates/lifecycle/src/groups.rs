@@ -1,5 +1,5 @@
-//! Members in groups, each found by the name of its group. A group that has no member is none: what is kept follows from the members
-//! alone, and does not grow with those that were.
+//! Members in groups, each found by the name of its group. A group that has no member is none: what
+//! is kept follows from the members alone, and does not grow with those that were.
 
 use std::collections::{BTreeMap, BTreeSet};
 

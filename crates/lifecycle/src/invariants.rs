@@ -1,4 +1,5 @@
-//! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
+//! What is true of the machine after each event, whatever happened: debug builds and tests look
+//! after each of them.
 
 use crate::api::ids::CallId;
 use crate::api::{EndingTimer, JobTimer, LinkTimer, Phase, Timer, WorkerTimer};
@@ -7,8 +8,9 @@ use crate::jobs::stages::ReportStage;
 use crate::machine::Lifecycle;
 use crate::worker::holder::Holder;
 
-/// Most jobs and holders with which debug builds look after each event. It takes a walk: with thousands of them a debug build would
-/// do nothing else, and what goes wrong with thousands goes wrong with a few.
+/// Most jobs and holders with which debug builds look after each event. It takes a walk: with
+/// thousands of them a debug build would do nothing else, and what goes wrong with thousands goes
+/// wrong with a few.
 const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
 
 impl Lifecycle {
@@ -20,7 +22,8 @@ impl Lifecycle {
         self.invariants()
     }
 
-    /// Whether the machine agrees with itself. It takes a walk through everything that there is. After the exit nothing counts.
+    /// Whether the machine agrees with itself. It takes a walk through everything that there is.
+    /// After the exit nothing counts.
     ///
     /// # Errors
     ///
@@ -114,7 +117,8 @@ impl Lifecycle {
         })
     }
 
-    /// Each deadline is about something that there is, so that their number is bounded; and each request has one.
+    /// Each deadline is about something that there is, so that their number is bounded; and each
+    /// request has one.
     fn check_deadlines(&self) -> Result<(), String> {
         if let Some((timer, _)) = self.all_timers().find(|(timer, _)| !self.has_a_use(*timer)) {
             return Err(format!("nobody needs {timer:?}"));
@@ -137,7 +141,8 @@ impl Lifecycle {
             Timer::Client(client) => self.operators.knows(client),
             Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
-            // Whoever struck out its request does not wait for the answer either; it has the time of a request.
+            // Whoever struck out its request does not wait for the answer either; it has the time
+            // of a request.
             Timer::Link(_) | Timer::Ending(_) => true,
         }
     }

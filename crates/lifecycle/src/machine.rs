@@ -1,6 +1,8 @@
-//! The machine: one event or timeout at a time, then drain the effects, then wait until the next deadline.
+//! The machine: one event or timeout at a time, then drain the effects, then wait until the next
+//! deadline.
 //!
-//! It has four parts. Each owns its data and knows no other part: it is told facts, and answers with a list of what it says.
+//! It has four parts. Each owns its data and knows no other part: it is told facts, and answers
+//! with a list of what it says.
 //!
 //! | part | folder | owns |
 //! |---|---|---|
@@ -9,8 +11,8 @@
 //! | [`Link`] | `backend` | registration, heartbeats, FETCH, streams of events, requests that hang, outages |
 //! | [`Ending`] | `shutdown` | the phase, the times and the steps of the end, the account of it |
 //!
-//! `router` gathers the facts and carries out what a part says. `view` shows all of it to operators and probes. What follows from each event,
-//! and in which order, is the table [`CONSEQUENCES`].
+//! `router` gathers the facts and carries out what a part says. `view` shows all of it to operators
+//! and probes. What follows from each event, and in which order, is the table [`CONSEQUENCES`].
 
 use std::collections::VecDeque;
 
@@ -33,7 +35,8 @@ use crate::worker::workers::Workers;
 /// Something that may follow from an event.
 type Consequence = fn(&mut Lifecycle, Moment);
 
-/// What may follow from each event, in this order. A later one relies on what the earlier ones have done.
+/// What may follow from each event, in this order. A later one relies on what the earlier ones have
+/// done.
 const CONSEQUENCES: [Consequence; 10] = [
     Lifecycle::resolve_gone_processes,
     Lifecycle::start_next_worker,
@@ -47,7 +50,8 @@ const CONSEQUENCES: [Consequence; 10] = [
     Lifecycle::look_after_link,
 ];
 
-/// The same, after the last of several events that came at once. Who waits until nothing is left looks whether a FETCH is on its way.
+/// The same, after the last of several events that came at once. Who waits until nothing is left
+/// looks whether a FETCH is on its way.
 const OF_THE_LAST_EVENT: [Consequence; 2] = [Lifecycle::fetch, Lifecycle::answer_waits];
 
 /// The life of one worker, its jobs and its conversation with the backend.
@@ -88,9 +92,9 @@ impl Lifecycle {
         self.handle_one_of_several(event, now, true);
     }
 
-    /// Takes in one of several facts that came at once. Where it is not the last of them the next one has to follow, without a wait:
-    /// the FETCH is left to the last, so that one FETCH asks for what all of them have made room for, and so is what operators
-    /// wait for.
+    /// Takes in one of several facts that came at once. Where it is not the last of them the next
+    /// one has to follow, without a wait: the FETCH is left to the last, so that one FETCH asks for
+    /// what all of them have made room for, and so is what operators wait for.
     pub fn handle_one_of_several(&mut self, event: Event, now: Moment, is_last: bool) {
         if self.phase() != Phase::Exited {
             self.take_in(event, now);
@@ -139,8 +143,8 @@ impl Lifecycle {
         }
     }
 
-    /// Acts on the timer that was due first, if one is. What it orders can be done before the next one, of which there may be
-    /// thousands: `poll_timeout` names it.
+    /// Acts on the timer that was due first, if one is. What it orders can be done before the next
+    /// one, of which there may be thousands: `poll_timeout` names it.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.phase() != Phase::Exited
             && let Some((_, timer)) = self.poll_timeout().filter(|(due, _)| *due <= now)
@@ -172,7 +176,8 @@ impl Lifecycle {
         due.min_by_key(|(due, timer)| (*due, timer.turn()))
     }
 
-    /// Whether the outcome of this job is for the machine: a holder that waits for answers was given the job, and the machine remembers.
+    /// Whether the outcome of this job is for the machine: a holder that waits for answers was
+    /// given the job, and the machine remembers.
     #[must_use]
     pub fn knows(&self, job: &JobId) -> bool {
         self.jobs.knows(job)
@@ -273,8 +278,8 @@ impl Lifecycle {
         }
     }
 
-    /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
-    /// at one of the many places that could cause it.
+    /// Draws every consequence of what was just taken in. Each step looks at the whole state, so
+    /// none can be forgotten at one of the many places that could cause it.
     fn converge(&mut self, now: Moment, is_last: bool) {
         while self.phase() != Phase::Exited {
             for consequence in CONSEQUENCES {

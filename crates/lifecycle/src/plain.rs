@@ -1,4 +1,5 @@
-//! The plain init (mode none): signals go to the child, its status comes back, and with a limit the end is enforced.
+//! The plain init (mode none): signals go to the child, its status comes back, and with a limit the
+//! end is enforced.
 //!
 //! ```text
 //!            stop signal           deadline             all reaped, or given up
@@ -22,7 +23,8 @@ use crate::timers::Timers;
 use ojs_values::exit::{Ended, RemapExit};
 use ojs_values::signal::Signal;
 
-/// How long SIGKILLed processes get to be reaped, at most half of what is left until the orchestrator's own SIGKILL.
+/// How long SIGKILLed processes get to be reaped, at most half of what is left until the
+/// orchestrator's own SIGKILL.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// How this init was configured.
@@ -44,13 +46,15 @@ pub enum PlainEvent {
     /// Somebody sent us this signal; never SIGCHLD.
     SignalArrived(Signal),
     ChildEnded(Ended),
-    /// Everything that had ended was reaped. Says whether we still have children, adopted ones included.
+    /// Everything that had ended was reaped. Says whether we still have children, adopted ones
+    /// included.
     Reaped {
         children_left: bool,
     },
 }
 
-/// What can become due. The one that comes first here goes first when two are due at the same moment.
+/// What can become due. The one that comes first here goes first when two are due at the same
+/// moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlainTimer {
     /// When do we stop waiting for processes that SIGKILL did not end?
@@ -74,8 +78,8 @@ pub enum PlainEffect {
     Send(Signal, SignalTarget),
     /// SIGTERM and SIGCONT to each child that has not had them yet.
     TerminateLeftovers,
-    /// SIGKILL to the child's group, and to everything else that is ours: all of the namespace for PID 1, else our
-    /// children.
+    /// SIGKILL to the child's group, and to everything else that is ours: all of the namespace for
+    /// PID 1, else our children.
     KillEverything,
     /// Tell the person who reads the log.
     Say(Remark),
@@ -171,8 +175,8 @@ impl PlainInit {
             self.say(Remark::Dropped(arrived));
             return;
         };
-        // Either side of a rewrite may be the request to stop: the orchestrator's clock runs from what it sent, and
-        // what the child gets may be its own word for it.
+        // Either side of a rewrite may be the request to stop: the orchestrator's clock runs from
+        // what it sent, and what the child gets may be its own word for it.
         let is_stop = asks_to_stop(arrived) || asks_to_stop(signal);
         match self.phase {
             PlainPhase::Running => {
@@ -203,7 +207,8 @@ impl PlainInit {
         self.effects.push_back(PlainEffect::Send(signal, target));
     }
 
-    /// With a limit: the child has until the deadline from here on, and is woken in case it is stopped.
+    /// With a limit: the child has until the deadline from here on, and is woken in case it is
+    /// stopped.
     fn start_clock(&mut self, arrived: Signal, now: Moment) {
         if let Some(budget) = self.options.budget {
             self.forward(Signal::CONT);
@@ -300,7 +305,8 @@ impl PlainInit {
     }
 }
 
-/// The signals by which orchestrators ask a container to end: SIGTERM, and what images set as STOPSIGNAL.
+/// The signals by which orchestrators ask a container to end: SIGTERM, and what images set as
+/// STOPSIGNAL.
 fn asks_to_stop(signal: Signal) -> bool {
     [Signal::TERM, Signal::INT, Signal::QUIT].contains(&signal)
 }

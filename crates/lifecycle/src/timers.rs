@@ -6,12 +6,14 @@ use std::mem::{Discriminant, discriminant};
 
 use crate::api::Moment;
 
-/// When each timer is due. `T`, an enum, names them; the one that sorts first goes first when two are due at the same moment.
+/// When each timer is due. `T`, an enum, names them; the one that sorts first goes first when two
+/// are due at the same moment.
 #[derive(Debug, Clone)]
 pub struct Timers<T: Ord> {
     due: BTreeMap<T, Moment>,
     order: BTreeSet<(Moment, T)>,
-    /// How many are armed of each variant that ever was. For each job a dozen timers are cleared, and few of their kind are ever armed.
+    /// How many are armed of each variant that ever was. For each job a dozen timers are cleared,
+    /// and few of their kind are ever armed.
     kinds: Vec<(Discriminant<T>, usize)>,
 }
 

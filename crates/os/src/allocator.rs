@@ -1,9 +1,11 @@
-//! Where the program's memory comes from. Of small blocks that come and go with each job musl's allocator gives the page back and
-//! takes another one, again and again: a fifth of what a job cost. dlmalloc keeps such pages for the next job.
+//! Where the program's memory comes from. Of small blocks that come and go with each job musl's
+//! allocator gives the page back and takes another one, again and again: a fifth of what a job
+//! cost. dlmalloc keeps such pages for the next job.
 //!
-//! It keeps them for good: the kernel hands out addresses downwards, and dlmalloc gives back at the upper end alone. So it has one range of
-//! addresses with a bound, the arena (`os::arena`), which is handed out upwards. What has no room in there is musl's, and so is what is
-//! large. To whom a block is given back is told by where it is.
+//! It keeps them for good: the kernel hands out addresses downwards, and dlmalloc gives back at the
+//! upper end alone. So it has one range of addresses with a bound, the arena (`os::arena`), which
+//! is handed out upwards. What has no room in there is musl's, and so is what is large. To whom a
+//! block is given back is told by where it is.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -11,18 +13,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::arena::{self, ARENA_BYTES, Arena, Small};
 
-/// From this size on, in bytes, a block is musl's: it goes back to the kernel when it is freed. What large envelopes took for a moment
-/// belongs to the worker again, and does not stay with process 1.
+/// From this size on, in bytes, a block is musl's: it goes back to the kernel when it is freed.
+/// What large envelopes took for a moment belongs to the worker again, and does not stay with
+/// process 1.
 const LARGE: usize = 64 * 1024;
 
-/// The small blocks. The standard library's lock allocates nothing, and costs a third of musl's, which dlmalloc takes by itself.
+/// The small blocks. The standard library's lock allocates nothing, and costs a third of musl's,
+/// which dlmalloc takes by itself.
 static SMALL: Mutex<Small> = Mutex::new(Small::new(Arena::new(ARENA_BYTES)));
 
 /// The allocator of ojs-init's binary.
 #[derive(Debug)]
 pub struct Allocator;
 
-/// The small blocks, for one call. What holds them never panics: it would wait for itself to have the memory for its message.
+/// The small blocks, for one call. What holds them never panics: it would wait for itself to have
+/// the memory for its message.
 fn small() -> MutexGuard<'static, Small> {
     SMALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -31,8 +36,8 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE
 }
 
-// SAFETY: each block is given back to the allocator that it came from, which its place tells, and both keep the promises of
-// `GlobalAlloc`.
+// SAFETY: each block is given back to the allocator that it came from, which its place tells, and
+// both keep the promises of `GlobalAlloc`.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_large(layout) {
@@ -60,7 +65,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller promises that it is a block of ours with this layout; its place tells of which allocator.
+        // SAFETY: the caller promises that it is a block of ours with this layout; its place tells
+        // of which allocator.
         unsafe {
             if arena::has(block) {
                 small().give_back(block, layout);
@@ -71,10 +77,11 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller promises that `new_size`, rounded up to the alignment, does not overflow.
+        // SAFETY: the caller promises that `new_size`, rounded up to the alignment, does not
+        // overflow.
         let wanted = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-        // SAFETY: as in `dealloc`. Where it moves, both blocks have room for what is copied, and they do not overlap; without a new
-        // block the old one stays as it is.
+        // SAFETY: as in `dealloc`. Where it moves, both blocks have room for what is copied, and
+        // they do not overlap; without a new block the old one stays as it is.
         unsafe {
             match (arena::has(block), is_large(wanted)) {
                 (true, false) => {
@@ -152,7 +159,8 @@ mod tests {
         for align in [1, 8, 64, 4096] {
             for from in SIZES {
                 for to in SIZES {
-                    // SAFETY: the block is used within its size, and freed once, with its own layout.
+                    // SAFETY: the block is used within its size, and freed once, with its own
+                    // layout.
                     unsafe {
                         let block = Allocator.alloc(layout(from, align));
                         assert!(!block.is_null() && block.addr().is_multiple_of(align));

@@ -1,5 +1,6 @@
-//! One range of addresses for small blocks, and dlmalloc in it. It is reserved once and handed out upwards, so what is free at its upper
-//! end goes back to the kernel; so does what is free in between.
+//! One range of addresses for small blocks, and dlmalloc in it. It is reserved once and handed out
+//! upwards, so what is free at its upper end goes back to the kernel; so does what is free in
+//! between.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -10,14 +11,16 @@ use dlmalloc::{Allocator as Pages, Dlmalloc};
 
 use crate::process_memory::page_bytes;
 
-/// Bytes of the arena: the small blocks of some 3,000 jobs at once. As much as this stays with process 1 at the worst.
+/// Bytes of the arena: the small blocks of some 3,000 jobs at once. As much as this stays with
+/// process 1 at the worst.
 pub(crate) const ARENA_BYTES: usize = 4 << 20;
 
-/// So many bytes less in use than there were at the most since the last time, and what is free goes back to the kernel. What fewer
-/// bytes took is kept for the next jobs.
+/// So many bytes less in use than there were at the most since the last time, and what is free goes
+/// back to the kernel. What fewer bytes took is kept for the next jobs.
 pub(crate) const EBB_BYTES: usize = 1 << 20;
 
-/// Pages of the smallest piece between blocks in use that is given back: one whole page of it at least is free.
+/// Pages of the smallest piece between blocks in use that is given back: one whole page of it at
+/// least is free.
 const SMALLEST_PIECE_PAGES: usize = 2;
 
 /// The alignment that each block of dlmalloc has.
@@ -26,7 +29,8 @@ const USUAL_ALIGN: usize = 2 * size_of::<usize>();
 /// Where no block can be: so many bytes below the end of all addresses.
 const NOWHERE: usize = usize::MAX - ARENA_BYTES + 1;
 
-/// Where the arena begins. It is written once, before there is a block in it; whoever has such a block has heard of it from who took it.
+/// Where the arena begins. It is written once, before there is a block in it; whoever has such a
+/// block has heard of it from who took it.
 static BASE: AtomicUsize = AtomicUsize::new(NOWHERE);
 
 /// Whether this block is in the arena.
@@ -34,7 +38,8 @@ pub(crate) fn has(block: *mut u8) -> bool {
     offset(block) < ARENA_BYTES
 }
 
-/// Bytes from the beginning of the arena to this block. Of a block that is not in it they are more than the arena has.
+/// Bytes from the beginning of the arena to this block. Of a block that is not in it they are more
+/// than the arena has.
 pub(crate) fn offset(block: *mut u8) -> usize {
     block.addr().wrapping_sub(BASE.load(Ordering::Relaxed))
 }
@@ -45,7 +50,8 @@ pub(crate) struct Arena {
     base: Cell<*mut u8>,
     /// Bytes from its beginning on that dlmalloc has.
     used: Cell<usize>,
-    /// Bytes that dlmalloc may have. None: there is no such range, or nothing more of it shall be taken for the moment.
+    /// Bytes that dlmalloc may have. None: there is no such range, or nothing more of it shall be
+    /// taken for the moment.
     room: Cell<usize>,
 }
 
@@ -62,7 +68,8 @@ impl Arena {
         }
     }
 
-    /// Reserves it. Where that is refused, for a limit of addresses for instance, it is not tried again: it has no room then.
+    /// Reserves it. Where that is refused, for a limit of addresses for instance, it is not tried
+    /// again: it has no room then.
     fn reserve(&self) {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -72,16 +79,16 @@ impl Arena {
             self.room.set(0);
             return;
         }
-        // With one huge page for the first block an idle process would have 2 MiB more. Kernels without such pages refuse.
-        // SAFETY: the range that we have just got.
+        // With one huge page for the first block an idle process would have 2 MiB more. Kernels
+        // without such pages refuse. SAFETY: the range that we have just got.
         unsafe { libc::madvise(base, self.room.get(), libc::MADV_NOHUGEPAGE) };
         self.base.set(base.cast());
         BASE.store(base.addr(), Ordering::Relaxed);
     }
 }
 
-// SAFETY: each range that is handed out is ours, is nobody else's and stays readable and writable; the next one begins where the last
-// one ended.
+// SAFETY: each range that is handed out is ours, is nobody else's and stays readable and writable;
+// the next one begins where the last one ended.
 unsafe impl Pages for Arena {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         const NONE: (*mut u8, usize, u32) = (ptr::null_mut(), 0, 0);
@@ -155,8 +162,8 @@ impl Small {
         block
     }
 
-    /// Takes a block back. Of dlmalloc's two ways to free this is the one without assertions, which would allocate their message, and
-    /// so wait for the lock that their own thread holds.
+    /// Takes a block back. Of dlmalloc's two ways to free this is the one without assertions, which
+    /// would allocate their message, and so wait for the lock that their own thread holds.
     ///
     /// # Safety
     ///
@@ -170,7 +177,8 @@ impl Small {
         }
     }
 
-    /// The block with another size, perhaps at another place. Null: there is no room for it here, and the block is as it was.
+    /// The block with another size, perhaps at another place. Null: there is no room for it here,
+    /// and the block is as it was.
     ///
     /// # Safety
     ///
@@ -194,8 +202,9 @@ impl Small {
         self.most = self.most.max(self.used);
     }
 
-    /// A burst is over: what is free goes back to the kernel. At the upper end dlmalloc does that itself. It has no word for what is
-    /// free in between, so each large piece of that is taken for a moment, and the whole pages in it are let go of.
+    /// A burst is over: what is free goes back to the kernel. At the upper end dlmalloc does that
+    /// itself. It has no word for what is free in between, so each large piece of that is taken for
+    /// a moment, and the whole pages in it are let go of.
     #[cold]
     fn ebb(&mut self) {
         self.most = self.used;
@@ -242,9 +251,11 @@ fn page() -> usize {
     usize::try_from(page_bytes()).unwrap_or(ARENA_BYTES)
 }
 
-/// Gives these pages back: they are zero when they are next used. Whether they are; a filter may forbid it.
+/// Gives these pages back: they are zero when they are next used. Whether they are; a filter may
+/// forbid it.
 fn let_go(start: *mut u8, bytes: usize) -> bool {
-    // SAFETY: the callers name whole pages of the arena in which nothing is that anybody reads again.
+    // SAFETY: the callers name whole pages of the arena in which nothing is that anybody reads
+    // again.
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) == 0 }
 }
 

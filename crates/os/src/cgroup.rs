@@ -1,9 +1,9 @@
-//! How often the kernel has ended a process of our cgroup because memory ran out: whoever is killed by SIGKILL cannot tell
-//! why, but the kernel counts it.
+//! How often the kernel has ended a process of our cgroup because memory ran out: whoever is killed
+//! by SIGKILL cannot tell why, but the kernel counts it.
 //!
-//! cgroup v2 counts it in `memory.events`, v1 in `memory.oom_control`, both as a line `oom_kill N`. The counter rises
-//! before the SIGKILL is sent, so whoever has reaped the process reads a number that has it. Files of cgroupfs are made
-//! when they are read: that does not block.
+//! cgroup v2 counts it in `memory.events`, v1 in `memory.oom_control`, both as a line `oom_kill N`.
+//! The counter rises before the SIGKILL is sent, so whoever has reaped the process reads a number
+//! that has it. Files of cgroupfs are made when they are read: that does not block.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -86,8 +86,9 @@ pub(crate) fn own() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&own).into_owned())
 }
 
-/// Where the cgroup that counts our memory may be, best first, for somebody who is in these cgroups. In a container the mount often
-/// shows our own cgroup as its root, whatever path it has outside.
+/// Where the cgroup that counts our memory may be, best first, for somebody who is in these
+/// cgroups. In a container the mount often shows our own cgroup as its root, whatever path it has
+/// outside.
 pub(crate) fn directories(own: &str, mount: &Path) -> Vec<(Version, PathBuf)> {
     let lines = own.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;

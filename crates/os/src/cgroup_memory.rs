@@ -1,10 +1,12 @@
 //! How much of the memory that this container may have is taken.
 //!
-//! Limits stand in our cgroup and in those above it, as far as they are shown to us; the one that is nearest to its end counts.
-//! What is taken is counted as the kubelet does it: without the files in the page cache that nobody has used lately
-//! (`inactive_file`), which the kernel gives up before it ends a process. Otherwise a job that reads large files would look like
-//! one that needs the memory, and for ever: nothing takes such pages back but need. Files of cgroupfs are made when they are
-//! read: that does not block. A limit is read each time, for it may be changed while we run.
+//! Limits stand in our cgroup and in those above it, as far as they are shown to us; the one that
+//! is nearest to its end counts. What is taken is counted as the kubelet does it: without the files
+//! in the page cache that nobody has used lately (`inactive_file`), which the kernel gives up
+//! before it ends a process. Otherwise a job that reads large files would look like one that needs
+//! the memory, and for ever: nothing takes such pages back but need. Files of cgroupfs are made
+//! when they are read: that does not block. A limit is read each time, for it may be changed while
+//! we run.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -65,8 +67,8 @@ impl MemoryCgroup {
         self.levels.iter().filter_map(Level::limit).min()
     }
 
-    /// How much of it is taken, in whole percent, and at most 100. Below `no_matter_below` the number may be too large. `None`: there
-    /// is no limit, or it cannot be read.
+    /// How much of it is taken, in whole percent, and at most 100. Below `no_matter_below` the
+    /// number may be too large. `None`: there is no limit, or it cannot be read.
     #[must_use]
     pub fn percent(&self, no_matter_below: u8) -> Option<u8> {
         self.levels

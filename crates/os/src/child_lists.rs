@@ -1,11 +1,13 @@
-//! Who is whose child, as the kernel lists it for each thread: no process has to be asked for its parent.
+//! Who is whose child, as the kernel lists it for each thread: no process has to be asked for its
+//! parent.
 
 use std::fs::{self, File, ReadDir};
 use std::io::{self, ErrorKind, Read};
 
 use crate::process::{Pid, check_proc, is_gone};
 
-/// Bytes read at a time of a list of children. The kernel stops before a page is full, and not before half of it is.
+/// Bytes read at a time of a list of children. The kernel stops before a page is full, and not
+/// before half of it is.
 const CHILDREN_BYTES: usize = 4 << 10;
 
 /// The threads of a process, by their numbers.
@@ -34,7 +36,8 @@ pub fn threads_of(pid: Pid) -> io::Result<Option<ThreadList>> {
     }
 }
 
-/// The processes that this thread has started or adopted, zombies included. Where some of them end meanwhile others may be left out.
+/// The processes that this thread has started or adopted, zombies included. Where some of them end
+/// meanwhile others may be left out.
 ///
 /// # Errors
 ///
@@ -66,7 +69,8 @@ pub fn children_of_thread(pid: Pid, thread: i32) -> io::Result<Vec<Pid>> {
     Ok(numbers.collect())
 }
 
-/// Whether the kernel lists children by their parents (`CONFIG_PROC_CHILDREN`), in a `/proc` whose numbers are ours.
+/// Whether the kernel lists children by their parents (`CONFIG_PROC_CHILDREN`), in a `/proc` whose
+/// numbers are ours.
 #[must_use]
 pub fn lists_children() -> bool {
     let own = Pid::own();

@@ -1,4 +1,5 @@
-//! What a child is started with, as the kernel takes it: the paths of its program, and the entries of its environment.
+//! What a child is started with, as the kernel takes it: the paths of its program, and the entries
+//! of its environment.
 
 use std::ffi::{CString, NulError, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +9,8 @@ use crate::entry::value_of;
 /// Where a command without a slash is looked for when the environment has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The paths to try for `program`: itself when it contains a slash, else one for each directory of PATH.
+/// The paths to try for `program`: itself when it contains a slash, else one for each directory of
+/// PATH.
 pub(crate) fn candidates(program: &OsStr, path: Option<&OsStr>) -> Result<Vec<CString>, NulError> {
     let program = program.as_bytes();
     if program.is_empty() {

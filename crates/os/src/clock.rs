@@ -5,18 +5,21 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
 
-/// Time on the monotonic clock since some fixed point: never goes back, unaffected by changes of the date.
+/// Time on the monotonic clock since some fixed point: never goes back, unaffected by changes of
+/// the date.
 #[must_use]
 pub fn monotonic() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to; CLOCK_MONOTONIC always exists, so the call cannot fail.
+    // SAFETY: `now` is a valid timespec to write to; CLOCK_MONOTONIC always exists, so the call
+    // cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanos)
 }
 
-/// Time since the start of 1970 by the system's date, for comparison with the dates of others; nothing before it.
+/// Time since the start of 1970 by the system's date, for comparison with the dates of others;
+/// nothing before it.
 #[must_use]
 pub fn since_1970() -> Duration {
     Duration::try_from(wall().duration_since(jiff::Timestamp::UNIX_EPOCH)).unwrap_or_default()

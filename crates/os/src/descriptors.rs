@@ -16,10 +16,11 @@ const LONGEST_SOCKET_NAME: usize = "socket:[18446744073709551615]".len() + 1;
 pub enum Sight {
     /// We may.
     Open,
-    /// We may not: another user's process is closed to us without `CAP_SYS_PTRACE`, and so is one that keeps its memory to itself.
-    /// Or there is no `/proc` that shows it.
+    /// We may not: another user's process is closed to us without `CAP_SYS_PTRACE`, and so is one
+    /// that keeps its memory to itself. Or there is no `/proc` that shows it.
     Closed(io::Error),
-    /// It could not be found out: there was no descriptor left, for example, or there is no such process.
+    /// It could not be found out: there was no descriptor left, for example, or there is no such
+    /// process.
     Unknown(io::Error),
 }
 
@@ -29,7 +30,8 @@ pub fn sight_of(pid: Pid) -> Sight {
     if let Err(error) = check_proc() {
         return Sight::Closed(error);
     }
-    // The kernel asks the same before it shows where a descriptor leads, and each process has a working directory.
+    // The kernel asks the same before it shows where a descriptor leads, and each process has a
+    // working directory.
     let looked = fs::read_link(format!("/proc/{pid}/cwd")).and_then(|_| fs::read_dir(format!("/proc/{pid}/fd")));
     match looked {
         Ok(_) => Sight::Open,
@@ -81,7 +83,8 @@ impl Iterator for DescriptorList {
     }
 }
 
-/// The number of the socket that this descriptor of this process is one of; `None`: of none, or there is no such descriptor.
+/// The number of the socket that this descriptor of this process is one of; `None`: of none, or
+/// there is no such descriptor.
 ///
 /// # Errors
 ///

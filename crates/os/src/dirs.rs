@@ -1,5 +1,5 @@
-//! Directories held open, so that what is done in one is done in that one, whoever renames what meanwhile. No symbolic
-//! link is followed in the last step of a path.
+//! Directories held open, so that what is done in one is done in that one, whoever renames what
+//! meanwhile. No symbolic link is followed in the last step of a path.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -68,8 +68,8 @@ impl Directory {
         Ok(Self(openat(&self.0, name, LOOK_UP, Mode::empty())?))
     }
 
-    /// Makes a directory in this one, with exactly this mode whatever the umask. This one must not let others replace
-    /// what is in it.
+    /// Makes a directory in this one, with exactly this mode whatever the umask. This one must not
+    /// let others replace what is in it.
     ///
     /// # Errors
     ///
@@ -117,8 +117,8 @@ impl Directory {
         Ok(Mount::of(&self.0)? == Mount::of(&other.0)?)
     }
 
-    /// The names in it that are wanted, at most `most` of them, in no order. Of the others at most [`MOST_PASSED_OVER`]
-    /// are passed over.
+    /// The names in it that are wanted, at most `most` of them, in no order. Of the others at most
+    /// [`MOST_PASSED_OVER`] are passed over.
     ///
     /// # Errors
     ///
@@ -151,8 +151,8 @@ impl Directory {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
     }
 
-    /// Makes a file in this directory where it is missing, and locks it. `None`: somebody else has it locked, or has
-    /// removed it while we came.
+    /// Makes a file in this directory where it is missing, and locks it. `None`: somebody else has
+    /// it locked, or has removed it while we came.
     ///
     /// # Errors
     ///
@@ -185,9 +185,9 @@ impl Directory {
     }
 }
 
-/// Whether the user id that stands for "nobody of this user namespace" really means that here. Where it does, a file
-/// that has it belongs to somebody above the namespace, as the root directory of a container without a user of its own
-/// for it.
+/// Whether the user id that stands for "nobody of this user namespace" really means that here.
+/// Where it does, a file that has it belongs to somebody above the namespace, as the root directory
+/// of a container without a user of its own for it.
 #[must_use]
 pub fn is_from_above(uid: u32) -> bool {
     let read = |path| std::fs::read_to_string(path).ok();
@@ -195,7 +195,8 @@ pub fn is_from_above(uid: u32) -> bool {
     overflow == Some(uid) && read("/proc/self/uid_map").is_some_and(|map| !is_mapped(&map, uid))
 }
 
-/// Whether the lines of a `uid_map`, each first id inside, first id outside and count, cover this id.
+/// Whether the lines of a `uid_map`, each first id inside, first id outside and count, cover this
+/// id.
 fn is_mapped(map: &str, uid: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(str::parse::<u64>);

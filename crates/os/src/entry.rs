@@ -1,8 +1,9 @@
 //! How the process begins: before `main`, and `main` itself.
 //!
-//! The standard library's own start-up is not used: it opens descriptors 0 to 2 when they are closed, ignores SIGPIPE
-//! and installs fault handlers, and an init must hand all of that on to the child as it found it. So `main` is the C
-//! one, and arguments and environment are the kernel's own memory, untouched.
+//! The standard library's own start-up is not used: it opens descriptors 0 to 2 when they are
+//! closed, ignores SIGPIPE and installs fault handlers, and an init must hand all of that on to the
+//! child as it found it. So `main` is the C one, and arguments and environment are the kernel's own
+//! memory, untouched.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -25,8 +26,8 @@ impl Environ {
     /// The entries, each normally `NAME=value`.
     pub fn entries(&self) -> impl Iterator<Item = &[u8]> {
         self.pointers().map(|entry| {
-            // SAFETY: each entry is a C string that lives as long as the process. The one writer is `overwrite`, which
-            // needs `self` for itself alone.
+            // SAFETY: each entry is a C string that lives as long as the process. The one writer is
+            // `overwrite`, which needs `self` for itself alone.
             unsafe { CStr::from_ptr(entry) }.to_bytes()
         })
     }
@@ -34,8 +35,8 @@ impl Environ {
     pub(crate) fn pointers(&self) -> impl Iterator<Item = *const c_char> + use<> {
         let mut next = self.0;
         std::iter::from_fn(move || {
-            // SAFETY: `next` walks the environment block of this process, which is terminated by a null pointer and
-            // whose pointers nobody changes for as long as the process lives.
+            // SAFETY: `next` walks the environment block of this process, which is terminated by a
+            // null pointer and whose pointers nobody changes for as long as the process lives.
             let entry = unsafe { *next };
             if entry.is_null() {
                 return None;
@@ -54,12 +55,13 @@ impl Environ {
             .map(OsStr::from_bytes)
     }
 
-    /// Overwrites the value of every entry with this name with zeros, in the memory that `/proc/PID/environ` shows:
-    /// what is left of it is an empty variable. Returns how many entries that were.
+    /// Overwrites the value of every entry with this name with zeros, in the memory that
+    /// `/proc/PID/environ` shows: what is left of it is an empty variable. Returns how many entries
+    /// that were.
     ///
-    /// For the time before the first thread is started: one that reads the environment meanwhile, by `getenv` say,
-    /// could see half a value. A [`ChildPlan`](crate::child::ChildPlan) that shall pass the value on has to take
-    /// its copy of the environment first.
+    /// For the time before the first thread is started: one that reads the environment meanwhile,
+    /// by `getenv` say, could see half a value. A [`ChildPlan`](crate::child::ChildPlan) that shall
+    /// pass the value on has to take its copy of the environment first.
     pub fn overwrite(&mut self, name: &str) -> usize {
         let mut overwritten = 0;
         for entry in self.pointers() {
@@ -68,16 +70,17 @@ impl Environ {
             let Some(length) = length else { continue };
             overwritten += 1;
             for offset in 0..length {
-                // SAFETY: within the value of this entry, whose terminator stays. The kernel made the block writable,
-                // and no reference into it exists: those of `entries` and `value` borrow `self`. Volatile, because
-                // the reader is another process.
+                // SAFETY: within the value of this entry, whose terminator stays. The kernel made
+                // the block writable, and no reference into it exists: those of `entries` and
+                // `value` borrow `self`. Volatile, because the reader is another process.
                 unsafe { entry.cast_mut().add(name.len() + 1 + offset).write_volatile(0) };
             }
         }
         overwritten
     }
 
-    /// The same block once more, for one who passes it on and neither writes it nor hands out references into it.
+    /// The same block once more, for one who passes it on and neither writes it nor hands out
+    /// references into it.
     pub(crate) fn alias(&self) -> Self {
         Self(self.0)
     }
@@ -98,8 +101,8 @@ pub(crate) fn value_of<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
 ///
 /// # Safety
 ///
-/// The three arguments must be those of the C `main`: `argc` valid C strings in `argv`, and both arrays ended by a
-/// null pointer and never changed afterwards.
+/// The three arguments must be those of the C `main`: `argc` valid C strings in `argv`, and both
+/// arrays ended by a null pointer and never changed afterwards.
 pub unsafe fn start(
     argc: c_int,
     argv: *const *const c_char,
@@ -120,16 +123,17 @@ pub unsafe fn start(
     }))
 }
 
-/// Makes `run: fn(Invocation) -> u8` the program: blocks every signal while the image is being loaded, then calls it. Its memory comes
-/// from `os::allocator`.
+/// Makes `run: fn(Invocation) -> u8` the program: blocks every signal while the image is being
+/// loaded, then calls it. Its memory comes from `os::allocator`.
 #[macro_export]
 macro_rules! entry {
     ($run:path) => {
         #[global_allocator]
         static ALLOCATOR: $crate::allocator::Allocator = $crate::allocator::Allocator;
 
-        /// The kernel drops what PID 1 neither blocks nor handles, so the first act of all is to block. A constructor
-        /// of the lowest priority number runs before every other constructor and before `main`.
+        /// The kernel drops what PID 1 neither blocks nor handles, so the first act of all is to
+        /// block. A constructor of the lowest priority number runs before every other constructor
+        /// and before `main`.
         #[used]
         #[allow(unsafe_code)]
         #[unsafe(link_section = ".init_array.00001")]

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
-/// Symbolic links that are followed from the file's name to the file; nobody needs as many as the kernel allows.
+/// Symbolic links that are followed from the file's name to the file; nobody needs as many as the
+/// kernel allows.
 const MAX_LINKS: usize = 8;
 
 /// Places that are watched: names in directories.
@@ -17,8 +18,8 @@ const MAX_PLACES: usize = 32;
 /// Reads in one turn, each of dozens of notices; the rest waits for the next turn.
 const READS_PER_TURN: usize = 16;
 
-/// The directories in which a file can be replaced: that of its name, and where its name or a directory above it is a
-/// link, as in a mounted Kubernetes secret, those of the links too.
+/// The directories in which a file can be replaced: that of its name, and where its name or a
+/// directory above it is a link, as in a mounted Kubernetes secret, those of the links too.
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
@@ -28,8 +29,8 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Watches the file of this name, there or not. A change that another machine makes on a network file system is not
-    /// noticed, nor is it when a directory is replaced that is no link.
+    /// Watches the file of this name, there or not. A change that another machine makes on a
+    /// network file system is not noticed, nor is it when a directory is replaced that is no link.
     ///
     /// # Errors
     ///
@@ -46,8 +47,8 @@ impl FileWatch {
         Ok(watch)
     }
 
-    /// Whether anything happened to the file since the last time, as far as that can be told by its name; and whether
-    /// there may be more to read.
+    /// Whether anything happened to the file since the last time, as far as that can be told by its
+    /// name; and whether there may be more to read.
     ///
     /// # Errors
     ///
@@ -67,13 +68,15 @@ impl FileWatch {
             }
         }
         if is_changed {
-            // Links may lead elsewhere now. What cannot be watched any more is found by whoever reads the file next.
+            // Links may lead elsewhere now. What cannot be watched any more is found by whoever
+            // reads the file next.
             let _ = self.watch_places();
         }
         Ok((is_changed, has_more))
     }
 
-    /// Watches every place in which the file can be replaced as things are now, and no other. The first is a must.
+    /// Watches every place in which the file can be replaced as things are now, and no other. The
+    /// first is a must.
     fn watch_places(&mut self) -> io::Result<()> {
         let changes = AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
@@ -98,7 +101,8 @@ impl FileWatch {
         Ok(())
     }
 
-    /// Without a name: notices were lost, or the directory itself is meant; unless we have just let go of it.
+    /// Without a name: notices were lost, or the directory itself is meant; unless we have just let
+    /// go of it.
     fn is_ours(&self, event: &InotifyEvent) -> bool {
         let is_farewell = event.mask.contains(AddWatchFlags::IN_IGNORED) && !self.watches.contains(&event.wd);
         let name = event.name.as_deref();
@@ -106,7 +110,8 @@ impl FileWatch {
     }
 }
 
-/// The file's name in its directory, then what that leads to; links among the directories above come with each.
+/// The file's name in its directory, then what that leads to; links among the directories above
+/// come with each.
 fn places(path: &Path) -> Vec<(PathBuf, OsString)> {
     let place = |path: &Path| Some((parent(path), path.file_name()?.to_owned()));
     let mut found = Vec::new();

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 /// Our own file, wherever it is by now, and whatever its directory lets another user see.
 const OWN_FILE: &CStr = c"/proc/self/exe";
 
-/// Our own file, to be executed once more. Without `/proc` it is the path that we were executed by; none: it is not there any more. The
-/// first call has to come before the working directory changes.
+/// Our own file, to be executed once more. Without `/proc` it is the path that we were executed by;
+/// none: it is not there any more. The first call has to come before the working directory changes.
 pub fn own_file() -> Option<&'static CStr> {
     static FOUND: OnceLock<Option<CString>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -25,7 +25,8 @@ pub fn own_file() -> Option<&'static CStr> {
     found.as_deref()
 }
 
-/// The path that `execve` was called with; a script's or a loader's caller may have called it by another one.
+/// The path that `execve` was called with; a script's or a loader's caller may have called it by
+/// another one.
 fn executed_as() -> Option<&'static Path> {
     // SAFETY: a number in, a number out.
     let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
@@ -38,9 +39,9 @@ fn executed_as() -> Option<&'static Path> {
     Some(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
-/// Lets go of the pages of the program's file that were read so far: most of them were for the start. Those that are
-/// needed are read again, out of the kernel's cache, as after any page that it has taken back by itself. Where a filter
-/// forbids it they stay.
+/// Lets go of the pages of the program's file that were read so far: most of them were for the
+/// start. Those that are needed are read again, out of the kernel's cache, as after any page that
+/// it has taken back by itself. Where a filter forbids it they stay.
 pub fn let_go_of_pages() {
     // SAFETY: the function is called before this returns, and needs nothing of us.
     unsafe { libc::dl_iterate_phdr(Some(let_go_of_segments), std::ptr::null_mut()) };
@@ -62,7 +63,8 @@ unsafe extern "C" fn let_go_of_segments(object: *mut libc::dl_phdr_info, _: usiz
         };
         let in_page = place.checked_rem(page).unwrap_or_default();
         let start = std::ptr::without_provenance_mut(place - in_page);
-        // SAFETY: a segment that nobody can write to: it reads the same from the file as it does now.
+        // SAFETY: a segment that nobody can write to: it reads the same from the file as it does
+        // now.
         unsafe { libc::madvise(start, length + in_page, libc::MADV_DONTNEED) };
     }
     1

@@ -19,8 +19,8 @@ pub fn is_pid_1() -> bool {
     Pid::own().number() == 1
 }
 
-/// Whether our parent is in our PID namespace. A container's runtime, which sends the stop signals, is not: for processes
-/// that it starts itself the kernel says 0.
+/// Whether our parent is in our PID namespace. A container's runtime, which sends the stop signals,
+/// is not: for processes that it starts itself the kernel says 0.
 #[must_use]
 pub fn has_parent_here() -> bool {
     // SAFETY: getppid takes nothing and returns a number.
@@ -37,9 +37,9 @@ pub fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 }
 
-/// Has the kernel send us `signal` when our parent dies. A parent that dies while this call is made is noticed too:
-/// then the signal is sent right here and stays pending. One that died before cannot be told from a parent that is an
-/// init or a subreaper.
+/// Has the kernel send us `signal` when our parent dies. A parent that dies while this call is made
+/// is noticed too: then the signal is sent right here and stays pending. One that died before
+/// cannot be told from a parent that is an init or a subreaper.
 ///
 /// # Errors
 ///
@@ -80,24 +80,26 @@ impl Inherited {
         Self(further.collect())
     }
 
-    /// Lets go of them, of the working directory, and of standard input and output, like [`release_inherited`], but
-    /// leaves what we have opened ourselves.
+    /// Lets go of them, of the working directory, and of standard input and output, like
+    /// [`release_inherited`], but leaves what we have opened ourselves.
     pub fn release(self) {
         release_standard();
         for descriptor in self.0 {
-            // SAFETY: it was open before we opened anything, so none of our own descriptors has its number.
+            // SAFETY: it was open before we opened anything, so none of our own descriptors has its
+            // number.
             unsafe { libc::close(descriptor) };
         }
     }
 }
 
-/// Puts `/dev/null` in the place of each closed standard descriptor, so that nothing we open gets its number: neither our
-/// log lines nor what [`Inherited::release`] does later may meet one of our own. To be called before anything is opened
-/// that is to stay. The child still finds it closed.
+/// Puts `/dev/null` in the place of each closed standard descriptor, so that nothing we open gets
+/// its number: neither our log lines nor what [`Inherited::release`] does later may meet one of our
+/// own. To be called before anything is opened that is to stay. The child still finds it closed.
 pub fn reserve_std_fds() {
     for descriptor in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: asks for the flags of a number that need not be a descriptor; the paths are strings with an end. The
-        // lowest free number is this one, as all below it are taken by now. Nobody owns it, and it stays.
+        // SAFETY: asks for the flags of a number that need not be a descriptor; the paths are
+        // strings with an end. The lowest free number is this one, as all below it are taken by
+        // now. Nobody owns it, and it stays.
         unsafe {
             if libc::fcntl(descriptor, libc::F_GETFD) < 0
                 && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) < 0
@@ -109,8 +111,8 @@ pub fn reserve_std_fds() {
     }
 }
 
-/// Puts `/dev/null` in the place of a terminal on standard input: the worker is in the background there, and reading
-/// would stop it. We stay in the foreground, so that Ctrl-C and Ctrl-Z reach us.
+/// Puts `/dev/null` in the place of a terminal on standard input: the worker is in the background
+/// there, and reading would stop it. We stay in the foreground, so that Ctrl-C and Ctrl-Z reach us.
 pub fn detach_stdin_tty() {
     // SAFETY: asks about a number that need not be a descriptor.
     if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
@@ -122,11 +124,11 @@ pub fn detach_stdin_tty() {
     }
 }
 
-/// Keeps our memory from whoever runs as the same user: no core dump, no ptrace, and `/proc/PID/environ`, `mem` and the
-/// like belong to root.
+/// Keeps our memory from whoever runs as the same user: no core dump, no ptrace, and
+/// `/proc/PID/environ`, `mem` and the like belong to root.
 ///
-/// A child that changes its user before exec shares our memory until then, and with it the kernel sets this back to
-/// what `fs.suid_dumpable` says: so once more after starting one.
+/// A child that changes its user before exec shares our memory until then, and with it the kernel
+/// sets this back to what `fs.suid_dumpable` says: so once more after starting one.
 ///
 /// # Errors
 ///
@@ -136,9 +138,10 @@ pub fn forbid_dumps() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
-/// Lets go of what we inherited and only the child needs: the working directory (we would keep its file system
-/// mounted), standard input and output (a pipe's other end would wait for us), and every further descriptor. For after
-/// the child has been started. Best effort: nothing here is worth failing for.
+/// Lets go of what we inherited and only the child needs: the working directory (we would keep its
+/// file system mounted), standard input and output (a pipe's other end would wait for us), and
+/// every further descriptor. For after the child has been started. Best effort: nothing here is
+/// worth failing for.
 pub fn release_inherited() {
     release_standard();
     close_from(FIRST_EXTRA_DESCRIPTOR);
@@ -148,8 +151,9 @@ fn release_standard() {
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let null = null.into_raw_fd();
-        // SAFETY: plain descriptor numbers. Standard error stays as it is for our log; where it is closed it becomes
-        // /dev/null too, so that no other file ever gets its number and our log lines.
+        // SAFETY: plain descriptor numbers. Standard error stays as it is for our log; where it is
+        // closed it becomes /dev/null too, so that no other file ever gets its number and our log
+        // lines.
         unsafe {
             libc::dup2(null, libc::STDIN_FILENO);
             libc::dup2(null, libc::STDOUT_FILENO);

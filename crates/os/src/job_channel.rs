@@ -1,4 +1,5 @@
-//! The channel from a job's process to whoever runs it, as the process finds it: a socket with a number.
+//! The channel from a job's process to whoever runs it, as the process finds it: a socket with a
+//! number.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -29,8 +30,8 @@ impl JobChannel {
         channel.is_shut().map(|_| channel)
     }
 
-    /// Writes all of this, giving up after `limit`. A line that the other side has room for arrives in one piece, whoever else
-    /// writes at the same time.
+    /// Writes all of this, giving up after `limit`. A line that the other side has room for arrives
+    /// in one piece, whoever else writes at the same time.
     ///
     /// # Errors
     ///
@@ -49,7 +50,8 @@ impl JobChannel {
         Ok(())
     }
 
-    /// Whether the other side has said that the job is to end: it writes nothing more. So it is when nobody is there.
+    /// Whether the other side has said that the job is to end: it writes nothing more. So it is
+    /// when nobody is there.
     ///
     /// # Errors
     ///
@@ -70,7 +72,8 @@ impl JobChannel {
         }
     }
 
-    /// The flag that makes a descriptor never wait is shared with the job, so each call says it for itself.
+    /// The flag that makes a descriptor never wait is shared with the job, so each call says it for
+    /// itself.
     fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: an open descriptor, and the pointer and length of a live slice.

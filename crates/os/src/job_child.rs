@@ -1,5 +1,5 @@
-//! What is different about a child that is a job: its descriptors, its session, its limits, and that it does not outlive us.
-//! The second half runs between clone and exec: system calls only.
+//! What is different about a child that is a job: its descriptors, its session, its limits, and
+//! that it does not outlive us. The second half runs between clone and exec: system calls only.
 
 use std::ffi::{CString, NulError, OsStr, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -29,8 +29,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// By the kernel's name in small letters without its prefix (`nofile`); none: there is no such limit. No number means
-    /// unlimited.
+    /// By the kernel's name in small letters without its prefix (`nofile`); none: there is no such
+    /// limit. No number means unlimited.
     #[must_use]
     pub fn named(name: &str, soft: Option<u64>, hard: Option<u64>) -> Option<Self> {
         let resource = match name {
@@ -103,8 +103,8 @@ impl JobTraits {
         self
     }
 
-    /// As who we are: the leader of a session and a group, with its own descriptors alone, its niceness
-    /// and limits.
+    /// As who we are: the leader of a session and a group, with its own descriptors alone, its
+    /// niceness and limits.
     pub(crate) fn take_place(&self) -> Result<(), Refused> {
         // SAFETY: takes nothing. It cannot fail for a fresh child, which leads no group.
         unsafe { libc::setsid() };
@@ -140,7 +140,8 @@ impl JobTraits {
             // SAFETY: numbers; what had that number is this process's copy of it.
             check(unsafe { libc::dup2(copy, place) }.into())?;
         }
-        // What somebody else has left open for us. Older kernels do not know it; all that is ours is closed by the exec.
+        // What somebody else has left open for us. Older kernels do not know it; all that is ours
+        // is closed by the exec.
         let first = libc::c_uint::try_from(FIRST_OTHER).unwrap_or(libc::c_uint::MAX);
         // SAFETY: takes numbers, and this process has its own table of descriptors.
         unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };

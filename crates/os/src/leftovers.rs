@@ -14,17 +14,20 @@ use crate::reaper;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// Most bytes of an environment that are looked through. The kernel takes 6 MiB with the arguments; a job's mark is near its end.
+/// Most bytes of an environment that are looked through. The kernel takes 6 MiB with the arguments;
+/// a job's mark is near its end.
 const MOST_ENVIRONMENT: u64 = 8 << 20;
 
-/// Bytes of an environment that are read at once: as many as the standard library asks for at the most.
+/// Bytes of an environment that are read at once: as many as the standard library asks for at the
+/// most.
 const ENVIRONMENT_AT_ONCE: usize = 8 << 10;
 
-/// Most threads that are asked for their environment, where the first one has ended. All of a process have the same.
+/// Most threads that are asked for their environment, where the first one has ended. All of a
+/// process have the same.
 const MOST_THREADS: usize = 16;
 
-/// Longest life of the process that signals as another user. Two system calls take it a fraction of a millisecond, unless somebody has
-/// stopped it.
+/// Longest life of the process that signals as another user. Two system calls take it a fraction of
+/// a millisecond, unless somebody has stopped it.
 const KILLER_LIMIT: Duration = Duration::from_millis(100);
 
 /// The session of this process, by its leader's number. None: it is gone.
@@ -76,7 +79,8 @@ fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, Ending) {
         Ok(environment) => match has_mark(&environment, mark) {
             Some(true) => MarkSeen::Yes,
             Some(false) if ending == Ending::No => MarkSeen::No,
-            // Who has written its title over it, to the last byte, shows the whole of it all the same.
+            // Who has written its title over it, to the last byte, shows the whole of it all the
+            // same.
             None if ending == Ending::No && is_whole(thread, &environment) => MarkSeen::No,
             Some(false) | None => hidden,
         },
@@ -87,7 +91,8 @@ fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, Ending) {
     (seen, ending)
 }
 
-/// Whether these are as many bytes as the kernel has of its environment. It says so of most processes.
+/// Whether these are as many bytes as the kernel has of its environment. It says so of most
+/// processes.
 fn is_whole(pid: Pid, environment: &[u8]) -> bool {
     let bytes = process::environment_bytes(pid).and_then(|bytes| usize::try_from(bytes).ok());
     !environment.is_empty() && bytes == Some(environment.len())
@@ -102,8 +107,9 @@ fn environment(pid: Pid) -> io::Result<Vec<u8>> {
     Ok(environment)
 }
 
-/// Whether the mark is in this environment. None: it is not the whole one, whose last byte is zero. Of a process that executes
-/// another program meanwhile, or ends, the kernel shows the first part alone.
+/// Whether the mark is in this environment. None: it is not the whole one, whose last byte is zero.
+/// Of a process that executes another program meanwhile, or ends, the kernel shows the first part
+/// alone.
 fn has_mark(environment: &[u8], mark: &[u8]) -> Option<bool> {
     let has_mark = environment.split(|byte| *byte == 0).any(|entry| entry == mark);
     (has_mark || environment.last() == Some(&0)).then_some(has_mark)
@@ -118,16 +124,16 @@ pub fn runs_as(pid: Pid, user: u32) -> bool {
     ids.any(|id| id.parse() == Ok(user))
 }
 
-/// Ends all that runs as this user and that we see, in one blow: who forks meanwhile is hit as well. The user must be nobody's
-/// but a job's. The kernel does not tell whether there was anybody.
+/// Ends all that runs as this user and that we see, in one blow: who forks meanwhile is hit as
+/// well. The user must be nobody's but a job's. The kernel does not tell whether there was anybody.
 ///
 /// # Errors
 ///
 /// There is no process to be had, or we may not change to that user.
 pub fn end_all_of(user: u32) -> io::Result<()> {
-    // A copy of us rather than one that shares our memory while we wait for it, as other children do: as that user it can be stopped by
-    // those whom it shall end.
-    // SAFETY: numbers and null pointers; what the copy does is system calls only.
+    // A copy of us rather than one that shares our memory while we wait for it, as other children
+    // do: as that user it can be stopped by those whom it shall end. SAFETY: numbers and null
+    // pointers; what the copy does is system calls only.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     let pid = match i32::try_from(pid) {
         Ok(0) => kill_all(user),
@@ -157,9 +163,11 @@ fn ends_in_time(pid: Pid) -> bool {
     poll(&mut waiting, clock::poll_timeout(KILLER_LIMIT)).is_ok_and(|ready| ready > 0)
 }
 
-/// Runs in a copy of us that may lack other threads: system calls only. Its exit status is the errno of what failed.
+/// Runs in a copy of us that may lack other threads: system calls only. Its exit status is the
+/// errno of what failed.
 fn kill_all(user: u32) -> ! {
-    // SAFETY: setresuid and kill take numbers; as that user the signal reaches nobody else's processes. _exit runs nothing of ours.
+    // SAFETY: setresuid and kill take numbers; as that user the signal reaches nobody else's
+    // processes. _exit runs nothing of ours.
     unsafe {
         let is_refused = libc::syscall(libc::SYS_setresuid, user, user, user) != 0;
         let has_failed = is_refused || libc::syscall(libc::SYS_kill, -1, libc::SIGKILL) != 0;

@@ -1,6 +1,8 @@
-//! System calls. All `unsafe` of the tree is in this folder, and nothing here knows jobs, phases or configuration.
+//! System calls. All `unsafe` of the tree is in this folder, and nothing here knows jobs, phases or
+//! configuration.
 //!
-//! Values come in, values and `io::Error`s go out; no policy: what to do about an error is decided by the caller.
+//! Values come in, values and `io::Error`s go out; no policy: what to do about an error is decided
+//! by the caller.
 #![allow(unsafe_code, reason = "the one folder that may; every block says why it is sound")]
 
 pub mod allocator;

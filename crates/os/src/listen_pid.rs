@@ -1,4 +1,5 @@
-//! `LISTEN_PID`: the process that the sockets of `LISTEN_FDS` are for. A program takes them only if that is its own pid.
+//! `LISTEN_PID`: the process that the sockets of `LISTEN_FDS` are for. A program takes them only if
+//! that is its own pid.
 
 use std::ffi::{CStr, c_char};
 
@@ -10,7 +11,8 @@ pub(crate) const NAME: &str = "LISTEN_PID";
 /// Its name and the equals sign, then as many digits as a pid may have and a NUL byte.
 const BYTES: usize = NAME.len() + 1 + 10 + 1;
 
-/// The entry of an environment. The pid of a child is known only to the child itself, before it executes its program.
+/// The entry of an environment. The pid of a child is known only to the child itself, before it
+/// executes its program.
 #[derive(Debug)]
 pub(crate) struct ListenPid([u8; BYTES]);
 

@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// What nobody may do with a sealed file: write, make it longer or shorter, or take this back.
 const SEALS: libc::c_int = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
 
-/// A file with these bytes, to be read from its beginning. It goes away with its last descriptor; `name` is for people who look
-/// into `/proc`.
+/// A file with these bytes, to be read from its beginning. It goes away with its last descriptor;
+/// `name` is for people who look into `/proc`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Which mount a file is on. A bind mount of the same file system has the same device number, so that number tells nothing.
+//! Which mount a file is on. A bind mount of the same file system has the same device number, so
+//! that number tells nothing.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,8 @@ use nix::sys::stat::fstat;
 pub enum Mount {
     /// The number that the kernel gave it.
     Id(u64),
-    /// The device of its file system. It is used where the kernel does not tell the number: before Linux 5.8 without `/proc`.
+    /// The device of its file system. It is used where the kernel does not tell the number: before
+    /// Linux 5.8 without `/proc`.
     Device(u64),
 }
 
@@ -33,7 +35,8 @@ impl Mount {
 /// The number of the mount, among what `statx` can tell.
 const STATX_MNT_ID: u32 = 0x1000;
 
-/// What `statx` writes: 256 bytes, of which two fields count here. Not every C library has the structure.
+/// What `statx` writes: 256 bytes, of which two fields count here. Not every C library has the
+/// structure.
 #[repr(C)]
 struct Statx {
     mask: u32,
@@ -50,7 +53,8 @@ fn by_statx(descriptor: i32) -> Option<u64> {
         mount: 0,
         rest: [0; 104],
     };
-    // SAFETY: an open descriptor, an empty C string, numbers, and 256 bytes that are valid to write to.
+    // SAFETY: an open descriptor, an empty C string, numbers, and 256 bytes that are valid to write
+    // to.
     let result = unsafe {
         let (path, room) = (c"".as_ptr(), &raw mut found);
         libc::syscall(

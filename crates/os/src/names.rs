@@ -1,4 +1,5 @@
-//! The C library's name look-up, one address family at a time: musl fails a look-up of both as a whole if one half fails.
+//! The C library's name look-up, one address family at a time: musl fails a look-up of both as a
+//! whole if one half fails.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -22,11 +23,13 @@ pub enum NameError {
     NoName,
     /// The name exists and has no address of this family.
     NoAddress,
-    /// No answer can be relied on: the name server failed or did not answer, or the system could not ask it.
+    /// No answer can be relied on: the name server failed or did not answer, or the system could
+    /// not ask it.
     Failed(String),
 }
 
-/// The addresses of this family that `host` has, with this port. Blocks for as long as the C library's time-outs allow.
+/// The addresses of this family that `host` has, with this port. Blocks for as long as the C
+/// library's time-outs allow.
 ///
 /// # Errors
 ///
@@ -41,7 +44,8 @@ pub fn lookup(host: &str, port: u16, family: Family) -> Result<Vec<SocketAddr>, 
     };
     hints.ai_socktype = libc::SOCK_STREAM;
     let mut list = ptr::null_mut();
-    // SAFETY: the name ends with a NUL, the hints are valid, and the list is written only on success.
+    // SAFETY: the name ends with a NUL, the hints are valid, and the list is written only on
+    // success.
     let code = unsafe { libc::getaddrinfo(host.as_ptr(), ptr::null(), &raw const hints, &raw mut list) };
     if code != 0 {
         return Err(error_of(code));
@@ -70,13 +74,15 @@ fn address_of(info: &libc::addrinfo, port: u16) -> Option<SocketAddr> {
     let length = usize::try_from(info.ai_addrlen).ok()?;
     match info.ai_family {
         libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the entry says that an IPv4 address of that length is there; it may lie unaligned.
+            // SAFETY: the entry says that an IPv4 address of that length is there; it may lie
+            // unaligned.
             let address = unsafe { info.ai_addr.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, port).into())
         }
         libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: the entry says that an IPv6 address of that length is there; it may lie unaligned.
+            // SAFETY: the entry says that an IPv6 address of that length is there; it may lie
+            // unaligned.
             let address = unsafe { info.ai_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
             Some(SocketAddrV6::new(ip, port, address.sin6_flowinfo, address.sin6_scope_id).into())

@@ -18,7 +18,8 @@ impl OpenFiles {
         Ok(Self(limit))
     }
 
-    /// Makes it that of the process that calls this. Allocates nothing and sets nothing but that: for a child between clone and exec.
+    /// Makes it that of the process that calls this. Allocates nothing and sets nothing but that:
+    /// for a child between clone and exec.
     ///
     /// # Errors
     ///
@@ -44,8 +45,8 @@ pub fn open_files_limit() -> usize {
     OpenFiles::ours().map_or(0, |limit| usize::try_from(limit.0.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Takes as many descriptors as we may: the hard limit. What there was before, for the child: programs take a high limit for
-/// an invitation.
+/// Takes as many descriptors as we may: the hard limit. What there was before, for the child:
+/// programs take a high limit for an invitation.
 ///
 /// # Errors
 ///

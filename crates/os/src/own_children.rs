@@ -7,16 +7,19 @@ use std::os::unix::fs::FileExt;
 use crate::process::{self, Pid};
 use crate::reaper;
 
-/// The children of the thread that opens it, zombies too. Orphans that we adopt become those of our first thread.
+/// The children of the thread that opens it, zombies too. Orphans that we adopt become those of our
+/// first thread.
 const CHILDREN: &str = "/proc/thread-self/children";
 
 /// Bytes that are read at once: some 600 children.
 const READ_BYTES: usize = 4096;
 
-/// Looks at the list that are worth one answer: as long as each finds somebody who has ended meanwhile.
+/// Looks at the list that are worth one answer: as long as each finds somebody who has ended
+/// meanwhile.
 const MOST_LOOKS: u32 = 8;
 
-/// The kernel's list of our children. To be opened and read by the thread that starts them, our first one.
+/// The kernel's list of our children. To be opened and read by the thread that starts them, our
+/// first one.
 #[derive(Debug)]
 pub struct OwnChildren {
     /// None: this kernel has no such list.
@@ -34,8 +37,8 @@ impl OwnChildren {
         }
     }
 
-    /// Our children that have not ended, but for those that are known; of the others those that have ended are reaped, and named: their
-    /// numbers are free from then on.
+    /// Our children that have not ended, but for those that are known; of the others those that
+    /// have ended are reaped, and named: their numbers are free from then on.
     ///
     /// # Errors
     ///

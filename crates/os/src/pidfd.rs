@@ -39,19 +39,21 @@ enum Way {
 }
 
 impl ProcessWatch {
-    /// Holds on to a process whose pid cannot have been given to another one yet: a child that we have not reaped.
+    /// Holds on to a process whose pid cannot have been given to another one yet: a child that we
+    /// have not reaped.
     ///
     /// # Errors
     ///
-    /// No descriptor is left (EMFILE, ENFILE, ENOMEM); or there are no pidfds and `/proc` does not help either.
+    /// No descriptor is left (EMFILE, ENFILE, ENOMEM); or there are no pidfds and `/proc` does not
+    /// help either.
     pub fn of(pid: Pid) -> io::Result<Self> {
         Self::by(Way::OfPid, pid)
     }
 
     /// Holds on to the process that connected this Unix socket; `pid` is what `SO_PEERCRED` says.
     ///
-    /// Before Linux 6.5 it goes by the pid, so a peer that has closed its end by then counts as ended: its pid may
-    /// have changed hands.
+    /// Before Linux 6.5 it goes by the pid, so a peer that has closed its end by then counts as
+    /// ended: its pid may have changed hands.
     ///
     /// # Errors
     ///
@@ -73,7 +75,8 @@ impl ProcessWatch {
             }
         }
         let watch = Self::by(best.max(Way::OfPid), pid)?;
-        // Whoever still holds the other end after we took hold was there the whole time, and so was its pid.
+        // Whoever still holds the other end after we took hold was there the whole time, and so was
+        // its pid.
         let is_closed = is_closed(socket)?;
         let hold = if is_closed { Hold::Ended } else { watch.hold };
         Ok(Self { pid, hold })
@@ -102,8 +105,8 @@ impl ProcessWatch {
         self.pid
     }
 
-    /// Whether it has ended. A zombie has, unless another thread of it is still running. What cannot be found out, for
-    /// want of a descriptor to read `/proc`, has not ended yet.
+    /// Whether it has ended. A zombie has, unless another thread of it is still running. What
+    /// cannot be found out, for want of a descriptor to read `/proc`, has not ended yet.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         match &self.hold {
@@ -117,13 +120,13 @@ impl ProcessWatch {
     ///
     /// # Errors
     ///
-    /// ESRCH: it has ended. EPERM: it runs as another user and we lack `CAP_KILL`. Without pidfds: what reading `/proc`
-    /// says.
+    /// ESRCH: it has ended. EPERM: it runs as another user and we lack `CAP_KILL`. Without pidfds:
+    /// what reading `/proc` says.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match &self.hold {
             Hold::Descriptor(descriptor) => match signal_by_descriptor(descriptor.as_fd(), signal) {
-                // A seccomp filter may forbid this call alone. The descriptor still tells whether the pid is its own,
-                // which leaves the moment between the two calls.
+                // A seccomp filter may forbid this call alone. The descriptor still tells whether
+                // the pid is its own, which leaves the moment between the two calls.
                 Err(error) if is_refusal(&error) && !self.has_ended() => process::signal(self.pid, signal),
                 result => result,
             },
@@ -134,8 +137,9 @@ impl ProcessWatch {
         }
     }
 
-    /// A descriptor that becomes readable when the process has ended. `None`: there are no pidfds, so somebody has to
-    /// look at [`has_ended`](Self::has_ended) from time to time; or it has ended already.
+    /// A descriptor that becomes readable when the process has ended. `None`: there are no pidfds,
+    /// so somebody has to look at [`has_ended`](Self::has_ended) from time to time; or it has ended
+    /// already.
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.hold {

@@ -39,7 +39,8 @@ impl fmt::Display for Pid {
     }
 }
 
-/// Longest line of `/proc/PID/stat` in bytes: a name of 64 and some 50 numbers of at most 20 digits.
+/// Longest line of `/proc/PID/stat` in bytes: a name of 64 and some 50 numbers of at most 20
+/// digits.
 const LONGEST_STAT_LINE: usize = 2 << 10;
 
 /// Most parents that are asked for theirs.
@@ -63,11 +64,13 @@ pub fn signal_group(leader: Pid, signal: Signal) -> io::Result<()> {
     send(-leader.0, signal)
 }
 
-/// Signals everything in the PID namespace except ourselves. For PID 1 only: elsewhere it would reach strangers.
+/// Signals everything in the PID namespace except ourselves. For PID 1 only: elsewhere it would
+/// reach strangers.
 ///
 /// # Errors
 ///
-/// ESRCH: there is nobody else. EPERM: nobody may be signalled. EINVAL: we are not PID 1; nothing was sent.
+/// ESRCH: there is nobody else. EPERM: nobody may be signalled. EINVAL: we are not PID 1; nothing
+/// was sent.
 pub fn signal_namespace(signal: Signal) -> io::Result<()> {
     if Pid::own().0 != 1 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -84,8 +87,8 @@ fn send(target: i32, signal: Signal) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Our direct children, adopted ones included, zombies not. Until one is reaped (which only we do) its pid is its own,
-/// so signalling it is safe.
+/// Our direct children, adopted ones included, zombies not. Until one is reaped (which only we do)
+/// its pid is its own, so signalling it is safe.
 ///
 /// # Errors
 ///
@@ -109,8 +112,8 @@ fn of_ours(processes: Vec<(Pid, i32)>) -> Vec<Pid> {
     ours.map(|(pid, _)| pid).collect()
 }
 
-/// Our children and theirs, and so on, the nearest first, zombies not. A process whose
-/// parent has ended is our child if we adopt orphans, and nobody's descendant otherwise. At most so many.
+/// Our children and theirs, and so on, the nearest first, zombies not. A process whose parent has
+/// ended is our child if we adopt orphans, and nobody's descendant otherwise. At most so many.
 ///
 /// # Errors
 ///
@@ -235,12 +238,13 @@ fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
     Ok(found)
 }
 
-/// When this process started, in clock ticks since the machine did: with the pid it tells one process from every other.
-/// `None`: it has ended, a zombie included.
+/// When this process started, in clock ticks since the machine did: with the pid it tells one
+/// process from every other. `None`: it has ended, a zombie included.
 ///
 /// # Errors
 ///
-/// `/proc` is missing, shows another PID namespace or hides this process, or there is no descriptor left to read it.
+/// `/proc` is missing, shows another PID namespace or hides this process, or there is no descriptor
+/// left to read it.
 pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
     check_proc()?;
     match Stat::read(pid) {
@@ -286,7 +290,8 @@ pub fn ending(pid: Pid) -> Ending {
     }
 }
 
-/// The threads of a process but for the first one, by numbers under which `/proc` shows them as it shows processes. At most so many.
+/// The threads of a process but for the first one, by numbers under which `/proc` shows them as it
+/// shows processes. At most so many.
 pub(crate) fn threads(pid: Pid, most: usize) -> Vec<Pid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -351,8 +356,8 @@ impl Stat {
         }
     }
 
-    /// The command name in the line may hold anything, spaces and parentheses included, so reading starts behind the
-    /// last `)`.
+    /// The command name in the line may hold anything, spaces and parentheses included, so reading
+    /// starts behind the last `)`.
     fn parse(line: &[u8]) -> Option<Self> {
         let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;

@@ -40,8 +40,8 @@ pub fn page_bytes() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The fields behind the command's name, which may hold anything: state, parent, group, session, and as the 24th of the whole
-/// line the pages.
+/// The fields behind the command's name, which may hold anything: state, parent, group, session,
+/// and as the 24th of the whole line the pages.
 fn parse(pid: i32, line: &[u8]) -> Option<ProcessMemory> {
     let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;

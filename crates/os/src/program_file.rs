@@ -10,7 +10,8 @@ use std::path::Path;
 /// Most bytes of the file that are read: headers and the name of a loader are at its beginning.
 const READ_BYTES: usize = 4096;
 
-/// A file with a NUL byte in its first line, looked for in so many bytes at its beginning, is no text.
+/// A file with a NUL byte in its first line, looked for in so many bytes at its beginning, is no
+/// text.
 const TEXT_BYTES: usize = 256;
 
 /// The beginning of an ELF file.
@@ -22,7 +23,8 @@ const LOADER: u64 = 3;
 /// Runs a script that has no `#!` line.
 const SHELL: &str = "/bin/sh";
 
-/// Machines that an ELF file may be for, by their numbers, with the names that Rust and `uname -m` have for them.
+/// Machines that an ELF file may be for, by their numbers, with the names that Rust and `uname -m`
+/// have for them.
 const MACHINES: [(u64, &str); 8] = [
     (3, "x86"),
     (8, "mips"),
@@ -71,7 +73,8 @@ impl Trouble {
     }
 }
 
-/// What about this file keeps the kernel from running it; none: nothing is seen, or it cannot be read.
+/// What about this file keeps the kernel from running it; none: nothing is seen, or it cannot be
+/// read.
 #[must_use]
 pub fn trouble(path: &Path) -> Option<Trouble> {
     let mut beginning = Vec::with_capacity(READ_BYTES);
@@ -80,7 +83,8 @@ pub fn trouble(path: &Path) -> Option<Trouble> {
     trouble_in(&beginning, &|path| path.exists(), has_other_interpreters())
 }
 
-/// `is_there`: whether a file is; `are_others_run`: the kernel was told how to run programs of other kinds (`binfmt_misc`).
+/// `is_there`: whether a file is; `are_others_run`: the kernel was told how to run programs of
+/// other kinds (`binfmt_misc`).
 fn trouble_in(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> Option<Trouble> {
     if let Some(line) = file.strip_prefix(b"#!") {
         return script(line.split(|byte| *byte == b'\n').next().unwrap_or_default(), is_there);
@@ -220,7 +224,8 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// As shells tell it: a script may carry binary data behind its first line, as self-extracting ones and programs for all systems do.
+/// As shells tell it: a script may carry binary data behind its first line, as self-extracting ones
+/// and programs for all systems do.
 fn is_no_text(file: &[u8]) -> bool {
     let first_line = file.iter().take(TEXT_BYTES).take_while(|byte| **byte != b'\n');
     first_line.into_iter().any(|byte| *byte == 0)
@@ -236,7 +241,8 @@ fn has_other_interpreters() -> bool {
         .any(|name| name != "register" && name != "status")
 }
 
-/// Whether this file is no text, or cannot be read. For a child between fork and exec: system calls only.
+/// Whether this file is no text, or cannot be read. For a child between fork and exec: system calls
+/// only.
 pub(crate) fn is_binary(path: *const c_char) -> bool {
     let mut beginning = [0_u8; TEXT_BYTES];
     // SAFETY: a C string, and as many bytes to write to as are said.

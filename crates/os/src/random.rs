@@ -6,7 +6,8 @@ use std::io::{self, Read};
 /// Where they come from without the system call.
 const DEVICE: &str = "/dev/urandom";
 
-/// Fills these bytes. Never waits: a machine that has just started and has no randomness yet is an error.
+/// Fills these bytes. Never waits: a machine that has just started and has no randomness yet is an
+/// error.
 ///
 /// # Errors
 ///

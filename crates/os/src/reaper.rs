@@ -18,7 +18,8 @@ pub enum Reaped {
     NoChildren,
 }
 
-/// Reaps one ended child without waiting. SIGCHLDs coalesce, so one signal means: call this until nothing is ready.
+/// Reaps one ended child without waiting. SIGCHLDs coalesce, so one signal means: call this until
+/// nothing is ready.
 ///
 /// # Errors
 ///
@@ -26,7 +27,8 @@ pub enum Reaped {
 pub fn reap_one() -> io::Result<Reaped> {
     loop {
         let mut status = 0;
-        // SAFETY: `status` is valid to write to. __WALL: also children that were created without SIGCHLD.
+        // SAFETY: `status` is valid to write to. __WALL: also children that were created without
+        // SIGCHLD.
         let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
         if pid == 0 {
             return Ok(Reaped::NoneReady);
@@ -52,12 +54,13 @@ pub fn reap_one() -> io::Result<Reaped> {
 pub struct Usage {
     /// Processor time, in user mode and in the kernel.
     pub cpu: Duration,
-    /// The most memory that one of them had resident at a time, in bytes. Also what we had when it was started: the kernel
-    /// counts from the clone on.
+    /// The most memory that one of them had resident at a time, in bytes. Also what we had when it
+    /// was started: the kernel counts from the clone on.
     pub max_rss_bytes: u64,
 }
 
-/// Whether this child of ours has ended; it stays to be reaped, so that its number and that of its group are nobody else's.
+/// Whether this child of ours has ended; it stays to be reaped, so that its number and that of its
+/// group are nobody else's.
 #[must_use]
 pub fn has_ended(pid: Pid) -> bool {
     let id = libc::id_t::try_from(pid.number()).unwrap_or(0);
@@ -70,8 +73,8 @@ pub fn has_ended(pid: Pid) -> bool {
     result == 0 && unsafe { info.si_pid() } == pid.number()
 }
 
-/// Whether we have a child at all, living or not reaped. The kernel knows that better than its list of them, which may lack
-/// somebody while others come and go.
+/// Whether we have a child at all, living or not reaped. The kernel knows that better than its list
+/// of them, which may lack somebody while others come and go.
 #[must_use]
 pub fn has_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
@@ -90,7 +93,8 @@ pub fn reap(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
     wait(pid, libc::WNOHANG)
 }
 
-/// Waits for the end of this child and reaps it. For one that has ended, or is about to by its own making.
+/// Waits for the end of this child and reaps it. For one that has ended, or is about to by its own
+/// making.
 ///
 /// # Errors
 ///
@@ -134,7 +138,8 @@ fn taken(usage: &libc::rusage) -> Usage {
     }
 }
 
-/// Decodes a wait status; none for what is no end. Done here because the usual decoders refuse real-time signals.
+/// Decodes a wait status; none for what is no end. Done here because the usual decoders refuse
+/// real-time signals.
 fn ended(status: i32) -> Option<Ended> {
     if libc::WIFEXITED(status) {
         return u8::try_from(libc::WEXITSTATUS(status)).ok().map(Ended::Exited);

@@ -23,13 +23,15 @@ const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag
 /// What the error says of a mount.
 const MOUNTED: &str = "something is mounted";
 
-/// Removes this directory with everything in it, giving up after `limit`. Symbolic links are removed and never followed, and nothing is
-/// touched that is mounted over the directory or below it. However deep it is, it takes a handful of descriptors and no stack: what is
-/// in a directory of a directory is moved up, and the empty one removed.
+/// Removes this directory with everything in it, giving up after `limit`. Symbolic links are
+/// removed and never followed, and nothing is touched that is mounted over the directory or below
+/// it. However deep it is, it takes a handful of descriptors and no stack: what is in a directory
+/// of a directory is moved up, and the empty one removed.
 ///
 /// # Errors
 ///
-/// `TimedOut`; or something in it cannot be removed (a mount, another user's), which the error names. Everything else in it is gone.
+/// `TimedOut`; or something in it cannot be removed (a mount, another user's), which the error
+/// names. Everything else in it is gone.
 pub fn remove_tree(path: &Path, limit: Duration) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -93,7 +95,8 @@ impl Removal {
         Ok(has_changed)
     }
 
-    /// Removes what is in this directory of the top one, but for directories that are not empty: these are moved up.
+    /// Removes what is in this directory of the top one, but for directories that are not empty:
+    /// these are moved up.
     fn flatten(&mut self, name: &CStr) -> io::Result<bool> {
         let directory = match self.open(self.top.as_fd(), name) {
             Ok(directory) => directory,
@@ -114,7 +117,8 @@ impl Removal {
             let result = match remove(directory.as_fd(), inner) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                     self.moved += 1;
-                    // A directory that may not be written cannot be moved either, so it is opened first.
+                    // A directory that may not be written cannot be moved either, so it is opened
+                    // first.
                     let opened = self.open(directory.as_fd(), inner);
                     match opened.and_then(|_| renameat(&directory, inner, &self.top, self.moved.to_string().as_str())) {
                         // The job has used that name: the next pass tries another number.
@@ -132,7 +136,8 @@ impl Removal {
         Ok(has_changed)
     }
 
-    /// Opens a directory on our mount, after letting us read, write and enter it where its maker has not.
+    /// Opens a directory on our mount, after letting us read, write and enter it where its maker
+    /// has not.
     fn open(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
         let found = openat(parent, name, OFlag::O_PATH | DIRECTORY, Mode::empty())?;
         if !Mount::of(&found).is_ok_and(|mount| mount == self.mount) {

@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::signals::{self, KERNEL_SET_BYTES, SignalSet};
 use ojs_values::signal::Signal;
 
-/// A descriptor that is readable while a signal of its set is pending. The signals have to be blocked.
+/// A descriptor that is readable while a signal of its set is pending. The signals have to be
+/// blocked.
 ///
-/// It shows what is pending for the process and for the thread that asks, so wait and [`take`](Self::take) on the same
-/// thread.
+/// It shows what is pending for the process and for the thread that asks, so wait and
+/// [`take`](Self::take) on the same thread.
 #[derive(Debug)]
 pub struct SignalFd {
     descriptor: OwnedFd,
@@ -43,12 +44,13 @@ impl SignalFd {
         Ok(Self { descriptor, set })
     }
 
-    /// Takes one pending signal; `None` when there is none. SIGPIPE and SIGXFSZ that a write of our own caused are
-    /// swallowed, as [`signals::wait`] does.
+    /// Takes one pending signal; `None` when there is none. SIGPIPE and SIGXFSZ that a write of our
+    /// own caused are swallowed, as [`signals::wait`] does.
     ///
-    /// With an edge-triggered poll: take until `None` comes, for the next event is only for what arrives after that.
-    /// And take once more after [`signals::around_thread_start`]: what it has set aside is handed out here first,
-    /// while the descriptor, from which it is gone, may never become readable.
+    /// With an edge-triggered poll: take until `None` comes, for the next event is only for what
+    /// arrives after that. And take once more after [`signals::around_thread_start`]: what it has
+    /// set aside is handed out here first, while the descriptor, from which it is gone, may never
+    /// become readable.
     ///
     /// # Errors
     ///
@@ -112,7 +114,8 @@ mod tests {
     use super::*;
     use crate::test_support::wait_until_the_other_end_is_closed;
 
-    /// Every signal but those that the C library wants for its threads can be raised on this thread alone.
+    /// Every signal but those that the C library wants for its threads can be raised on this thread
+    /// alone.
     fn raise(number: i32) {
         // SAFETY: numbers only. The signal is for this thread, which has it blocked.
         let result = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), number) };
@@ -125,8 +128,8 @@ mod tests {
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         info.si_signo = number;
         info.si_code = libc::SI_QUEUE;
-        // SAFETY: the kernel reads `info`, in which the sender's pid follows three integers and, on 64-bit machines,
-        // a gap. A process may send itself whatever it likes.
+        // SAFETY: the kernel reads `info`, in which the sender's pid follows three integers and, on
+        // 64-bit machines, a gap. A process may send itself whatever it likes.
         let result = unsafe {
             (&raw mut info).cast::<u32>().add(4).write(sender);
             let (pid, thread) = (libc::getpid(), libc::gettid());

@@ -1,8 +1,8 @@
 //! Signals are never handled, only blocked and taken one at a time.
 //!
-//! No handler means no code that runs at any moment: a signal stays pending in the kernel until the loop asks for it,
-//! so none is lost at start, during fork, or while something else is being done. The child gets back the mask and the
-//! dispositions that we were started with.
+//! No handler means no code that runs at any moment: a signal stays pending in the kernel until the
+//! loop asks for it, so none is lost at start, during fork, or while something else is being done.
+//! The child gets back the mask and the dispositions that we were started with.
 
 use std::io;
 use std::ptr;
@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use ojs_values::signal::Signal;
 
-/// Size of the kernel's signal set in bytes; the C library's own type is larger and hides signals 32 to 34.
+/// Size of the kernel's signal set in bytes; the C library's own type is larger and hides signals
+/// 32 to 34.
 pub(crate) const KERNEL_SET_BYTES: usize = 8;
 
-/// Longest wait in seconds, about a century: the kernel refuses numbers that it cannot add to its clock.
+/// Longest wait in seconds, about a century: the kernel refuses numbers that it cannot add to its
+/// clock.
 const LONGEST_WAIT_SECONDS: u64 = 1 << 32;
 
 /// What musl's threads use: timer, cancel, synchronous call.
@@ -68,7 +70,8 @@ impl SignalSet {
         Self(self.0 | Self::of(&[signal]).0)
     }
 
-    /// Makes this the mask of the calling thread. A plain system call: usable between fork and exec.
+    /// Makes this the mask of the calling thread. A plain system call: usable between fork and
+    /// exec.
     pub fn set_as_mask(self) {
         // SAFETY: both set pointers are valid for the size given; the old set is not asked for.
         unsafe {
@@ -83,11 +86,12 @@ impl SignalSet {
     }
 }
 
-/// Blocks every signal and remembers the mask as it was. Runs as a constructor, before `main` (see `os::entry`), so it
-/// does nothing that needs a runtime.
+/// Blocks every signal and remembers the mask as it was. Runs as a constructor, before `main` (see
+/// `os::entry`), so it does nothing that needs a runtime.
 ///
-/// The faults (SEGV, BUS, FPE, ILL, TRAP, SYS) are blocked too: the kernel delivers a real fault regardless of the
-/// mask, while one that somebody *sends* is a signal like any other and has to be forwarded.
+/// The faults (SEGV, BUS, FPE, ILL, TRAP, SYS) are blocked too: the kernel delivers a real fault
+/// regardless of the mask, while one that somebody *sends* is a signal like any other and has to be
+/// forwarded.
 pub extern "C" fn block_all_at_load() {
     let SignalSet(all) = SignalSet::ALL;
     let mut before: u64 = 0;
@@ -104,19 +108,21 @@ pub extern "C" fn block_all_at_load() {
     INHERITED_MASK.store(before, Ordering::Relaxed);
 }
 
-/// Gives SIGCHLD its default disposition. Ignored, as some callers leave it, it would make the kernel reap for us:
-/// the child's status would be gone and no SIGCHLD would ever say so.
+/// Gives SIGCHLD its default disposition. Ignored, as some callers leave it, it would make the
+/// kernel reap for us: the child's status would be gone and no SIGCHLD would ever say so.
 pub fn expect_children() {
     let before = set_disposition(libc::SIGCHLD, libc::SIG_DFL);
     CHLD_WAS_IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
 }
 
-/// Puts mask and dispositions back as they were when we were started. For the child, between fork and exec.
+/// Puts mask and dispositions back as they were when we were started. For the child, between fork
+/// and exec.
 pub fn restore_inherited() {
     if CHLD_WAS_IGNORED.load(Ordering::Relaxed) {
         set_disposition(libc::SIGCHLD, libc::SIG_IGN);
     }
-    // What is ignored stays ignored over exec, and a thread may have been started before this child.
+    // What is ignored stays ignored over exec, and a thread may have been started before this
+    // child.
     if let Some(actions) = LIBRARY_ACTIONS.get() {
         for (number, action) in LIBRARY_SIGNALS.into_iter().zip(actions) {
             kernel_action(number, Some(action));
@@ -125,8 +131,8 @@ pub fn restore_inherited() {
     SignalSet::inherited().set_as_mask();
 }
 
-/// Gives a job's process what every program expects: no signal is ignored or blocked, whatever started us. For the child, between
-/// fork and exec; [`learn_ignored`] comes first.
+/// Gives a job's process what every program expects: no signal is ignored or blocked, whatever
+/// started us. For the child, between fork and exec; [`learn_ignored`] comes first.
 pub(crate) fn restore_defaults() {
     let ignored = IGNORED.get().copied().unwrap_or_default();
     for number in (1..=LAST_SIGNAL).filter(|number| ignored & 1 << (number - 1) != 0) {
@@ -135,7 +141,8 @@ pub(crate) fn restore_defaults() {
     SignalSet(0).set_as_mask();
 }
 
-/// Looks once which signals are ignored. All others have their default disposition: exec resets handlers, and we install none.
+/// Looks once which signals are ignored. All others have their default disposition: exec resets
+/// handlers, and we install none.
 pub(crate) fn learn_ignored() {
     IGNORED.get_or_init(|| {
         let is_ignored = |number: &i32| {
@@ -149,8 +156,8 @@ pub(crate) fn learn_ignored() {
 
 /// Sets a disposition that is no function (default or ignore) and returns the one before.
 fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> libc::sighandler_t {
-    // SAFETY: an all-zero sigaction is valid (no flags, empty mask); both pointers are valid; SIG_DFL and SIG_IGN are
-    // no code that could run.
+    // SAFETY: an all-zero sigaction is valid (no flags, empty mask); both pointers are valid;
+    // SIG_DFL and SIG_IGN are no code that could run.
     unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();
         let mut old: libc::sigaction = std::mem::zeroed();
@@ -162,8 +169,8 @@ fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> libc::sighan
 
 /// Takes the next pending signal of `set`, waiting at most `timeout` (for ever without one).
 ///
-/// `None`: the time is over, or the wait was interrupted. SIGPIPE and SIGXFSZ that our own write caused are swallowed:
-/// nobody sent them.
+/// `None`: the time is over, or the wait was interrupted. SIGPIPE and SIGXFSZ that our own write
+/// caused are swallowed: nobody sent them.
 ///
 /// # Errors
 ///
@@ -196,18 +203,19 @@ fn wait_in_kernel(set: SignalSet, timeout: Option<Duration>) -> io::Result<Optio
             Some(_) | None => Err(error),
         };
     };
-    // SAFETY: the two signals that this is read for always carry the sender's pid, and the others at worst a number
-    // that means something else.
+    // SAFETY: the two signals that this is read for always carry the sender's pid, and the others
+    // at worst a number that means something else.
     let sender = unsafe { info.si_pid() };
     Ok(Some(signal).filter(|signal| !is_self_inflicted(*signal, sender.unsigned_abs())))
 }
 
-/// Starts a thread without losing a signal to the C library: when musl starts one it unblocks the real-time signals that
-/// it wants for itself, and one that is pending, or comes then, would end us.
+/// Starts a thread without losing a signal to the C library: when musl starts one it unblocks the
+/// real-time signals that it wants for itself, and one that is pending, or comes then, would end
+/// us.
 ///
 /// Those that are pending are set aside for the next [`wait`] or
-/// [`SignalFd::take`](crate::signal_fd::SignalFd::take); one that comes in the few microseconds until the mask is
-/// complete again is dropped.
+/// [`SignalFd::take`](crate::signal_fd::SignalFd::take); one that comes in the few microseconds
+/// until the mask is complete again is dropped.
 pub(crate) fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
     let wanted = SignalSet(LIBRARY_SIGNALS.iter().fold(0, |set, number| set | 1 << (number - 1)));
     while let Ok(Some(signal)) = wait_in_kernel(wanted, Some(Duration::ZERO)) {
@@ -240,12 +248,12 @@ pub fn has_set_aside() -> bool {
     SET_ASIDE.load(Ordering::Relaxed) != 0
 }
 
-/// Sets a disposition that the C library lets nobody set, and returns the one before; `None` sets nothing. A plain system
-/// call: usable between fork and exec.
+/// Sets a disposition that the C library lets nobody set, and returns the one before; `None` sets
+/// nothing. A plain system call: usable between fork and exec.
 fn kernel_action(number: i32, action: Option<&KernelAction>) -> KernelAction {
     let mut before: KernelAction = [0; 4];
-    // SAFETY: both pointers are valid for the call. An action is either SIG_IGN or what the kernel itself said before,
-    // so it installs no code that was not installed already.
+    // SAFETY: both pointers are valid for the call. An action is either SIG_IGN or what the kernel
+    // itself said before, so it installs no code that was not installed already.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,

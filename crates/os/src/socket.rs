@@ -1,5 +1,5 @@
-//! A Unix stream socket that listens, and the connections to it. Nothing here ever waits, and a peer that has closed its
-//! end never raises SIGPIPE.
+//! A Unix stream socket that listens, and the connections to it. Nothing here ever waits, and a
+//! peer that has closed its end never raises SIGPIPE.
 
 use std::ffi::CString;
 use std::fmt;
@@ -55,7 +55,8 @@ impl fmt::Display for SocketError {
 
 impl std::error::Error for SocketError {}
 
-/// A socket that has its name and does not listen yet: whoever connects is refused, so there is time to settle who may.
+/// A socket that has its name and does not listen yet: whoever connects is refused, so there is
+/// time to settle who may.
 ///
 /// The name is not removed when this is dropped: that is for the owner of the directory.
 #[derive(Debug)]
@@ -72,8 +73,8 @@ pub struct Listener {
 }
 
 impl BoundSocket {
-    /// Binds a socket to this path, which must be free, for our own user alone (mode 0600, whatever the umask). The
-    /// directory must be one in which nobody else may replace files.
+    /// Binds a socket to this path, which must be free, for our own user alone (mode 0600, whatever
+    /// the umask). The directory must be one in which nobody else may replace files.
     ///
     /// # Errors
     ///
@@ -168,9 +169,10 @@ pub struct Accepted {
 /// Why a connection was not accepted.
 #[derive(Debug)]
 pub enum AcceptError {
-    /// There are no descriptors or is no memory left (EMFILE, ENFILE, ENOBUFS, ENOMEM). The connection still waits
-    /// unless [`was_closed`](Self::Exhausted::was_closed). With an edge-triggered poll no event will come for it, so
-    /// try again when something was closed, or by time.
+    /// There are no descriptors or is no memory left (EMFILE, ENFILE, ENOBUFS, ENOMEM). The
+    /// connection still waits unless [`was_closed`](Self::Exhausted::was_closed). With an
+    /// edge-triggered poll no event will come for it, so try again when something was closed, or by
+    /// time.
     Exhausted {
         error: io::Error,
         /// Whether the descriptors ran out behind the connection, which was closed for that.
@@ -217,7 +219,8 @@ impl Listener {
         &self.path
     }
 
-    /// Takes the next connection; `None` when nobody is waiting. With an edge-triggered poll: until `None`.
+    /// Takes the next connection; `None` when nobody is waiting. With an edge-triggered poll: until
+    /// `None`.
     ///
     /// # Errors
     ///
@@ -238,7 +241,8 @@ impl Listener {
 
     fn next(&self) -> io::Result<Option<OwnedFd>> {
         loop {
-            // SAFETY: an open descriptor and numbers; null pointers mean that the address is not asked for.
+            // SAFETY: an open descriptor and numbers; null pointers mean that the address is not
+            // asked for.
             let result = unsafe {
                 libc::accept4(
                     self.as_raw_fd(),
@@ -258,8 +262,9 @@ impl Listener {
     }
 }
 
-/// One connection. Reading and writing give `WouldBlock` instead of waiting; writing to a peer that has closed its end
-/// is EPIPE and no signal. A peer that closed with bytes of ours unread is ECONNRESET, once, after all that it had sent.
+/// One connection. Reading and writing give `WouldBlock` instead of waiting; writing to a peer that
+/// has closed its end is EPIPE and no signal. A peer that closed with bytes of ours unread is
+/// ECONNRESET, once, after all that it had sent.
 #[derive(Debug)]
 pub struct Stream(OwnedFd);
 
@@ -286,8 +291,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Who is at the other end, as the kernel noted it when it connected, or, for one that we have connected to, began
-    /// to listen.
+    /// Who is at the other end, as the kernel noted it when it connected, or, for one that we have
+    /// connected to, began to listen.
     ///
     /// # Errors
     ///
@@ -314,8 +319,8 @@ impl Stream {
 }
 
 impl Stream {
-    /// Whether the other end is closed altogether, whatever of it is still to be read. One that has only said that it
-    /// will write no more may still read.
+    /// Whether the other end is closed altogether, whatever of it is still to be read. One that has
+    /// only said that it will write no more may still read.
     ///
     /// # Errors
     ///
@@ -346,13 +351,15 @@ impl Stream {
 pub struct Piece {
     /// How many bytes.
     pub length: usize,
-    /// The peer sent a descriptor with it, which is closed by now. The kernel ends a read there, whatever comes behind.
+    /// The peer sent a descriptor with it, which is closed by now. The kernel ends a read there,
+    /// whatever comes behind.
     pub is_cut: bool,
 }
 
 impl Stream {
-    /// Reads like [`Read`], and tells whether a read that fills less than its buffer has brought all that was there: so it
-    /// is unless it is cut, the peer has closed, or has sent urgent data, of both of which epoll tells.
+    /// Reads like [`Read`], and tells whether a read that fills less than its buffer has brought
+    /// all that was there: so it is unless it is cut, the peer has closed, or has sent urgent data,
+    /// of both of which epoll tells.
     ///
     /// # Errors
     ///
@@ -366,7 +373,8 @@ impl Stream {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut into;
         message.msg_iovlen = 1;
-        // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no room for anything else.
+        // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no
+        // room for anything else.
         let length = count(unsafe { libc::recvmsg(self.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
         let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
         Ok(Piece { length, is_cut })
@@ -453,7 +461,8 @@ fn address(path: &Path) -> Result<(libc::sockaddr_un, libc::socklen_t), SocketEr
             limit: LONGEST_PATH,
         });
     }
-    // An empty path would be no file but a name that the kernel makes up, and a NUL would cut it short.
+    // An empty path would be no file but a name that the kernel makes up, and a NUL would cut it
+    // short.
     if bytes.is_empty() || CString::new(bytes).is_err() {
         return Err(SocketError::Failed {
             step: "path",

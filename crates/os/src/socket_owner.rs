@@ -1,18 +1,21 @@
-//! Whose a TCP connection on this machine is, as the kernel knows it: asked by sock_diag, or looked up in `/proc/net`.
+//! Whose a TCP connection on this machine is, as the kernel knows it: asked by sock_diag, or looked
+//! up in `/proc/net`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Most bytes read of a table in `/proc/net`: more than 200,000 connections. Those that have ended are in it for another minute, and
-/// the kernel keeps 131,072 of them at most where it has plenty of memory (`net.ipv4.tcp_max_tw_buckets`).
+/// Most bytes read of a table in `/proc/net`: more than 200,000 connections. Those that have ended
+/// are in it for another minute, and the kernel keeps 131,072 of them at most where it has plenty
+/// of memory (`net.ipv4.tcp_max_tw_buckets`).
 const MOST_TABLE_BYTES: u64 = 32 << 20;
 
 /// How often the tables are looked at for a socket that is in none.
 const LOOKS_AT_TABLES: usize = 2;
 
-/// Most messages taken for one question. The kernel answers one with one; what else is there is of a question before.
+/// Most messages taken for one question. The kernel answers one with one; what else is there is of
+/// a question before.
 const MOST_MESSAGES: usize = 8;
 
 /// Longest message that is read, in bytes.
@@ -23,7 +26,8 @@ const MESSAGE_BYTES: usize = 512;
 pub struct SocketOwner {
     /// Who opened it, as seen from our user namespace.
     pub uid: u32,
-    /// The number of the socket, by which descriptors of it are known; never 0, which is the number of those that nobody has.
+    /// The number of the socket, by which descriptors of it are known; never 0, which is the number
+    /// of those that nobody has.
     pub inode: u64,
 }
 
@@ -45,8 +49,8 @@ impl SocketQuestions {
         }
     }
 
-    /// Whose the other end of a connection is: that with `local` as its own address, connected to `remote`. `None`: there is no
-    /// such socket, or nobody has it any more.
+    /// Whose the other end of a connection is: that with `local` as its own address, connected to
+    /// `remote`. `None`: there is no such socket, or nobody has it any more.
     ///
     /// # Errors
     ///
@@ -119,7 +123,8 @@ const ID_AT: usize = 4;
 const UID_AT: usize = 64;
 const INODE_AT: usize = 68;
 
-/// The question for exactly this socket, as `linux/inet_diag.h` has it: a netlink header and `struct inet_diag_req_v2`.
+/// The question for exactly this socket, as `linux/inet_diag.h` has it: a netlink header and
+/// `struct inet_diag_req_v2`.
 fn question(sequence: u32, local: SocketAddr, remote: SocketAddr) -> [u8; REQUEST_BYTES] {
     const REQUEST: u16 = 1;
     const ALL_STATES: u32 = u32::MAX;
@@ -221,7 +226,8 @@ fn understand(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> io::Resul
     }))
 }
 
-/// Whether a socket in this state is the end of a connection on which something may come: established, or half closed.
+/// Whether a socket in this state is the end of a connection on which something may come:
+/// established, or half closed.
 fn is_connection(state: u8) -> bool {
     matches!(state, 1 | 4 | 5 | 8)
 }

@@ -1,7 +1,7 @@
 //! Writing to the standard descriptors without ever waiting for long.
 //!
-//! O_NONBLOCK is never set: the flag belongs to the open file, which the child and others share. A terminal, which may
-//! block although it polls writable, is opened once more instead.
+//! O_NONBLOCK is never set: the flag belongs to the open file, which the child and others share. A
+//! terminal, which may block although it polls writable, is opened once more instead.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -15,7 +15,8 @@ use nix::unistd::geteuid;
 
 use crate::clock;
 
-/// Most bytes written at once: a pipe that polls writable takes this many without waiting (`PIPE_BUF`).
+/// Most bytes written at once: a pipe that polls writable takes this many without waiting
+/// (`PIPE_BUF`).
 const CHUNK_BYTES: usize = 4096;
 
 /// Pause before a terminal that had no room is tried again.
@@ -44,8 +45,8 @@ pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
     write_bounded(io::stderr().as_fd(), bytes, limit).1
 }
 
-/// Reads a file that is our standard input, at most so much of it, from its beginning and without moving the place that others read
-/// on from.
+/// Reads a file that is our standard input, at most so much of it, from its beginning and without
+/// moving the place that others read on from.
 ///
 /// # Errors
 ///
@@ -58,8 +59,9 @@ pub fn read_input_from_its_beginning(most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Gives this user the pipes among our standard input, output and error that are ours, so that a program which runs as that user can
-/// open `/dev/stderr` by its name. Best effort: without that right they stay ours, and what is open works all the same.
+/// Gives this user the pipes among our standard input, output and error that are ours, so that a
+/// program which runs as that user can open `/dev/stderr` by its name. Best effort: without that
+/// right they stay ours, and what is open works all the same.
 pub fn give_pipes_to(uid: u32) {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     for descriptor in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] {
@@ -73,7 +75,8 @@ pub fn give_pipes_to(uid: u32) {
     }
 }
 
-/// The terminal behind this descriptor as an open file of our own that never blocks; none for anything else.
+/// The terminal behind this descriptor as an open file of our own that never blocks; none for
+/// anything else.
 fn own_terminal(of: BorrowedFd<'_>) -> Option<File> {
     let path = format!("/proc/self/fd/{}", of.as_raw_fd());
     let open = || {
@@ -108,7 +111,8 @@ fn write_all(to: BorrowedFd<'_>, left: &mut &[u8], limit: Duration) -> io::Resul
         let chunk = left.get(..CHUNK_BYTES).unwrap_or(*left);
         match nix::unistd::write(to, chunk) {
             Ok(written) => *left = left.get(written..).unwrap_or_default(),
-            // Polls writable and takes nothing: a terminal with less room than it wants. Not a busy loop.
+            // Polls writable and takes nothing: a terminal with less room than it wants. Not a busy
+            // loop.
             Err(nix::Error::EAGAIN) if remaining.is_zero() => return Err(io::Error::from(io::ErrorKind::TimedOut)),
             Err(nix::Error::EAGAIN) => clock::pause(FULL_TERMINAL_PAUSE),
             Err(nix::Error::EINTR) => {}

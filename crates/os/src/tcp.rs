@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 
 use socket2::SockRef;
 
-/// Writes as many of these bytes as the kernel takes now; how many that were. Where the end of the connection is next, they wait for it
-/// and leave with it: it has to be said at once.
+/// Writes as many of these bytes as the kernel takes now; how many that were. Where the end of the
+/// connection is next, they wait for it and leave with it: it has to be said at once.
 ///
 /// # Errors
 ///

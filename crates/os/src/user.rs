@@ -53,8 +53,9 @@ impl fmt::Display for UserError {
 impl std::error::Error for UserError {}
 
 impl Credentials {
-    /// Resolves `user` and `group`, each a name or a number. Without a group it is the user's own from `/etc/passwd`,
-    /// with the supplementary groups of `/etc/group`; with one it is that group alone.
+    /// Resolves `user` and `group`, each a name or a number. Without a group it is the user's own
+    /// from `/etc/passwd`, with the supplementary groups of `/etc/group`; with one it is that group
+    /// alone.
     ///
     /// # Errors
     ///
@@ -88,7 +89,8 @@ impl Credentials {
         Ok(Self { uid, gid, groups })
     }
 
-    /// Whether we are already exactly this user, so that nothing has to change and no capability is needed.
+    /// Whether we are already exactly this user, so that nothing has to change and no capability is
+    /// needed.
     #[must_use]
     pub fn are_ours(&self) -> bool {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));

@@ -22,7 +22,8 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Taken as the end of a process that outlived even SIGKILL: what will happen once the kernel lets go of it.
+    /// Taken as the end of a process that outlived even SIGKILL: what will happen once the kernel
+    /// lets go of it.
     pub const UNREAPED: Self = Self::Signalled(Signal::KILL);
 
     /// The status that a shell would show: the process's own, or 128 + signal.

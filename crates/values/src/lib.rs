@@ -1,4 +1,5 @@
-//! Values that every crate of ojs-init shares: signals by number and name, how a process ended, and the exit statuses of ojs-init.
+//! Values that every crate of ojs-init shares: signals by number and name, how a process ended, and
+//! the exit statuses of ojs-init.
 #![forbid(unsafe_code)]
 
 pub mod exit;

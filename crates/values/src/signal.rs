@@ -1,21 +1,23 @@
 //! Signals as values: a number with the names that people type and read.
 //!
-//! Pure, and wider than the usual crates: real-time signals are ordinary members, because an init forwards them too
-//! and a child may die of one.
+//! Pure, and wider than the usual crates: real-time signals are ordinary members, because an init
+//! forwards them too and a child may die of one.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// One Linux signal, 1 to 64.
 ///
-/// The numbers are those of the generic Linux ABI (x86_64, aarch64, riscv64 ...); a unit test compares them with libc.
+/// The numbers are those of the generic Linux ABI (x86_64, aarch64, riscv64 ...); a unit test
+/// compares them with libc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(u8);
 
 /// Highest signal number of the kernel.
 const HIGHEST: u8 = 64;
 
-/// First real-time signal as programs see it (`SIGRTMIN` of glibc; 32 and 33 belong to its thread library).
+/// First real-time signal as programs see it (`SIGRTMIN` of glibc; 32 and 33 belong to its thread
+/// library).
 const REAL_TIME_MIN: u8 = 34;
 
 /// The exit status after a death by a signal is this plus its number, as every shell shows it.

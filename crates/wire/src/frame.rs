@@ -10,19 +10,23 @@
 //! assert_eq!(reader.unfinished(), Some(&b"{\"type\":"[..]));
 //! ```
 
-/// Room that a reader keeps between lines, in bytes; what a longer line needed is given back after it.
+/// Room that a reader keeps between lines, in bytes; what a longer line needed is given back after
+/// it.
 const KEPT: usize = 64 << 10;
 
 /// One line of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A complete line exactly as it was sent, without its `\n`; it may be empty, and may end with a `\r`.
+    /// A complete line exactly as it was sent, without its `\n`; it may be empty, and may end with
+    /// a `\r`.
     Line(&'a [u8]),
-    /// A line is longer than the limit. Said once, as soon as it is known; what is left of the line is thrown away.
+    /// A line is longer than the limit. Said once, as soon as it is known; what is left of the line
+    /// is thrown away.
     TooLong,
 }
 
-/// The reader of one stream. It holds at most the limit: a line that is complete in what was read is not copied.
+/// The reader of one stream. It holds at most the limit: a line that is complete in what was read
+/// is not copied.
 #[derive(Debug)]
 pub struct FrameReader {
     max_bytes: usize,
@@ -52,8 +56,8 @@ impl FrameReader {
         }
     }
 
-    /// The next frame of what was read, which shrinks by what was taken from it. With none, all of it was taken: call
-    /// again with what is read next. Each byte is looked at once.
+    /// The next frame of what was read, which shrinks by what was taken from it. With none, all of
+    /// it was taken: call again with what is read next. Each byte is looked at once.
     pub fn next_frame<'a, 'input: 'a>(&'a mut self, input: &mut &'input [u8]) -> Option<Frame<'a>> {
         match self.state {
             ReadState::Gathering => {}
@@ -80,8 +84,9 @@ impl FrameReader {
         Some(Frame::Line(&self.partial))
     }
 
-    /// What came after the last `\n`, once the stream is at its end: a line that somebody did not finish, to be logged.
-    /// It is not a frame, even if it reads like one: who died in the middle of a number has written another number.
+    /// What came after the last `\n`, once the stream is at its end: a line that somebody did not
+    /// finish, to be logged. It is not a frame, even if it reads like one: who died in the middle
+    /// of a number has written another number.
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         match self.state {
@@ -116,7 +121,8 @@ impl FrameReader {
         }
     }
 
-    /// Doubles the room, so that a byte is moved a bounded number of times, but never beyond the limit.
+    /// Doubles the room, so that a byte is moved a bounded number of times, but never beyond the
+    /// limit.
     fn append(&mut self, bytes: &[u8]) {
         let needed = self.partial.len() + bytes.len();
         if needed > self.partial.capacity() {

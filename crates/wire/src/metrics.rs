@@ -1,6 +1,8 @@
-//! Metrics in Prometheus' text format, version 0.0.4. `docs/metrics.md` says what each of them means.
+//! Metrics in Prometheus' text format, version 0.0.4. `docs/metrics.md` says what each of them
+//! means.
 //!
-//! No id, no address, no label of a worker and nothing of a job but its queue and its type is in it.
+//! No id, no address, no label of a worker and nothing of a job but its queue and its type is in
+//! it.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -12,7 +14,8 @@ use ojs_lifecycle::view::metrics::{Histogram, JobKind, Metrics, OTHER, PerKind, 
 /// How the text is declared.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Most bytes of the text, whatever was counted: the bounds of [`ojs_lifecycle::view::metrics`] leave it no more.
+/// Most bytes of the text, whatever was counted: the bounds of [`ojs_lifecycle::view::metrics`]
+/// leave it no more.
 pub const MOST_BYTES: usize = 3 << 19;
 
 /// The states that are shown; each is 1 or 0.

@@ -1,5 +1,5 @@
-//! The termination log: a few lines for the person who looks why a container ended, in the file that an orchestrator
-//! shows of it.
+//! The termination log: a few lines for the person who looks why a container ended, in the file
+//! that an orchestrator shows of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,8 +25,9 @@ const CUT: &str = "...";
 /// Last line of a text that could not hold every name.
 const TRUNCATED: &str = "truncated\n";
 
-/// The text: at most [`MOST_BYTES`] in lines, none of them empty. How it ended comes first, then what was counted, then
-/// the names of the jobs that were cut off, one a line. `backend_error` is what the log says of the last request that the backend failed.
+/// The text: at most [`MOST_BYTES`] in lines, none of them empty. How it ended comes first, then
+/// what was counted, then the names of the jobs that were cut off, one a line. `backend_error` is
+/// what the log says of the last request that the backend failed.
 #[must_use]
 pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
     let mut text = format!("{}\n", first_line(account));
@@ -224,7 +225,8 @@ fn listed(counts: &[(usize, &str)]) -> String {
     counts.join(", ")
 }
 
-/// As many as there is room for, with their types where there is room for all of that, below their headings; the last line says when that was not all.
+/// As many as there is room for, with their types where there is room for all of that, below their
+/// headings; the last line says when that was not all.
 fn names(account: &EndReport, text: &mut String) {
     let tally = &account.tally;
     let cut_off = if account.status.is_some() {
@@ -280,8 +282,8 @@ fn below(heading: &str, names: &BTreeMap<JobId, Text>, with_types: bool) -> Vec<
     heading.into_iter().chain(names.iter().map(line)).collect()
 }
 
-/// `text` on one line, in at most so many bytes: letters, digits and the signs of ASCII as they are, everything else, which
-/// could break a line or hide what stands beside it, as its number.
+/// `text` on one line, in at most so many bytes: letters, digits and the signs of ASCII as they
+/// are, everything else, which could break a line or hide what stands beside it, as its number.
 fn printable(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,13 +1,15 @@
-//! Words and numbers for people and programs, and text that others wrote and that people read on a terminal.
+//! Words and numbers for people and programs, and text that others wrote and that people read on a
+//! terminal.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use ojs_lifecycle::api::Reason;
 
-/// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters, line and paragraph
-/// separators, direction marks, and what takes no column and is not a mark on the letter before it. With one of them a
-/// job's id or a client's name could make a line look like another one.
+/// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters,
+/// line and paragraph separators, direction marks, and what takes no column and is not a mark on
+/// the letter before it. With one of them a job's id or a client's name could make a line look like
+/// another one.
 #[must_use]
 pub fn is_terminal_control(character: char) -> bool {
     character.is_control()
@@ -17,7 +19,8 @@ pub fn is_terminal_control(character: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Adds it as the escape that JSON has for it: `\u202e`, and two of them beyond the first 65,536 characters.
+/// Adds it as the escape that JSON has for it: `\u202e`, and two of them beyond the first 65,536
+/// characters.
 pub fn escape(to: &mut String, character: char) {
     for unit in character.encode_utf16(&mut [0; 2]) {
         // A text never fails to be written to.
@@ -68,8 +71,9 @@ pub fn shortened(name: &str, most: usize) -> String {
     without_middle(name, most, |_| 1)
 }
 
-/// A name that is at most `most` wide, with the middle left out where it is wider: what tells one from another is often at
-/// its end. Where there is no room for the gap, only its beginning is left.
+/// A name that is at most `most` wide, with the middle left out where it is wider: what tells one
+/// from another is often at its end. Where there is no room for the gap, only its beginning is
+/// left.
 #[must_use]
 pub fn without_middle(name: &str, most: usize, width: impl Fn(char) -> usize) -> String {
     const GAP: &str = "...";

@@ -49,8 +49,8 @@ pub fn kind(failure: Failure) -> &'static str {
     }
 }
 
-/// `the backend refuses our credentials for 3 min (status 403 forbidden); reservations lapse in 59 s`; `words` is what the
-/// log says of the last failure.
+/// `the backend refuses our credentials for 3 min (status 403 forbidden); reservations lapse in 59
+/// s`; `words` is what the log says of the last failure.
 #[must_use]
 pub fn sentence(trouble: &Trouble, words: Option<&str>) -> String {
     let words = words.map_or(String::new(), |words| format!(" ({words})"));

@@ -14,7 +14,8 @@ use super::backend::BackendArgs;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a server is looked for that may only just be being started, and the pause before the next time.
+/// How often a server is looked for that may only just be being started, and the pause before the
+/// next time.
 const STARTS_TRIED: u32 = 20;
 const START_PAUSE: Duration = Duration::from_millis(100);
 
@@ -67,7 +68,8 @@ impl Client {
         })
     }
 
-    /// Waits for a server that is only just being started, if nothing listens there yet: at most two seconds.
+    /// Waits for a server that is only just being started, if nothing listens there yet: at most
+    /// two seconds.
     pub fn wait_for_start(&self) {
         for _ in 0..STARTS_TRIED {
             match self.agent.get(format!("{}/ojs/v1/health", self.base)).call() {

@@ -13,7 +13,8 @@ use super::duration::duration;
 use super::failure::Failure;
 use crate::{Dialect, Options, Server};
 
-/// How many heartbeats should fit into the time after which a worker is declared dead (worker protocol 10.3).
+/// How many heartbeats should fit into the time after which a worker is declared dead (worker
+/// protocol 10.3).
 const BEATS_IN_TIMEOUT: u32 = 3;
 
 #[derive(Debug, Args)]
@@ -92,7 +93,8 @@ pub(super) fn run(serve: &Serve) -> Result<(), Failure> {
     stop.wait()
         .map_err(|error| format!("cannot wait for signals: {error}"))?;
     if let Some(file) = &serve.port_file {
-        // Whoever comes now finds nobody; a file that somebody removed already is gone all the same.
+        // Whoever comes now finds nobody; a file that somebody removed already is gone all the
+        // same.
         let _ = fs::remove_file(file);
     }
     Ok(())

@@ -30,8 +30,8 @@ const MAX_COLUMNS: usize = 160;
 
 #[derive(Debug, Args)]
 pub(super) struct Timeline {
-    /// Draw this record instead of what a server has seen: JSON lines as --save writes them, or what GET /dev/events
-    /// answers; - is standard input
+    /// Draw this record instead of what a server has seen: JSON lines as --save writes them, or
+    /// what GET /dev/events answers; - is standard input
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Write the record there, one JSON object a line, marks included

@@ -1,4 +1,5 @@
-//! The fields that the JSON schemas and the worker protocol write down, for the dialects that take no others.
+//! The fields that the JSON schemas and the worker protocol write down, for the dialects that take
+//! no others.
 
 use crate::json::Object;
 use crate::refusal::{Refusal, RefusalKind};

@@ -1,4 +1,5 @@
-//! What is accepted from workers and how they are answered: the specification's way and the ways of real backends.
+//! What is accepted from workers and how they are answered: the specification's way and the ways of
+//! real backends.
 
 mod fields;
 
@@ -22,17 +23,21 @@ use crate::store::worker::{Heartbeat, HeartbeatAnswer};
 /// How the server speaks with workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dialect {
-    /// The HTTP binding and the worker protocol, as generously as both can be read: `active_jobs` is an array or a number.
+    /// The HTTP binding and the worker protocol, as generously as both can be read: `active_jobs`
+    /// is an array or a number.
     #[default]
     Spec,
-    /// The public Go backends: `state` is always `active` and the word is in `directive`; an integer in `active_jobs` is
-    /// refused; without `visibility_timeout_ms` a job is reserved for 30 s; nothing to register, report or save at.
+    /// The public Go backends: `state` is always `active` and the word is in `directive`; an
+    /// integer in `active_jobs` is refused; without `visibility_timeout_ms` a job is reserved for
+    /// 30 s; nothing to register, report or save at.
     Go,
-    /// The worker protocol to the letter: `active_jobs` must be a number and the ids come in `active_job_ids`.
+    /// The worker protocol to the letter: `active_jobs` must be a number and the ids come in
+    /// `active_job_ids`.
     Integer,
     /// The JSON schemas to the letter: a field that they do not have is refused.
     Strict,
-    /// As [`Self::Integer`], and what the worker protocol does not have in a heartbeat or a FETCH is refused.
+    /// As [`Self::Integer`], and what the worker protocol does not have in a heartbeat or a FETCH
+    /// is refused.
     Protocol,
 }
 
@@ -52,7 +57,8 @@ impl Dialect {
         }
     }
 
-    /// Whether an administrator's quiet is stored where nothing takes it back, and FETCH does not ask for it.
+    /// Whether an administrator's quiet is stored where nothing takes it back, and FETCH does not
+    /// ask for it.
     pub(crate) fn keeps_quiet(self) -> bool {
         self == Self::Go
     }
@@ -91,7 +97,8 @@ impl Dialect {
         }
     }
 
-    /// Whether one stream says of several queues that a job became available, as one of the public backends has it.
+    /// Whether one stream says of several queues that a job became available, as one of the public
+    /// backends has it.
     pub(crate) fn has_availability(self) -> bool {
         self == Self::Go
     }
@@ -359,7 +366,8 @@ fn reported_state(body: &Object) -> Result<Option<Directive>, Refusal> {
         None => Ok(None),
         Some("running") => Ok(Some(Directive::Run)),
         Some("quiet") => Ok(Some(Directive::Quiet)),
-        // The last beat of the website's example: after it nothing more is done than during terminate.
+        // The last beat of the website's example: after it nothing more is done than during
+        // terminate.
         Some("terminate" | "terminated") => Ok(Some(Directive::Terminate)),
         Some(_) => Err(Refusal::field("state", "running, quiet or terminate")),
     }

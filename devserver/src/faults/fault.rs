@@ -83,29 +83,35 @@ pub enum Fault {
     },
     /// It is carried out, and the connection is closed instead of an answer.
     LoseReply,
-    /// It is carried out at once, and answered this much later: what follows from it comes before its answer.
+    /// It is carried out at once, and answered this much later: what follows from it comes before
+    /// its answer.
     LateReply(Duration),
     /// It is carried out, and the answer breaks off in the middle of its body.
     Truncate,
-    /// It is not carried out, and answered 200 with a page of HTML: a proxy, a portal, somebody else's web site.
+    /// It is not carried out, and answered 200 with a page of HTML: a proxy, a portal, somebody
+    /// else's web site.
     Page,
-    /// It is not carried out, and answered with this status (301, 302, 303, 307 or 308) and another place to ask at.
+    /// It is not carried out, and answered with this status (301, 302, 303, 307 or 308) and another
+    /// place to ask at.
     Redirect(u16),
-    /// It is not carried out, because the store behind the HTTP server is away; what a public backend says then.
+    /// It is not carried out, because the store behind the HTTP server is away; what a public
+    /// backend says then.
     StoreAway {
         /// The public backend that is played.
         backend: Backend,
         /// How late it says so; a heartbeat is answered [`HEARTBEAT_DELAYS`] times as late.
         delay: Duration,
     },
-    /// An ACK that is too large for the store together with its job is refused each time; what is smaller is let through.
+    /// An ACK that is too large for the store together with its job is refused each time; what is
+    /// smaller is let through.
     Limit {
         /// Most bytes of the job and the ACK's body together.
         bytes: u64,
         /// 500, as nats says it, or 400, as the others do.
         status: u16,
     },
-    /// An ACK comes too late: the job's reservation ran out just now, and another worker has done it already. 409.
+    /// An ACK comes too late: the job's reservation ran out just now, and another worker has done
+    /// it already. 409.
     Overtaken {
         /// Whether the answer says that it is completed.
         tells_state: bool,

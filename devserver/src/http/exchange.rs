@@ -1,4 +1,5 @@
-//! What happens to a request on its way to its answer: the fault that meets it, and the event that tells of it.
+//! What happens to a request on its way to its answer: the fault that meets it, and the event that
+//! tells of it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -139,7 +140,8 @@ impl<'a> Exchange<'a> {
         reply
     }
 
-    /// Waits. A client that leaves meanwhile drops this future: its request gets no answer, and is noted as such.
+    /// Waits. A client that leaves meanwhile drops this future: its request gets no answer, and is
+    /// noted as such.
     async fn wait(&self, delay: Duration, about: About) {
         let mut leaving = OnDrop(Some(|| self.note_unanswered(about.clone())));
         sleep(delay).await;

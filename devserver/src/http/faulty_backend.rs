@@ -1,5 +1,5 @@
-//! What public backends say while the store behind them is away, of a message that their store does not take, and of an ACK
-//! that comes too late.
+//! What public backends say while the store behind them is away, of a message that their store does
+//! not take, and of an ACK that comes too late.
 
 use std::time::Duration;
 
@@ -109,7 +109,8 @@ pub(super) fn too_large(bytes: u64, status: u16) -> Reply {
 /// The worker that has done the job for which somebody else is a moment too late.
 const RIVAL: &str = "rival";
 
-/// The answer to an ACK of a job that another worker has just done; what is no ACK of an active job is answered as usual.
+/// The answer to an ACK of a job that another worker has just done; what is no ACK of an active job
+/// is answered as usual.
 pub(super) fn overtaken(shared: &Shared, request: &Request, body: &[u8], tells_state: bool) -> Reply {
     let ack = request.object(body).and_then(|body| shared.options.dialect.ack(&body));
     let is_done = ack.as_ref().is_ok_and(|ack| {

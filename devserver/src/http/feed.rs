@@ -1,4 +1,5 @@
-//! A stream of events (SSE): what jobs go through, told to whoever listens, or what a backend that is wrong tells.
+//! A stream of events (SSE): what jobs go through, told to whoever listens, or what a backend that
+//! is wrong tells.
 
 use std::fmt::Write;
 use std::future::Future;
@@ -28,7 +29,8 @@ const RETRY: &str = "retry: 3000\n\n";
 /// How often a stream lies.
 const LIE_EVERY: Duration = Duration::from_millis(100);
 
-/// Events of a flood that are handed over at once, and the pause after them: others have to be served, too.
+/// Events of a flood that are handed over at once, and the pause after them: others have to be
+/// served, too.
 const FLOOD: usize = 500;
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
@@ -248,7 +250,8 @@ fn write_available(text: &mut String, queue: &str) {
 /// The next piece of text on its way, and the stream after it.
 type NextPiece = Pin<Box<dyn Future<Output = Option<(String, Feed)>> + Send>>;
 
-/// A stream as hyper asks for it: what is not read is not made, so a slow reader costs nothing and misses something.
+/// A stream as hyper asks for it: what is not read is not made, so a slow reader costs nothing and
+/// misses something.
 pub(super) struct RunningFeed {
     shared: Arc<Shared>,
     next: NextPiece,

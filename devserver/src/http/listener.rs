@@ -103,7 +103,8 @@ fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
     tokio::net::TcpListener::from_std(bound)
 }
 
-/// Keeps the port without listening: whoever connects is refused. Without that it is free for a while, which is how it was.
+/// Keeps the port without listening: whoever connects is refused. Without that it is free for a
+/// while, which is how it was.
 fn keep(address: SocketAddr) -> Option<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -123,7 +124,8 @@ async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Takes connections until the gate is no longer open, which ends them all; gives those that are ending.
+/// Takes connections until the gate is no longer open, which ends them all; gives those that are
+/// ending.
 async fn accept(
     shared: &Arc<Shared>,
     listener: &tokio::net::TcpListener,

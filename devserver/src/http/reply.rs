@@ -59,7 +59,8 @@ const PAGE: &str =
 #[derive(Debug, Serialize)]
 struct ErrorFields {
     code: &'static str,
-    /// The kind of the refusal where the code does not tell it: conformance level 1 asks for `validation_error`.
+    /// The kind of the refusal where the code does not tell it: conformance level 1 asks for
+    /// `validation_error`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     message: String,

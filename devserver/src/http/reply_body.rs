@@ -11,7 +11,8 @@ use tokio::time::{Sleep, sleep};
 
 use super::feed::RunningFeed;
 
-/// How long the first half of an answer is left alone, so that it gets out before the connection is closed.
+/// How long the first half of an answer is left alone, so that it gets out before the connection is
+/// closed.
 const HALF_TIME: Duration = Duration::from_millis(20);
 
 /// The error that makes hyper close the connection without an answer.

@@ -18,7 +18,8 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 /// The largest body of a batch, in bytes: 10,000 jobs of 1.6 KiB.
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// The largest body with a checkpoint, in bytes: more than a checkpoint may have, so that it is the checkpoint that is refused.
+/// The largest body with a checkpoint, in bytes: more than a checkpoint may have, so that it is the
+/// checkpoint that is refused.
 const MAX_CHECKPOINT_BODY_BYTES: usize = (1 << 20) + (64 << 10);
 
 /// The longest request id that is given back.
@@ -127,7 +128,8 @@ impl Request {
         format!("{} /{}", self.method, self.path.join("/"))
     }
 
-    /// Whom and what the request itself names, so far as it can be read: what an event tells when no answer tells better.
+    /// Whom and what the request itself names, so far as it can be read: what an event tells when
+    /// no answer tells better.
     pub fn about(&self, body: &[u8]) -> About {
         let Ok(body) = Object::read(body) else {
             return About::default();

@@ -93,7 +93,8 @@ impl Changes {
         self.ring.iter().rev()
     }
 
-    /// The changes after that number, oldest first, and how many more there were that are forgotten.
+    /// The changes after that number, oldest first, and how many more there were that are
+    /// forgotten.
     pub fn after(&self, number: u64) -> (u64, impl Iterator<Item = &Change>) {
         let oldest = self.ring.front().map_or(self.newest + 1, |change| change.number);
         let missed = oldest.saturating_sub(number.saturating_add(1));

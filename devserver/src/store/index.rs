@@ -1,4 +1,5 @@
-//! What is looked up other than by the id of a job. Kept in step with the jobs by [`super::Store::change`] alone.
+//! What is looked up other than by the id of a job. Kept in step with the jobs by
+//! [`super::Store::change`] alone.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

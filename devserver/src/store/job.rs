@@ -201,7 +201,8 @@ pub struct Job {
     pub attempt: u32,
     /// Executions that ended and counted.
     pub attempts_used: u32,
-    /// When something happens to it by itself: it becomes available, its reservation or its life ends.
+    /// When something happens to it by itself: it becomes available, its reservation or its life
+    /// ends.
     pub due_at: Option<Moment>,
     pub reservation: Option<Reservation>,
     pub is_dead_letter: bool,
@@ -230,7 +231,8 @@ impl Job {
         self.reservation.as_ref()?.worker.as_ref()
     }
 
-    /// Whether this worker may speak for it: a caller or a reservation without a name cannot be told apart.
+    /// Whether this worker may speak for it: a caller or a reservation without a name cannot be
+    /// told apart.
     pub fn is_held_by(&self, caller: Option<&str>) -> bool {
         match (caller, self.worker()) {
             (Some(caller), Some(holder)) => caller == &**holder,

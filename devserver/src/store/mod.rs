@@ -1,5 +1,5 @@
-//! The jobs, and every rule about them. No clock and no socket: each call is told what time it is, as the time since the
-//! start of the server, and gives what there is to answer.
+//! The jobs, and every rule about them. No clock and no socket: each call is told what time it is,
+//! as the time since the start of the server, and gives what there is to answer.
 
 pub mod changes;
 mod dead_letter;
@@ -71,7 +71,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store. `epoch` is what the wall clock says at the start; `seed` decides the jitter of retries.
+    /// An empty store. `epoch` is what the wall clock says at the start; `seed` decides the jitter
+    /// of retries.
     pub fn new(settings: StoreSettings, epoch: Timestamp, seed: u64) -> Self {
         Self {
             settings,

@@ -1,5 +1,5 @@
-//! Whatever is done in whatever order: each job is in one state, an active one has one reservation, attempts never
-//! decrease, nothing vanishes, and every look-up says the same as the jobs.
+//! Whatever is done in whatever order: each job is in one state, an active one has one reservation,
+//! attempts never decrease, nothing vanishes, and every look-up says the same as the jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

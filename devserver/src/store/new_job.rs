@@ -191,7 +191,8 @@ fn timestamp(fields: &Object, name: &str) -> Result<Option<Timestamp>, Refusal> 
     text.parse().map(Some).map_err(wrong)
 }
 
-/// The envelope has seconds, the binding's options milliseconds, the conformance suite an ISO 8601 duration.
+/// The envelope has seconds, the binding's options milliseconds, the conformance suite an ISO 8601
+/// duration.
 fn visibility(fields: &Object) -> Result<Option<Duration>, Refusal> {
     let millis: Option<u64> = fields.get("visibility_timeout_ms", "milliseconds, 1 or more")?;
     let seconds: Option<u64> = match fields.raw("visibility_timeout") {

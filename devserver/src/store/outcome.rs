@@ -79,8 +79,8 @@ impl Store {
         self.existing_job(id)
     }
 
-    /// Ends an execution without success: the policy decides what is next. After a FAIL the next attempt waits; what
-    /// was recovered is available at once.
+    /// Ends an execution without success: the policy decides what is next. After a FAIL the next
+    /// attempt waits; what was recovered is available at once.
     pub(super) fn end_execution(&mut self, now: Moment, id: &str, end: End, failed: FailedAttempt<'_>, error: Object) {
         let random = self.random.f64();
         let epoch = self.epoch;

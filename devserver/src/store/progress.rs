@@ -12,7 +12,8 @@ use crate::refusal::{Refusal, RefusalKind};
 pub const MAX_CHECKPOINT_BYTES: usize = 1 << 20;
 
 impl Store {
-    /// Notes how far a job is; what is not active is left alone (progress 6.1). Progress never goes back within an attempt.
+    /// Notes how far a job is; what is not active is left alone (progress 6.1). Progress never goes
+    /// back within an attempt.
     ///
     /// # Errors
     ///
@@ -50,7 +51,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is no such job, it is not active, the checkpoint is too large, or its number is not higher than the last.
+    /// There is no such job, it is not active, the checkpoint is too large, or its number is not
+    /// higher than the last.
     pub fn save_checkpoint(
         &mut self,
         now: Moment,

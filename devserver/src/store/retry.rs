@@ -1,4 +1,5 @@
-//! When a failed job is tried again, and what becomes of it when it is not (retry specification 2 to 9).
+//! When a failed job is tried again, and what becomes of it when it is not (retry specification 2
+//! to 9).
 
 use std::time::Duration;
 
@@ -138,7 +139,8 @@ impl RetryPolicy {
             })
     }
 
-    /// How long to wait before a retry, the first of which is number 1. `random` is between 0 and 1.
+    /// How long to wait before a retry, the first of which is number 1. `random` is between 0 and
+    /// 1.
     pub fn delay(&self, retry: u32, random: f64) -> Duration {
         let number = f64::from(retry.max(1));
         let factor = match self.strategy {
@@ -172,7 +174,8 @@ fn strategy(given: &Object) -> Result<BackoffStrategy, Refusal> {
     Ok(BackoffStrategy::Exponential)
 }
 
-/// An interval as ISO 8601 text, or as milliseconds under the name that the HTTP binding's examples use.
+/// An interval as ISO 8601 text, or as milliseconds under the name that the HTTP binding's examples
+/// use.
 pub(super) fn interval(given: &Object, within: &str, name: &str) -> Result<Option<Duration>, Refusal> {
     if let Some(millis) = given.get(&format!("{name}_ms"), "milliseconds")? {
         return Ok(Some(Duration::from_millis(millis)));

@@ -1,5 +1,5 @@
-//! What happens by itself when its time has come: jobs become available, expire, run out of their reservation; workers that
-//! fell silent are dead.
+//! What happens by itself when its time has come: jobs become available, expire, run out of their
+//! reservation; workers that fell silent are dead.
 
 use std::sync::Arc;
 
@@ -106,7 +106,8 @@ impl Store {
         }
     }
 
-    /// Takes all jobs from a worker that has not beaten for too long, and forgets it (worker protocol 10.2).
+    /// Takes all jobs from a worker that has not beaten for too long, and forgets it (worker
+    /// protocol 10.2).
     fn declare_dead(&mut self, now: Moment, worker: &WorkerId) -> Occurrence {
         let held = self.index.held.get(worker).cloned().unwrap_or_default();
         let message = format!("the worker '{worker}' has sent no heartbeat for too long and was declared dead");
@@ -117,8 +118,8 @@ impl Store {
         occurrence(WORKER_DEATH, Some(Arc::clone(worker)), held.into_iter().collect())
     }
 
-    /// Lets the reservation of an active job run out and another worker do the job, all in this moment; whether the job was
-    /// active. The policy is not asked: the last attempt would end it.
+    /// Lets the reservation of an active job run out and another worker do the job, all in this
+    /// moment; whether the job was active. The policy is not asked: the last attempt would end it.
     pub fn overtake(&mut self, now: Moment, id: &str, by: &str) -> bool {
         let Some(job) = self.jobs.get(id).filter(|job| job.state == JobState::Active) else {
             return false;

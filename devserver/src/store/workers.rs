@@ -67,8 +67,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the timeouts of jobs of this worker are kept here. A worker that has registered keeps them itself, with a grace
-    /// of which the server knows nothing.
+    /// Whether the timeouts of jobs of this worker are kept here. A worker that has registered
+    /// keeps them itself, with a grace of which the server knows nothing.
     pub(super) fn ends_executions_of(&self, worker: Option<&WorkerId>) -> bool {
         let known = worker.and_then(|id| self.workers.get(id));
         self.settings.enforces_timeouts && !known.is_some_and(|worker| worker.is_registered)

@@ -15,8 +15,8 @@ pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// The text with a replacement character for everything that has no width of its own (control characters, marks that
-/// turn the direction of writing) or that XML cannot hold.
+/// The text with a replacement character for everything that has no width of its own (control
+/// characters, marks that turn the direction of writing) or that XML cannot hold.
 pub(super) fn clean(text: &str) -> String {
     let replaced = |c: char| {
         if columns(c) == 0 || matches!(c, '\u{fffe}' | '\u{ffff}') {
@@ -53,7 +53,8 @@ pub(super) fn head(text: &str, most: usize) -> String {
     kept
 }
 
-/// The end of a clean text, at most so many columns wide: ids that were made one after another differ at the end.
+/// The end of a clean text, at most so many columns wide: ids that were made one after another
+/// differ at the end.
 pub(super) fn tail(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();

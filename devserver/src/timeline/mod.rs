@@ -1,4 +1,5 @@
-//! A picture of what the server saw, for people who debug a shutdown: as text for a terminal, and as SVG.
+//! A picture of what the server saw, for people who debug a shutdown: as text for a terminal, and
+//! as SVG.
 //!
 //! Events and marks in, text out: nothing here reads a file, asks for the time or knows a terminal.
 

@@ -29,8 +29,8 @@ impl Picture {
         }
     }
 
-    /// The picture as lines, each at most so many columns wide; fewer than 40 count as 40, more than 240 as 240. Bounded: at most 60
-    /// jobs and 20 workers are drawn, the others counted.
+    /// The picture as lines, each at most so many columns wide; fewer than 40 count as 40, more
+    /// than 240 as 240. Bounded: at most 60 jobs and 20 workers are drawn, the others counted.
     #[must_use]
     pub fn text(&self, width: usize) -> String {
         text::draw(&self.rows, width, false)
@@ -42,8 +42,8 @@ impl Picture {
         text::draw(&self.rows, width, true)
     }
 
-    /// The picture as an SVG document that needs nothing else, for light and for dark surroundings. Bounded: at most 200 jobs and 50
-    /// workers are drawn, the others counted.
+    /// The picture as an SVG document that needs nothing else, for light and for dark surroundings.
+    /// Bounded: at most 200 jobs and 50 workers are drawn, the others counted.
     #[must_use]
     pub fn svg(&self) -> String {
         svg::draw(&self.rows)

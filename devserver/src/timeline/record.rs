@@ -39,8 +39,8 @@ struct EntryShape<'a> {
 }
 
 impl Record {
-    /// Reads JSON values one after another, with or without line breaks between them: an event or a mark, an array of
-    /// them, or an answer of `/dev/events`.
+    /// Reads JSON values one after another, with or without line breaks between them: an event or a
+    /// mark, an array of them, or an answer of `/dev/events`.
     ///
     /// # Errors
     ///

@@ -70,7 +70,8 @@ impl Row {
         self.spans.iter().any(|span| span.is_seen(axis)) || self.glyphs.iter().any(|glyph| axis.contains(glyph.ms))
     }
 
-    /// Of the glyphs that fall into one of so many columns the most important, column by column; of equal ones the last.
+    /// Of the glyphs that fall into one of so many columns the most important, column by column; of
+    /// equal ones the last.
     pub fn strongest(&self, axis: &Axis, columns: usize) -> Vec<Option<&Glyph>> {
         let mut strongest: Vec<Option<&Glyph>> = vec![None; columns];
         for glyph in self.glyphs.iter().filter(|glyph| axis.contains(glyph.ms)) {

@@ -269,8 +269,8 @@ fn add_delivery(row: &mut Row, story: &Story, axis: &Axis, delivery: &SeenDelive
     }
 }
 
-/// So many jobs at most, in the order of their beginnings, and what to say of the others: those that matter most are
-/// drawn, and of equal ones the last.
+/// So many jobs at most, in the order of their beginnings, and what to say of the others: those
+/// that matter most are drawn, and of equal ones the last.
 fn choose_jobs(jobs: &[JobRow], most: usize) -> (Vec<&JobRow>, Option<String>) {
     let mut sorted: Vec<(usize, &JobRow)> = jobs.iter().enumerate().collect();
     sorted.sort_by(|(_, a), (_, b)| {

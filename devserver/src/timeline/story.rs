@@ -322,8 +322,8 @@ fn about(event: &Event) -> String {
     said.join(", ")
 }
 
-/// The events that are about one worker: those that name it, those that name no worker but a job that it had, and those
-/// that name nobody at all.
+/// The events that are about one worker: those that name it, those that name no worker but a job
+/// that it had, and those that name nobody at all.
 fn about_worker<'a>(events: &[&'a Event], worker: &str) -> Vec<&'a Event> {
     let is_its = |event: &Event| event.worker.as_deref() == Some(worker);
     let jobs: std::collections::BTreeSet<&str> = events

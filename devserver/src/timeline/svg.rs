@@ -17,7 +17,8 @@ const MARGIN: f64 = 20.0;
 /// Height of a row, in pixels.
 const ROW: f64 = 18.0;
 
-/// Width of a letter with its room, in pixels: of what falls into one such column the most important is drawn.
+/// Width of a letter with its room, in pixels: of what falls into one such column the most
+/// important is drawn.
 const LETTER: f64 = 9.0;
 
 /// How many such columns there are.
@@ -35,7 +36,8 @@ const MAX_JOBS: usize = 200;
 const MAX_WORKERS: usize = 50;
 const MAX_SPANS: usize = 200;
 
-/// Light first; what is different in the dark follows. Neither variables nor fonts of its own: not every viewer has them.
+/// Light first; what is different in the dark follows. Neither variables nor fonts of its own: not
+/// every viewer has them.
 const STYLE: &str = "
 .bg{fill:#fff}
 text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#1f2328}

@@ -57,7 +57,8 @@ pub(super) enum Harm {
     Status(u16),
 }
 
-/// Something that happened at one moment. Of several that fall into one column the greatest is drawn.
+/// Something that happened at one moment. Of several that fall into one column the greatest is
+/// drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Symbol {
     /// A late answer left.
@@ -141,7 +142,8 @@ impl Symbol {
         }
     }
 
-    /// What the legend says of the sign: its letter, or the letters that it stands for, and its meaning.
+    /// What the legend says of the sign: its letter, or the letters that it stands for, and its
+    /// meaning.
     pub fn legend(self) -> (String, String) {
         let (letter, meaning, _) = self.look();
         match self {
@@ -161,7 +163,8 @@ impl Symbol {
         }
     }
 
-    /// Whether the letter is drawn on a shield: that is what a look at the picture is to find at once.
+    /// Whether the letter is drawn on a shield: that is what a look at the picture is to find at
+    /// once.
     pub fn has_shield(self) -> bool {
         match self {
             Self::DeliveryEnded(_) | Self::DeclaredDead | Self::Harmed(_) | Self::ClientLeft => true,

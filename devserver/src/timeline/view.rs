@@ -3,10 +3,12 @@
 /// Which part of a record is drawn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
-    /// When the picture begins, in milliseconds by the clock of the events; `None`: with the first thing that happened.
+    /// When the picture begins, in milliseconds by the clock of the events; `None`: with the first
+    /// thing that happened.
     pub from: Option<f64>,
     /// When the picture ends; `None`: with the last thing that happened.
     pub to: Option<f64>,
-    /// The only worker that is drawn; `None`: all are. What names no worker and no job is drawn all the same.
+    /// The only worker that is drawn; `None`: all are. What names no worker and no job is drawn all
+    /// the same.
     pub worker: Option<String>,
 }

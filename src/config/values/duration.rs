@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use super::{Form, Notation, Problem, Value, only, within};
 
-/// Units of a duration in milliseconds, longest first: the order in which they may follow each other.
+/// Units of a duration in milliseconds, longest first: the order in which they may follow each
+/// other.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Units of a size in bytes.
 const BYTES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads `250ms`, `25s`, `1m30s`, `1.5s`; a bare number is seconds. `None` when it is nothing of the kind, is finer
-/// than a millisecond, or does not fit.
+/// Reads `250ms`, `25s`, `1m30s`, `1.5s`; a bare number is seconds. `None` when it is nothing of
+/// the kind, is finer than a millisecond, or does not fit.
 #[must_use]
 pub fn parse(text: &str) -> Option<Duration> {
     let last_is_number = text.ends_with(|last: char| last.is_ascii_digit());

@@ -1,4 +1,5 @@
-//! What mode exec runs for a job, and what the end of a job's process means: tables that only the file can hold.
+//! What mode exec runs for a job, and what the end of a job's process means: tables that only the
+//! file can hold.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +29,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// What types begin with and how exact that is: a type spelled out goes before a beginning, a longer one before a shorter one.
+    /// What types begin with and how exact that is: a type spelled out goes before a beginning, a
+    /// longer one before a shorter one.
     fn rank(&self) -> (bool, usize) {
         (!self.pattern.ends_with('*'), self.pattern.len())
     }

@@ -32,7 +32,8 @@ impl Percent {
     }
 }
 
-/// From which share of the container's memory on no more jobs are taken; none: that does not matter.
+/// From which share of the container's memory on no more jobs are taken; none: that does not
+/// matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryShare(pub Option<Percent>);
 

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// A URL as an error may show it: without user, password, query and fragment, even when it is no URL at all.
+/// A URL as an error may show it: without user, password, query and fragment, even when it is no
+/// URL at all.
 #[must_use]
 pub(super) fn without_secrets(url: &str) -> String {
     // Whatever stands before the last @ may be a password, question marks included.
@@ -26,7 +27,8 @@ pub(super) fn without_secrets(url: &str) -> String {
     }
 }
 
-/// A text as an error may show it, whatever it was meant for: what may be a URL is without its secrets.
+/// A text as an error may show it, whatever it was meant for: what may be a URL is without its
+/// secrets.
 #[must_use]
 pub fn masked(text: &str) -> Cow<'_, str> {
     let has_user = text.rsplit_once('@').is_some_and(|(before, _)| before.contains(':'));

@@ -1,5 +1,5 @@
-//! The types of values. Each has one `impl Value`: how people write a value, what is accepted, how it is shown. A new kind
-//! of value is one more type with its `impl` in a file of this folder.
+//! The types of values. Each has one `impl Value`: how people write a value, what is accepted, how
+//! it is shown. A new kind of value is one more type with its `impl` in a file of this folder.
 
 pub mod duration;
 pub mod enums;
@@ -18,7 +18,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What is wrong with a text, as the end of a sentence that begins with it: `is not a duration`. It never shows a secret.
+/// What is wrong with a text, as the end of a sentence that begins with it: `is not a duration`. It
+/// never shows a secret.
 pub type Problem = Cow<'static, str>;
 
 /// A type that the value of a key can have.
@@ -35,7 +36,8 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
     /// The texts are no value of this type, or the row does not accept it.
     fn read(texts: &[&str], limits: &Self::Limits) -> Result<Self, Problem>;
 
-    /// The value as people write it; a secret shows only that it is set, and what holds nothing is empty.
+    /// The value as people write it; a secret shows only that it is set, and what holds nothing is
+    /// empty.
     fn show(&self) -> String;
 
     /// What the limits of a row add to what the notation accepts.
@@ -49,7 +51,8 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
     }
 }
 
-/// How the values of a type are written, for people and for the parsers of the command line and the file.
+/// How the values of a type are written, for people and for the parsers of the command line and the
+/// file.
 #[derive(Debug, Clone, Copy)]
 pub struct Notation {
     /// The shape of a value in each place where it can be set.
@@ -102,7 +105,8 @@ pub enum Form {
     Headers,
     /// A table of strings and whole numbers, in the file alone: `NAME=VALUE` each.
     Table,
-    /// A table of arrays of strings, in the file alone: each its name and its words, with NUL between.
+    /// A table of arrays of strings, in the file alone: each its name and its words, with NUL
+    /// between.
     Commands,
 }
 

@@ -1,5 +1,5 @@
-//! Addresses, URLs and headers: what goes wrong here is often a secret in the wrong place, so nothing of this module
-//! shows one.
+//! Addresses, URLs and headers: what goes wrong here is often a secret in the wrong place, so
+//! nothing of this module shows one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -52,7 +52,8 @@ impl BackendUrl {
         &self.0
     }
 
-    /// The same without `/ojs/v1` at its end, which is added to each path; `None`: it does not end so.
+    /// The same without `/ojs/v1` at its end, which is added to each path; `None`: it does not end
+    /// so.
     #[must_use]
     pub fn without_api_path(&self) -> Option<Self> {
         let shorter = self.0.strip_suffix(API_PATH)?.trim_end_matches('/').to_owned();
@@ -188,7 +189,8 @@ impl Value for Listen {
     }
 }
 
-/// Headers that a request cannot take from a user: its frame, or whether we can read the answer, depends on them.
+/// Headers that a request cannot take from a user: its frame, or whether we can read the answer,
+/// depends on them.
 const RESERVED: [&str; 14] = [
     "host",
     "content-length",

@@ -1,4 +1,5 @@
-//! The proxy in front of the backend: its URL, whose credentials nothing of this module shows, and `off`.
+//! The proxy in front of the backend: its URL, whose credentials nothing of this module shows, and
+//! `off`.
 
 use std::borrow::Cow;
 use std::fmt;

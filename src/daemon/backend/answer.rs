@@ -1,5 +1,6 @@
-//! The answer to a request, from its bytes. A plain head, as nearly all are, tells how long its body is; of any other one `ureq-proto`
-//! knows where head and body begin and end. The bounds are ours, and what counts as an answer where it breaks off.
+//! The answer to a request, from its bytes. A plain head, as nearly all are, tells how long its
+//! body is; of any other one `ureq-proto` knows where head and body begin and end. The bounds are
+//! ours, and what counts as an answer where it breaks off.
 
 use ureq_proto::BodyMode;
 use ureq_proto::Error as ProtocolError;
@@ -16,11 +17,12 @@ use ojs_wire::http::tunnel::{TunnelBody, TunnelHead};
 /// Longest head of an answer, in bytes.
 const MOST_HEAD_BYTES: usize = 32 << 10;
 
-/// Most bytes of all that comes before the body of an answer, interim answers (100 to 199) included: what makes each of
-/// them ends nowhere, and each costs time.
+/// Most bytes of all that comes before the body of an answer, interim answers (100 to 199)
+/// included: what makes each of them ends nowhere, and each costs time.
 const MOST_BYTES_BEFORE_BODY: usize = 128 << 10;
 
-/// Longest line between two chunks of a body, in bytes. It has no bound where its end is spelled in an unusual way.
+/// Longest line between two chunks of a body, in bytes. It has no bound where its end is spelled in
+/// an unusual way.
 const MOST_CHUNK_LINE_BYTES: usize = 4 << 10;
 
 /// Most bytes of an answer that we read, where nothing asks for more.
@@ -29,7 +31,8 @@ const USUAL_BODY_BYTES: u64 = 4 << 20;
 /// Most bytes of an answer to a report that we read: its status says nearly all.
 const REPORT_BODY_BYTES: u64 = 64 << 10;
 
-/// Most bytes of events that are kept until they are looked at, which is after each turn of a connection.
+/// Most bytes of events that are kept until they are looked at, which is after each turn of a
+/// connection.
 const EVENT_BYTES: u64 = 512 << 10;
 
 /// Most bytes of an answer that we ever read. Jobs that are beyond it lapse.
@@ -389,8 +392,9 @@ fn over(is_whole: bool, leaves_connection_open: bool) -> AnswerStage {
     }
 }
 
-/// An engine that waits for an answer. Whatever we ask, an answer is framed in the same way unless only its head was asked for: so it is
-/// shown the shortest request that there is, and ours are written by ourselves.
+/// An engine that waits for an answer. Whatever we ask, an answer is framed in the same way unless
+/// only its head was asked for: so it is shown the shortest request that there is, and ours are
+/// written by ourselves.
 fn engine(is_head_alone: bool) -> Result<Engine<RecvResponse>, Fault> {
     let mut request = Request::new(());
     *request.method_mut() = if is_head_alone { Method::HEAD } else { Method::GET };

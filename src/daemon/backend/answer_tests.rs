@@ -278,7 +278,8 @@ const LINES: &[&str] = &[
 const BODIES: &[&str] = &["", "hello!", "hello! and more", "6\r\nhello!\r\n0\r\n\r\n", "hel"];
 
 proptest! {
-    /// Whatever is taken for a plain head is read by the engine in the same way, in every respect, to the last byte.
+    /// Whatever is taken for a plain head is read by the engine in the same way, in every respect,
+    /// to the last byte.
     #[test]
     fn a_plain_head_says_what_it_says_to_the_engine(
         status in select(STATUS_LINES),

@@ -1,7 +1,9 @@
-//! The backend, for the loop: requests in, answers out, connections in between. Nothing waits and no thread is in the way.
+//! The backend, for the loop: requests in, answers out, connections in between. Nothing waits and
+//! no thread is in the way.
 //!
-//! A connection belongs to one request at a time, so what hangs delays only itself. Every request is answered exactly once,
-//! also when there is no room, no connection, no token, no time or a panic. What happens to one in between is in `steps.rs`.
+//! A connection belongs to one request at a time, so what hangs delays only itself. Every request
+//! is answered exactly once, also when there is no room, no connection, no token, no time or a
+//! panic. What happens to one in between is in `steps.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -36,11 +38,12 @@ use ojs_lifecycle::api::{Call, Failure, Lane, Moment, Reply, StreamNews};
 use ojs_lifecycle::timers::Timers;
 use ojs_os::clock;
 
-/// Most connections that get a turn before the loop has its own: a signal or a probe waits for no more than these.
+/// Most connections that get a turn before the loop has its own: a signal or a probe waits for no
+/// more than these.
 const CONNECTIONS_PER_TURN: usize = 16;
 
-/// Most requests that begin before the loop has its turn. A connection to this very machine is made within the call that asks for
-/// it, which takes 0.1 ms.
+/// Most requests that begin before the loop has its turn. A connection to this very machine is made
+/// within the call that asks for it, which takes 0.1 ms.
 const REQUESTS_PER_TURN: usize = 8;
 
 /// A report that has no answer after this time does not count as one under way when others wait.
@@ -62,7 +65,8 @@ pub(in crate::daemon::backend) enum BackendTimer {
     GiveUp(CallId),
     /// The connection is not there yet.
     Connect(CallId),
-    /// There may be a next step without anything having happened: another address, the token of last time.
+    /// There may be a next step without anything having happened: another address, the token of
+    /// last time.
     Step(CallId),
     /// Reports wait, and those that are under way may hang.
     Room,
@@ -99,7 +103,8 @@ pub struct Backend {
     pub(in crate::daemon::backend) ready_slots: VecDeque<usize>,
     /// Requests that wait for what a thread brings.
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<CallId>,
-    /// Requests to which nobody has answered yet where they connect to, and which may have any connection.
+    /// Requests to which nobody has answered yet where they connect to, and which may have any
+    /// connection.
     pub(in crate::daemon::backend) dialing: BTreeSet<CallId>,
     pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
     pub(in crate::daemon::backend) said: Vec<(CallId, BackendSays)>,
@@ -113,7 +118,8 @@ impl fmt::Debug for Backend {
 }
 
 impl Backend {
-    /// Reads the files that TLS needs. No connection is opened before the first request. `waker` ends a wait of the loop.
+    /// Reads the files that TLS needs. No connection is opened before the first request. `waker`
+    /// ends a wait of the loop.
     ///
     /// # Errors
     /// A certificate or key that cannot be used.
@@ -155,8 +161,8 @@ impl Backend {
         })
     }
 
-    /// Takes a request, which goes out in the next turn. Its answer comes at `give_up` at the latest. `is_again`: the same one
-    /// hangs on another connection.
+    /// Takes a request, which goes out in the next turn. Its answer comes at `give_up` at the
+    /// latest. `is_again`: the same one hangs on another connection.
     pub fn send(&mut self, id: CallId, call: Call, give_up: Moment, is_again: bool) {
         let lane = call.endpoint().lane();
         let stage = match self.rooms.enter(lane, id) {
@@ -188,7 +194,8 @@ impl Backend {
         }
     }
 
-    /// Nobody waits for this answer any more: its connection is closed at once. It is answered all the same, as it is true.
+    /// Nobody waits for this answer any more: its connection is closed at once. It is answered all
+    /// the same, as it is true.
     pub fn abandon(&mut self, id: CallId) {
         self.fail(id, &Fault::Abandoned);
     }
@@ -242,7 +249,8 @@ impl Backend {
                 break;
             }
         }
-        // After what has come: who was held up for longer than a request may take finds its answer all the same.
+        // After what has come: who was held up for longer than a request may take finds its answer
+        // all the same.
         for due in overdue {
             self.overdue(due, now);
         }
@@ -379,8 +387,8 @@ impl Backend {
         self.answer(id, outcome);
     }
 
-    /// There is no answer, or not all of it. A backend may close a kept connection just when we use it again: then a fresh
-    /// one gets the request, if that can do no harm.
+    /// There is no answer, or not all of it. A backend may close a kept connection just when we use
+    /// it again: then a fresh one gets the request, if that can do no harm.
     pub(in crate::daemon::backend) fn fail(&mut self, id: CallId, fault: &Fault) {
         if self.is_open_stream(id) {
             return self.end_stream(id, Failure::Unanswered, &self.outcomes.reason(fault, true));
@@ -399,7 +407,8 @@ impl Backend {
             | RequestStage::NeedsAddress
             | RequestStage::Dialing(_) => false,
         };
-        // Whoever refuses a connection has taken nothing on it; who ends one that it has used may have.
+        // Whoever refuses a connection has taken nothing on it; who ends one that it has used may
+        // have.
         let is_refused = !has_served && fault.is_refusal(&self.outcomes.settings().backend);
         let is_sent = pending.is_sent() && (!is_refused || pending.first_was_sent);
         let stage = match pending.stage {
@@ -433,7 +442,8 @@ impl Backend {
                     return self.interpret(id, &received);
                 }
                 if matches!(fault, Fault::Abandoned | Fault::NoAnswerInTime) {
-                    // What cut its connection may have cut those that nobody has used since. That of the heartbeats is theirs.
+                    // What cut its connection may have cut those that nobody has used since. That
+                    // of the heartbeats is theirs.
                     let doubtful = began.map(|began| self.kept.unused_since(began, lane == Lane::Beat));
                     doubtful.into_iter().flatten().for_each(|slot| self.slots.close(slot));
                 }

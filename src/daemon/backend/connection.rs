@@ -1,5 +1,6 @@
-//! One connection to the backend, with TLS where its URL says https. Nothing here waits: what the kernel has told is
-//! remembered, since it tells only once, and what a turn may read or write is bounded.
+//! One connection to the backend, with TLS where its URL says https. Nothing here waits: what the
+//! kernel has told is remembered, since it tells only once, and what a turn may read or write is
+//! bounded.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -30,7 +31,8 @@ const WRITTEN_PER_TURN: usize = 256 << 10;
 /// Most steps of a handshake in a turn; a usual one has two or three.
 const STEPS_OF_HANDSHAKE: usize = 8;
 
-/// Most buffers of what only TLS itself has to know that are read of a connection without a request. Tickets fit into one.
+/// Most buffers of what only TLS itself has to know that are read of a connection without a
+/// request. Tickets fit into one.
 const MOST_READS_OF_NOTHING: usize = 8;
 
 /// What all connections read with.
@@ -386,7 +388,8 @@ impl<O> Connection<O> {
         Ok(Got::Bytes(&buffers.plain))
     }
 
-    /// Whether the other side says nothing while there is no request. What it says is no answer to the next one.
+    /// Whether the other side says nothing while there is no request. What it says is no answer to
+    /// the next one.
     pub(in crate::daemon) fn is_quiet(&mut self, buffers: &mut Buffers) -> bool {
         for _ in 0..MOST_READS_OF_NOTHING {
             match self.receive(buffers) {
@@ -399,8 +402,8 @@ impl<O> Connection<O> {
         false
     }
 
-    /// What was not taken by the other side yet shall not arrive: the kernel would go on delivering it for minutes after the
-    /// close, a FAIL perhaps to the next reservation of its job.
+    /// What was not taken by the other side yet shall not arrive: the kernel would go on delivering
+    /// it for minutes after the close, a FAIL perhaps to the next reservation of its job.
     pub(in crate::daemon) fn reset_at_close(&self) {
         if let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)) {
             log::debug!("backend: a connection is closed in good order: {error}");

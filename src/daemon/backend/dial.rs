@@ -1,5 +1,5 @@
-//! The addresses of a name, one attempt after the other, none of which waits for the one before to fail (RFC 8305): an
-//! address that does not answer delays by a quarter of a second.
+//! The addresses of a name, one attempt after the other, none of which waits for the one before to
+//! fail (RFC 8305): an address that does not answer delays by a quarter of a second.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -85,7 +85,8 @@ impl Dial {
         }
     }
 
-    /// The other side has answered in this slot: nobody else is tried. The attempts that are not needed any more.
+    /// The other side has answered in this slot: nobody else is tried. The attempts that are not
+    /// needed any more.
     pub(in crate::daemon) fn settle(&mut self, slot: usize) -> Vec<usize> {
         self.left.clear();
         let (winner, others) = std::mem::take(&mut self.attempts)
@@ -95,7 +96,8 @@ impl Dial {
         others.into_iter().map(|attempt| attempt.slot).collect()
     }
 
-    /// The addresses that have not answered for so long that others should go before them; not that of this slot, which has.
+    /// The addresses that have not answered for so long that others should go before them; not that
+    /// of this slot, which has.
     pub(in crate::daemon) fn late(&self, besides: Option<usize>, now: Moment) -> Vec<SocketAddr> {
         let is_late = |attempt: &&Attempt| Some(attempt.slot) != besides && attempt.began.elapsed(now) >= LATE_AFTER;
         let late = self.attempts.iter().filter(is_late);

@@ -118,8 +118,8 @@ impl Fault {
         matches!(self, Self::Tls(error) if tls_words::refusal(error, backend).is_certain)
     }
 
-    /// Why there is no answer, for a person; `is_new`: on a connection that had served no other request. Names the proxy, if there
-    /// is one.
+    /// Why there is no answer, for a person; `is_new`: on a connection that had served no other
+    /// request. Names the proxy, if there is one.
     pub(in crate::daemon) fn reason(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
         let text = self.words(backend, is_https, is_new);
         let Some(proxy) = &backend.proxy else { return text };

@@ -59,7 +59,8 @@ fn has_token(settings: &BackendSettings) -> bool {
 }
 
 impl UrlParts {
-    /// What goes before each path on the wire: a proxy that gets the whole request reads in it where the backend is.
+    /// What goes before each path on the wire: a proxy that gets the whole request reads in it
+    /// where the backend is.
     fn prefix(&self, backend: &Backend) -> String {
         match plain_proxy(backend) {
             Some(_) => format!("http://{}{}", self.authority, self.prefix),
@@ -177,8 +178,8 @@ fn names(headers: &[Header], name: &str) -> bool {
     headers.iter().any(|header| header.name.eq_ignore_ascii_case(name))
 }
 
-/// Ids of requests: UUIDs of version 7. Their random part comes from a keyed hash of a counter: nobody's security hangs on
-/// it, and the system is asked for the key only.
+/// Ids of requests: UUIDs of version 7. Their random part comes from a keyed hash of a counter:
+/// nobody's security hangs on it, and the system is asked for the key only.
 #[derive(Debug)]
 struct RequestIds {
     key: RandomState,

@@ -1,5 +1,6 @@
-//! Idle limits that peers do not announce. Some proxies close a connection after less idle time than is usual. Such an end looks like
-//! that of a server that stops, but it comes again at the same idle age.
+//! Idle limits that peers do not announce. Some proxies close a connection after less idle time
+//! than is usual. Such an end looks like that of a server that stops, but it comes again at the
+//! same idle age.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -7,10 +8,12 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::Moment;
 
-/// Within this time after the end of one kept connection, the end of another one to the same address belongs to the same event.
+/// Within this time after the end of one kept connection, the end of another one to the same
+/// address belongs to the same event.
 pub(in crate::daemon::backend) const ENDS_TOGETHER: Duration = Duration::from_secs(1);
 
-/// Most by which the idle ages of two ends differ that come from one idle limit. A peer closes by a timer, and ojs-init notices it late.
+/// Most by which the idle ages of two ends differ that come from one idle limit. A peer closes by a
+/// timer, and ojs-init notices it late.
 const SAME_AGE_WITHIN: Duration = Duration::from_millis(250);
 
 /// Most addresses in memory. The one without an early end for the longest time is forgotten first.
@@ -36,8 +39,9 @@ pub(in crate::daemon) struct IdleLimits {
 }
 
 impl IdleLimits {
-    /// Notes that a peer has closed a kept connection early, at this idle age. Returns true if its idle limit explains that. Limit: a
-    /// server that stops twice, each time with a connection of the same idle age, is taken for one with an idle limit.
+    /// Notes that a peer has closed a kept connection early, at this idle age. Returns true if its
+    /// idle limit explains that. Limit: a server that stops twice, each time with a connection of
+    /// the same idle age, is taken for one with an idle limit.
     pub(in crate::daemon::backend) fn explain(&mut self, address: SocketAddr, age: Duration, now: Moment) -> bool {
         let index = self.peers.iter().position(|peer| peer.address == address);
         let mut peer = index.and_then(|index| self.peers.remove(index)).unwrap_or(Peer {

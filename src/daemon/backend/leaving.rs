@@ -1,5 +1,6 @@
-//! Signs that a backend leaves, as facts about an address, for the streams that are connected there. A server that stops in good
-//! order closes its listener and its idle connections at once, and then waits for open requests. An open stream is one.
+//! Signs that a backend leaves, as facts about an address, for the streams that are connected
+//! there. A server that stops in good order closes its listener and its idle connections at once,
+//! and then waits for open requests. An open stream is one.
 
 use std::net::SocketAddr;
 
@@ -19,9 +20,10 @@ impl Backend {
         }
     }
 
-    /// The peer has closed the kept connection in this slot, or answered that it closes it. Where it did so too soon, and no other
-    /// connection is kept to that address, the peer leaves. An old connection that ends says nothing by itself: servers close
-    /// what is idle for some time. Neither does one that ends at an idle age at which the peer has closed one before.
+    /// The peer has closed the kept connection in this slot, or answered that it closes it. Where
+    /// it did so too soon, and no other connection is kept to that address, the peer leaves. An old
+    /// connection that ends says nothing by itself: servers close what is idle for some time.
+    /// Neither does one that ends at an idle age at which the peer has closed one before.
     pub(in crate::daemon::backend) fn note_end_of_kept(&mut self, slot: usize, now: Moment) {
         let Some(connection) = self.slots.get(slot).filter(|connection| connection.has_served) else {
             return;
@@ -39,7 +41,8 @@ impl Backend {
         let is_other = |other: usize| other != slot && self.slots.address(other) == Some(address);
         let others: Vec<usize> = self.kept.slots().filter(|other| is_other(*other)).collect();
         for other in others {
-            // The kernel may know by now that this one was closed as well, and not have told it yet.
+            // The kernel may know by now that this one was closed as well, and not have told it
+            // yet.
             if self.is_still_quiet(other) {
                 return;
             }

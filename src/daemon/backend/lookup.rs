@@ -1,5 +1,5 @@
-//! Name look-ups of one address family, on a thread: the C library's look-up has no deadline. There is one thread, and one
-//! more while the first one hangs.
+//! Name look-ups of one address family, on a thread: the C library's look-up has no deadline. There
+//! is one thread, and one more while the first one hangs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(10);
 /// Most threads of one family at once, including hanging ones.
 const MOST_THREADS: usize = 2;
 
-/// Most addresses of one family that are kept of an answer. A DNS answer over TCP could hold thousands.
+/// Most addresses of one family that are kept of an answer. A DNS answer over TCP could hold
+/// thousands.
 const MOST_ADDRESSES: usize = 64;
 
 /// Looks a name up, for as long as that may take.

@@ -1,4 +1,5 @@
-//! Requests to the backend: connections on the loop, what is sent and read on them, TLS, names, the token.
+//! Requests to the backend: connections on the loop, what is sent and read on them, TLS, names, the
+//! token.
 
 pub(super) mod answer;
 mod answer_head;

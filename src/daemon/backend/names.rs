@@ -1,8 +1,9 @@
-//! The addresses of a name: those of IPv4 and of IPv6 are looked up apart, so that a name server that fails one half of the
-//! question does not hide the other half.
+//! The addresses of a name: those of IPv4 and of IPv6 are looked up apart, so that a name server
+//! that fails one half of the question does not hide the other half.
 //!
-//! The name is looked up only when a connection is to be opened, and never if it is an address. If a look-up is slow, fails
-//! for the moment or finds no thread, the last known addresses are used: no name server may hold up a heartbeat.
+//! The name is looked up only when a connection is to be opened, and never if it is an address. If
+//! a look-up is slow, fails for the moment or finds no thread, the last known addresses are used:
+//! no name server may hold up a heartbeat.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,8 +21,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the addresses of one family wait for those of the other (RFC 8305, section 3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// How long the last known addresses are used while the look-up fails or is not answered: time for a name server to restart. Later somebody else
-/// may have them.
+/// How long the last known addresses are used while the look-up fails or is not answered: time for
+/// a name server to restart. Later somebody else may have them.
 const STALE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Nobody is asked again so soon after an answer; a failure counts for a shorter time.
@@ -39,7 +40,8 @@ const MOST_LATE: usize = 16;
 pub(in crate::daemon) enum Lookup {
     /// These are its addresses.
     Known(Vec<SocketAddr>),
-    /// The look-up is under way. At this time the last known addresses are used, if there are any, or what failed is looked up again.
+    /// The look-up is under way. At this time the last known addresses are used, if there are any,
+    /// or what failed is looked up again.
     Wait(Option<Moment>),
     /// It has none that we could use.
     Failed(Fault),
@@ -142,8 +144,8 @@ impl Names {
         }
     }
 
-    /// Why there is no address. What IPv4 says counts, unless it only says that there is none of its kind: name servers that
-    /// know no IPv6 say all sorts of things of it.
+    /// Why there is no address. What IPv4 says counts, unless it only says that there is none of
+    /// its kind: name servers that know no IPv6 say all sorts of things of it.
     fn fault(&self) -> Fault {
         let [v6, v4] = self.halves.each_ref().map(|half| half.miss.map(|(miss, _)| miss));
         let miss = if v4.is_none_or(|miss| miss == Miss::NoAddress) {
@@ -259,7 +261,8 @@ impl Half {
         self.miss = Some((miss, now));
     }
 
-    /// The other family has an answer: what this one had before is dropped if it is gone by now, or too old.
+    /// The other family has an answer: what this one had before is dropped if it is gone by now, or
+    /// too old.
     fn forget_outlived(&mut self, now: Moment) {
         let is_gone = matches!(self.miss, Some((Miss::NoName | Miss::NoAddress, _)));
         let is_old = self

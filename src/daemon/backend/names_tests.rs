@@ -34,7 +34,8 @@ fn silent(_: &str, _: u16, _: Family) -> Answer {
     Err(NameError::Failed("no answer".to_owned()))
 }
 
-/// The answer of a name server to the two questions that a name such as `address+nodata` spells: A, then AAAA.
+/// The answer of a name server to the two questions that a name such as `address+nodata` spells: A,
+/// then AAAA.
 fn as_spelled(host: &str, _: u16, family: Family) -> Answer {
     let (a, aaaa) = host.split_once('+').unwrap();
     match (family, if family == Family::V4 { a } else { aaaa }) {
@@ -108,8 +109,8 @@ fn an_address_asks_nobody() {
     }
 }
 
-/// A x AAAA: an address that came is used whatever became of the other half, at once or 50 ms later; and what is said where
-/// none came.
+/// A x AAAA: an address that came is used whatever became of the other half, at once or 50 ms
+/// later; and what is said where none came.
 #[test]
 fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
     let kinds = ["address", "nodata", "nxdomain", "fails", "silent"];
@@ -126,7 +127,8 @@ fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
         if addresses.is_empty() {
             let fault = match (a, aaaa) {
                 ("silent", _) | (_, "silent") => {
-                    // What failed is looked up again although the other half may be silent for long.
+                    // What failed is looked up again although the other half may be silent for
+                    // long.
                     let again = [a, aaaa].contains(&"fails").then(|| at(510));
                     assert_eq!(rig.until(at(10)), again, "{a} {aaaa}");
                     if again.is_some() {

@@ -1,4 +1,5 @@
-//! How much a stream of events may tell in a time: whatever is on the other side, it costs no more than this.
+//! How much a stream of events may tell in a time: whatever is on the other side, it costs no more
+//! than this.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use ojs_lifecycle::api::{Moment, StreamNews};
 use ojs_wire::backend::stream::StreamReader;
 
-/// Bytes that a stream may bring at once, a thousand events, and in each second from then on. A queue in which more happens is no
-/// place to wait in.
+/// Bytes that a stream may bring at once, a thousand events, and in each second from then on. A
+/// queue in which more happens is no place to wait in.
 const MOST_BYTES_AT_ONCE: u64 = 256 << 10;
 const BYTES_PER_SECOND: u64 = 64 << 10;
 

@@ -26,7 +26,8 @@ pub struct BackendAnswer {
     pub heard: Heard,
 }
 
-/// The parts of an answer that decide nothing: they are for people, for metrics and for the SDK that sent the ACK or the FAIL.
+/// The parts of an answer that decide nothing: they are for people, for metrics and for the SDK
+/// that sent the ACK or the FAIL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
     /// The HTTP status, where anybody answered.
@@ -37,7 +38,8 @@ pub struct Heard {
     pub outcome: Option<OutcomeReply>,
 }
 
-/// Longest answer to an outcome that is handed on, in bytes: as many as outcomes can be on their way wait for the lifecycle.
+/// Longest answer to an outcome that is handed on, in bytes: as many as outcomes can be on their
+/// way wait for the lifecycle.
 const MOST_HANDED_ON_BYTES: usize = 16 << 10;
 
 /// What the backend answered to an ACK or a FAIL.
@@ -148,7 +150,8 @@ impl Outcomes {
         })
     }
 
-    /// What it means that there is no answer; `is_new`: on a connection that had served no other request.
+    /// What it means that there is no answer; `is_new`: on a connection that had served no other
+    /// request.
     pub(in crate::daemon) fn of_fault(
         &self,
         call: &Call,
@@ -211,7 +214,8 @@ impl Outcomes {
     }
 }
 
-/// What follows from the word of a proxy: that it forbids something says nothing of the backend's opinion.
+/// What follows from the word of a proxy: that it forbids something says nothing of the backend's
+/// opinion.
 fn of_proxy(reply: Reply, status: u16) -> Reply {
     if status == 403 {
         Reply::Failed(Failure::NotFromBackend)
@@ -220,7 +224,8 @@ fn of_proxy(reply: Reply, status: u16) -> Reply {
     }
 }
 
-/// Where a redirect leads, as far as a log may show it: what follows a `?` may be a secret, and so may a name before an `@`.
+/// Where a redirect leads, as far as a log may show it: what follows a `?` may be a secret, and so
+/// may a name before an `@`.
 fn shown(location: &str) -> Option<String> {
     let path = location.split(['?', '#']).next().unwrap_or_default();
     let is_fit = !path.is_empty() && path.len() <= MOST_LOCATION_BYTES && !path.contains('@');

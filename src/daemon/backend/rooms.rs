@@ -1,5 +1,6 @@
-//! How many requests may be under way at the same time, and how many may wait for that. Each kind has bounds of its own: a
-//! FETCH that hangs delays no heartbeat, and a thousand reports delay neither.
+//! How many requests may be under way at the same time, and how many may wait for that. Each kind
+//! has bounds of its own: a FETCH that hangs delays no heartbeat, and a thousand reports delay
+//! neither.
 
 use std::collections::VecDeque;
 
@@ -12,8 +13,9 @@ const MOST_REPORTS: usize = 64;
 /// Fewest reports that may wait.
 const FEWEST_WAITING_REPORTS: usize = 64;
 
-/// Most of register, heartbeat and deregister: further ones where the first one hangs. A new worker's register, an old
-/// one's deregister and a heartbeat may hang at the same time, and the last heartbeat waits for none of them.
+/// Most of register, heartbeat and deregister: further ones where the first one hangs. A new
+/// worker's register, an old one's deregister and a heartbeat may hang at the same time, and the
+/// last heartbeat waits for none of them.
 const MOST_BEATS: usize = 8;
 
 /// Most FETCHes under way at once, and that wait: the lifecycle never sends more.

@@ -1,4 +1,5 @@
-//! The way of a connection from its first byte to the backend's HTTP: through a proxy, if there is one, and TLS.
+//! The way of a connection from its first byte to the backend's HTTP: through a proxy, if there is
+//! one, and TLS.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ pub(in crate::daemon) struct Opening {
 }
 
 impl Route {
-    /// To this backend; without TLS its URL is http. An http request is handed to the proxy as it is: no connection is asked for.
+    /// To this backend; without TLS its URL is http. An http request is handed to the proxy as it
+    /// is: no connection is asked for.
     pub(in crate::daemon) fn new(backend: &Backend, tls: Option<Arc<ClientConfig>>) -> Self {
         let (host, port) = backend.url.as_ref().map_or(("", 0), BackendUrl::host_and_port);
         let target = if host.contains(':') {

@@ -1,4 +1,5 @@
-//! What requests to the backend have to know of the configuration, and what is said where it cannot be used.
+//! What requests to the backend have to know of the configuration, and what is said where it cannot
+//! be used.
 
 use std::fmt;
 
@@ -10,7 +11,8 @@ use ojs_wire::backend::request::Identity;
 pub struct BackendSettings {
     /// Where the backend is and how to reach it.
     pub backend: Backend,
-    /// What the address is, and where it was set, in the words of the configuration: a person is told what to look at.
+    /// What the address is, and where it was set, in the words of the configuration: a person is
+    /// told what to look at.
     pub url_setting: String,
     /// Our name, as the backend is told it.
     pub identity: Identity,

@@ -32,8 +32,9 @@ impl<O> Slots<O> {
         }
     }
 
-    /// Opens a connection; the kernel tells when it is there. Where there is no slot or no descriptor left, `make_room` may
-    /// close a connection that nobody uses, and says whether there was one.
+    /// Opens a connection; the kernel tells when it is there. Where there is no slot or no
+    /// descriptor left, `make_room` may close a connection that nobody uses, and says whether there
+    /// was one.
     ///
     /// # Errors
     /// There is no room, or what the system says.

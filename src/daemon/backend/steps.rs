@@ -1,4 +1,5 @@
-//! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what becomes of the connection.
+//! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what
+//! becomes of the connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Endpoint, Lane, Moment};
 use ojs_wire::backend::request;
 
-/// A heartbeat without an answer for this long may hang: the next one does not go on a connection that has been idle since.
+/// A heartbeat without an answer for this long may hang: the next one does not go on a connection
+/// that has been idle since.
 const HEARTBEAT_HANGS_AFTER: Duration = Duration::from_millis(50);
 
 impl Backend {
@@ -62,8 +64,9 @@ impl Backend {
         }
     }
 
-    /// Since when the oldest request of this kind may hang, for one that goes out because of that: the same once more, or
-    /// another heartbeat. What holds up one connection often holds up all that are as old.
+    /// Since when the oldest request of this kind may hang, for one that goes out because of that:
+    /// the same once more, or another heartbeat. What holds up one connection often holds up all
+    /// that are as old.
     fn hangs_since(&self, lane: Lane, is_again: bool, now: Moment) -> Option<Moment> {
         let is_long = |began: &Moment| is_again || began.elapsed(now) >= HEARTBEAT_HANGS_AFTER;
         let is_meant =
@@ -229,7 +232,8 @@ impl Backend {
             return;
         };
         connection.owner = Some(id);
-        // Its file may have become empty meanwhile: nothing goes out without a token where there shall be one.
+        // Its file may have become empty meanwhile: nothing goes out without a token where there
+        // shall be one.
         if !self.token.is_there() {
             self.slots.close(slot);
             return self.fail_without_token(id);
@@ -307,7 +311,8 @@ impl Backend {
         }
     }
 
-    /// Keeps a connection for the next request. Who waits for a connection gets it at once: it may be the only one to be had.
+    /// Keeps a connection for the next request. Who waits for a connection gets it at once: it may
+    /// be the only one to be had.
     fn keep(&mut self, slot: usize, used: Used, turn: BackendTurn<'_>) {
         let Some(connection) = self.slots.get(slot) else { return };
         connection.owner = None;
@@ -348,7 +353,8 @@ impl Backend {
         self.set_stage(id, RequestStage::Ready);
     }
 
-    /// Whether the other side says nothing on a connection that has no request. What it says is no answer to the next one.
+    /// Whether the other side says nothing on a connection that has no request. What it says is no
+    /// answer to the next one.
     fn is_quiet(&mut self, slot: usize) -> bool {
         let connection = self.slots.get(slot);
         connection.is_some_and(|connection| connection.is_quiet(&mut self.buffers))

@@ -1,5 +1,5 @@
-//! Streams of events: a request whose answer goes on. What comes on it is handed over as it comes, and how long it may be silent has a
-//! bound.
+//! Streams of events: a request whose answer goes on. What comes on it is handed over as it comes,
+//! and how long it may be silent has a bound.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Call, Failure, Moment, Reply, StreamNews, StreamTopic};
 use ojs_wire::backend::request::Words;
 
-/// A comment line comes every 15 s at least (real-time extension 2.4): who is silent for three times as long is not there.
+/// A comment line comes every 15 s at least (real-time extension 2.4): who is silent for three
+/// times as long is not there.
 const LONGEST_SILENCE: Duration = Duration::from_secs(45);
 
 /// The stream of several queues has no comment lines.

@@ -1,4 +1,5 @@
-//! TLS on one connection: between the bytes of the socket and those of HTTP. rustls does it; its buffers are bounded.
+//! TLS on one connection: between the bytes of the socket and those of HTTP. rustls does it; its
+//! buffers are bounded.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -44,7 +45,8 @@ impl TlsSession {
         self.session.is_handshaking()
     }
 
-    /// Takes bytes of the socket, and adds to `plain` what they say; true: the other side has said goodbye.
+    /// Takes bytes of the socket, and adds to `plain` what they say; true: the other side has said
+    /// goodbye.
     ///
     /// # Errors
     /// What TLS says against them. An alert for the other side waits to be written.

@@ -1,5 +1,5 @@
-//! Why there is no TLS with the backend, in words that say what to do. The library's own texts are made for programmers:
-//! nothing of them gets to the user but single words.
+//! Why there is no TLS with the backend, in words that say what to do. The library's own texts are
+//! made for programmers: nothing of them gets to the user but single words.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -23,7 +23,8 @@ const LONGEST_WORD: usize = 80;
 pub(in crate::daemon) struct TlsRefusal {
     /// For a person: what is wrong and what to do.
     pub(in crate::daemon) text: String,
-    /// One of the two refused the other before it took a request. Else it may be about a connection that was in use.
+    /// One of the two refused the other before it took a request. Else it may be about a connection
+    /// that was in use.
     pub(in crate::daemon) is_certain: bool,
 }
 
@@ -264,8 +265,8 @@ fn of_our_certificate(alert: AlertDescription, backend: &Backend) -> Option<&'st
     }
 }
 
-/// The first word of what a programmer would be shown, taken apart: `NoCipherSuitesInCommon` says `no cipher suites in
-/// common`. Whatever is in it stays away.
+/// The first word of what a programmer would be shown, taken apart: `NoCipherSuitesInCommon` says
+/// `no cipher suites in common`. Whatever is in it stays away.
 fn plain(of: &impl Debug) -> String {
     let debug = format!("{of:?}");
     let mut words = String::new();

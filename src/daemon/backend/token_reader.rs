@@ -1,4 +1,5 @@
-//! The newest token, for requests on the loop. Its file is read by a thread: a file system may hang, the loop may not.
+//! The newest token, for requests on the loop. Its file is read by a thread: a file system may
+//! hang, the loop may not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use ojs_os::threads;
 /// Stack of the thread, in bytes. It holds no buffer.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// How long the token counts that was read last. Nobody tells of what another machine does to a network file system.
+/// How long the token counts that was read last. Nobody tells of what another machine does to a
+/// network file system.
 const FRESH_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a request with an older token waits for the newest one.

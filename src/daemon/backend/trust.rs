@@ -1,6 +1,7 @@
-//! Whether a certificate is the backend's: as public CAs and private ones have it, and besides that the one case that
-//! everybody meets who makes a certificate by hand. `openssl req -x509` makes one that may sign others (`CA:TRUE`), which
-//! no standard takes for a server's own. Who puts that very certificate into `backend.ca_file` means that server.
+//! Whether a certificate is the backend's: as public CAs and private ones have it, and besides that
+//! the one case that everybody meets who makes a certificate by hand. `openssl req -x509` makes one
+//! that may sign others (`CA:TRUE`), which no standard takes for a server's own. Who puts that very
+//! certificate into `backend.ca_file` means that server.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ impl Trust {
     }
 }
 
-/// Whether the only thing against a certificate is that it may sign others. What it is valid for in time is looked at
-/// before that.
+/// Whether the only thing against a certificate is that it may sign others. What it is valid for in
+/// time is looked at before that.
 pub(in crate::daemon) fn is_ca_as_server(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::Other(OtherError(inner))) = error else {
         return false;
@@ -36,8 +37,9 @@ pub(in crate::daemon) fn is_ca_as_server(error: &Error) -> bool {
 }
 
 impl ServerCertVerifier for Trust {
-    /// A certificate that may sign others is taken when it is, byte for byte, one that we were told of, and is for this
-    /// host. That the server has its key the signature of the handshake shows, as ever.
+    /// A certificate that may sign others is taken when it is, byte for byte, one that we were told
+    /// of, and is for this host. That the server has its key the signature of the handshake shows,
+    /// as ever.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

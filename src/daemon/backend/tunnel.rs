@@ -1,5 +1,6 @@
-//! One request of somebody else on its way through us to the backend, and the answer on its way back. Neither is ever here as
-//! a whole: whoever sends faster than the other side takes has to wait.
+//! One request of somebody else on its way through us to the backend, and the answer on its way
+//! back. Neither is ever here as a whole: whoever sends faster than the other side takes has to
+//! wait.
 
 use crate::daemon::backend::answer::{AnswerReader, Received};
 use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
@@ -11,7 +12,8 @@ use ojs_wire::http::tunnel::{AROUND_CHUNK, LAST_CHUNK, OwnLines, TunnelBody, Tun
 /// Most bytes of a request that wait for the backend to take them.
 const REQUEST_ROOM_BYTES: usize = 64 << 10;
 
-/// With so many bytes of an answer that wait to be taken, no more is read of it: at most one buffer more is here.
+/// With so many bytes of an answer that wait to be taken, no more is read of it: at most one buffer
+/// more is here.
 const ANSWER_ROOM_BYTES: usize = 64 << 10;
 
 /// Most buffers that are read of one connection in a turn; then the others get theirs.
@@ -30,7 +32,8 @@ pub enum TunnelNews {
     HasBytes,
     /// There is room again for the request's body, after an offer that was not taken whole.
     HasRoom,
-    /// There is nothing of the answer to be taken any more. What is left of the request's body is not wanted.
+    /// There is nothing of the answer to be taken any more. What is left of the request's body is
+    /// not wanted.
     Done,
     /// There will be no answer, or no more of it.
     Failed(TunnelFailure),
@@ -175,7 +178,8 @@ impl Tunnel {
         self.request.changes_nothing()
     }
 
-    /// Takes as much of the request's body as there is room for; how much that was. There is none before its turn: many may wait.
+    /// Takes as much of the request's body as there is room for; how much that was. There is none
+    /// before its turn: many may wait.
     pub(in crate::daemon) fn offer(&mut self, bytes: &[u8]) -> usize {
         if matches!(self.stage, TunnelStage::Answered) || self.is_body_done {
             return 0;
@@ -236,7 +240,8 @@ impl Tunnel {
 
     /// Its connection is there: the head goes before what is here of the body.
     pub(in crate::daemon) fn begin(&mut self, slot: usize, own: &OwnLines, bearer: Option<&str>) {
-        // Each attempt has a reader of its own, which is made when the request is on its way: until then it is in the way.
+        // Each attempt has a reader of its own, which is made when the request is on its way: until
+        // then it is in the way.
         self.answer = None;
         if !std::mem::replace(&mut self.has_head, true) {
             let mut bytes = self.request.head(own, bearer);
@@ -246,8 +251,8 @@ impl Tunnel {
         self.stage = TunnelStage::Open(slot);
     }
 
-    /// Whether it can go out once more on another connection, after `fault` on one that had served others. Then it is as it
-    /// was before the first one.
+    /// Whether it can go out once more on another connection, after `fault` on one that had served
+    /// others. Then it is as it was before the first one.
     pub(in crate::daemon) fn begin_again(&mut self, fault: &Fault) -> bool {
         let is_harmless = self.written == 0 || self.may_come_twice();
         if self.is_second || self.has_answer_head || !fault.is_hang_up() || !is_harmless {

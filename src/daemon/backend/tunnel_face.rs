@@ -9,20 +9,21 @@ use ojs_lifecycle::api::Moment;
 use ojs_wire::http::tunnel::TunnelRequest;
 
 impl Backend {
-    /// Takes a request of somebody else, which goes out in the next turn. `id` belongs to no other tunnel. Everything that
-    /// there is to know of it comes from [`Backend::tunnel_news`], one of its ends at last: done or failed; unless
-    /// [`Backend::tunnel_took`] has told of the end.
+    /// Takes a request of somebody else, which goes out in the next turn. `id` belongs to no other
+    /// tunnel. Everything that there is to know of it comes from [`Backend::tunnel_news`], one of
+    /// its ends at last: done or failed; unless [`Backend::tunnel_took`] has told of the end.
     pub fn open_tunnel(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
         self.tunnels.open(id, request, now);
     }
 
-    /// Offers bytes of the body of the request; how many were taken. The rest may be offered again when there is
-    /// [`TunnelNews::HasRoom`]. A tunnel that is over takes nothing.
+    /// Offers bytes of the body of the request; how many were taken. The rest may be offered again
+    /// when there is [`TunnelNews::HasRoom`]. A tunnel that is over takes nothing.
     pub fn tunnel_offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
         self.tunnels.offer(id, bytes)
     }
 
-    /// All of the body was taken, and nothing follows. Where its length was told and is not reached, the tunnel fails.
+    /// All of the body was taken, and nothing follows. Where its length was told and is not
+    /// reached, the tunnel fails.
     pub fn tunnel_body_done(&mut self, id: TunnelId) {
         self.tunnels.body_done(id);
     }
@@ -33,19 +34,21 @@ impl Backend {
         self.tunnels.get(id).map_or(&[], Tunnel::body)
     }
 
-    /// So many bytes of the body of the answer were taken: there is room for more. Whether these were the last ones: then the tunnel is
-    /// done, and no news of it follow.
+    /// So many bytes of the body of the answer were taken: there is room for more. Whether these
+    /// were the last ones: then the tunnel is done, and no news of it follow.
     pub fn tunnel_took(&mut self, id: TunnelId, count: usize) -> bool {
         self.tunnels.took(id, count)
     }
 
-    /// Whoever made the request is gone: its connection to the backend is reset, and nothing more is told of it.
+    /// Whoever made the request is gone: its connection to the backend is reset, and nothing more
+    /// is told of it.
     pub fn close_tunnel(&mut self, id: TunnelId) {
         self.tunnels.close(id);
     }
 
-    /// Whoever made the request is gone, and the backend has all of it. It may still answer: that is told as for any other tunnel, and so
-    /// is that it took too long, or that another request needed the place.
+    /// Whoever made the request is gone, and the backend has all of it. It may still answer: that
+    /// is told as for any other tunnel, and so is that it took too long, or that another request
+    /// needed the place.
     pub fn abandon_tunnel(&mut self, id: TunnelId, now: Moment) {
         self.tunnels.abandon(id, now);
     }

@@ -1,4 +1,5 @@
-//! The steps of a tunnel from its turn to its end: a connection, the exchange, and what becomes of the connection.
+//! The steps of a tunnel from its turn to its end: a connection, the exchange, and what becomes of
+//! the connection.
 
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::connection::ConnectionPhase;
@@ -116,7 +117,8 @@ impl Tunnels {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return self.slots.close(slot);
         };
-        // Its file may have become empty meanwhile: nothing goes out without a token where there shall be one.
+        // Its file may have become empty meanwhile: nothing goes out without a token where there
+        // shall be one.
         if !turn.token.is_there() {
             self.slots.close(slot);
             return self.fail_without_token(id);
@@ -179,8 +181,8 @@ impl Tunnels {
         }
     }
 
-    /// There is no answer, or not all of it. A backend may close a kept connection just when we use it again: then a fresh one
-    /// gets the request, if that can do no harm.
+    /// There is no answer, or not all of it. A backend may close a kept connection just when we use
+    /// it again: then a fresh one gets the request, if that can do no harm.
     pub(in crate::daemon::backend) fn fail(&mut self, id: TunnelId, fault: &Fault, turn: &TunnelTurn<'_>) {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return;

@@ -1,5 +1,6 @@
-//! The requests of somebody else that go through us to the backend. They have a room, slots and kept connections of their own:
-//! however many there are, and whatever hangs on them, no heartbeat, report or FETCH of ours waits for one.
+//! The requests of somebody else that go through us to the backend. They have a room, slots and
+//! kept connections of their own: however many there are, and whatever hangs on them, no heartbeat,
+//! report or FETCH of ours waits for one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -29,15 +30,17 @@ use ojs_wire::http::tunnel::{OwnLines, TunnelRequest};
 /// Most tunnels under way at once, streams of events not among them.
 pub const MOST_TUNNELS: usize = 64;
 
-/// Most of these whose request changes nothing. The others are for requests that change something: one slow page of the backend, asked
-/// for again and again, holds up no enqueue.
+/// Most of these whose request changes nothing. The others are for requests that change something:
+/// one slow page of the backend, asked for again and again, holds up no enqueue.
 pub const MOST_READING_TUNNELS: usize = 48;
 
-/// Most streams of events at once. Each is open for as long as its client likes, so they do not count as under way.
+/// Most streams of events at once. Each is open for as long as its client likes, so they do not
+/// count as under way.
 pub const MOST_EVENT_STREAMS: usize = 64;
 
-/// Most that wait for one of those to end: more than the gateway has connections, each of which has one request at a time. What waits is
-/// the head of a request; its body stays with the client, but for what has come with the head.
+/// Most that wait for one of those to end: more than the gateway has connections, each of which has
+/// one request at a time. What waits is the head of a request; its body stays with the client, but
+/// for what has come with the head.
 pub const MOST_WAITING_TUNNELS: usize = 2048;
 
 /// How long one waits for that: shorter than clients wait for an answer, which is 30 s.
@@ -49,7 +52,8 @@ pub(in crate::daemon::backend) const LONGEST_SILENCE: Duration = Duration::from_
 /// The same for a stream of events, which has something to say when something happens.
 const LONGEST_SILENCE_OF_EVENTS: Duration = Duration::from_secs(30 * 60);
 
-/// How long the backend may take to answer a request whose client is gone. The answer says that the backend has decided.
+/// How long the backend may take to answer a request whose client is gone. The answer says that the
+/// backend has decided.
 const LONGEST_WAIT_OF_NOBODY: Duration = Duration::from_secs(5);
 
 /// How long whoever made the request may leave us waiting in the middle of it.
@@ -112,7 +116,8 @@ pub(in crate::daemon) struct Tunnels {
     stirred: Vec<usize>,
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<TunnelId>,
     pub(in crate::daemon::backend) deadlines: Timers<TunnelTimer>,
-    /// At most a handful for each tunnel: each kind comes anew only after what it told was dealt with.
+    /// At most a handful for each tunnel: each kind comes anew only after what it told was dealt
+    /// with.
     pub(in crate::daemon::backend) news: VecDeque<(TunnelId, TunnelNews)>,
 }
 
@@ -171,7 +176,8 @@ impl Tunnels {
         self.tunnels.get(&id).map(Box::as_ref)
     }
 
-    /// Offers bytes of the request's body; how many were taken. What is left is offered again after [`TunnelNews::HasRoom`].
+    /// Offers bytes of the request's body; how many were taken. What is left is offered again after
+    /// [`TunnelNews::HasRoom`].
     pub(in crate::daemon) fn offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
         let taken = self.tunnels.get_mut(&id).map_or(0, |tunnel| tunnel.offer(bytes));
         self.enqueue(id);
@@ -188,7 +194,8 @@ impl Tunnels {
         self.enqueue(id);
     }
 
-    /// So much of the answer's body was taken. Whether that was the last of it: then the tunnel is no more, and no news of it follow.
+    /// So much of the answer's body was taken. Whether that was the last of it: then the tunnel is
+    /// no more, and no news of it follow.
     pub(in crate::daemon) fn took(&mut self, id: TunnelId, count: usize) -> bool {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return false;
@@ -209,8 +216,8 @@ impl Tunnels {
         self.news.retain(|(other, _)| *other != id);
     }
 
-    /// The client is gone, and the backend has all of a request that may change something. It gets some time to answer, unless another
-    /// request needs the place.
+    /// The client is gone, and the backend has all of a request that may change something. It gets
+    /// some time to answer, unless another request needs the place.
     pub(in crate::daemon) fn abandon(&mut self, id: TunnelId, now: Moment) {
         let Some(tunnel) = self.tunnels.get(&id) else { return };
         let is_waiting = matches!(tunnel.stage, TunnelStage::Waiting);
@@ -278,7 +285,8 @@ impl Tunnels {
             let Some(id) = self.ready.pop_front() else { break };
             self.guarded(id, |tunnels| tunnels.advance(id, turn));
         }
-        // After what has come: who was held up for longer than anybody may be silent finds it all the same.
+        // After what has come: who was held up for longer than anybody may be silent finds it all
+        // the same.
         while let Some(due) = self.deadlines.take_due(turn.now) {
             self.due(due, turn);
         }
@@ -330,8 +338,9 @@ impl Tunnels {
         self.under_way < MOST_TUNNELS && self.may_follow_abandoned(changes_nothing)
     }
 
-    /// Whether a request may have the place that an abandoned one leaves. Abandoned requests change something, so at the bound of reading
-    /// requests their place is no use to another one of those.
+    /// Whether a request may have the place that an abandoned one leaves. Abandoned requests change
+    /// something, so at the bound of reading requests their place is no use to another one of
+    /// those.
     fn may_follow_abandoned(&self, changes_nothing: bool) -> bool {
         !changes_nothing || self.reading < MOST_READING_TUNNELS
     }
@@ -345,7 +354,8 @@ impl Tunnels {
         self.reading += usize::from(changes_nothing);
     }
 
-    /// A tunnel that was under way leaves its place to the first of those that wait which may have it.
+    /// A tunnel that was under way leaves its place to the first of those that wait which may have
+    /// it.
     pub(in crate::daemon::backend) fn leave_place(&mut self, changes_nothing: bool) {
         self.under_way -= 1;
         self.reading -= usize::from(changes_nothing);

@@ -63,8 +63,9 @@ impl Gateway {
         }
     }
 
-    /// Answers the requests that wait for the outcome of this job: with `own`, if that is the backend's answer about this job, or
-    /// else with an answer by ojs-init. `state` is the state of the job afterwards, if it is known.
+    /// Answers the requests that wait for the outcome of this job: with `own`, if that is the
+    /// backend's answer about this job, or else with an answer by ojs-init. `state` is the state of
+    /// the job afterwards, if it is known.
     pub(super) fn outcome_was_taken(&mut self, job: &JobId, state: Option<&str>, own: Option<&OutcomeReply>) {
         let Some(waiting) = self.book.take_outcome(job) else {
             return;

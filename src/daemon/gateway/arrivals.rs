@@ -1,4 +1,5 @@
-//! Who connects: a bounded number in each turn, each one looked up, and room for those who may stay.
+//! Who connects: a bounded number in each turn, each one looked up, and room for those who may
+//! stay.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,17 +19,19 @@ use ojs_os::clock;
 use ojs_os::pidfd::ProcessWatch;
 use ojs_wire::gateway::{self as wire, GatewayError, Status};
 
-/// Refused connections that are told so. They take no room from the worker's, and what comes beyond them is closed without a word.
+/// Refused connections that are told so. They take no room from the worker's, and what comes beyond
+/// them is closed without a word.
 const MOST_REFUSED: usize = 16;
 
-/// How long those of one turn may take to be told from others. Where there is no sock_diag each one costs a look through all
-/// connections of this machine: 60 ms where there are 30,000.
+/// How long those of one turn may take to be told from others. Where there is no sock_diag each one
+/// costs a look through all connections of this machine: 60 ms where there are 30,000.
 const ACCEPT_TIME_PER_TURN: Duration = Duration::from_millis(10);
 
 /// Pause before the next attempt when there were no descriptors or was no memory for a connection.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a connection may be there without a whole request before it has to make room for another one, where there is none.
+/// How long a connection may be there without a whole request before it has to make room for
+/// another one, where there is none.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// What everybody is told who is not the worker.
@@ -44,8 +47,8 @@ impl Gateway {
         taken < self.room.most
     }
 
-    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the request has gone on its way. While
-    /// some do, each turn takes twice as many.
+    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the
+    /// request has gone on its way. While some do, each turn takes twice as many.
     pub(super) fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
         if std::mem::take(&mut self.is_to_ask) && self.acceptor.has_more() && self.has_room() {
             return self.acceptor.ask(turn.registry);
@@ -76,8 +79,9 @@ impl Gateway {
         }
     }
 
-    /// Closes the oldest connection that has sent no whole request for too long. One that has had a request is never closed: its client may
-    /// be about to send another one, and most SDKs do not send it again.
+    /// Closes the oldest connection that has sent no whole request for too long. One that has had a
+    /// request is never closed: its client may be about to send another one, and most SDKs do not
+    /// send it again.
     fn make_room(&mut self, turn: &mut GatewayTurn<'_>) -> bool {
         // A queued link has something to read: its turn decides.
         let unread = self.links.iter().filter(|(_, link)| !link.is_queued);

@@ -1,4 +1,5 @@
-//! Who among the worker's programs is which holder, and which connection waits for which word of the lifecycle.
+//! Who among the worker's programs is which holder, and which connection waits for which word of
+//! the lifecycle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,7 +19,8 @@ pub(super) type LinkId = u64;
 /// Who a program is: its process, and the name that its SDK gives itself in it.
 type Program = (Option<ProcessId>, String);
 
-/// The connections that wait for the answer to an outcome. One of them is the reason that it was said.
+/// The connections that wait for the answer to an outcome. One of them is the reason that it was
+/// said.
 #[derive(Debug)]
 struct Waiting {
     said_by: HolderId,
@@ -155,7 +157,8 @@ impl Book {
         self.pulls.remove(&pull).map(|(_, link)| link)
     }
 
-    /// A connection waits for the answer to an outcome. Whether it has to be said: nobody waits for the answer to one about this job.
+    /// A connection waits for the answer to an outcome. Whether it has to be said: nobody waits for
+    /// the answer to one about this job.
     pub(super) fn wait_for_outcome(&mut self, job: &JobId, said_by: HolderId, link: LinkId) -> bool {
         if let Some(waiting) = self.outcomes.get_mut(job) {
             waiting.links.push(link);

@@ -1,9 +1,9 @@
-//! Who may use the gateway. All containers of a pod share the loopback, and behind the gateway's port lies our token: so whoever
-//! connects is looked up before a byte of it is read.
+//! Who may use the gateway. All containers of a pod share the loopback, and behind the gateway's
+//! port lies our token: so whoever connects is looked up before a byte of it is read.
 //!
-//! The kernel knows whose the other end of a connection is. Where we may look into `/proc`, its process has to be the worker or a
-//! descendant of it. Where we may not, another container with the same uid looks the same, and what only the worker was told
-//! is the second proof.
+//! The kernel knows whose the other end of a connection is. Where we may look into `/proc`, its
+//! process has to be the worker or a descendant of it. Where we may not, another container with the
+//! same uid looks the same, and what only the worker was told is the second proof.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -165,8 +165,8 @@ impl Callers {
         &self.bearer
     }
 
-    /// The worker was started, as this process: whether we may look into it decides by what callers are known from now on.
-    /// `watch` is the hold that others have on it.
+    /// The worker was started, as this process: whether we may look into it decides by what callers
+    /// are known from now on. `watch` is the hold that others have on it.
     pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>) {
         if let Some(watch) = watch {
             self.known.add(watch, None);
@@ -262,7 +262,8 @@ impl Callers {
         self.search.is_some() || !self.sought.is_empty()
     }
 
-    /// Goes on for one turn with the search for the sockets of [`Admission::Sought`]. What became of those for which it is over.
+    /// Goes on for one turn with the search for the sockets of [`Admission::Sought`]. What became
+    /// of those for which it is over.
     pub fn search(&mut self) -> Vec<(u64, Admission)> {
         if !self.is_searching() {
             return Vec::new();
@@ -316,7 +317,8 @@ impl Callers {
         }
     }
 
-    /// A search is over without the socket. Where it could not see everything, it may be the worker's all the same.
+    /// A search is over without the socket. Where it could not see everything, it may be the
+    /// worker's all the same.
     fn not_found(&mut self, blind: Option<&Blind>) -> Admission {
         if self.allow != GatewayAllow::Worker {
             return Admission::Taken(None);
@@ -331,8 +333,9 @@ impl Callers {
         Admission::AsksForBearer
     }
 
-    /// Whether a request may pass whose connection was taken with [`Admission::AsksForBearer`]: its header Authorization names our
-    /// bearer, alone or behind the scheme. Nothing at all passes as well, for SDKs that send nothing; one warning tells of it.
+    /// Whether a request may pass whose connection was taken with [`Admission::AsksForBearer`]: its
+    /// header Authorization names our bearer, alone or behind the scheme. Nothing at all passes as
+    /// well, for SDKs that send nothing; one warning tells of it.
     pub fn shows_bearer(&mut self, authorization: Option<&[u8]>) -> bool {
         let Some(value) = authorization else {
             if !std::mem::replace(&mut self.was_without_bearer, true) {

@@ -7,11 +7,13 @@ use crate::daemon::gateway::link::LinkStage;
 use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn};
 use ojs_lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
 
-/// How long it may take until what a process that is gone has written is here. Longer only when somebody has inherited its socket.
+/// How long it may take until what a process that is gone has written is here. Longer only when
+/// somebody has inherited its socket.
 pub(super) const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);
 
 impl Gateway {
-    /// The process of this holder is gone: what is left in its connections is read, then the lifecycle is told that this was all.
+    /// The process of this holder is gone: what is left in its connections is read, then the
+    /// lifecycle is told that this was all.
     pub fn read_to_end(&mut self, holder: HolderId, now: Moment) {
         let Some(process) = self.book.process_of(holder) else {
             return;
@@ -34,7 +36,8 @@ impl Gateway {
     pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         match &link.stage {
-            // What is whole in its socket counts. It waits for us, and gets its time when there is room.
+            // What is whole in its socket counts. It waits for us, and gets its time when there is
+            // room.
             LinkStage::Gathering(request) if request.waits_for_place => {}
             // It waits for the backend to take more.
             LinkStage::Relaying(relay) if !relay.is_body_done => self.hang_up(id, turn),
@@ -68,7 +71,8 @@ impl Gateway {
         }
     }
 
-    /// Lets a holder go that nobody is expected to be. Its connections stay: it asks again when it likes to.
+    /// Lets a holder go that nobody is expected to be. Its connections stay: it asks again when it
+    /// likes to.
     pub fn close(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) {
         for job in self.forget(holder, turn) {
             let message = "no worker runs";
@@ -76,7 +80,8 @@ impl Gateway {
         }
     }
 
-    /// A holder is no more: nothing that it asked is answered by the lifecycle. The jobs are those of which it has said what became.
+    /// A holder is no more: nothing that it asked is answered by the lifecycle. The jobs are those
+    /// of which it has said what became.
     fn forget(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) -> Vec<JobId> {
         let forgotten = self.book.forget(holder);
         turn.events.push_back(Event::HungUp(holder));

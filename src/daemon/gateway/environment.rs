@@ -1,5 +1,5 @@
-//! What the worker finds in its environment: our address in the place of the backend's, and a bearer of its own in the place of our
-//! token.
+//! What the worker finds in its environment: our address in the place of the backend's, and a
+//! bearer of its own in the place of our token.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
@@ -13,7 +13,8 @@ const BEARERS: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_API_KEY"];
 /// Whom HTTP clients go to without a proxy. Some read the one, some the other.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Variables that only the worker itself may have, for a gateway at this address; `known` is the environment that we got.
+/// Variables that only the worker itself may have, for a gateway at this address; `known` is the
+/// environment that we got.
 #[must_use]
 pub fn variables<'e>(
     gateway: SocketAddr,

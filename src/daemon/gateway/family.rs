@@ -1,5 +1,6 @@
-//! Our descendants, found from ourselves downwards: this costs what the worker has of processes, and nothing for those of others on the
-//! same machine. It is done in steps, because a worker may have many.
+//! Our descendants, found from ourselves downwards: this costs what the worker has of processes,
+//! and nothing for those of others on the same machine. It is done in steps, because a worker may
+//! have many.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,7 +8,8 @@ use std::io;
 use ojs_os::child_lists::{self, ThreadList};
 use ojs_os::process::Pid;
 
-/// One walk. Whoever starts or ends a process meanwhile may hide another one from it: two walks that find the same have found all.
+/// One walk. Whoever starts or ends a process meanwhile may hide another one from it: two walks
+/// that find the same have found all.
 #[derive(Debug)]
 pub(super) struct Family {
     found: BTreeSet<Pid>,
@@ -27,7 +29,8 @@ impl Family {
         }
     }
 
-    /// Asks for the threads of one process, or one thread for its children. False: there is nothing left to ask.
+    /// Asks for the threads of one process, or one thread for its children. False: there is nothing
+    /// left to ask.
     ///
     /// # Errors
     ///

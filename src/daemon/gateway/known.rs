@@ -1,4 +1,5 @@
-//! The processes of the worker that had connections, and where each had them: what connects again is found by a look or two.
+//! The processes of the worker that had connections, and where each had them: what connects again
+//! is found by a look or two.
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -10,10 +11,12 @@ use ojs_os::process::Pid;
 /// Most processes that are known.
 const MOST_KNOWN: usize = 4096;
 
-/// Descriptors that are remembered of each: a client that opens a connection for each of 50 requests at once uses as many in turn.
+/// Descriptors that are remembered of each: a client that opens a connection for each of 50
+/// requests at once uses as many in turn.
 const MOST_NUMBERS: usize = 64;
 
-/// Descriptors that come after the highest of these, and are looked at as well: those of a client that opens more connections.
+/// Descriptors that come after the highest of these, and are looked at as well: those of a client
+/// that opens more connections.
 const NUMBERS_BEYOND: usize = 2;
 
 /// Most looks for one connection: a millisecond or two.
@@ -25,7 +28,8 @@ struct KnownProcess {
     pid: Pid,
     /// Whoever else holds on to it decides for how long it is known.
     watch: Weak<ProcessWatch>,
-    /// Where its connections were, the last one first: a number is used again as soon as it is free.
+    /// Where its connections were, the last one first: a number is used again as soon as it is
+    /// free.
     numbers: VecDeque<i32>,
 }
 
@@ -81,7 +85,8 @@ impl KnownProcesses {
         living.map(|known| known.pid).collect()
     }
 
-    /// The one that has this socket, if it is where one of them would have it. One look at each before the second look at any.
+    /// The one that has this socket, if it is where one of them would have it. One look at each
+    /// before the second look at any.
     pub(super) fn holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
         self.0.retain(|known| known.watch.strong_count() > 0);
         let guesses = (0..MOST_NUMBERS + NUMBERS_BEYOND).flat_map(|round| {

@@ -1,8 +1,9 @@
-//! One connection of a worker that speaks HTTP: bytes in and out, and how far the request is that is on it. Nothing here waits, and
-//! everything is bounded.
+//! One connection of a worker that speaks HTTP: bytes in and out, and how far the request is that
+//! is on it. Nothing here waits, and everything is bounded.
 //!
-//! One request is on it at a time: the next head is looked at when the last answer was written, so that answers come in the order
-//! of their requests. A client that reads slowly is read from slowly.
+//! One request is on it at a time: the next head is looked at when the last answer was written, so
+//! that answers come in the order of their requests. A client that reads slowly is read from
+//! slowly.
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
@@ -32,7 +33,8 @@ pub(super) enum LinkStage {
     Relaying(Relay),
     /// Its answer goes out; that to a request for jobs has to arrive, or they go back.
     Answering(Option<Pulling>),
-    /// The client was told that the connection ends here. It closes it, and what it sends until then is dropped.
+    /// The client was told that the connection ends here. It closes it, and what it sends until
+    /// then is dropped.
     Closing,
 }
 
@@ -83,7 +85,8 @@ pub(super) struct Relay {
     pub(super) is_done: bool,
     /// By its method the request changes nothing: where its client is gone, nobody needs it.
     pub(super) changes_nothing: bool,
-    /// How long after the next look the kernel is asked again whether the client, which sends no more, is still there.
+    /// How long after the next look the kernel is asked again whether the client, which sends no
+    /// more, is still there.
     pub(super) looks_again_after: Duration,
     /// The answer tells of events as they happen: it has no end by itself.
     pub(super) is_event_stream: bool,
@@ -146,7 +149,8 @@ pub(super) struct GatewayLink {
     sent: usize,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
-    /// It has told that the client says no more: then there is an end to be read behind the last byte.
+    /// It has told that the client says no more: then there is an end to be read behind the last
+    /// byte.
     may_end: bool,
     /// The same for room to write.
     may_write: bool,
@@ -219,8 +223,8 @@ impl GatewayLink {
         self.may_write |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
 
-    /// The process at the other end is gone: nothing is written any more, and what it has said is read to the end. The kernel may
-    /// still be on its way with it.
+    /// The process at the other end is gone: nothing is written any more, and what it has said is
+    /// read to the end. The kernel may still be on its way with it.
     pub(super) fn leave_behind(&mut self) {
         self.is_left_behind = true;
         self.is_deaf = true;
@@ -238,12 +242,14 @@ impl GatewayLink {
         self.may_read = true;
     }
 
-    /// Whether it is known that the client says no more, however much of what it has said is still to be read.
+    /// Whether it is known that the client says no more, however much of what it has said is still
+    /// to be read.
     pub(super) fn says_no_more(&self) -> bool {
         self.is_ended || self.may_end
     }
 
-    /// Since when it is there without a whole request. `None`: it has had one, or is not to blame for the delay.
+    /// Since when it is there without a whole request. `None`: it has had one, or is not to blame
+    /// for the delay.
     pub(super) fn silent_since(&self) -> Option<Moment> {
         let since = match &self.stage {
             LinkStage::Head => Some(self.since),
@@ -279,9 +285,11 @@ impl GatewayLink {
         self.outbound.extend_from_slice(bytes);
     }
 
-    /// Writes what waits, as far as the client's buffer takes it. A client that is gone takes nothing any more.
+    /// Writes what waits, as far as the client's buffer takes it. A client that is gone takes
+    /// nothing any more.
     ///
-    /// Behind the last answer comes the end at once: both leave in one segment, which wakes up the client once.
+    /// Behind the last answer comes the end at once: both leave in one segment, which wakes up the
+    /// client once.
     pub(super) fn flush(&mut self) {
         let is_end_next = matches!(self.stage, LinkStage::Answering(_)) && !self.form.is_kept;
         while self.may_write && !self.is_deaf && self.waiting() > 0 {

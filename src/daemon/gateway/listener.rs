@@ -9,8 +9,8 @@ use socket2::{Domain, Socket, Type};
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 
-/// Bytes that the kernel keeps for a client that does not read; it takes twice as much for itself. Left alone it would keep megabytes
-/// for each, at the expense of the container's memory.
+/// Bytes that the kernel keeps for a client that does not read; it takes twice as much for itself.
+/// Left alone it would keep megabytes for each, at the expense of the container's memory.
 const SEND_BUFFER: usize = 128 << 10;
 
 /// The same for what we do not read.
@@ -18,8 +18,8 @@ const RECEIVE_BUFFER: usize = 128 << 10;
 
 /// Listens there. Where the port is 0, one that is free is taken.
 ///
-/// A connection is taken before anything is said on it (no `TCP_DEFER_ACCEPT`, which would spare a wake-up): then its owner is known also
-/// if that says something and dies, and what it said counts.
+/// A connection is taken before anything is said on it (no `TCP_DEFER_ACCEPT`, which would spare a
+/// wake-up): then its owner is known also if that says something and dies, and what it said counts.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! The gateway: workers that were built on an OJS SDK speak HTTP with us as if we were the backend. What is about being a worker is
-//! the lifecycle's; everything else passes through.
+//! The gateway: workers that were built on an OJS SDK speak HTTP with us as if we were the backend.
+//! What is about being a worker is the lifecycle's; everything else passes through.
 
 mod answers;
 mod arrivals;
@@ -51,7 +51,8 @@ use ojs_os::process::Pid;
 /// Connections that get a turn before the loop has its own.
 const LINKS_PER_TURN: usize = 256;
 
-/// Bytes read from all connections together in one turn; then signals, timers and the backend get theirs.
+/// Bytes read from all connections together in one turn; then signals, timers and the backend get
+/// theirs.
 const BYTES_PER_TURN: usize = 1 << 20;
 
 /// Steps of one connection in one turn.
@@ -71,7 +72,8 @@ const LONGEST_PULL: Duration = Duration::from_secs(20);
 pub struct FetchRules {
     /// Longest time that one waits for jobs.
     pub within: Duration,
-    /// One that names no queue is refused, as backends refuse it, because no queues are configured (`worker.queues`).
+    /// One that names no queue is refused, as backends refuse it, because no queues are configured
+    /// (`worker.queues`).
     pub has_to_name_queues: bool,
 }
 
@@ -149,7 +151,8 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Serves those whom `callers` lets in. No body that is for us is longer than `most_body` bytes.
+    /// Serves those whom `callers` lets in. No body that is for us is longer than `most_body`
+    /// bytes.
     ///
     /// # Errors
     ///
@@ -189,7 +192,8 @@ impl Gateway {
         })
     }
 
-    /// The worker was started, as this process, and is `id` to the backend. `watch` is the hold that others have on it, where there is one.
+    /// The worker was started, as this process, and is `id` to the backend. `watch` is the hold
+    /// that others have on it, where there is one.
     pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>, id: &WorkerId) {
         self.callers.worker_started(worker, watch);
         self.worker_id = id.0.to_string();
@@ -315,7 +319,8 @@ impl Gateway {
         bytes
     }
 
-    /// The kernel tells of room to write only where there was none before: of most connections it never has to.
+    /// The kernel tells of room to write only where there was none before: of most connections it
+    /// never has to.
     fn hear_of_room(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
         let Some(link) = self.links.get_mut(&id).filter(|link| link.lacks_news_of_room()) else {
             return;

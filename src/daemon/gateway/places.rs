@@ -1,4 +1,5 @@
-//! Room for the bodies of requests that are for us. A large body has a place while it comes. Who finds no room waits.
+//! Room for the bodies of requests that are for us. A large body has a place while it comes. Who
+//! finds no room waits.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -10,8 +11,9 @@ use ojs_wire::http::message::BodyLength;
 /// A body of up to so many bytes is taken in any case.
 pub(super) const SMALL_BODY_BYTES: usize = 32 << 10;
 
-/// Most bytes of larger bodies that may be on their way to us at the same time; one of the longest fits in any case. As many again may be
-/// on their way to the backend, because nobody here knows their jobs.
+/// Most bytes of larger bodies that may be on their way to us at the same time; one of the longest
+/// fits in any case. As many again may be on their way to the backend, because nobody here knows
+/// their jobs.
 const LARGE_BODIES_BYTES: usize = 32 << 20;
 
 /// How much of bodies that are for us is kept.

@@ -1,5 +1,5 @@
-//! Requests that pass through: bytes from the client into a tunnel to the backend, and bytes of the answer back. What the slower
-//! side does not take stays with the faster one.
+//! Requests that pass through: bytes from the client into a tunnel to the backend, and bytes of the
+//! answer back. What the slower side does not take stays with the faster one.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ const CLIENT_ROOM_BYTES: usize = 64 << 10;
 /// Bytes of an answer taken at a time.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// When the kernel is asked whether a client that sends no more is still there. A close takes a moment to be complete.
+/// When the kernel is asked whether a client that sends no more is still there. A close takes a
+/// moment to be complete.
 const FIRST_LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// Longest time between two such questions. Where there is no sock_diag one may take 60 ms.
@@ -36,7 +37,8 @@ const NO_ROOM: GatewayError<'static> = GatewayError {
 };
 
 impl Gateway {
-    /// Opens a way to the backend for this request; `gathered` is its body where that is here as a whole.
+    /// Opens a way to the backend for this request; `gathered` is its body where that is here as a
+    /// whole.
     pub(super) fn open_relay(
         &mut self,
         id: LinkId,
@@ -144,8 +146,8 @@ impl Gateway {
         upward
     }
 
-    /// Looks whether the clients of these links have left, for as long as one turn may take. The rest is looked at in the next turn, before
-    /// links whose deadline ends later.
+    /// Looks whether the clients of these links have left, for as long as one turn may take. The
+    /// rest is looked at in the next turn, before links whose deadline ends later.
     pub(super) fn look_who_left(&mut self, links: Vec<LinkId>, turn: &mut GatewayTurn<'_>) {
         let end = clock::monotonic() + LOOKS_TIME_PER_TURN;
         let rest = within(
@@ -158,8 +160,8 @@ impl Gateway {
         }
     }
 
-    /// The client of a request that passes through has closed its side. It may wait for its answer, or have closed both sides: on the wire
-    /// these look the same, and the kernel knows.
+    /// The client of a request that passes through has closed its side. It may wait for its answer,
+    /// or have closed both sides: on the wire these look the same, and the kernel knows.
     fn look_whether_left(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let LinkStage::Relaying(relay) = &mut link.stage else {
@@ -199,8 +201,8 @@ impl Gateway {
         Step::Waits
     }
 
-    /// The client is gone. A whole request that may change something goes its way for some time, unless the client has reset its
-    /// connection; anything else does not.
+    /// The client is gone. A whole request that may change something goes its way for some time,
+    /// unless the client has reset its connection; anything else does not.
     pub(super) fn let_relay_go(&mut self, relay: &Relay, is_reset: bool, turn: &mut GatewayTurn<'_>) {
         if relay.is_done {
             return;
@@ -277,7 +279,8 @@ fn within<T>(items: Vec<T>, has_time: impl Fn() -> bool, mut work: impl FnMut(T)
     items.collect()
 }
 
-/// Drops what is here of a body that nobody wants. Whether that is the rest of it, so that the next request can come.
+/// Drops what is here of a body that nobody wants. Whether that is the rest of it, so that the next
+/// request can come.
 fn drop_body(reader: &mut RequestReader) -> bool {
     loop {
         match reader.payload() {
@@ -377,7 +380,8 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
     };
     relay.answer = Some(body);
     relay.is_event_stream = head.is_event_stream() && head.body == TunnelBody::Chunked;
-    // Only the end of the connection tells the end of the body; and a request that nobody reads to its end is in the way of the next.
+    // Only the end of the connection tells the end of the body; and a request that nobody reads to
+    // its end is in the way of the next.
     let ends = head.body == TunnelBody::Chunked && !takes_chunks;
     link.form.is_kept &= relay.is_body_done && !ends;
     let bytes = passed_head(head, takes_chunks, link.form);

@@ -1,4 +1,5 @@
-//! Requests as they come: what each is, its body where it is for us, and what the lifecycle is asked.
+//! Requests as they come: what each is, its body where it is for us, and what the lifecycle is
+//! asked.
 
 use crate::daemon::gateway::arrivals::FORBIDDEN;
 use crate::daemon::gateway::book::LinkId;
@@ -196,7 +197,8 @@ impl Gateway {
             return Ok(());
         };
         let process = link.process;
-        // Of a process that is gone the next request is looked at at once: nobody waits for this answer.
+        // Of a process that is gone the next request is looked at at once: nobody waits for this
+        // answer.
         if !link.is_deaf {
             link.stage = LinkStage::Asked(Asked::Outcome(outcome.job.clone()));
         }
@@ -222,7 +224,8 @@ impl Gateway {
         if let Some(link) = self.links.get_mut(&id) {
             link.stage = LinkStage::Asked(Asked::Beat);
         }
-        // Where programs cannot be told apart, one that is not the holder by its name says nothing of the holder's jobs.
+        // Where programs cannot be told apart, one that is not the holder by its name says nothing
+        // of the holder's jobs.
         let is_told_apart = process.is_some()
             || beat
                 .worker
@@ -234,7 +237,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// The holder of this name, or any of its process: not every SDK says its name with each request.
+    /// The holder of this name, or any of its process: not every SDK says its name with each
+    /// request.
     fn some_holder(&mut self, process: Option<ProcessId>, name: Option<&str>, turn: &mut GatewayTurn<'_>) -> HolderId {
         let known = name.and_then(|name| self.book.known(process, name));
         known

@@ -11,8 +11,8 @@ const MORE_CONNECTIONS: usize = 128;
 /// Connections that may be there in any case, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
 
-/// Descriptors that are not for connections and their processes: those to the backend, the health endpoints, the control socket,
-/// the log, what we have inherited.
+/// Descriptors that are not for connections and their processes: those to the backend, the health
+/// endpoints, the control socket, the log, what we have inherited.
 const OTHER_DESCRIPTORS: usize = 512;
 
 /// Most processes that are held on to, each with a descriptor.
@@ -39,7 +39,8 @@ impl Room {
     pub(super) fn of(open_files: usize) -> Self {
         let connections = open_files.saturating_sub(OTHER_DESCRIPTORS + MORE_CONNECTIONS) / 2;
         let many = connections.clamp(MIN_CONNECTIONS, MANY_CONNECTIONS);
-        // Where there are few descriptors some have to be left for the backend and for looks into `/proc`.
+        // Where there are few descriptors some have to be left for the backend and for looks into
+        // `/proc`.
         Self {
             many,
             most: many + MORE_CONNECTIONS.min(open_files / 8),

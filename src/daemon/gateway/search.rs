@@ -1,5 +1,6 @@
-//! The search for the processes that have certain sockets, spread over turns of the loop: the worker may have many processes, and each
-//! of them many descriptors. Other processes of the machine cost nothing, where the kernel lists children by their parents.
+//! The search for the processes that have certain sockets, spread over turns of the loop: the
+//! worker may have many processes, and each of them many descriptors. Other processes of the
+//! machine cost nothing, where the kernel lists children by their parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +23,8 @@ const LOOKS_FOR_CHILDREN: usize = 4;
 /// Processes that are looked into before any other is searched for: those that have connected last.
 const LAST_KNOWN: usize = 2;
 
-/// Most walks through our descendants that each find other ones than the walk before. Then everybody is asked for its parent.
+/// Most walks through our descendants that each find other ones than the walk before. Then
+/// everybody is asked for its parent.
 const MOST_WALKS: usize = 4;
 
 /// Most parents that are asked for theirs.
@@ -73,7 +75,8 @@ enum Way {
         last: Option<BTreeSet<Pid>>,
         walks: usize,
     },
-    /// Everybody is asked whose child it is: the kernel lists no children, or they come and go all the time.
+    /// Everybody is asked whose child it is: the kernel lists no children, or they come and go all
+    /// the time.
     Up,
     /// There are no further ones.
     Over,
@@ -128,8 +131,8 @@ impl Way {
 }
 
 impl Search {
-    /// Begins one. The last known processes come first, then those that nobody has met yet, the newest before the others, and then the rest
-    /// of those that are known.
+    /// Begins one. The last known processes come first, then those that nobody has met yet, the
+    /// newest before the others, and then the rest of those that are known.
     pub(super) fn begin(sought: Sought, now: Duration) -> Self {
         let Sought {
             uid,
@@ -269,7 +272,8 @@ impl Search {
         }
     }
 
-    /// Whether a process is a descendant of ours, or was a moment ago: whoever is found is asked for that once more.
+    /// Whether a process is a descendant of ours, or was a moment ago: whoever is found is asked
+    /// for that once more.
     fn is_descendant(&mut self, pid: Pid, looks: &mut usize) -> io::Result<bool> {
         let mut asked = Vec::new();
         let mut next = pid;
@@ -293,8 +297,9 @@ impl Search {
         Ok(is_ours)
     }
 
-    /// A process that is gone has nothing any more, and one of another user none of the sockets that are sought. A zombie is gone, too: its
-    /// descriptors in `/proc` are root's, so only its state tells it from a process that keeps its memory to itself.
+    /// A process that is gone has nothing any more, and one of another user none of the sockets
+    /// that are sought. A zombie is gone, too: its descriptors in `/proc` are root's, so only its
+    /// state tells it from a process that keeps its memory to itself.
     fn could_not_look(&mut self, pid: Pid, error: &io::Error) {
         if descriptors::is_gone(error) || matches!(process::start_time(pid), Ok(None)) {
             return;

@@ -9,12 +9,13 @@ use crate::daemon::gateway::{Gateway, GatewayTimer};
 use ojs_lifecycle::api::Moment;
 use ojs_wire::gateway::{GatewayError, Status};
 
-/// How long a client may send nothing while others wait for its place. An outcome is answered after 25 s at the latest from when it
-/// is whole, and SDKs wait for 30 s: this fits in between.
+/// How long a client may send nothing while others wait for its place. An outcome is answered after
+/// 25 s at the latest from when it is whole, and SDKs wait for 30 s: this fits in between.
 const LONGEST_STALL: Duration = Duration::from_secs(3);
 
-/// How long a client that had to wait for its place may send nothing from then on, where it has sent nothing for `LONGEST_STALL` before. One
-/// that was held up because nobody read on needs a moment to go on.
+/// How long a client that had to wait for its place may send nothing from then on, where it has
+/// sent nothing for `LONGEST_STALL` before. One that was held up because nobody read on needs a
+/// moment to go on.
 const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(200);
 
 const STALLED: GatewayError<'static> = GatewayError {
@@ -24,7 +25,8 @@ const STALLED: GatewayError<'static> = GatewayError {
 };
 
 impl Gateway {
-    /// Those who wait for room get what there is. Who holds some and sends nothing loses it to them.
+    /// Those who wait for room get what there is. Who holds some and sends nothing loses it to
+    /// them.
     pub(super) fn give_places(&mut self, now: Moment) {
         loop {
             self.give_what_is_left(now);
@@ -76,7 +78,8 @@ impl Gateway {
         }
     }
 
-    /// Of those that have a place and have nothing to do here, the one whose time is over first, and when that is.
+    /// Of those that have a place and have nothing to do here, the one whose time is over first,
+    /// and when that is.
     fn longest_silent(&self) -> Option<(LinkId, Moment)> {
         let ends = |link: &GatewayLink| match &link.stage {
             LinkStage::Gathering(request) if request.place.is_some() && !link.is_queued => {
@@ -102,8 +105,8 @@ impl Gateway {
         }
     }
 
-    /// Reads once more from a link before its silence counts: bytes may have arrived while ojs-init was held up. If some have, the link gets
-    /// its turn.
+    /// Reads once more from a link before its silence counts: bytes may have arrived while ojs-init
+    /// was held up. If some have, the link gets its turn.
     pub(super) fn has_come(&mut self, id: LinkId, now: Moment) -> bool {
         let Some(link) = self.links.get_mut(&id) else {
             return true;

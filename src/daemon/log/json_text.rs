@@ -1,4 +1,5 @@
-//! JSON as a record of the log is written: piece by piece at the end of a line, each text with room of its own.
+//! JSON as a record of the log is written: piece by piece at the end of a line, each text with room
+//! of its own.
 
 use std::fmt::Write;
 
@@ -96,7 +97,8 @@ pub(super) fn quote(to: &mut String, text: &str, most: usize) {
     to.push('"');
 }
 
-/// Whether this byte stands for itself in a JSON string and on a terminal. Ids and names consist of such ones.
+/// Whether this byte stands for itself in a JSON string and on a terminal. Ids and names consist of
+/// such ones.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }

@@ -1,5 +1,5 @@
-//! How the worker ended and how we end, as records of the log. The very last record names the cause: it is what
-//! `kubectl logs --tail=1` shows, and what is left of a life at level warn.
+//! How the worker ended and how we end, as records of the log. The very last record names the
+//! cause: it is what `kubectl logs --tail=1` shows, and what is left of a life at level warn.
 
 use std::fmt;
 
@@ -15,7 +15,8 @@ use ojs_wire::trouble::sentence;
 /// What is known of the end before it comes.
 #[derive(Debug, Default)]
 pub struct LastWords {
-    /// Why there is no worker, if the last attempt to start it failed: what is wrong, and what to do.
+    /// Why there is no worker, if the last attempt to start it failed: what is wrong, and what to
+    /// do.
     no_worker: Option<String>,
     /// Why there is no process for it at the moment.
     shortage: Option<String>,

@@ -1,5 +1,5 @@
-//! What becomes of jobs, as records of the log, in the words of OJS logging 6.1. Ids and types appear, arguments and
-//! results never.
+//! What becomes of jobs, as records of the log, in the words of OJS logging 6.1. Ids and types
+//! appear, arguments and results never.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ const MAY_BEGIN_BEFORE: &str = "another attempt may begin at the one before";
 pub struct JobNarrator {
     /// By type: jobs that no connection takes come in crowds.
     unhandled: BTreeMap<String, Throttle>,
-    /// By what is said: a handler may save one checkpoint after the other, and none of them is saved.
+    /// By what is said: a handler may save one checkpoint after the other, and none of them is
+    /// saved.
     unsaved: BTreeMap<&'static str, Throttle>,
     /// By type: jobs that are given back again and again.
     given_back: BTreeMap<String, Throttle>,
@@ -225,7 +226,8 @@ impl JobNarrator {
         } else {
             ("is refused by the backend", BEGINS_BEFORE)
         };
-        // Those in between are no warnings, but whoever wants to know can see which jobs they are about.
+        // Those in between are no warnings, but whoever wants to know can see which jobs they are
+        // about.
         let (level, more) = match self.unsaved.entry(what).or_default().is_due_at(now) {
             Some(more) => (Level::Warn, more),
             None => (Level::Debug, String::new()),
@@ -234,7 +236,8 @@ impl JobNarrator {
         note(level, job, Some("active"), &message)
     }
 
-    /// It goes back, and jobs of its type (`is_of_type`) or this very one did so again and again: one line for each type at a time.
+    /// It goes back, and jobs of its type (`is_of_type`) or this very one did so again and again:
+    /// one line for each type at a time.
     pub fn given_back_again(
         &mut self,
         job: &Subject,
@@ -261,7 +264,8 @@ impl JobNarrator {
         Some(note(Level::Warn, job, None, &format!("{what}: {follows}{more}")))
     }
 
-    /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.
+    /// No connection takes its type: one line for each type at a time. That it fails in the end is
+    /// told as of every other job.
     pub fn no_handler(
         &mut self,
         job: &Subject,

@@ -5,7 +5,8 @@ use log::Level;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use ojs_lifecycle::api::Notice;
 
-/// What a notice about the gate says; none about anything else. All in percent of the container's limit.
+/// What a notice about the gate says; none about anything else. All in percent of the container's
+/// limit.
 pub fn gate(notice: &Notice) -> Option<LogRecord> {
     let (taken, level, message) = if let Notice::MemoryGateClosed {
         taken,

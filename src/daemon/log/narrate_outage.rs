@@ -1,5 +1,5 @@
-//! Requests that failed, as records of the log: an outage in one line a minute, everything else once a minute for each kind,
-//! with its number. At level debug each of them is there.
+//! Requests that failed, as records of the log: an outage in one line a minute, everything else
+//! once a minute for each kind, with its number. At level debug each of them is there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -140,7 +140,8 @@ impl OutageNarrator {
         LogRecord::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields)
     }
 
-    /// Whether the lines about the outage tell of it. The last words of all are told by themselves: nothing follows them.
+    /// Whether the lines about the outage tell of it. The last words of all are told by themselves:
+    /// nothing follows them.
     fn is_of_the_outage(&self, what: &str, failure: Failure) -> bool {
         let is_last = matches!(what, "deregistration" | "final heartbeat");
         let is_greeting = matches!(what, "heartbeat" | "registration");
@@ -196,7 +197,8 @@ mod tests {
         }
     }
 
-    /// The lines at level warn and above of an hour in which such a request fails every five seconds.
+    /// The lines at level warn and above of an hour in which such a request fails every five
+    /// seconds.
     fn lines_of_an_hour(failure: Failure) -> usize {
         let mut narrator = OutageNarrator::new("http://b");
         let notes = (0..720).map(|count| narrator.failed(beat(failure), Some("words"), FIVE_SECONDS * count));

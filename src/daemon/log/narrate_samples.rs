@@ -142,7 +142,8 @@ pub fn lost(lost: Option<(HolderId, ProcessId)>, more: usize) -> CapacityNews {
     }
 }
 
-/// Each notice about a stop signal, as often as it has texts, and the one about the jobs of a process that is gone.
+/// Each notice about a stop signal, as often as it has texts, and the one about the jobs of a
+/// process that is gone.
 pub fn stops() -> Vec<Notice> {
     let soon = Duration::from_secs(2);
     let force = |by, nth, after| Force { by, nth, after };
@@ -188,7 +189,8 @@ pub fn requeued() -> Outcome {
     }
 }
 
-/// What is said of jobs that are given back again and again: each of another type, because a type has its line once.
+/// What is said of jobs that are given back again and again: each of another type, because a type
+/// has its line once.
 pub fn given_back_again() -> Vec<Notice> {
     let cases = [("v", true, true), ("w", false, true), ("x", false, false)];
     let notice = |(kind, is_of_type, is_held): (&str, bool, bool)| Notice::GivenBackAgain {

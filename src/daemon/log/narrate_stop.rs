@@ -59,7 +59,8 @@ pub fn ending_at_once(force: Force) -> LogRecord {
     warn(format_args!("{}: ending at once", name(force))).about(because_of(force.by))
 }
 
-/// A SIGCONT is part of each stop by some; a stop signal that does not count may have been meant to.
+/// A SIGCONT is part of each stop by some; a stop signal that does not count may have been meant
+/// to.
 pub fn same_request(what: Reason, after: Duration) -> LogRecord {
     let (name, after) = (asked_by(what), seconds(after));
     if what == Reason::Sigcont {

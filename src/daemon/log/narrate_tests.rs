@@ -1,4 +1,5 @@
-//! What is said, against docs/logging.md: each message with its level, category, state and attributes.
+//! What is said, against docs/logging.md: each message with its level, category, state and
+//! attributes.
 #![allow(
     clippy::unwrap_used,
     reason = "a test whose page or record cannot be read has failed"
@@ -152,7 +153,8 @@ fn settled(attempt: u64, outcome: Outcome) -> Notice {
     Notice::Settled { job, outcome, took }
 }
 
-/// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has texts.
+/// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has
+/// texts.
 fn about_jobs() -> Vec<Notice> {
     let job = job(3);
     vec![
@@ -323,7 +325,8 @@ fn names(object: Option<&Value>) -> BTreeSet<String> {
     object.into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
-/// Holds records against the rows: each has one row, each row a record, and together they have its attributes.
+/// Holds records against the rows: each has one row, each row a record, and together they have its
+/// attributes.
 fn assert_in_step(rows: &[Row], records: &[Value]) {
     let mut seen = vec![BTreeSet::new(); rows.len()];
     let mut is_said = vec![false; rows.len()];

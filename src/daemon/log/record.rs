@@ -1,8 +1,9 @@
-//! One log record: what it consists of, how long that may be, and how it is written. The shape is that of the OJS
-//! logging extension, chapter 5.
+//! One log record: what it consists of, how long that may be, and how it is written. The shape is
+//! that of the OJS logging extension, chapter 5.
 //!
-//! Each part has room of its own, counted as it is written, escapes included: the sum is less than what a pipe takes in
-//! one piece, so no line of the child gets into the middle of a record, whatever the backend or a worker sends us.
+//! Each part has room of its own, counted as it is written, escapes included: the sum is less than
+//! what a pipe takes in one piece, so no line of the child gets into the middle of a record,
+//! whatever the backend or a worker sends us.
 
 use std::fmt::{self, Write};
 
@@ -192,7 +193,8 @@ impl RecordFields {
         }
     }
 
-    /// Adds what went wrong: the kind in a word, and the same for a person, which the record's message does not say.
+    /// Adds what went wrong: the kind in a word, and the same for a person, which the record's
+    /// message does not say.
     pub fn error(mut self, kind: &str, message: &str) -> Self {
         self.error = Some((clipped(kind, ERROR_TYPE_BYTES), clipped(message, ERROR_MESSAGE_BYTES)));
         self
@@ -243,7 +245,8 @@ impl Record<'_> {
         }
     }
 
-    /// `12:34:56.789Z ojs-init: warn: message`, and the job and its error, which the message does not name.
+    /// `12:34:56.789Z ojs-init: warn: message`, and the job and its error, which the message does
+    /// not name.
     fn text(&self) -> String {
         let severity = self.severity.name().to_lowercase();
         let moment = format!("{:.3}", self.at);
@@ -276,8 +279,8 @@ impl Record<'_> {
         format!("{time} ojs-init: {severity}: {}\n", printable(&said))
     }
 
-    /// By hand, because a record has a limit in bytes, and so has each text in it; and piece by piece, because a record is written for
-    /// each job.
+    /// By hand, because a record has a limit in bytes, and so has each text in it; and piece by
+    /// piece, because a record is written for each job.
     fn json(&self) -> String {
         let mut line = String::with_capacity(USUAL_RECORD_BYTES);
         // Writing to a text cannot fail.
@@ -357,8 +360,8 @@ pub fn clipped(text: &str, most: usize) -> String {
     format!("{}{CUT}", beginning(text, most))
 }
 
-/// A line stays a line, of bounded length, and a terminal stays as it is, whatever a job's id or a client's name
-/// consists of.
+/// A line stays a line, of bounded length, and a terminal stays as it is, whatever a job's id or a
+/// client's name consists of.
 fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

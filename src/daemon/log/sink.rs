@@ -1,10 +1,10 @@
 //! Log records, one a line, on standard error; without ever making PID 1 wait.
 //!
-//! Before there is a child, records are written directly, if there is room for them right now. Once the child shares
-//! standard error it could fill the pipe between our look and our write, and O_NONBLOCK would change the child's
-//! descriptor too; so from then on records go into a bounded queue that a thread of its own writes out. The first of
-//! them starts that thread: an init with nothing to say stays a single thread. What a record looks like is
-//! `log_record`.
+//! Before there is a child, records are written directly, if there is room for them right now. Once
+//! the child shares standard error it could fill the pipe between our look and our write, and
+//! O_NONBLOCK would change the child's descriptor too; so from then on records go into a bounded
+//! queue that a thread of its own writes out. The first of them starts that thread: an init with
+//! nothing to say stays a single thread. What a record looks like is `log_record`.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -26,21 +26,23 @@ const QUEUE_RECORDS: usize = 1024;
 /// Most bytes waiting for the writer.
 const QUEUE_BYTES: usize = 256 * 1024;
 
-/// So much of the queue, one part in this many, is for warnings and errors alone: a flood of jobs that went well must
-/// not keep out what went wrong.
+/// So much of the queue, one part in this many, is for warnings and errors alone: a flood of jobs
+/// that went well must not keep out what went wrong.
 const RESERVED_PART: usize = 4;
 
-/// What comes within this time after a batch is written with the next one. The first record after a pause is written at once;
-/// a thousand jobs a second are not a thousand wake-ups of a thread.
+/// What comes within this time after a batch is written with the next one. The first record after a
+/// pause is written at once; a thousand jobs a second are not a thousand wake-ups of a thread.
 const LINGER: Duration = Duration::from_millis(5);
 
 /// When so much of the queue is taken, one part in this many, the writer does not wait for more.
 const HURRY_PART: usize = 4;
 
-/// The least time between two records about records that were dropped; each has the sum since the one before.
+/// The least time between two records about records that were dropped; each has the sum since the
+/// one before.
 const LOSS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Most bytes in one write: what a pipe takes in one piece, so that the worker's lines stay whole beside ours.
+/// Most bytes in one write: what a pipe takes in one piece, so that the worker's lines stay whole
+/// beside ours.
 const WRITE_BYTES: usize = 4096;
 
 /// Longest that we wait at exit for the writer to finish.
@@ -59,8 +61,8 @@ static LOG: OnceLock<Sink> = OnceLock::new();
 #[derive(Debug, Clone, Copy)]
 pub struct LogHandle(&'static Sink);
 
-/// Sends every record of `level` and above to standard error from here on, as text on a terminal and as JSON elsewhere
-/// unless `format` says so. Only the first call has an effect.
+/// Sends every record of `level` and above to standard error from here on, as text on a terminal
+/// and as JSON elsewhere unless `format` says so. Only the first call has an effect.
 #[must_use]
 pub fn install(format: Option<LogFormat>, level: LevelFilter) -> LogHandle {
     let sink = LOG.get_or_init(|| Sink::new(self::format(format), level));
@@ -90,8 +92,8 @@ pub fn say(note: &LogRecord) {
     }
 }
 
-/// Writes a line that a job wrote on its `stream`, unless the queue is full: then it is dropped and counted, before anything is
-/// done for it.
+/// Writes a line that a job wrote on its `stream`, unless the queue is full: then it is dropped and
+/// counted, before anything is done for it.
 pub fn say_of_job(job: &str, stream: &str, text: &str) {
     let Some(sink) = LOG.get().filter(|sink| sink.level >= Level::Info) else {
         return;
@@ -123,7 +125,8 @@ impl LogHandle {
         self.0.lock().is_shared = true;
     }
 
-    /// Records that were lost since the start: there was no room for them, or standard error did not take them.
+    /// Records that were lost since the start: there was no room for them, or standard error did
+    /// not take them.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.lock().dropped
@@ -200,8 +203,9 @@ impl Queue {
         !self.records.is_empty() || self.is_loss_writable()
     }
 
-    /// Whether there are dropped records of which a record of its own could tell. After a write that failed they are told of
-    /// behind the next records: standard error may stay broken, and the writer must not wake up for it.
+    /// Whether there are dropped records of which a record of its own could tell. After a write
+    /// that failed they are told of behind the next records: standard error may stay broken, and
+    /// the writer must not wake up for it.
     fn is_loss_writable(&self) -> bool {
         self.unsaid.records > 0 && self.unsaid.error.is_none()
     }
@@ -276,7 +280,8 @@ impl Sink {
         }
     }
 
-    /// Not the records of dependencies: at the finest level they show every byte of a request, token included.
+    /// Not the records of dependencies: at the finest level they show every byte of a request,
+    /// token included.
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let crate_name = metadata.target().split("::").next();
         metadata.level() <= self.level && crate_name == Some(env!("CARGO_CRATE_NAME"))
@@ -343,7 +348,8 @@ impl Sink {
         }
     }
 
-    /// The next batch for the writer, waiting for one; and the dropped records that are to be told of behind it.
+    /// The next batch for the writer, waiting for one; and the dropped records that are to be told
+    /// of behind it.
     fn take(&self) -> (VecDeque<String>, Unsaid) {
         let mut queue = self.lock();
         queue.writing = false;
@@ -387,7 +393,8 @@ impl Sink {
         threads::spawn("log", WRITER_STACK_BYTES, write).is_ok()
     }
 
-    /// Writes records, and one about those that were dropped before. What cannot be written is counted: PID 1 goes on.
+    /// Writes records, and one about those that were dropped before. What cannot be written is
+    /// counted: PID 1 goes on.
     fn write(&self, records: VecDeque<String>, dropped: Unsaid, to: &mut impl Write) {
         for (batch, count) in batches(records) {
             if let Err(error) = to.write_all(batch.as_bytes()) {

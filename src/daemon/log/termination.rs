@@ -1,10 +1,11 @@
-//! The file that an orchestrator shows of a container that ended (`kubectl describe pod`). It is there or it is not: it is
-//! never created, and nothing but a regular file is written to.
+//! The file that an orchestrator shows of a container that ended (`kubectl describe pod`). It is
+//! there or it is not: it is never created, and nothing but a regular file is written to.
 //!
-//! It is opened once, at the start: then somebody learns at once of a path that cannot be used, nobody can put another
-//! file in its place, and the end needs no look-up on a file system that may hang by then. A write can hang even so, on a
-//! network mount say, so a thread of its own makes it, which the exit waits for a moment only. That thread starts with
-//! the first text, at the end of the container's life: until then there is nothing to pay for.
+//! It is opened once, at the start: then somebody learns at once of a path that cannot be used,
+//! nobody can put another file in its place, and the end needs no look-up on a file system that may
+//! hang by then. A write can hang even so, on a network mount say, so a thread of its own makes it,
+//! which the exit waits for a moment only. That thread starts with the first text, at the end of
+//! the container's life: until then there is nothing to pay for.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,7 +29,8 @@ const USUAL_PATH: &str = "/dev/termination-log";
 /// Says that there shall be none.
 const OFF: &str = "off";
 
-/// Longest that the exit waits for a text to be written. It comes out of the half second that we are early.
+/// Longest that the exit waits for a text to be written. It comes out of the half second that we
+/// are early.
 const FINISH_LIMIT: Duration = Duration::from_millis(100);
 
 /// Texts that may wait for the thread: one life has two, as the stop phase begins and at the end.
@@ -74,8 +76,8 @@ impl TerminationLog {
         }
     }
 
-    /// The file at this path, or the usual one; for an error that leaves no configuration to ask. What cannot be used is
-    /// passed over: the error is what has to be told.
+    /// The file at this path, or the usual one; for an error that leaves no configuration to ask.
+    /// What cannot be used is passed over: the error is what has to be told.
     #[must_use]
     pub fn open_for_error(configured: Option<&Path>) -> Self {
         let path = configured.unwrap_or(Path::new(USUAL_PATH));
@@ -149,8 +151,8 @@ impl TerminationFile {
         }
     }
 
-    /// The text first, then the length: whoever ends us in between leaves the whole text, with what is left of an older
-    /// one behind it.
+    /// The text first, then the length: whoever ends us in between leaves the whole text, with what
+    /// is left of an older one behind it.
     fn try_replace(&self, text: &str) -> io::Result<()> {
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(u64::try_from(text.len()).unwrap_or(u64::MAX))

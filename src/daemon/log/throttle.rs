@@ -51,7 +51,8 @@ impl Throttle {
         self.happened(now).map(and_more)
     }
 
-    /// It happened at this time. To be said now: how often it happened since the last line, this time not counted.
+    /// It happened at this time. To be said now: how often it happened since the last line, this
+    /// time not counted.
     fn happened(&mut self, now: Duration) -> Option<u64> {
         if self.next.is_some_and(|next| now < next) {
             self.unsaid += 1;

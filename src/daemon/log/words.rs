@@ -37,7 +37,8 @@ pub fn named<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>, count: usize) -
     names.join(", ") + &rest
 }
 
-/// What is left to be done with so many active jobs, of which so many only wait for the backend to take their outcomes.
+/// What is left to be done with so many active jobs, of which so many only wait for the backend to
+/// take their outcomes.
 pub fn in_progress(active: usize, reporting: usize) -> String {
     let worked_on = active.saturating_sub(reporting);
     let outcomes = several(reporting, "outcome");

@@ -12,13 +12,14 @@ use ojs_lifecycle::view::metrics::Metrics;
 use ojs_wire::http::probe::{ProbePath, ProbeRequest, answer, metrics as metrics_response, refuse, show};
 use ojs_wire::metrics::{self, Observed};
 
-/// How long the status stays as it is: it is made of every job, and whoever asks for it again and again shall not take the
-/// loop's time.
+/// How long the status stays as it is: it is made of every job, and whoever asks for it again and
+/// again shall not take the loop's time.
 const STATUS_STAYS: Duration = Duration::from_millis(100);
 
-/// How long the metrics stay as they are. Whoever asks for them again and again takes little of the loop's time, and all
-/// who read slowly what was asked for in one such time read the same copy: with the five seconds that a response may take
-/// there are six copies at most, of [`metrics::MOST_BYTES`] each.
+/// How long the metrics stay as they are. Whoever asks for them again and again takes little of the
+/// loop's time, and all who read slowly what was asked for in one such time read the same copy:
+/// with the five seconds that a response may take there are six copies at most, of
+/// [`metrics::MOST_BYTES`] each.
 const METRICS_STAY: Duration = Duration::from_secs(1);
 
 /// Where the answers come from.
@@ -74,8 +75,8 @@ impl ProbeAnswers {
     }
 }
 
-/// What there is, or what is made now when there is nothing or it has stayed for long enough: the response to GET, and
-/// that to HEAD.
+/// What there is, or what is made now when there is nothing or it has stayed for long enough: the
+/// response to GET, and that to HEAD.
 fn shared(
     kept: &mut Option<SharedPage>,
     stays: Duration,

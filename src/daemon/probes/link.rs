@@ -1,4 +1,5 @@
-//! One connection of somebody who probes: one request, one response, closed. Nothing here waits, and everything is bounded.
+//! One connection of somebody who probes: one request, one response, closed. Nothing here waits,
+//! and everything is bounded.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -15,8 +16,8 @@ const READ_BYTES: usize = 1 << 10;
 /// Reads and writes in one turn; then the others get theirs.
 const STEPS_PER_TURN: usize = 8;
 
-/// Bytes that are read and dropped behind a request: closed with bytes unread, a connection is reset, and the client may
-/// not get to see the response.
+/// Bytes that are read and dropped behind a request: closed with bytes unread, a connection is
+/// reset, and the client may not get to see the response.
 const MOST_DROPPED: usize = 256 << 10;
 
 /// How far a connection is.

@@ -1,5 +1,6 @@
-//! Everybody who probes, on the loop of the agent. A hostile client costs a few descriptors and KiB for a few seconds, no
-//! heartbeat, no job and not the shutdown; and whoever probes in good faith still gets through.
+//! Everybody who probes, on the loop of the agent. A hostile client costs a few descriptors and KiB
+//! for a few seconds, no heartbeat, no job and not the shutdown; and whoever probes in good faith
+//! still gets through.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,9 +18,10 @@ use crate::daemon::tokens::{PROBE_SLOTS, TokenOwner};
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::timers::Timers;
 
-/// Most connections at the same time. The next one takes the place of another: of the address that has the most, the one
-/// whose time is over first. A probe is answered in the turn in which its request is there, so it is silent ones that have
-/// to go; and a flood from one address drives out its own.
+/// Most connections at the same time. The next one takes the place of another: of the address that
+/// has the most, the one whose time is over first. A probe is answered in the turn in which its
+/// request is there, so it is silent ones that have to go; and a flood from one address drives out
+/// its own.
 const MAX_CONNECTIONS: usize = PROBE_SLOTS;
 
 /// Connections accepted in one turn; then the others get theirs.
@@ -179,7 +181,8 @@ impl ProbeLinks {
     }
 }
 
-/// From where it comes: an IPv4 address, or a network of IPv6, in which one machine may have any address.
+/// From where it comes: an IPv4 address, or a network of IPv6, in which one machine may have any
+/// address.
 fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(address) => Origin::V4(address.octets()),

@@ -13,8 +13,9 @@ use crate::daemon::start::StartFailure;
 use ojs_os::clock;
 use ojs_values::exit::Exit;
 
-/// Bytes of a response that the kernel keeps for each connection; it takes twice as much for itself. Left alone it would keep
-/// megabytes of metrics for each who does not read them, at the expense of the container's memory.
+/// Bytes of a response that the kernel keeps for each connection; it takes twice as much for
+/// itself. Left alone it would keep megabytes of metrics for each who does not read them, at the
+/// expense of the container's memory.
 const SEND_BUFFER: usize = 32 << 10;
 
 /// Where an orchestrator looks when nobody said anything (GS 8.1).
@@ -23,15 +24,15 @@ const DEFAULT_PORT: u16 = 8081;
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 
-/// How long an address that somebody set may be in use at the start: an ojs-init that was just told to stop has it until its
-/// end, and whoever starts the next one at once need not fail.
+/// How long an address that somebody set may be in use at the start: an ojs-init that was just told
+/// to stop has it until its end, and whoever starts the next one at once need not fail.
 const IN_USE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Between two attempts to have an address that is in use.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// Listens where it was configured. At the default address it does without when there is nothing to be had: nobody asked
-/// for it, and another container of the pod may have the port.
+/// Listens where it was configured. At the default address it does without when there is nothing to
+/// be had: nobody asked for it, and another container of the pod may have the port.
 ///
 /// # Errors
 ///

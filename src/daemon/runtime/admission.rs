@@ -1,5 +1,5 @@
-//! Who may connect to the worker socket. The kernel says who it was; the modes of file and directory are only the
-//! first hurdle.
+//! Who may connect to the worker socket. The kernel says who it was; the modes of file and
+//! directory are only the first hurdle.
 
 use std::fmt;
 
@@ -17,7 +17,8 @@ pub struct Allowed {
 /// Why somebody may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// It has no pid here, so it could not be watched, and where jobs are lost that would go unnoticed.
+    /// It has no pid here, so it could not be watched, and where jobs are lost that would go
+    /// unnoticed.
     OtherPidNamespace,
     /// It runs as a user that nobody allowed.
     User(u32),

@@ -127,7 +127,8 @@ impl fmt::Display for NoRuntimeDir {
 
 impl std::error::Error for NoRuntimeDir {}
 
-/// Opens a candidate, which is made where it is missing and may be, and returns it with its absolute path.
+/// Opens a candidate, which is made where it is missing and may be, and returns it with its
+/// absolute path.
 pub(in crate::daemon) fn open(candidate: &Candidate, allowed: &Allowed) -> Result<(Directory, PathBuf), Unusable> {
     let Some(name) = candidate.path.file_name() else {
         let path = resolve(&candidate.path)?;
@@ -167,7 +168,8 @@ fn make(parent: &Directory, name: &OsStr, path: &Path) -> Result<Directory, Unus
     parent.open_in(name).map_err(|error| not_opened(path, error))
 }
 
-/// Checks every directory on the way to this one, which is absolute and has no links, and returns it.
+/// Checks every directory on the way to this one, which is absolute and has no links, and returns
+/// it.
 fn check_way(path: &Path, allowed: &Allowed, candidate: &Candidate) -> Result<Directory, Unusable> {
     let mut ways: Vec<&Path> = path.ancestors().collect();
     ways.reverse();
@@ -193,7 +195,8 @@ fn check(directory: &Directory, path: &Path, allowed: &Allowed, candidate: &Cand
         if !candidate.is_configured {
             return Err(unprotected);
         }
-        // Every volume that Kubernetes makes (emptyDir) is like that, and only root could change it: no error.
+        // Every volume that Kubernetes makes (emptyDir) is like that, and only root could change
+        // it: no error.
         warn!(
             "paths.runtime_dir: {unprotected}, or name a directory of mode 0700. Whoever else can write there can take the \
              place of the worker's socket; in a volume of this container alone nobody else can"

@@ -1,5 +1,5 @@
-//! Where a runtime directory may be, and what everything in it is called: for the instance that makes it and for whoever
-//! looks for one.
+//! Where a runtime directory may be, and what everything in it is called: for the instance that
+//! makes it and for whoever looks for one.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -26,8 +26,8 @@ pub struct Candidate {
     pub path: PathBuf,
     /// Whether to make it where it is missing.
     pub make: bool,
-    /// Whether somebody named it: then it is taken with a warning where others may write, as in every volume of type
-    /// emptyDir under Kubernetes, whose mode only root can change.
+    /// Whether somebody named it: then it is taken with a warning where others may write, as in
+    /// every volume of type emptyDir under Kubernetes, whose mode only root can change.
     pub is_configured: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The runtime directory: where the sockets of this instance are.
 //!
-//! `BASE/ojs-init-UID/PID-RANDOM/`, where BASE is the first of several places that works. The last one is the
-//! instance's own: made by us, locked for as long as we run, removed at the end. What an instance that was killed left
-//! behind is not locked any more, so the next one removes it.
+//! `BASE/ojs-init-UID/PID-RANDOM/`, where BASE is the first of several places that works. The last
+//! one is the instance's own: made by us, locked for as long as we run, removed at the end. What an
+//! instance that was killed left behind is not locked any more, so the next one removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,7 +21,8 @@ use ojs_os::socket::{BoundSocket, LONGEST_PATH, Listener, SocketError};
 /// The socket for the worker.
 const WORKER_SOCKET: &str = "worker.sock";
 
-/// Mode of the directory of all instances of one user: others may pass, and see only what they know the name of.
+/// Mode of the directory of all instances of one user: others may pass, and see only what they know
+/// the name of.
 const HOME_MODE: u32 = 0o711;
 
 /// Most directories of dead instances that one start removes.
@@ -47,7 +48,8 @@ pub struct RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// Makes the directory in the first candidate that works, and removes there what dead instances left.
+    /// Makes the directory in the first candidate that works, and removes there what dead instances
+    /// left.
     ///
     /// # Errors
     ///
@@ -55,7 +57,8 @@ impl RuntimeDir {
     pub fn open(candidates: &[Candidate], allowed: &Allowed) -> Result<Self, NoRuntimeDir> {
         let mut tried = Vec::new();
         for candidate in candidates {
-            // Once more, because a rehearsal that was going on may have removed what it had made and we had found.
+            // Once more, because a rehearsal that was going on may have removed what it had made
+            // and we had found.
             match Self::open_in(candidate, allowed).or_else(|_| Self::open_in(candidate, allowed)) {
                 Ok(found) => return Ok(found),
                 Err(unusable) => tried.push((candidate.path.clone(), unusable)),
@@ -120,8 +123,8 @@ impl RuntimeDir {
         ))
     }
 
-    /// Makes and locks the directory of an instance. `None`: the name was taken, or another instance, which looked
-    /// between the two steps, took it for a dead one's; try another name.
+    /// Makes and locks the directory of an instance. `None`: the name was taken, or another
+    /// instance, which looked between the two steps, took it for a dead one's; try another name.
     fn make(home: &Directory, name: &OsStr, allowed: &Allowed) -> io::Result<Option<(Directory, Lock)>> {
         let is_for_others = allowed.other_child().is_some() || allowed.has_others();
         let mode = if is_for_others { 0o711 } else { 0o700 };
@@ -147,8 +150,9 @@ impl RuntimeDir {
         &self.path
     }
 
-    /// Listens for workers: for the child's user, by the socket's owner where that can be set, else by letting everybody
-    /// connect who then has to pass [`may_connect`](crate::daemon::runtime::admission::may_connect).
+    /// Listens for workers: for the child's user, by the socket's owner where that can be set, else
+    /// by letting everybody connect who then has to pass
+    /// [`may_connect`](crate::daemon::runtime::admission::may_connect).
     ///
     /// # Errors
     ///
@@ -224,7 +228,8 @@ fn check_length(path: &Path) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// Removes the directories of instances that are not running any more. Best effort: what cannot be removed stays.
+/// Removes the directories of instances that are not running any more. Best effort: what cannot be
+/// removed stays.
 fn remove_dead(home: &Directory, own: u32) {
     let instances = home.names(is_instance, MOST_LOOKED_AT).unwrap_or_default();
     let removed = instances
@@ -242,8 +247,9 @@ fn remove_if_dead(home: &Directory, name: &OsStr, own: u32) -> io::Result<bool> 
     match directory.lock(OsStr::new(LOCK)) {
         Ok(Some(_lock)) => clear(home, &directory, name).map(|()| true),
         Ok(None) => Ok(false),
-        // The first file that is made and the last one that is removed. Its owner may be between two steps: one that
-        // has just made the directory takes another name, one that is about to remove it does not mind.
+        // The first file that is made and the last one that is removed. Its owner may be between
+        // two steps: one that has just made the directory takes another name, one that is about to
+        // remove it does not mind.
         Err(error) if error.kind() == io::ErrorKind::NotFound => home.remove_directory(name).map(|()| true),
         Err(error) => Err(error),
     }

@@ -1,7 +1,8 @@
 //! The instances that run, as a subcommand finds them: by their runtime directories.
 //!
-//! Our own user's come first. Root may talk to everybody's, but looks at what belongs to others only when there is none
-//! of its own: a job's process, which may be another user's, could put anything there.
+//! Our own user's come first. Root may talk to everybody's, but looks at what belongs to others
+//! only when there is none of its own: a job's process, which may be another user's, could put
+//! anything there.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -117,8 +118,8 @@ impl fmt::Display for NoInstance {
 
 impl std::error::Error for NoInstance {}
 
-/// The one instance in these places that we can talk to, found within `limit`. Each candidate may also be the directory of
-/// one user's instances, or of an instance itself.
+/// The one instance in these places that we can talk to, found within `limit`. Each candidate may
+/// also be the directory of one user's instances, or of an instance itself.
 ///
 /// # Errors
 ///
@@ -168,7 +169,8 @@ struct Search {
     found: Vec<Instance>,
     /// Instances with other pids than the one that is asked for.
     others: Vec<(PathBuf, Pid)>,
-    /// PID 1 was found, or the pid that is asked for. No other instance can have it, so the search ends.
+    /// PID 1 was found, or the pid that is asked for. No other instance can have it, so the search
+    /// ends.
     is_over: bool,
     is_any_full: bool,
     reasons: Vec<(PathBuf, Unreachable)>,

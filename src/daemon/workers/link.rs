@@ -1,4 +1,5 @@
-//! One connection of a worker: bytes in, events out; words in, bytes out. Nothing here waits, and everything is bounded.
+//! One connection of a worker: bytes in, events out; words in, bytes out. Nothing here waits, and
+//! everything is bounded.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -15,25 +16,28 @@ use ojs_os::socket::{Piece, Stream};
 use ojs_wire::frame::{Frame, FrameReader};
 use ojs_wire::worker::{HelloContext, decode, encode, too_long};
 
-/// Bytes read from all connections together in one turn; then signals, timers and the backend get theirs.
+/// Bytes read from all connections together in one turn; then signals, timers and the backend get
+/// theirs.
 const BYTES_PER_TURN: usize = 256 << 10;
 
-/// Frames taken from all connections together in one turn. One read may go beyond it, and brings no more of them than
-/// it has bytes.
+/// Frames taken from all connections together in one turn. One read may go beyond it, and brings no
+/// more of them than it has bytes.
 const FRAMES_PER_TURN: usize = 1024;
 
-/// Least and most bytes read from one connection in one turn: the more connections have something to say, the shorter
-/// each of them is heard, and the sooner it is its turn again.
+/// Least and most bytes read from one connection in one turn: the more connections have something
+/// to say, the shorter each of them is heard, and the sooner it is its turn again.
 const SHARE: RangeInclusive<usize> = 1 << 10..=64 << 10;
 
 /// Bytes read at a time.
 pub const READ_BYTES: usize = 16 << 10;
 
-/// What is read at the end where the kernel does not say how much is there: more than a socket's buffer holds.
+/// What is read at the end where the kernel does not say how much is there: more than a socket's
+/// buffer holds.
 const MOST_LEFT: usize = 16 << 20;
 
-/// With more than this waiting to be read by the worker we read nothing from it: its questions make our answers. The
-/// rest of a job does not count: a worker may have to get rid of a result before it reads on.
+/// With more than this waiting to be read by the worker we read nothing from it: its questions make
+/// our answers. The rest of a job does not count: a worker may have to get rid of a result before
+/// it reads on.
 const HIGH_WATER: usize = 64 << 10;
 
 /// Bytes of small frames that may wait behind a job.
@@ -77,7 +81,8 @@ pub struct WorkerLink {
     may_read: bool,
     /// A short read says nothing about what follows: the peer has closed, or has sent urgent data.
     reads_until_nothing: bool,
-    /// When bytes arrived last, by the monotonic clock; at first, when it was accepted. `None`: the worker has declared itself ready on it.
+    /// When bytes arrived last, by the monotonic clock; at first, when it was accepted. `None`: the
+    /// worker has declared itself ready on it.
     heard_at: Option<Duration>,
     /// It ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
@@ -114,7 +119,8 @@ impl WorkerLink {
         }
     }
 
-    /// The kernel says that there is something to read, and whether that may end before all of it was read.
+    /// The kernel says that there is something to read, and whether that may end before all of it
+    /// was read.
     pub fn is_readable(&mut self, may_break_off: bool) {
         self.may_read = true;
         self.reads_until_nothing |= may_break_off;
@@ -125,7 +131,8 @@ impl WorkerLink {
         self.is_ending() || self.may_read && self.outbound.control() <= HIGH_WATER
     }
 
-    /// Since when nothing has arrived on a connection that was never ready. `None`: it was, or there is something to read.
+    /// Since when nothing has arrived on a connection that was never ready. `None`: it was, or
+    /// there is something to read.
     pub fn silent_since(&self) -> Option<Duration> {
         self.heard_at.filter(|_| !self.may_read && !self.is_ending())
     }
@@ -140,8 +147,9 @@ impl WorkerLink {
         self.last_bytes.is_some()
     }
 
-    /// Nothing is written any more, and only what is there now is read: everything that a process has written which is
-    /// gone. Whoever has inherited the socket from it may write on, so the end of the stream is not waited for.
+    /// Nothing is written any more, and only what is there now is read: everything that a process
+    /// has written which is gone. Whoever has inherited the socket from it may write on, so the end
+    /// of the stream is not waited for.
     pub fn end(&mut self) {
         self.last_bytes = Some(self.stream.readable().unwrap_or(MOST_LEFT));
         self.outbound = Outbound::new(0);
@@ -173,7 +181,8 @@ impl WorkerLink {
                     self.may_read = false;
                     return if self.is_ending() { self.closed() } else { Link::Open };
                 }
-                // A worker that went with words of ours unread resets the connection after all that it had said.
+                // A worker that went with words of ours unread resets the connection after all that
+                // it had said.
                 Err(error) => {
                     debug!("connection {}: {error}", self.id);
                     return self.closed();

@@ -1,4 +1,5 @@
-//! The worker's processes and the ways in which they come: today the worker socket. The loop has one face of it all.
+//! The worker's processes and the ways in which they come: today the worker socket. The loop has
+//! one face of it all.
 
 mod link;
 pub(super) mod outbound;
@@ -117,7 +118,8 @@ impl Workers {
         }
     }
 
-    /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
+    /// Reads in the next turns what is there on this connection, whose process is gone, and then
+    /// closes it.
     pub fn read_to_end(&mut self, id: HolderId) {
         if let Some(socket) = &mut self.socket {
             socket.read_to_end(id);

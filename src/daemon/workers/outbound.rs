@@ -124,7 +124,8 @@ impl Outbound {
     }
 }
 
-/// Writes until everything is written or there is no room. An error means that nothing can ever be written.
+/// Writes until everything is written or there is no room. An error means that nothing can ever be
+/// written.
 fn write_some(bytes: &[u8], stream: &mut impl Write) -> io::Result<usize> {
     let mut count = 0;
     while let Some(rest) = bytes.get(count..).filter(|rest| !rest.is_empty()) {

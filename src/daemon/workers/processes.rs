@@ -1,4 +1,5 @@
-//! A hold on each process of the worker that has something of ours: the table behind every way in which workers come.
+//! A hold on each process of the worker that has something of ours: the table behind every way in
+//! which workers come.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -26,7 +27,8 @@ pub struct Processes {
 #[derive(Debug)]
 struct Watched {
     pid: Pid,
-    /// None only for the worker, for want of a descriptor when it was started: its pid is its own until it is reaped.
+    /// None only for the worker, for want of a descriptor when it was started: its pid is its own
+    /// until it is reaped.
     watch: Option<Rc<ProcessWatch>>,
     /// Nobody has looked since its end is told of: an end before that is never told.
     is_new: bool,
@@ -44,8 +46,8 @@ impl Watched {
         self.connections == 0 && !self.is_worker && !self.is_needed
     }
 
-    /// Whether there is nothing more to learn of it. One that is alive may still hold jobs of a connection that was
-    /// closed: it is watched until it is gone.
+    /// Whether there is nothing more to learn of it. One that is alive may still hold jobs of a
+    /// connection that was closed: it is watched until it is gone.
     fn is_done(&self) -> bool {
         self.connections == 0 && !self.is_worker && self.is_gone
     }
@@ -94,8 +96,8 @@ impl Processes {
         self.forget_if_done(id);
     }
 
-    /// The name of a process: the one that it has, unless that was somebody with the same pid. With the very hold that we have on it
-    /// the kernel need not be asked.
+    /// The name of a process: the one that it has, unless that was somebody with the same pid. With
+    /// the very hold that we have on it the kernel need not be asked.
     pub fn id_of(&mut self, watch: Rc<ProcessWatch>, registry: &Registry) -> ProcessId {
         let pid = watch.pid();
         let is_same = |watched: &Watched| watched.watch.as_ref().is_some_and(|ours| Rc::ptr_eq(ours, &watch));
@@ -115,7 +117,8 @@ impl Processes {
         id
     }
 
-    /// Whether this process is known, or may be as well where there are at most so many. Others are let go for that.
+    /// Whether this process is known, or may be as well where there are at most so many. Others are
+    /// let go for that.
     pub fn has_room_for(&mut self, watch: &ProcessWatch, most: usize) -> bool {
         let is_known = || {
             let mut of_pid = self.processes.values().filter(|watched| watched.pid == watch.pid());
@@ -212,8 +215,8 @@ impl Processes {
         }
     }
 
-    /// Says once that a process with this name is gone, if it is and was not asked yet: a descriptor that is readable before it is
-    /// registered never becomes readable again.
+    /// Says once that a process with this name is gone, if it is and was not asked yet: a
+    /// descriptor that is readable before it is registered never becomes readable again.
     pub fn look_at_new(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
         let watched = self.processes.get_mut(&id);
         if watched.is_some_and(|watched| std::mem::take(&mut watched.is_new)) {
@@ -226,7 +229,8 @@ impl Processes {
         self.processes.get(&id)?.watch.clone()
     }
 
-    /// Whether some process can only be watched by asking for it from time to time (before Linux 5.3).
+    /// Whether some process can only be watched by asking for it from time to time (before Linux
+    /// 5.3).
     pub fn has_unwatchable(&self) -> bool {
         self.processes.values().any(Watched::is_unwatchable)
     }
@@ -240,8 +244,8 @@ impl Processes {
         }
     }
 
-    /// Lets go of so many processes that live on without a connection, each with a descriptor: those that never had a
-    /// job, the oldest first. Whether there were as many.
+    /// Lets go of so many processes that live on without a connection, each with a descriptor:
+    /// those that never had a job, the oldest first. Whether there were as many.
     pub fn let_go(&mut self, count: usize) -> bool {
         let dispensable = self.processes.iter().filter(|(_, watched)| watched.is_dispensable());
         let oldest: Vec<ProcessId> = dispensable.map(|(id, _)| *id).take(count).collect();
@@ -254,8 +258,8 @@ impl Processes {
 
     fn forget_if_done(&mut self, id: ProcessId) {
         if self.processes.get(&id).is_some_and(Watched::is_done) {
-            // Closing its descriptor takes it out of the poll as well. Whoever else holds on to it keeps it there, and its end was
-            // told already: nothing comes of it any more.
+            // Closing its descriptor takes it out of the poll as well. Whoever else holds on to it
+            // keeps it there, and its end was told already: nothing comes of it any more.
             self.processes.remove(&id);
         }
     }

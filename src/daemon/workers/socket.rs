@@ -28,15 +28,15 @@ const MAX_CONNECTIONS: usize = 1024;
 /// Connections that may be there in any case, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
 
-/// Descriptors that are not for connections: those to the backend and its name resolution, the health endpoints, the control socket, the log, what we
-/// have inherited.
+/// Descriptors that are not for connections: those to the backend and its name resolution, the
+/// health endpoints, the control socket, the log, what we have inherited.
 const OTHER_DESCRIPTORS: usize = 256;
 
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// How long a connection may be silent before it has declared itself ready. If all connections are taken, the oldest silent one is closed
-/// after that for the next one.
+/// How long a connection may be silent before it has declared itself ready. If all connections are
+/// taken, the oldest silent one is closed after that for the next one.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 /// The listening socket and the connections to it.
@@ -92,7 +92,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Accepts and reads, each connection its share, all together no more than belongs into one turn.
+    /// Accepts and reads, each connection its share, all together no more than belongs into one
+    /// turn.
     pub fn turn(&mut self, processes: &mut Processes, registry: &Registry, events: &mut VecDeque<Event>) {
         self.accept(clock::monotonic(), processes, registry, events);
         let readable = self.readable();
@@ -111,7 +112,8 @@ impl WorkerSocket {
         }
     }
 
-    /// In the order in which they are read: what the dead have left has an end and others wait for it, so that is first.
+    /// In the order in which they are read: what the dead have left has an end and others wait for
+    /// it, so that is first.
     fn readable(&self) -> Vec<HolderId> {
         let reads = |(id, link): (&HolderId, &WorkerLink)| link.wants_read().then_some((!link.is_ending(), *id));
         let mut readable: Vec<_> = self.links.iter().filter_map(reads).collect();
@@ -147,7 +149,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
+    /// Reads in the next turns what is there on this connection, whose process is gone, and then
+    /// closes it.
     pub fn read_to_end(&mut self, id: HolderId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.end();
@@ -190,8 +193,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Closes the connection that has been silent for longest without ever being ready, if that is long enough. A connection that was ready
-    /// may hold jobs and is never closed for another one.
+    /// Closes the connection that has been silent for longest without ever being ready, if that is
+    /// long enough. A connection that was ready may hold jobs and is never closed for another one.
     fn close_silent(
         &mut self,
         now: Duration,
@@ -263,13 +266,14 @@ impl WorkerSocket {
     }
 }
 
-/// What is asked about each connection at any time. Urgent data, too: a read ends at it, so a short one says nothing then.
+/// What is asked about each connection at any time. Urgent data, too: a read ends at it, so a short
+/// one says nothing then.
 fn what_to_read() -> Interest {
     Interest::READABLE | Interest::PRIORITY
 }
 
-/// Has the kernel tell of room on a connection only while something waits for it: it would tell each time that the worker
-/// reads. False: it cannot.
+/// Has the kernel tell of room on a connection only while something waits for it: it would tell
+/// each time that the worker reads. False: it cannot.
 fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> bool {
     let needs_room = link.needs_room();
     if std::mem::replace(&mut link.is_watched_for_room, needs_room) == needs_room {

@@ -15,7 +15,8 @@ use crate::stage::{Init, Stage};
 use crate::support::under_test;
 use crate::support::wait::wait_until;
 
-/// Locked directories with a control socket that takes no connection, or takes one and answers nothing.
+/// Locked directories with a control socket that takes no connection, or takes one and answers
+/// nothing.
 const PLANT: &str = "
 import fcntl, os, socket, sys, time
 home, count, is_full = sys.argv[1], int(sys.argv[2]), sys.argv[3] == 'full'

@@ -1,4 +1,5 @@
-//! What a job costs, by counts that are the same on a busy machine: system calls, by strace in one real run, and threads.
+//! What a job costs, by counts that are the same on a busy machine: system calls, by strace in one
+//! real run, and threads.
 //!
 //! Needs root (PID namespaces), python3 and strace.
 
@@ -11,11 +12,12 @@ use crate::support::under_test;
 use crate::support::wait::wait_until;
 use crate::system_calls::{SystemCalls, tasks};
 
-/// Jobs at once for which it is written down. One has nothing that chance could put together with something else.
+/// Jobs at once for which it is written down. One has nothing that chance could put together with
+/// something else.
 const AT_ONCE: [u32; 2] = [1, 10];
 
-/// What is not counted: the sum, and the calls by which threads wake each other. How many of those there are depends on
-/// whether the log's thread sleeps already, and that on the machine.
+/// What is not counted: the sum, and the calls by which threads wake each other. How many of those
+/// there are depends on whether the log's thread sleeps already, and that on the machine.
 const LEFT_OUT: [&str; 2] = ["total", "futex"];
 
 /// Runs of which the middle one counts.
@@ -25,8 +27,8 @@ const RUNS: usize = 3;
 const JOBS: u32 = 500;
 const WARM_UP: u32 = 50;
 
-/// How much more than what is written down a run may need, as a part of it: how many jobs one FETCH brings and how many
-/// answers one wake-up finds is chance.
+/// How much more than what is written down a run may need, as a part of it: how many jobs one FETCH
+/// brings and how many answers one wake-up finds is chance.
 const TOLERANCE: f64 = 0.15;
 
 /// Where it is written down what a job costs.
@@ -125,7 +127,8 @@ fn system_calls(host: &str, at_once: u32) -> BTreeMap<String, u32> {
     let mut init = at_work(&stage, &url, at_once);
     let counting = SystemCalls::count(&init, &stage.at("strace"));
     stage.enqueue(WARM_UP..WARM_UP + JOBS);
-    // Each call stops the init for strace, which has to get the processor: a busy machine makes some seconds a minute.
+    // Each call stops the init for strace, which has to get the processor: a busy machine makes
+    // some seconds a minute.
     stage.wait_for_outcomes_for(PATIENCE * 6);
     let mut counted = counting.end();
     init.stops();

@@ -17,7 +17,8 @@ fn progresses(stage: &Stage, init: &Init, message: &str) {
     assert!(seen, "{}", init.story());
 }
 
-/// Says two things in the words of its language, then a checkpoint, and fails: who is done needs no checkpoint.
+/// Says two things in the words of its language, then a checkpoint, and fails: who is done needs no
+/// checkpoint.
 fn says(stage: &Stage, mut init: Init) {
     let error = stage.failure("j1");
     assert_eq!(error["details"]["exit_status"], 7, "{error}: {}", init.story());

@@ -135,8 +135,8 @@ print(json.dumps({'fds': fds, 'leader': os.getpgid(0) == os.getpid(), **masks}))
     assert_eq!(found["fds"], json!([0, 1, 2, 3]), "{found:?}");
     assert_eq!(found["leader"], json!(true));
     assert_eq!(found["SigBlk"], json!(0));
-    // Python itself ignores SIGPIPE and SIGXFSZ. Signals 32 to 34 are the C library's own, and what it has made of them in this
-    // test's process, before everything began, is none of our business.
+    // Python itself ignores SIGPIPE and SIGXFSZ. Signals 32 to 34 are the C library's own, and what
+    // it has made of them in this test's process, before everything began, is none of our business.
     let others = (1_u64 << (libc::SIGPIPE - 1)) | (1 << (libc::SIGXFSZ - 1)) | 0b111 << 31;
     assert_eq!(found["SigIgn"].as_u64().unwrap() & !others, 0, "{found:?}");
     init.stops();

@@ -11,7 +11,8 @@ use crate::stage::{PATIENCE, Stage};
 use crate::support::proc;
 use crate::support::wait::{now, wait_until};
 
-/// How long what a job left behind is looked for at the most. Whoever waits that long in vain is held up.
+/// How long what a job left behind is looked for at the most. Whoever waits that long in vain is
+/// held up.
 const CLEARING_LIMIT: Duration = Duration::from_secs(1);
 
 /// What each of the scripts has in its hands besides [`DAEMON`].
@@ -29,7 +30,8 @@ def until(condition):
         time.sleep(0.005)
 ";
 
-/// Jobs that do nothing beside one that does this, until the others are done: at the moment at which that one is done nobody is left.
+/// Jobs that do nothing beside one that does this, until the others are done: at the moment at
+/// which that one is done nobody is left.
 fn hold_up_nobody(script: &str) {
     let stage = Stage::new();
     enqueue(&stage, "long", "long", &json!([]), "");

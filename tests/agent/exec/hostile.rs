@@ -126,7 +126,8 @@ if os.environ['OJS_JOB_TYPE'] == 'bomb':
             break
 print('\"through\"')";
     enqueue(&stage, "j1", "bomb", &json!([]), "");
-    // Only those who are not root have a limit, and it is one for the user: the init is the first to meet it.
+    // Only those who are not root have a limit, and it is one for the user: the init is the first
+    // to meet it.
     let start = python(&stage, bomb).through(&["prlimit", "--nproc=40:40"]);
     let mut init = as_user(start, "64731").start();
     stage.wait_for_outcomes_for(Duration::from_secs(60));

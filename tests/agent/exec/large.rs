@@ -1,4 +1,5 @@
-//! One message of the largest size that is allowed, and nothing else happening: it arrives at once, in every direction.
+//! One message of the largest size that is allowed, and nothing else happening: it arrives at once,
+//! in every direction.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::proc;
 use crate::support::wait::wait_until;
 
-/// Puts a process into a session of its own, its parent gone, with everything closed, which lives for five minutes.
+/// Puts a process into a session of its own, its parent gone, with everything closed, which lives
+/// for five minutes.
 pub const DAEMON: &str = "import os, signal, sys, time
 def daemon(body):
     if os.fork() == 0:
@@ -31,7 +32,8 @@ fn left(init: &mut Init) -> usize {
     proc::descendants(init.pid).iter().filter(|pid| lives(pid)).count()
 }
 
-/// One job with this handler: whether everybody is gone at the moment at which the backend knows its outcome.
+/// One job with this handler: whether everybody is gone at the moment at which the backend knows
+/// its outcome.
 fn leaves_nobody(script: &str) {
     let stage = Stage::new();
     stage.enqueue([1]);
@@ -84,7 +86,8 @@ fn a_process_that_is_stopped_is_ended_too() {
 
 #[test]
 fn who_takes_long_to_end_is_waited_for_and_so_is_who_it_leaves_behind() {
-    // The kernel gives the memory back before the process is gone, in small pages, and has no environment to show meanwhile.
+    // The kernel gives the memory back before the process is gone, in small pages, and has no
+    // environment to show meanwhile.
     leaves_nobody(&format!(
         "{DAEMON}
 def large():

@@ -1,5 +1,5 @@
-//! Mode exec: any program is a worker. What a job's process finds, what its end means, what becomes of what it leaves, and
-//! what programs that do everything wrong can do to others: nothing.
+//! Mode exec: any program is a worker. What a job's process finds, what its end means, what becomes
+//! of what it leaves, and what programs that do everything wrong can do to others: nothing.
 
 mod arguments;
 mod conversation;

@@ -58,7 +58,8 @@ fn a_command_that_is_not_executable_any_more_fails_its_job_and_not_the_init() {
 #[test]
 fn an_environment_that_is_too_large_for_the_kernel_fails_its_job_and_not_the_init() {
     let stage = Stage::new();
-    // 128 KiB for arguments and environment together: ours fits, and with the job's arguments it does not.
+    // 128 KiB for arguments and environment together: ours fits, and with the job's arguments it
+    // does not.
     let mut init = handler(&stage, "true")
         .through(&["sh", "-c", "ulimit -s 512 && exec \"$@\"", "sh"])
         .with("FILLER", "x".repeat(80 << 10))

@@ -1,4 +1,5 @@
-//! What a job finds however strange the surroundings of ojs-init are: signals, umask, mounts, filters, users.
+//! What a job finds however strange the surroundings of ojs-init are: signals, umask, mounts,
+//! filters, users.
 
 use serde_json::json;
 

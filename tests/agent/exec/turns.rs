@@ -12,13 +12,14 @@ use crate::support::under_test;
 const AT_ONCE: u32 = 100;
 const JOBS: u32 = 500;
 
-/// Longest turn of the loop, in processor time, of what users have; and of a build that is not optimised. By itself it is 3 to 5 ms, among
-/// other tests up to 9; to start a hundred processes takes a multiple of that.
+/// Longest turn of the loop, in processor time, of what users have; and of a build that is not
+/// optimised. By itself it is 3 to 5 ms, among other tests up to 9; to start a hundred processes
+/// takes a multiple of that.
 const LONGEST: Duration = Duration::from_millis(15);
 const LONGEST_UNOPTIMISED: Duration = Duration::from_millis(40);
 
-/// What the machine does to us now and then counts as processor time, too. A turn that is long for what is done in it is long in
-/// each round.
+/// What the machine does to us now and then counts as processor time, too. A turn that is long for
+/// what is done in it is long in each round.
 const ROUNDS: u32 = 6;
 
 #[test]

@@ -14,8 +14,8 @@ use crate::system_calls::SystemCalls;
 const ASKS: &str =
     r#"exec 3<>/dev/tcp/127.0.0.1/$1; printf 'GET / HTTP/1.1\r\n\r\n' >&3; IFS= read -r line <&3; echo "$line""#;
 
-/// `many` starts so many processes at once. Each does `before` and then, when all are there, asks on new connections: whoever is
-/// answered 200 each time notes that. They live on.
+/// `many` starts so many processes at once. Each does `before` and then, when all are there, asks
+/// on new connections: whoever is answered 200 each time notes that. They live on.
 const CROWD: &str = r#"
 import resource
 def many(count, before=lambda: None, asks=3):
@@ -171,7 +171,8 @@ rest()
     init.stops();
 }
 
-/// System calls of an init for this many connections of its worker and of strangers, with so many other processes in its PID namespace.
+/// System calls of an init for this many connections of its worker and of strangers, with so many
+/// other processes in its PID namespace.
 fn lookup_calls(others: usize) -> u32 {
     const EACH: usize = 25;
     let stage = Stage::new();

@@ -7,7 +7,8 @@ use crate::gateway::worker;
 use crate::probe_client::Probes;
 use crate::stage::{PATIENCE, Stage, job};
 
-/// A child takes a job and says nothing of it until it is ordered to; its parent tells how it ended.
+/// A child takes a job and says nothing of it until it is ordered to; its parent tells how it
+/// ended.
 const HANGS: &str = r#"
 def takes():
     link = Link()

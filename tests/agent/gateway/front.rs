@@ -1,5 +1,6 @@
-//! Somebody in front of the backend who serves some paths by himself: streams without end, bodies that are never in memory, connections
-//! that are closed when they have been idle for as long as he likes. Everything else is the backend's.
+//! Somebody in front of the backend who serves some paths by himself: streams without end, bodies
+//! that are never in memory, connections that are closed when they have been idle for as long as he
+//! likes. Everything else is the backend's.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -57,7 +58,8 @@ pub struct Front {
 }
 
 impl Front {
-    /// Has `serve` serve the connections whose first request is for a path below `/front/`, each with its number.
+    /// Has `serve` serve the connections whose first request is for a path below `/front/`, each
+    /// with its number.
     pub fn start(
         stage: &Stage,
         serve: impl Fn(BufReader<TcpStream>, usize) -> io::Result<()> + Send + Sync + 'static,

@@ -1,4 +1,5 @@
-//! Workers that speak HTTP with us as if we were the backend: what is on the wire, and what becomes of their jobs.
+//! Workers that speak HTTP with us as if we were the backend: what is on the wire, and what becomes
+//! of their jobs.
 
 mod bounds;
 mod callers;

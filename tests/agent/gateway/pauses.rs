@@ -1,4 +1,5 @@
-//! A POST comes after a pause that is about as long as somebody keeps a connection: no SDK repeats it, so none may be lost to that.
+//! A POST comes after a pause that is about as long as somebody keeps a connection: no SDK repeats
+//! it, so none may be lost to that.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -25,7 +26,8 @@ const ASKED: &str = "GATEWAY_POSTS";
 /// How long an answer takes: so many are under way at once, each on a connection of its own.
 const ANSWER_TAKES: Duration = Duration::from_millis(3);
 
-/// How long the other side does not know yet that a connection is closed: what it sends then is lost.
+/// How long the other side does not know yet that a connection is closed: what it sends then is
+/// lost.
 const ON_ITS_WAY: Duration = Duration::from_millis(10);
 
 /// A backend by the time after which it closes a connection that is idle.
@@ -33,7 +35,8 @@ struct Backend {
     closes_after: Duration,
     /// Whether it says so.
     says: bool,
-    /// Pauses that may matter, in milliseconds: until when we use a connection, and until when it is there.
+    /// Pauses that may matter, in milliseconds: until when we use a connection, and until when it
+    /// is there.
     around_ms: &'static [u64],
     /// How often all ask, of [`REQUESTS`].
     rounds: usize,

@@ -1,4 +1,5 @@
-//! How many jobs and which queues: what the worker asks for is what the backend hears and what there is room for.
+//! How many jobs and which queues: what the worker asks for is what the backend hears and what
+//! there is room for.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::support::wait::{wait_for, wait_until};
 /// How long the backend takes for a FAIL: less than what counts as hanging.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Connections for the outcomes of a worker with ten jobs: twice as many, and as many again in place of those that hang.
+/// Connections for the outcomes of a worker with ten jobs: twice as many, and as many again in
+/// place of those that hang.
 const MOST_FOR_TEN_JOBS: usize = 40;
 
 /// A field of the last request to this endpoint.

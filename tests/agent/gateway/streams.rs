@@ -1,4 +1,5 @@
-//! What passes through holds no more than it needs: neither memory, nor a way to the backend for a client that is gone.
+//! What passes through holds no more than it needs: neither memory, nor a way to the backend for a
+//! client that is gone.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -16,8 +17,8 @@ const WAYS: usize = 64;
 /// How long others wait for one of them.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
-/// What passes through in each direction, in MiB, where nobody asks for another number. A GiB takes a debug build ten seconds; what it
-/// costs in memory is the same.
+/// What passes through in each direction, in MiB, where nobody asks for another number. A GiB takes
+/// a debug build ten seconds; what it costs in memory is the same.
 const MUCH_MIB: u64 = 256;
 
 /// That variable asks for another number.
@@ -164,7 +165,8 @@ rest()
     init.order("beat");
     init.noted("beaten");
     let counted = counting.end();
-    // For each heartbeat a question for the owner of its connection and an answer, and for each client that has left a question or two.
+    // For each heartbeat a question for the owner of its connection and an answer, and for each
+    // client that has left a question or two.
     assert!(counted["sendto"] < 200, "{counted:?}");
     init.stops();
 }
@@ -316,7 +318,8 @@ rest()
     assert_eq!(init.noted("told"), "503 gateway_overloaded None 200");
 }
 
-/// `GATEWAY_MIB=1024` is a GiB each way. The file that is sent has no blocks, so that nothing but the way costs.
+/// `GATEWAY_MIB=1024` is a GiB each way. The file that is sent has no blocks, so that nothing but
+/// the way costs.
 #[test]
 fn a_body_of_any_size_passes_in_either_direction_in_a_mebibyte() {
     let stage = Stage::new();

@@ -1,5 +1,5 @@
-//! The log of a whole life, from outside: the real binary as PID 1 of its own PID namespace, and each of its records
-//! against the shape of the OJS logging extension.
+//! The log of a whole life, from outside: the real binary as PID 1 of its own PID namespace, and
+//! each of its records against the shape of the OJS logging extension.
 //!
 //! Needs root (PID namespaces) and python3 with its library jsonschema.
 #![allow(

@@ -1,4 +1,5 @@
-//! However many kinds of jobs there are and however slowly somebody reads, it stays small and does its work.
+//! However many kinds of jobs there are and however slowly somebody reads, it stays small and does
+//! its work.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -23,7 +24,8 @@ const KINDS: usize = MOST_KINDS + 16;
 /// How long a response may take.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Bytes that the kernel may keep of it for one connection: 64 KiB, and the packet that does not fit any more.
+/// Bytes that the kernel may keep of it for one connection: 64 KiB, and the packet that does not
+/// fit any more.
 const MOST_KEPT: usize = 128 << 10;
 
 /// Acks one job and fails the next.
@@ -34,7 +36,8 @@ while True:
     link.ack(link.until('job')['job']['id'])
     link.say('fail', job_id=link.until('job')['job']['id'], error={'message': 'no'})";
 
-/// An init that has seen more kinds of jobs than it tells apart, with the longest names that there can be.
+/// An init that has seen more kinds of jobs than it tells apart, with the longest names that there
+/// can be.
 fn with_many_kinds(stage: &Stage) -> (Init, Probes) {
     for kind in 0..KINDS {
         let mut name = format!("{kind:03}");
@@ -114,7 +117,8 @@ fn who_reads_the_metrics_slowly_or_not_at_all_delays_nobody_and_costs_little_mem
     init.stops();
 }
 
-/// Bytes that the kernel keeps for the init to send on this connection; none when the init has it no more.
+/// Bytes that the kernel keeps for the init to send on this connection; none when the init has it
+/// no more.
 fn unsent(stream: &TcpStream, probes: Probes) -> Option<usize> {
     let port = |address: &str| u16::from_str_radix(address.rsplit_once(':').unwrap().1, 16).unwrap();
     let ends = (probes.0.port(), stream.local_addr().unwrap().port());

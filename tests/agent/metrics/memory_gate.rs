@@ -1,4 +1,5 @@
-//! The memory gate: with a directory in the place of the cgroups, in which a test says how much memory is taken.
+//! The memory gate: with a directory in the place of the cgroups, in which a test says how much
+//! memory is taken.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

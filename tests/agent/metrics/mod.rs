@@ -1,4 +1,5 @@
-//! The metrics from outside: the real binary as PID 1 of its own PID namespace, and what it shows at `/metrics`.
+//! The metrics from outside: the real binary as PID 1 of its own PID namespace, and what it shows
+//! at `/metrics`.
 //!
 //! Needs root (PID and network namespaces), python3 and promtool.
 

@@ -1,4 +1,5 @@
-//! Clients that want no answer: they delay neither heartbeats nor other probes nor the end, and cost little memory.
+//! Clients that want no answer: they delay neither heartbeats nor other probes nor the end, and
+//! cost little memory.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -114,7 +115,8 @@ fn a_client_that_connects_again_and_again_delays_no_heartbeat_and_no_probe() {
     init.stops();
 }
 
-/// From another address of this machine, as one more pod would: connects, says nothing, and keeps many open.
+/// From another address of this machine, as one more pod would: connects, says nothing, and keeps
+/// many open.
 fn flood_silently(probes: Probes, is_over: &AtomicBool) -> usize {
     let from = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0));
     let (mut kept, mut count) = (VecDeque::new(), 0);

@@ -1,8 +1,8 @@
-//! The health endpoints from outside: the real binary as PID 1 of its own PID namespace, clients of every kind, and ports
-//! that somebody else has.
+//! The health endpoints from outside: the real binary as PID 1 of its own PID namespace, clients of
+//! every kind, and ports that somebody else has.
 //!
-//! Needs root (PID and network namespaces) and python3. What is asked of the answers themselves is in
-//! `requirements/health.rs`.
+//! Needs root (PID and network namespaces) and python3. What is asked of the answers themselves is
+//! in `requirements/health.rs`.
 
 mod address;
 mod hostile;

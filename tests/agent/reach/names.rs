@@ -1,5 +1,5 @@
-//! Names whose server answers one half of the question only, and names of every shape. What the static binary's C library makes of
-//! them is seen with BINARY_UNDER_TEST alone.
+//! Names whose server answers one half of the question only, and names of every shape. What the
+//! static binary's C library makes of them is seen with BINARY_UNDER_TEST alone.
 
 use crate::backend::Endpoint;
 use crate::name_server;
@@ -7,7 +7,8 @@ use crate::network::in_own_network;
 use crate::stage::{PATIENCE, Stage, Start};
 use crate::support::under_test;
 
-/// Runs `body` where these are the lines of /etc/resolv.conf, and the name server on the loopback answers as names spell it.
+/// Runs `body` where these are the lines of /etc/resolv.conf, and the name server on the loopback
+/// answers as names spell it.
 fn with_name_server(resolv_conf: &'static str, body: impl FnOnce() + Send + 'static) {
     in_own_network(move || {
         let stage = Stage::new();
@@ -67,8 +68,8 @@ fn a_host_that_is_not_there_and_a_name_server_that_fails_are_told_apart() {
     });
 }
 
-/// musl stops at the first search domain whose name server fails, glibc goes on: the limit that docs/operating.md names, with the way
-/// around it.
+/// musl stops at the first search domain whose name server fails, glibc goes on: the limit that
+/// docs/operating.md names, with the way around it.
 #[test]
 fn a_search_domain_that_fails_is_passed_over_by_a_dot_at_the_end_of_the_name() {
     with_name_server(

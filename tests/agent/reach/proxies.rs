@@ -1,4 +1,5 @@
-//! The whole binary behind a proxy: jobs, a drain, and what log and worker get to see of the proxy's credentials.
+//! The whole binary behind a proxy: jobs, a drain, and what log and worker get to see of the
+//! proxy's credentials.
 
 use crate::proxy::{Manner, ProxyServer};
 use crate::stage::Stage;

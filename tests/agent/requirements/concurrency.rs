@@ -100,7 +100,8 @@ fn n_04_a_queue_that_gives_less_than_is_asked_for_is_not_pressed() {
     let took = began.elapsed();
     let fetches = stage.count(Endpoint::Fetch);
     init.stops();
-    // One for each pause, which is at least three quarters of the interval, and one for each job and each outcome.
+    // One for each pause, which is at least three quarters of the interval, and one for each job
+    // and each outcome.
     let most = took.as_millis() / (poll.as_millis() * 3 / 4) + 12;
     assert!(fetches as u128 <= most, "{fetches} FETCHes in {took:?}");
     assert_eq!(stage.backend.most_active(), 1);

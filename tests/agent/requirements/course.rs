@@ -1,4 +1,5 @@
-//! What the tests of a shutdown have in common: a worker that holds a job, and what the backend heard, line by line.
+//! What the tests of a shutdown have in common: a worker that holds a job, and what the backend
+//! heard, line by line.
 
 use std::time::Instant;
 
@@ -21,8 +22,9 @@ pub fn holding_all(stage: &Stage, last: u32, variables: &[(&str, &str)]) -> Init
     init
 }
 
-/// Every request from this moment on, in the order of their arrival: `beat quiet [j1]`, `fetch`, `ack j1`, `fail j1`,
-/// `requeue j1`, `deregister`. Looks at a job, and streams that are asked for, are left out.
+/// Every request from this moment on, in the order of their arrival: `beat quiet [j1]`, `fetch`,
+/// `ack j1`, `fail j1`, `requeue j1`, `deregister`. Looks at a job, and streams that are asked for,
+/// are left out.
 pub fn course(stage: &Stage, from: Instant) -> Vec<String> {
     let records = stage.backend.records();
     records

@@ -83,7 +83,8 @@ fn f_04_an_answer_without_a_job_is_no_error() {
 fn f_05_there_is_no_fetch_in_quiet_and_none_in_terminate() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    // So seldom that no two heartbeats are on their way at the same time: which one is noted first would be chance.
+    // So seldom that no two heartbeats are on their way at the same time: which one is noted first
+    // would be chance.
     let mut init = stage.worker(OBEYS).with("OJS_HEARTBEAT_INTERVAL", "1s").start();
     init.notes_line("job j1");
     stage.wait_for_more(Endpoint::Fetch, 2);

@@ -110,7 +110,8 @@ fn x_03_in_an_outage_of_the_backend_it_is_not_ready_after_three_intervals_and_no
     stage.backend.refuse_connections();
     never("impatience", || probes.statuses() != ALL_GOOD);
     probes.become_(NOT_READY);
-    // The last heartbeat was accepted shortly before the outage began, at most an interval of 1 s and some noise.
+    // The last heartbeat was accepted shortly before the outage began, at most an interval of 1 s
+    // and some noise.
     assert!(began.elapsed() > Duration::from_millis(1500), "{:?}", began.elapsed());
     assert_eq!(probes.get("/readyz").reasons(), ["heartbeats_lost"]);
     stage.backend.accept_connections();

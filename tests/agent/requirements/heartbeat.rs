@@ -47,7 +47,8 @@ fn h_03_a_heartbeat_says_who_is_in_what_state_with_which_jobs() {
     assert_eq!(beat["worker_id"], register.json()["worker_id"]);
     assert_eq!(beat["state"], "running");
     assert_eq!(beat["active_job_ids"], serde_json::json!(["j1", "j2"]));
-    // The binding's name for the same; the number that the worker protocol wants here no backend can read.
+    // The binding's name for the same; the number that the worker protocol wants here no backend
+    // can read.
     assert_eq!(beat["active_jobs"], beat["active_job_ids"]);
 }
 
@@ -166,7 +167,8 @@ fn h_07_a_heartbeat_that_failed_is_followed_by_the_next_one_an_interval_later() 
 #[test]
 fn h_08_a_heartbeat_that_failed_is_a_warning_in_the_log() {
     let stage = Stage::new();
-    // Each has its interval for its answer: a busy machine does not make one fail that was not told to.
+    // Each has its interval for its answer: a busy machine does not make one fail that was not told
+    // to.
     let mut init = stage.worker(WORKS).with(OFTEN.0, "1s").start();
     stage.wait_for_more(Endpoint::Heartbeat, 2);
     assert!(!init.log().contains("heartbeat failed"), "{}", init.log());

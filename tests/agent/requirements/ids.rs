@@ -1,5 +1,5 @@
-//! The ids under which the Graceful Shutdown Specification and the website list what a worker must do: one test each, of the
-//! whole of it from outside.
+//! The ids under which the Graceful Shutdown Specification and the website list what a worker must
+//! do: one test each, of the whole of it from outside.
 
 use std::time::Duration;
 

@@ -9,7 +9,8 @@ use crate::stage::{Stage, never};
 use crate::support::proc;
 use crate::support::wait::{now, wait_until};
 
-/// Both vocabularies of a backend that asks for something, as `state` and `directive` of the answer to a heartbeat.
+/// Both vocabularies of a backend that asks for something, as `state` and `directive` of the answer
+/// to a heartbeat.
 fn vocabularies(word: &str) -> [(&str, &str); 2] {
     [(word, ""), ("active", word)]
 }

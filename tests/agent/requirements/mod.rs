@@ -1,5 +1,6 @@
-//! The requirements of `docs/requirements.md`, row by row, from outside: the real binary as PID 1 of its own PID namespace,
-//! real workers on its socket, and a backend that does as it is told. The name of a test begins with its row.
+//! The requirements of `docs/requirements.md`, row by row, from outside: the real binary as PID 1
+//! of its own PID namespace, real workers on its socket, and a backend that does as it is told. The
+//! name of a test begins with its row.
 //!
 //! Needs root (PID namespaces) and python3.
 
@@ -36,7 +37,8 @@ link.job()
 link.note_all()
 rest()";
 
-/// Takes a job and notes each state that it is told, with the time that it is told to have, in milliseconds.
+/// Takes a job and notes each state that it is told, with the time that it is told to have, in
+/// milliseconds.
 const LISTENS: &str = "
 link = Link()
 link.ready()
@@ -51,8 +53,9 @@ const CUT_SHORT: [(&str, &str); 2] = [("OJS_GRACE_PERIOD", "300ms"), ("OJS_CANCE
 /// Heartbeats that a test can wait for.
 const OFTEN: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "100ms");
 
-/// The same, for who wants to know what was said in which order: a heartbeat that is not answered within its interval is
-/// followed by one on another connection, and then a busy machine decides which of the two arrives first.
+/// The same, for who wants to know what was said in which order: a heartbeat that is not answered
+/// within its interval is followed by one on another connection, and then a busy machine decides
+/// which of the two arrives first.
 const REGULAR: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "500ms");
 
 /// Heartbeats that come in no test, but for those that something causes.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::stage::root;
 
-/// Letters of rows that need no test of their own: the answers to open questions, which tests of other rows show.
+/// Letters of rows that need no test of their own: the answers to open questions, which tests of
+/// other rows show.
 const SHOWN_BY_OTHERS: &str = "C-";
 
 /// The ids of the rows of the page.
@@ -23,8 +24,8 @@ fn rows_of_page(page: &str) -> BTreeSet<String> {
     different
 }
 
-/// A letter and two digits (`P-11`, with its second half `P-11b`), a number of the website's list (`W-3`), or an id of the
-/// Graceful Shutdown Specification (`GS-001`, `GS-R001`).
+/// A letter and two digits (`P-11`, with its second half `P-11b`), a number of the website's list
+/// (`W-3`), or an id of the Graceful Shutdown Specification (`GS-001`, `GS-R001`).
 fn is_id(word: &str) -> bool {
     let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     match word.split_once('-') {
@@ -51,7 +52,8 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The row that a function is named after: `fn l_08_...` is about L-08, `fn gs_r002_...` about GS-R002.
+/// The row that a function is named after: `fn l_08_...` is about L-08, `fn gs_r002_...` about
+/// GS-R002.
 fn row_of(line: &str) -> Option<String> {
     let mut parts = line.strip_prefix("fn ")?.splitn(3, '_');
     let (letters, number) = (parts.next()?.to_ascii_uppercase(), parts.next()?.replace('r', "R"));

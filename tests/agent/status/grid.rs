@@ -1,5 +1,6 @@
-//! Just enough of a terminal to see what stands on it: 80 columns and 24 lines unless it is resized. Anything else than text
-//! and the few sequences that the view needs is a failure, and so is a character beyond the last column.
+//! Just enough of a terminal to see what stands on it: 80 columns and 24 lines unless it is
+//! resized. Anything else than text and the few sequences that the view needs is a failure, and so
+//! is a character beyond the last column.
 
 /// What stands where.
 pub struct Grid {

@@ -1,5 +1,5 @@
-//! `status` and `health` from outside: the real binary as PID 1 of its own PID namespace, and the real binary once more as
-//! the subcommand, on a terminal and without one.
+//! `status` and `health` from outside: the real binary as PID 1 of its own PID namespace, and the
+//! real binary once more as the subcommand, on a terminal and without one.
 //!
 //! Needs root (PID namespaces, other users) and python3.
 #![allow(

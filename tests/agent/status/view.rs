@@ -166,7 +166,8 @@ fn ctrl_c_ends_it_well_and_sigterm_as_a_signal_and_neither_leaves_anything_switc
     for (signal, expected) in [(libc::SIGINT, 0), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
         let mut view = View::start(&stage, &init, Place::Outside, &[("TERM", "xterm")]);
         view.shows("running", |text| text.contains("state     running"));
-        // The grid knows no sequence that would have to be taken back, but for colours, which end where they began.
+        // The grid knows no sequence that would have to be taken back, but for colours, which end
+        // where they began.
         let text = view.terminal.more();
         let begun: usize = ["2", "31", "32", "33"]
             .iter()

@@ -8,7 +8,8 @@ use crate::backend::{Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage};
 use crate::support::wait::wait_until;
 
-/// The worker makes its socket reachable for everybody, as a mistake of an operator would; then a stranger connects.
+/// The worker makes its socket reachable for everybody, as a mistake of an operator would; then a
+/// stranger connects.
 const STRANGER: &str = "
 path = os.environ['OJS_SOCKET']
 parent = os.path.dirname(path)

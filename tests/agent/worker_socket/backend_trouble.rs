@@ -230,7 +230,8 @@ fn an_idle_init_wakes_for_its_heartbeats_and_fetches_only() {
     wait_until(Duration::from_secs(8), || false);
     let (woken, said) = (wakeups(init.pid) - before, requests() - said_before);
     println!("idle for 8 s: {woken} wakeups for {said} requests");
-    // Each request: the loop wakes to order it, its lane to send it and again for the answer, the loop to take that.
+    // Each request: the loop wakes to order it, its lane to send it and again for the answer, the
+    // loop to take that.
     assert!(
         woken <= 8 * u64::try_from(said).unwrap() + 8,
         "{woken} wakeups for {said} requests"
@@ -295,15 +296,16 @@ link.work()";
     }
 }
 
-/// Sets its limit of processes to what is exceeded already, as the user that it runs as: others may be forbidden to.
+/// Sets its limit of processes to what is exceeded already, as the user that it runs as: others may
+/// be forbidden to.
 fn no_further_thread(pid: i32, user: u32) {
     let limit = libc::rlimit {
         rlim_cur: 1,
         rlim_max: 1,
     };
     let set = move || {
-        // SAFETY: the raw calls change this thread alone, which ends here; the limit is valid for the call, and the old
-        // one is not asked for.
+        // SAFETY: the raw calls change this thread alone, which ends here; the limit is valid for
+        // the call, and the old one is not asked for.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_setresgid, user, user, user), 0);
             assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);

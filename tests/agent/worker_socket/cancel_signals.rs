@@ -1,10 +1,12 @@
-//! SIGURG with a cancel: programs with one thread are woken up by it, whatever their handler waits for.
+//! SIGURG with a cancel: programs with one thread are woken up by it, whatever their handler waits
+//! for.
 
 use crate::backend::Outcome;
 use crate::stage::{PATIENCE, Stage, job, never};
 use crate::support::wait::wait_until;
 
-/// A handler that sleeps, in a program with one thread: it reads nothing until the signal of this number has ended its sleep.
+/// A handler that sleeps, in a program with one thread: it reads nothing until the signal of this
+/// number has ended its sleep.
 const SLEEPER: &str = "
 class Woken(Exception):
     pass

@@ -119,7 +119,8 @@ rest()
     init.notes_line("served");
     stage.wait_for_outcomes();
     for (id, mut outcomes) in stage.backend.outcomes() {
-        // A FETCH that was on its way when the one before it ended brought something that nobody could take.
+        // A FETCH that was on its way when the one before it ended brought something that nobody
+        // could take.
         outcomes.retain(|outcome| *outcome != Outcome::Requeued);
         assert_eq!(outcomes, [Outcome::Acked(None)], "{id}: {}", init.story());
     }

@@ -1,4 +1,5 @@
-//! Many connections at once, and words that wait on both sides: signals, timers and the others still get their turn.
+//! Many connections at once, and words that wait on both sides: signals, timers and the others
+//! still get their turn.
 
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ link.work()"#;
     init.notes_times("flood", 2);
     stage.enqueue(0..5);
     stage.wait_for_outcomes();
-    // Two hundred connections want all that there is of the machine, and others work on it, too: once is enough.
+    // Two hundred connections want all that there is of the machine, and others work on it, too:
+    // once is enough.
     let beats_in_three_seconds = || {
         let before = stage.backend.records_of(Endpoint::Heartbeat).len();
         wait_until(Duration::from_secs(3), || false);
@@ -108,7 +110,8 @@ link.note_all()"
     stage.backend.enqueue(&envelope);
     let began = Stopwatch::start();
     stage.wait_for_outcomes();
-    // A frame that waits for something else to happen waits for the next ping, which comes after 10 s.
+    // A frame that waits for something else to happen waits for the next ping, which comes after 10
+    // s.
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     let acked = Outcome::Acked(Some("x".repeat(PAYLOAD).into()));
     assert!(stage.outcomes("large") == [acked], "{}", init.story());

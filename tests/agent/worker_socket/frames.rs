@@ -7,8 +7,9 @@ use crate::stage::{Init, PATIENCE, Stage, job, moment, never};
 use crate::support::proc;
 use crate::support::wait::wait_until;
 
-/// Most memory that the init may have touched, in KiB, whatever its workers do. It touches about 6 MiB by itself; a
-/// connection that does not read may have a frame and 4 MiB of answers waiting for it.
+/// Most memory that the init may have touched, in KiB, whatever its workers do. It touches about 6
+/// MiB by itself; a connection that does not read may have a frame and 4 MiB of answers waiting for
+/// it.
 const MOST_MEMORY_KIB: u64 = 32 << 10;
 
 /// A second process with a connection of its own, which acks whatever it gets.
@@ -276,7 +277,8 @@ fn a_worker_that_does_not_read_its_large_jobs_holds_up_nobody_and_gets_one_at_a_
 link.ready(4, types=['large'])
 rest()";
     let mut init = beside_a_steady_one(&stage, bad);
-    // Not before somebody takes them: the steady one has one place, and a job that nobody takes would not wait in the last one.
+    // Not before somebody takes them: the steady one has one place, and a job that nobody takes
+    // would not wait in the last one.
     init.logs("takes up to 4 jobs");
     let large = format!(r#""{}""#, "x".repeat(2 << 20));
     for number in 0..4 {
@@ -460,7 +462,8 @@ link.work()";
 #[test]
 fn frames_behind_a_descriptor_or_urgent_data_are_read_at_once() {
     let stage = Stage::new();
-    // Each pair goes out in one piece, as far as the kernel lets it: nothing comes after it that would have us read again.
+    // Each pair goes out in one piece, as far as the kernel lets it: nothing comes after it that
+    // would have us read again.
     let script = "
 def frame(job):
     return json.dumps({'type': 'ack', 'job_id': job}).encode() + b'\\n'

@@ -5,8 +5,9 @@ use crate::support::proc;
 use crate::support::under_test;
 use crate::support::wait::wait_until;
 
-/// Most memory that stays with the init after a burst, in KiB: all of the range for small blocks, which is 4 MiB, where nothing of it went
-/// back because little was in use less than at the most; and what it has when nothing is to be done.
+/// Most memory that stays with the init after a burst, in KiB: all of the range for small blocks,
+/// which is 4 MiB, where nothing of it went back because little was in use less than at the most;
+/// and what it has when nothing is to be done.
 const MOST_LEFT_KIB: u64 = 5 << 10;
 
 /// Bursts one after the other: none may leave more than the one before.

@@ -1,8 +1,8 @@
-//! Mode socket from outside: the real binary as PID 1 of its own PID namespace, real workers on its socket, and a
-//! backend that does as it is told.
+//! Mode socket from outside: the real binary as PID 1 of its own PID namespace, real workers on its
+//! socket, and a backend that does as it is told.
 //!
-//! Needs root (PID namespaces, other users) and python3. What happens is waited for; what must not happen is watched for
-//! a short time.
+//! Needs root (PID namespaces, other users) and python3. What happens is waited for; what must not
+//! happen is watched for a short time.
 
 mod admission;
 mod backend_trouble;

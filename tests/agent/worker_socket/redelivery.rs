@@ -4,8 +4,8 @@ use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::wait::wait_until;
 
-/// A worker has failed its job, and the backend, which has not answered that yet, has given it the job again. `then` is what the
-/// worker does after the first time.
+/// A worker has failed its job, and the backend, which has not answered that yet, has given it the
+/// job again. `then` is what the worker does after the first time.
 fn failed_and_delivered_again(stage: &Stage, then: &str) -> Init {
     stage.backend.once(Endpoint::Nack, Behaviour::Held);
     stage

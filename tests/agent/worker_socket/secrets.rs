@@ -3,7 +3,8 @@
 use crate::backend::Endpoint;
 use crate::stage::Stage;
 
-/// Execs the words behind it with each of these variables twice, as no shell can. glibc's getenv finds the first.
+/// Execs the words behind it with each of these variables twice, as no shell can. glibc's getenv
+/// finds the first.
 const TWICE: &str = "import ctypes, os, sys
 entries = [f'{name}={value}' for name, value in os.environ.items()]
 entries += ['OJS_AUTH_TOKEN=sekrit-4712', 'OJS_INIT_HEADERS=X-Access: sekrit-4713']

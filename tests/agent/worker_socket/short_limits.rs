@@ -1,5 +1,5 @@
-//! Orchestrators that allow little, and margins that are smaller than they should be: gone in time all the same, with every
-//! job accounted for.
+//! Orchestrators that allow little, and margins that are smaller than they should be: gone in time
+//! all the same, with every job accounted for.
 
 use std::time::Duration;
 
@@ -15,10 +15,12 @@ link.ready()
 link.job()
 rest()";
 
-/// How long the end of a PID namespace may take on a busy machine, behind the exit of its init: no SIGKILL changes its status by then.
+/// How long the end of a PID namespace may take on a busy machine, behind the exit of its init: no
+/// SIGKILL changes its status by then.
 const TEARDOWN: Duration = Duration::from_secs(1);
 
-/// How long it takes from the SIGTERM to the last words, which have to be before the limit; the end follows.
+/// How long it takes from the SIGTERM to the last words, which have to be before the limit; the end
+/// follows.
 #[track_caller]
 fn gone_after(stage: &Stage, limit: u64, margin: &str) -> Duration {
     stage.enqueue([1]);

@@ -32,7 +32,8 @@ fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Waits until the init has read this many signals of its own: two that are pending at once are one.
+/// Waits until the init has read this many signals of its own: two that are pending at once are
+/// one.
 fn signals_read(init: &mut Init, count: usize) {
     let read = wait_until(PATIENCE, || init.log().matches("received SIG").count() >= count);
     assert!(read, "{}", init.story());
@@ -78,8 +79,9 @@ fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
 
 #[test]
 fn a_third_stop_signal_leaves_no_grandchild_in_a_session_of_its_own() {
-    // A generation can be killed when the one above it is gone, and the init takes no more than this for all of them: that can
-    // be too little where the processes that end get no processor. Then it is tried again.
+    // A generation can be killed when the one above it is gone, and the init takes no more than
+    // this for all of them: that can be too little where the processes that end get no processor.
+    // Then it is tried again.
     const AT_MOST: Duration = Duration::from_millis(100);
     for _ in 0..5 {
         let (left, silence, story) = left_by_a_third_stop_signal();
@@ -91,8 +93,8 @@ fn a_third_stop_signal_leaves_no_grandchild_in_a_session_of_its_own() {
     panic!("never did all of them end");
 }
 
-/// How many of five generations, each in a session of its own, outlive three stop signals, how long the init took to end
-/// after its last word, and what it said.
+/// How many of five generations, each in a session of its own, outlive three stop signals, how long
+/// the init took to end after its last word, and what it said.
 fn left_by_a_third_stop_signal() -> (usize, Duration, String) {
     let stage = Stage::new();
     stage.enqueue([1]);
@@ -284,7 +286,8 @@ fn a_sigterm_as_soon_as_signals_are_blocked_is_never_lost() {
     for round in 0..20 {
         let stage = Stage::new();
         let mut init = stage.worker("Link().ready(); rest()").start();
-        // Before that the kernel itself drops what the first process of a namespace has no handler for.
+        // Before that the kernel itself drops what the first process of a namespace has no handler
+        // for.
         let term = sys::bit(libc::SIGTERM);
         let blocks = || proc::signal_mask(init.pid, "SigBlk").is_some_and(|mask| mask & term != 0);
         assert!(wait_until(PATIENCE, blocks));

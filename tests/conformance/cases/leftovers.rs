@@ -29,7 +29,8 @@ fn survivors(ctx: &Ctx) -> usize {
         .count()
 }
 
-/// The main child leaves a process of that kind and ends with 7; returns how long the init took from its end.
+/// The main child leaves a process of that kind and ends with 7; returns how long the init took
+/// from its end.
 fn leave(ctx: &Ctx, grace: &'static str, kind: &str) -> Result<Duration, crate::case::Trouble> {
     let leftover = format!("leftover={kind}");
     let asks = [Ask::Grace(grace), Ask::Subreaper];

@@ -38,14 +38,16 @@ fn an_idle_init_makes_no_system_call_in_ten_seconds(ctx: &Ctx) -> Verdict {
 
 /// Whether the program needs a loader, whose system calls come before the program's own.
 pub fn is_static(program: &Path) -> bool {
-    // An interpreter is named in a program header; its path is the only text of that form near the start.
+    // An interpreter is named in a program header; its path is the only text of that form near the
+    // start.
     let head = std::fs::read(program).unwrap_or_default();
     let head = head.get(..4096).unwrap_or(&head);
     !head.windows(4).any(|window| window == b"/ld-")
 }
 
 fn signals_are_blocked_among_the_first_system_calls(ctx: &Ctx) -> Verdict {
-    // The loader of a dynamic program, and the runtime of a debug build, have work of their own before.
+    // The loader of a dynamic program, and the runtime of a debug build, have work of their own
+    // before.
     let most = if is_static(&ctx.init.program) { 5 } else { 60 };
     let mut init = ctx.launch(&[])?.held().shell("exit 0").start()?;
     init.trace(|trace| {
@@ -86,7 +88,8 @@ fn memory_does_not_grow_with_orphans_and_signals(ctx: &Ctx) -> Verdict {
         }
         logged += waves * 400;
         init.logs("log", logged)?;
-        // Pages of the program itself come in at their first use, sixteen at a time: they are no growth.
+        // Pages of the program itself come in at their first use, sixteen at a time: they are no
+        // growth.
         sizes.push(proc::memory_kib(pid, "Anonymous").ok_or("no memory figures")?);
     }
     let [before, after] = sizes.as_slice() else {

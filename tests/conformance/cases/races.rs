@@ -57,7 +57,8 @@ fn a_sigterm_at_any_moment_after_the_mask_is_set_is_not_lost(ctx: &Ctx) -> Verdi
         let mut init = ctx.launch(&[])?.command(&["sleep", "30"]).start()?;
         let pid = image_is_visible(&init, ctx)?;
         let is_set = |mask: &str| proc::signal_mask(pid, mask).is_some_and(|mask| mask & bit(libc::SIGTERM) != 0);
-        // Inside sigtimedwait the kernel shows the awaited signals as not blocked; by then there is a child.
+        // Inside sigtimedwait the kernel shows the awaited signals as not blocked; by then there is
+        // a child.
         let set = watch(ctx.patience, || {
             is_set("SigBlk") || is_set("SigCgt") || !proc::children(pid).is_empty()
         });

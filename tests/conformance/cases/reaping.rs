@@ -101,7 +101,8 @@ fn five_thousand_orphans_are_reaped(ctx: &Ctx) -> Verdict {
     init.ends_with(7)
 }
 
-/// The init is stopped while the child and all orphans end, so that one SIGCHLD stands for all of them.
+/// The init is stopped while the child and all orphans end, so that one SIGCHLD stands for all of
+/// them.
 fn the_status_is_right_when_everything_ends_at_the_same_time(ctx: &Ctx) -> Verdict {
     let mut init = ctx
         .launch_as_far_as_possible(if ctx.is_pid1() { &[] } else { &[Ask::Subreaper] })?

@@ -27,7 +27,8 @@ pub const CASES: &[Case] = &[
         .exempt(&[(Kind::Ojs, "named exception: SIGTSTP never stops ojs-init")]),
 ];
 
-/// Sends each in turn and compares with what the child has logged; the next one waits for the one before.
+/// Sends each in turn and compares with what the child has logged; the next one waits for the one
+/// before.
 fn forwards(ctx: &Ctx, signals: impl Iterator<Item = i32>) -> Verdict {
     let mut init = ctx.launch(&[])?.actor(&[]).start()?;
     init.ready("log")?;
@@ -159,7 +160,8 @@ fn stop_signals_never_stop_the_init(ctx: &Ctx) -> Verdict {
         init.signal(signal)?;
     }
     let pid = init.init_pid()?;
-    // An init that forwards them is done when the child has them all; others get a moment to stop themselves.
+    // An init that forwards them is done when the child has them all; others get a moment to stop
+    // themselves.
     wait_until(SHORT, || {
         init.logged("log").len() == STOPS.len() || state_of(pid) == 'T'
     });

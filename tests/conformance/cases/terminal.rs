@@ -1,4 +1,5 @@
-//! Terminals: the child has the foreground, what is typed reaches it, and nobody's foreground is stolen.
+//! Terminals: the child has the foreground, what is typed reaches it, and nobody's foreground is
+//! stolen.
 
 use super::Report;
 use crate::case::{BOTH, Case, Ctx, PROCESS, Verdict, case, ensure};
@@ -141,7 +142,8 @@ fn in_the_background_the_foreground_is_not_stolen(ctx: &Ctx) -> Verdict {
     init.ends_with(7)
 }
 
-/// Standard input is a terminal, but of another session, as with `docker exec` into a strange set-up.
+/// Standard input is a terminal, but of another session, as with `docker exec` into a strange
+/// set-up.
 fn a_terminal_that_is_not_ours_is_no_error(ctx: &Ctx) -> Verdict {
     let (_terminal, end) = crate::support::pty::Terminal::open()?;
     ctx.launch(&[])?.shell("exit 7").stdin(end).start()?.ends_with(7)

@@ -31,7 +31,8 @@ fn probe(contestant: &Contestant, what: &str) -> Vec<std::ffi::OsString> {
     contestant.ctx.probe(what, "unused", &[])
 }
 
-/// From the exec of the init to the first instruction of the child, and from the child's end to the init's.
+/// From the exec of the init to the first instruction of the child, and from the child's end to the
+/// init's.
 pub fn of_life(contestants: &[Contestant], tolerance: Tolerance) -> Result<Vec<Figure>, Trouble> {
     let mut starts = vec![Vec::new(); contestants.len()];
     let mut ends = vec![Vec::new(); contestants.len()];
@@ -76,7 +77,8 @@ fn stay_on_one_processor() -> Result<(), Trouble> {
 
 /// From kill(2) to the child having the signal.
 ///
-/// On one processor: to wake another one takes longer than all the rest, and who has to do it is chance.
+/// On one processor: to wake another one takes longer than all the rest, and who has to do it is
+/// chance.
 pub fn of_signals(contestants: &[Contestant], tolerance: Tolerance) -> Result<Figure, Trouble> {
     let measured = std::thread::scope(|scope| {
         let pinned = scope.spawn(|| {

@@ -40,7 +40,8 @@ impl Contestant {
         self.kind == Some(Kind::Ojs)
     }
 
-    /// Among which the best sets the bounds: the programs that people install, not their static builds.
+    /// Among which the best sets the bounds: the programs that people install, not their static
+    /// builds.
     fn is_peer(&self) -> bool {
         self.kind.is_some_and(|kind| kind != Kind::Ojs) && self.name != "tini-static"
     }
@@ -64,16 +65,17 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// On a machine that does nothing else. At the end the kernel takes down more pages of ours, those of the agent among
-    /// them.
+    /// On a machine that does nothing else. At the end the kernel takes down more pages of ours,
+    /// those of the agent among them.
     pub const QUIET_MACHINE: Self = Self {
         start: 0.1,
         end: 0.2,
         signal: 0.1,
     };
 
-    /// Among all other tests, on a machine that belongs to many: times differ by a third from one minute to the next. What
-    /// a counter shows (system calls, instructions) is judged as on a quiet machine.
+    /// Among all other tests, on a machine that belongs to many: times differ by a third from one
+    /// minute to the next. What a counter shows (system calls, instructions) is judged as on a
+    /// quiet machine.
     pub const SHARED_MACHINE: Self = Self {
         start: 1.0,
         end: 1.0,
@@ -91,9 +93,9 @@ pub fn run() -> Result<bool, String> {
 /// Measurements that have to agree on a complaint.
 const MEASUREMENTS: usize = 3;
 
-/// Measures again, with fresh processes, what gives a complaint: where the pages of one happen to lie is worth some
-/// percent for as long as it lives, and no number of rounds with the same processes shows that. What all measurements
-/// agree on stays.
+/// Measures again, with fresh processes, what gives a complaint: where the pages of one happen to
+/// lie is worth some percent for as long as it lives, and no number of rounds with the same
+/// processes shows that. What all measurements agree on stays.
 fn confirmed(measure: impl Fn() -> Result<Vec<Figure>, Trouble>) -> Result<Vec<Figure>, Trouble> {
     let mut figures = measure()?;
     for _ in 1..MEASUREMENTS {

@@ -1,4 +1,5 @@
-//! SIGTERM as soon as the image of the init is visible: the kernel drops it until process 1 has blocked it.
+//! SIGTERM as soon as the image of the init is visible: the kernel drops it until process 1 has
+//! blocked it.
 
 use super::{Contestant, Figure};
 use crate::case::{Trouble, fail};
@@ -10,8 +11,9 @@ const TRIES: usize = 300;
 
 /// How many of the signals each contestant lost.
 ///
-/// Nothing that an init does can save a signal that arrives before its first instruction, so the losses are compared.
-/// They are counts of rare events: ours may be above the best peer's by two standard errors of the difference.
+/// Nothing that an init does can save a signal that arrives before its first instruction, so the
+/// losses are compared. They are counts of rare events: ours may be above the best peer's by two
+/// standard errors of the difference.
 pub fn measure(contestants: &[Contestant]) -> Result<Figure, Trouble> {
     let mut losses = vec![0u32; contestants.len()];
     for _ in 0..TRIES {

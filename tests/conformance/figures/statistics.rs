@@ -19,8 +19,8 @@ fn error_of_median(values: &[f64]) -> f64 {
 
 /// What is wrong when ours is more than the best peer and `tolerance` of it on top.
 ///
-/// Judged by the differences within each round, of which the median may be that part of the best peer's value (above
-/// `floor`, what the same costs without an init) plus three standard errors.
+/// Judged by the differences within each round, of which the median may be that part of the best
+/// peer's value (above `floor`, what the same costs without an init) plus three standard errors.
 pub fn judge(
     contestants: &[Contestant],
     rounds: &[Vec<f64>],

@@ -1,7 +1,8 @@
-//! `act LOG [OPTION]...`: a child that takes signals, writes them down and does what its options say.
+//! `act LOG [OPTION]...`: a child that takes signals, writes them down and does what its options
+//! say.
 //!
-//! It blocks every signal and takes each from the queue, so that nothing of the C library stands between the signal and
-//! the log. `LOG.ready` appears, with its process id, once it is ready.
+//! It blocks every signal and takes each from the queue, so that nothing of the C library stands
+//! between the signal and the log. `LOG.ready` appears, with its process id, once it is ready.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! What a probe was started with, taken before the runtime of Rust can change it.
 //!
-//! The runtime ignores SIGPIPE, handles SIGSEGV and SIGBUS and opens `/dev/null` at free descriptors 0 to 2. A probe has
-//! to report what it got, so a constructor looks first.
+//! The runtime ignores SIGPIPE, handles SIGSEGV and SIGBUS and opens `/dev/null` at free
+//! descriptors 0 to 2. A probe has to report what it got, so a constructor looks first.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,8 @@ pub struct Early {
 
 static EARLY: OnceLock<Early> = OnceLock::new();
 
-// SAFETY: the loader calls each pointer of this section once, after the C library has set itself up and before `main`.
+// SAFETY: the loader calls each pointer of this section once, after the C library has set itself up
+// and before `main`.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static CONSTRUCTOR: extern "C" fn() = capture;

@@ -29,7 +29,8 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// Makes that many. When this returns their parent is gone, so that the init has adopted them all.
+    /// Makes that many. When this returns their parent is gone, so that the init has adopted them
+    /// all.
     pub fn make(count: usize) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("orphans: {error}");
         let (reader, release) = std::io::pipe().map_err(failed)?;
@@ -82,7 +83,8 @@ pub fn chain(arguments: &[OsString]) -> Result<i32, String> {
     }
 }
 
-/// Starts a process that outlives its parent. `what` is KIND or KIND+daemon (a session of its own, parent gone).
+/// Starts a process that outlives its parent. `what` is KIND or KIND+daemon (a session of its own,
+/// parent gone).
 pub fn leave_behind(what: &str, log: &str) -> Result<(), String> {
     let path = format!("{log}.left");
     let (kind, daemon) = what.strip_suffix("+daemon").map_or((what, false), |kind| (kind, true));
@@ -99,8 +101,8 @@ pub fn leave_behind(what: &str, log: &str) -> Result<(), String> {
     await_file(&format!("{path}.ready"))
 }
 
-/// The life of a leftover: `slow` takes a second to clean up after SIGTERM, so does `stopped` once it is resumed,
-/// `stubborn` ignores it, `log` logs.
+/// The life of a leftover: `slow` takes a second to clean up after SIGTERM, so does `stopped` once
+/// it is resumed, `stubborn` ignores it, `log` logs.
 fn remain(kind: &str, path: &str) -> i32 {
     if kind == "log" {
         return actor::log_signals(path);

@@ -1,7 +1,8 @@
-//! `--launch COMPLAINT [STEP]... -- PROGRAM [ARG]...`: prepares the process as a case wants it, then becomes the init.
+//! `--launch COMPLAINT [STEP]... -- PROGRAM [ARG]...`: prepares the process as a case wants it,
+//! then becomes the init.
 //!
-//! A process of its own does this, not a closure between fork and exec, because it may then run any code. Whatever goes
-//! wrong is written to the file COMPLAINT.
+//! A process of its own does this, not a closure between fork and exec, because it may then run any
+//! code. Whatever goes wrong is written to the file COMPLAINT.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -69,7 +70,8 @@ fn launch(complaint: &Path, arguments: &[OsString]) -> Result<i32, String> {
 }
 
 impl Plan {
-    /// One step; a status means that this process is the one that stays behind and has done its part.
+    /// One step; a status means that this process is the one that stays behind and has done its
+    /// part.
     fn prepare(&mut self, name: &str, value: &str, complaint: &Path) -> Result<Option<i32>, String> {
         let number = || value.parse::<i32>().map_err(|_| "not a number".to_owned());
         let done = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
@@ -109,7 +111,8 @@ impl Plan {
 
     fn exec(mut self, command: &[CString]) -> Result<i32, String> {
         let program = command.first().ok_or("no program")?;
-        // The runtime of Rust ignores SIGPIPE, posix_spawn of glibc 32 and 33, and a disposition survives the exec.
+        // The runtime of Rust ignores SIGPIPE, posix_spawn of glibc 32 and 33, and a disposition
+        // survives the exec.
         for signal in [libc::SIGPIPE, 32, 33].into_iter().chain(sys::signals_of(self.ignored)) {
             sys::set_ignored(signal, self.ignored & sys::bit(signal) != 0).map_err(|error| error.to_string())?;
         }

@@ -1,5 +1,5 @@
-//! The other side of the suite: this binary, started again as the child of an init (`--probe`) or as the process that
-//! prepares a start and then becomes the init (`--launch`).
+//! The other side of the suite: this binary, started again as the child of an init (`--probe`) or
+//! as the process that prepares a start and then becomes the init (`--launch`).
 
 mod actor;
 pub mod early;

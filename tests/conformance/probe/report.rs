@@ -1,4 +1,5 @@
-//! `report FILE [exit=STATUS]`: writes down what this process was given; with a status it ends, without it waits.
+//! `report FILE [exit=STATUS]`: writes down what this process was given; with a status it ends,
+//! without it waits.
 
 use std::ffi::OsString;
 

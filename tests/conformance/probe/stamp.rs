@@ -14,7 +14,8 @@ fn say(numbers: &[u64]) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// How long after the exec of the init this process started to run, and when it ends, as near as it can tell.
+/// How long after the exec of the init this process started to run, and when it ends, as near as it
+/// can tell.
 pub fn life() -> Result<i32, String> {
     let started = std::env::var("STARTED")
         .ok()

@@ -1,5 +1,5 @@
-//! Whether a message is one that ojs-init writes: by docs/logging.md, which another test holds against the code, and by the
-//! texts in the sources.
+//! Whether a message is one that ojs-init writes: by docs/logging.md, which another test holds
+//! against the code, and by the texts in the sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! docs/operating.md against the real binary and the sources: its worked examples, the messages that it quotes, the names of
-//! settings, and the options for those who come from another init.
+//! docs/operating.md against the real binary and the sources: its worked examples, the messages
+//! that it quotes, the names of settings, and the options for those who come from another init.
 //!
 //! Needs root (PID namespaces).
 

@@ -1,6 +1,7 @@
 //! The command line and the configuration from outside: the real binary, its output and its status.
 //!
-//! What every wrong input has in common: one message on standard error, status 2, and COMMAND never runs.
+//! What every wrong input has in common: one message on standard error, status 2, and COMMAND never
+//! runs.
 
 mod check;
 mod job;
@@ -63,7 +64,8 @@ impl Scene {
         command.output().unwrap().into()
     }
 
-    /// Runs ojs-init with these options before `-- touch MARKER`, and says whether the marker is there.
+    /// Runs ojs-init with these options before `-- touch MARKER`, and says whether the marker is
+    /// there.
     fn supervise(&self, options: &[&str]) -> (Outcome, bool) {
         let marker = self.path("marker");
         let args = [options, &["--", "touch", marker.to_str().unwrap()]].concat();
@@ -90,7 +92,8 @@ impl Scene {
             assert_says(message, words);
             return message.to_owned();
         }
-        // Nobody asked for text, and this is no terminal: it is one record, as every line of the log would be.
+        // Nobody asked for text, and this is no terminal: it is one record, as every line of the
+        // log would be.
         let record: serde_json::Value = serde_json::from_str(&outcome.stderr).unwrap();
         assert_eq!(record["severity"], "FATAL", "{record}");
         let message = record["message"].as_str().unwrap().to_owned();

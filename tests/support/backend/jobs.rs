@@ -85,7 +85,8 @@ pub struct Jobs {
     /// Ids in the order in which they are handed out.
     queue: VecDeque<String>,
     most_active: usize,
-    /// How long a job stays reserved after its hand-out and after each heartbeat that names it; for ever without.
+    /// How long a job stays reserved after its hand-out and after each heartbeat that names it; for
+    /// ever without.
     reservation: Option<Duration>,
     /// A limit of the queue: most jobs active at once, whatever the workers ask for.
     active_limit: Option<usize>,
@@ -210,7 +211,8 @@ impl Jobs {
         active.map(|(id, _)| id)
     }
 
-    /// Extends those among the named that the worker has; anything but an array of ids is refused, as Go's decoder does.
+    /// Extends those among the named that the worker has; anything but an array of ids is refused,
+    /// as Go's decoder does.
     pub fn heartbeat(&mut self, body: &Value, state: &str, directive: &str) -> Response {
         let named = match &body["active_jobs"] {
             Value::Null => Vec::new(),

@@ -1,8 +1,9 @@
-//! A backend in the test's own process: jobs in memory, HTTP/1.1 on a port of 127.0.0.1, and a switch for everything that
-//! a real one does wrong.
+//! A backend in the test's own process: jobs in memory, HTTP/1.1 on a port of 127.0.0.1, and a
+//! switch for everything that a real one does wrong.
 //!
-//! A test fills it with [`Backend::enqueue`], breaks it with [`Backend::always`] and [`Backend::once`], waits with
-//! [`Backend::wait_for`] and looks at [`Backend::records`] and [`Backend::outcomes`]. It speaks like the Go backends.
+//! A test fills it with [`Backend::enqueue`], breaks it with [`Backend::always`] and
+//! [`Backend::once`], waits with [`Backend::wait_for`] and looks at [`Backend::records`] and
+//! [`Backend::outcomes`]. It speaks like the Go backends.
 
 mod http;
 mod jobs;
@@ -161,8 +162,8 @@ impl Backend {
         self.lock().jobs.cancel(job);
     }
 
-    /// From here on a job is reserved for this long after its hand-out, and after each heartbeat of its worker that names
-    /// it; then it is available again.
+    /// From here on a job is reserved for this long after its hand-out, and after each heartbeat of
+    /// its worker that names it; then it is available again.
     pub fn reserve_for(&self, reservation: Duration) {
         self.lock().jobs.reserve_for(reservation);
     }
@@ -215,7 +216,8 @@ impl Backend {
         self.records().into_iter().filter(of_it).collect()
     }
 
-    /// Waits until the requests so far satisfy somebody; panics with them when `patience` is over first.
+    /// Waits until the requests so far satisfy somebody; panics with them when `patience` is over
+    /// first.
     pub fn wait_for(&self, what: &str, patience: Duration, condition: impl Fn(&[Record]) -> bool) {
         let waited = self
             .shared
@@ -239,8 +241,8 @@ impl Backend {
         self.lock().jobs.outcomes()
     }
 
-    /// Panics unless each job that was handed out has exactly one outcome since then; those that came back have one for
-    /// each time.
+    /// Panics unless each job that was handed out has exactly one outcome since then; those that
+    /// came back have one for each time.
     pub fn assert_one_outcome_each(&self) {
         let wrong = self.lock().jobs.without_exactly_one_outcome();
         assert!(wrong.is_empty(), "hand-outs and outcomes of jobs: {wrong:#?}");
@@ -351,7 +353,8 @@ impl Shared {
         Ok(())
     }
 
-    /// What becomes of the request, and how often held answers were let go before it: whoever has seen it may let it go at once.
+    /// What becomes of the request, and how often held answers were let go before it: whoever has
+    /// seen it may let it go at once.
     fn record(&self, endpoint: Endpoint, connection: u64, request: &Request) -> (Behaviour, u64) {
         let mut state = self.lock();
         state.records.push(Record {

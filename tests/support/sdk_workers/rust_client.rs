@@ -1,4 +1,5 @@
-//! HTTP as the Rust SDK's client speaks it, by hand: connections are kept and used again, unless the other side has closed them.
+//! HTTP as the Rust SDK's client speaks it, by hand: connections are kept and used again, unless
+//! the other side has closed them.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

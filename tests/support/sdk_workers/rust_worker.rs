@@ -1,4 +1,5 @@
-//! Behaves as a worker on the Rust SDK does, with its faults: this program once more. What the variables mean: tests/README.md.
+//! Behaves as a worker on the Rust SDK does, with its faults: this program once more. What the
+//! variables mean: tests/README.md.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -193,7 +194,8 @@ impl Worker {
         }
     }
 
-    /// The handler says now and then that it is alive, as the SDK lets it: with a heartbeat that names its own job alone.
+    /// The handler says now and then that it is alive, as the SDK lets it: with a heartbeat that
+    /// names its own job alone.
     fn work(&self, job: &Value, how_long: Duration) {
         let Some(every) = self.own_beat else {
             return pause(how_long);

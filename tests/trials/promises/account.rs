@@ -31,8 +31,8 @@ impl Judge<'_> {
         self.hands().filter(|hand| self.is_cut_off(hand)).collect()
     }
 
-    /// Those that it may count besides: the worker had them, perhaps, without having begun. Where the backend is not
-    /// reliable nobody outside can know.
+    /// Those that it may count besides: the worker had them, perhaps, without having begun. Where
+    /// the backend is not reliable nobody outside can know.
     fn possibly_cut_off(&self) -> Vec<Hand<'_>> {
         let granted = self.granted();
         let is_late = |hand: &Hand<'_>| hand.end_ms().is_some_and(|end| end > granted - SLACK);
@@ -157,7 +157,8 @@ impl Judge<'_> {
         verdict
     }
 
-    /// The status with which a worker of this behaviour takes the init with it, and whether it must.
+    /// The status with which a worker of this behaviour takes the init with it, and whether it
+    /// must.
     fn own_status(&self) -> Option<(i32, bool)> {
         let mut notes = self.story.notes.iter();
         let acted = notes.find(|note| note.word == Word::Acting)?.ms;

@@ -11,22 +11,25 @@ use crate::plan::Onset;
 use crate::sdk::Kind;
 use crate::weather::is_one_ack_mute;
 
-/// Most pauses before a request is sent again are twice as long as it has failed by then; the first, in milliseconds.
+/// Most pauses before a request is sent again are twice as long as it has failed by then; the
+/// first, in milliseconds.
 const FIRST_PAUSE: f64 = 200.0;
 
-/// How long a job that was delivered again may wait for what becomes of its delivery before, in milliseconds, on a machine
-/// that is busy: a late answer, a look, another late answer.
+/// How long a job that was delivered again may wait for what becomes of its delivery before, in
+/// milliseconds, on a machine that is busy: a late answer, a look, another late answer.
 const SETTLED_WITHIN: f64 = 1500.0;
 
-/// How long it takes at most until an ACK that hangs has gone out on another connection, in milliseconds, on a machine that is
-/// busy: something else has to be answered first, a heartbeat say.
+/// How long it takes at most until an ACK that hangs has gone out on another connection, in
+/// milliseconds, on a machine that is busy: something else has to be answered first, a heartbeat
+/// say.
 const HEDGED_WITHIN: f64 = 2_200.0;
 
 /// How much later the next one of several does.
 const HEDGES_APART: f64 = 250.0;
 
-/// Requests that a backend may refuse before the form that it takes is found. A heartbeat has three other forms, and what
-/// says quiet or terminate goes out in the form of the one before it, which may have no answer yet.
+/// Requests that a backend may refuse before the form that it takes is found. A heartbeat has three
+/// other forms, and what says quiet or terminate goes out in the form of the one before it, which
+/// may have no answer yet.
 const REFUSED_HEARTBEATS: usize = 3 + 2;
 const REFUSED_FETCHES: usize = 2;
 
@@ -39,7 +42,8 @@ impl Judge<'_> {
             is_acked && is_ours(delivery.worker.as_deref())
         };
         let is_believed = |id: &str| self.is_logged(id, "Job completed successfully");
-        // An ACK that was sent twice, if only in another form, cannot know by which of the two the job was completed.
+        // An ACK that was sent twice, if only in another form, cannot know by which of the two the
+        // job was completed.
         let is_sent_twice = |id: &str| {
             let acks = self.requests.iter().filter(|event| event.operation == "ack");
             acks.filter(|ack| ack.jobs.iter().any(|job| job == id)).count() > 1
@@ -114,7 +118,8 @@ impl Judge<'_> {
             .collect()
     }
 
-    /// When its ACK was known: an SDK's worker notes it when that is answered, which may be much later.
+    /// When its ACK was known: an SDK's worker notes it when that is answered, which may be much
+    /// later.
     fn acked(&self, hand: &Hand<'_>) -> Option<f64> {
         let is_sdk = self.plan.behaviour.is_sdk();
         let is_ack = hand.plan.ending != Ending::Fail;
@@ -126,7 +131,8 @@ impl Judge<'_> {
         (!is_dropped).then_some(known)
     }
 
-    /// Connections that hang delay nothing but what is on them: an ACK goes out again on another one.
+    /// Connections that hang delay nothing but what is on them: an ACK goes out again on another
+    /// one.
     pub(super) fn acks_outlive_connections(&self) -> Verdict {
         const PROMISE: &str = "an ACK gets through beside connections that hang";
         let is_meant = self.plan.weather == Weather::Frozen || is_one_ack_mute(self.plan);
@@ -188,8 +194,8 @@ impl Judge<'_> {
         untold.flat_map(|hand| broken(PROMISE, hand.job.id.clone())).collect()
     }
 
-    /// What came again while its FAIL or requeue was on its way is run once that has settled, or handed back. Whether there
-    /// was the time for that.
+    /// What came again while its FAIL or requeue was on its way is run once that has settled, or
+    /// handed back. Whether there was the time for that.
     pub(super) fn is_to_be_run_again(&self, hand: &Hand<'_>) -> bool {
         // What is strict knows of no giving back.
         let is_refused = self.is_logged(&hand.job.id, "the backend refuses its outcome in every form");

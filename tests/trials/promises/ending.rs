@@ -90,13 +90,15 @@ impl Judge<'_> {
     pub(super) fn operators_are_answered(&self) -> Verdict {
         const PROMISE: &str = "operators are answered";
         let end = self.story.ended.map_or(f64::MAX, |(ms, _)| ms);
-        // The SIGKILL of the stop phase reaches everybody in the namespace, whoever has not been heard yet included.
+        // The SIGKILL of the stop phase reaches everybody in the namespace, whoever has not been
+        // heard yet included.
         let end = self.ends.deadline.map_or(end, |deadline| end.min(deadline));
         // Whoever has said goodbye is gone at once; a busy machine may tell us later.
         let end = self.last_of("deregister").map_or(end, |bye| end.min(bye));
         let drain = self.millis(self.plan.grace.min(self.plan.limit - self.plan.margin));
         let was_heard = self.story.log.contains("stop phase: forced") && self.ends.stops.len() < 2;
-        // Nobody can be asked who is about to go for another reason, and a third signal waits for nobody.
+        // Nobody can be asked who is about to go for another reason, and a third signal waits for
+        // nobody.
         let is_owed = |command: &&Commanded| {
             let is_first = self.story.asked.is_nothing_asked_before(command.began);
             let is_heard_stop = command.verb() == "stop" && was_heard;

@@ -8,7 +8,8 @@ use super::{Judge, Verdict, broken};
 use crate::course::is_ours;
 
 impl Judge<'_> {
-    /// Whatever ids SDKs have, or have none: the backend hears of one worker, in each request that names one.
+    /// Whatever ids SDKs have, or have none: the backend hears of one worker, in each request that
+    /// names one.
     pub(super) fn one_worker_upstream(&self) -> Verdict {
         const PROMISE: &str = "the backend knows one worker";
         if !self.plan.behaviour.is_sdk() {

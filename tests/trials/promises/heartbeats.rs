@@ -21,8 +21,8 @@ impl Judge<'_> {
             .collect();
         let most = 2.0 * self.millis(HEARTBEAT) + NOISE;
         let end = self.last_of("deregister").or(self.story.ended.map(|(end, _)| end));
-        // Until the last words, which have times of their own: the last heartbeat waits for its answer up to the end of its
-        // step, and until it has it, it is followed by nothing.
+        // Until the last words, which have times of their own: the last heartbeat waits for its
+        // answer up to the end of its step, and until it has it, it is followed by nothing.
         let hangs = self.beats().last().is_some_and(|beat| {
             beat.took_ms.is_none() && ["hang", "delay", "late_reply"].contains(&beat.fault.unwrap_or_default())
         });
@@ -44,7 +44,8 @@ impl Judge<'_> {
             .map(|beat| (arrived(beat), arrived(beat) + beat.took_ms.unwrap_or(f64::MAX)))
             .collect();
         let is_waited = |from: f64, to: f64| waits.iter().any(|(began, end)| *began <= from && to <= end + NOISE);
-        // On connections that have stopped one hangs until its time is over, unless an answer to another request shows it.
+        // On connections that have stopped one hangs until its time is over, unless an answer to
+        // another request shows it.
         let hangs_unseen = |from: f64, to: f64| {
             let mut events = self.story.events.iter();
             let has_stopped = events.any(|event| event.operation == "freezing" && from < event.ms && event.ms < to);
@@ -66,16 +67,16 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether connections stopped after the last heartbeat that arrived: when another one was on its way and nothing else was
-    /// answered, nothing showed that it hangs.
+    /// Whether connections stopped after the last heartbeat that arrived: when another one was on
+    /// its way and nothing else was answered, nothing showed that it hangs.
     pub(super) fn was_last_beat_before_a_stop(&self) -> bool {
         let last = self.last_of("heartbeat").unwrap_or(0.0);
         let mut events = self.story.events.iter();
         events.any(|event| event.operation == "freezing" && event.ms > last)
     }
 
-    /// When connections stopped first after this moment, or new ones began to: while one address refuses them, a request waits
-    /// for the one that hangs, and only the init knows of it.
+    /// When connections stopped first after this moment, or new ones began to: while one address
+    /// refuses them, a request waits for the one that hangs, and only the init knows of it.
     fn first_stop_of_connections(&self, after: f64) -> Option<f64> {
         let hangs = |event: &Event| match event.operation {
             "freezing" => true,
@@ -97,8 +98,9 @@ impl Judge<'_> {
         beats.copied()
     }
 
-    /// From the FETCH that brings it to its outcome each heartbeat names a job; only while a FAIL or a requeue may have
-    /// been carried out, none does. Of those that are not carried out the record has no jobs.
+    /// From the FETCH that brings it to its outcome each heartbeat names a job; only while a FAIL
+    /// or a requeue may have been carried out, none does. Of those that are not carried out the
+    /// record has no jobs.
     pub(super) fn heartbeats_name_each_job(&self) -> Verdict {
         const PROMISE: &str = "heartbeats name each job";
         let last_words = self.beats().filter(|beat| beat.state.as_deref() != Some("running"));
@@ -108,8 +110,8 @@ impl Judge<'_> {
         for hand in self.hands().filter(|hand| self.heard_of(hand).is_some()) {
             let id = &hand.job.id;
             let given_up = self.is_said_to_lapse(&hand);
-            // Its FAIL or requeue may have been carried out: how long that has been so the record cannot say, where the request
-            // itself never got there.
+            // Its FAIL or requeue may have been carried out: how long that has been so the record
+            // cannot say, where the request itself never got there.
             let is_looked_at = |event: &Event| event.operation == "info" && event.request.contains(id.as_str());
             if given_up || self.requests.iter().any(|event| is_looked_at(event)) {
                 continue;
@@ -121,7 +123,8 @@ impl Judge<'_> {
             let nack = nacks
                 .find(|event| arrived(event) >= hand.at)
                 .map(|event| arrived(event) - NOISE);
-            // One before it may have been said on a connection that hangs, or wait for one that hangs.
+            // One before it may have been said on a connection that hangs, or wait for one that
+            // hangs.
             let nack = nack.map(|nack| {
                 self.first_stop_of_connections(hand.at)
                     .map_or(nack, |stop| stop.min(nack))

@@ -106,8 +106,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The report of its outcome had arrived, and the backend's slow answer would have come after the end. The log has to say
-    /// that the job is left.
+    /// The report of its outcome had arrived, and the backend's slow answer would have come after
+    /// the end. The log has to say that the job is left.
     fn is_slowed_down(&self, hand: &Hand<'_>) -> bool {
         let id = &hand.job.id;
         let is_about = |event: &Event| event.jobs.contains(id) || event.request.contains(id.as_str());
@@ -133,8 +133,8 @@ impl Judge<'_> {
         cannot_go_back && is_to_go_back && is_unanswered && self.is_said_to_lapse(hand)
     }
 
-    /// A FAIL or a requeue that may have been carried out is sent again only after a look at the job, and one that was
-    /// only after another delivery.
+    /// A FAIL or a requeue that may have been carried out is sent again only after a look at the
+    /// job, and one that was only after another delivery.
     pub(super) fn no_blind_repeat(&self) -> Verdict {
         let mut verdict = Vec::new();
         for job in &self.story.jobs {
@@ -193,9 +193,11 @@ impl Judge<'_> {
 
     pub(super) fn never_too_many(&self) -> Verdict {
         let most = usize::try_from(self.plan.concurrency).unwrap();
-        // Where it hears of all that it claims, the backend can count; else it says itself what it has.
+        // Where it hears of all that it claims, the backend can count; else it says itself what it
+        // has.
         let claimed = self.story.most_active;
-        // Jobs that the worker gives back may be held beside the others; the log says from when on some are.
+        // Jobs that the worker gives back may be held beside the others; the log says from when on
+        // some are.
         let jobs = self.story.jobs.iter().zip(&self.plan.jobs);
         let released = jobs.filter(|(_, plan)| self.are_held() && plan.ending == Ending::Release);
         let released: BTreeSet<&str> = released.map(|(job, _)| job.id.as_str()).collect();
@@ -204,7 +206,8 @@ impl Judge<'_> {
         let said = said.map(|event| event.jobs.iter().filter(takes_a_place).count());
         let said = said.max().unwrap_or(0);
         let claimed_at_most = most + released.len();
-        // What must not be discarded, or cannot be given back, stays claimed without being anybody's.
+        // What must not be discarded, or cannot be given back, stays claimed without being
+        // anybody's.
         let can_go_back = !self.plan.is_last_attempt && self.plan.dialect != Dialect::Strict;
         let hears_all = self.plan.weather.is_reliable() && can_go_back;
         if said > most || (hears_all && claimed > claimed_at_most) {
@@ -224,7 +227,8 @@ impl Judge<'_> {
 
 /// Whether the answer says that it was not carried out, and arrived, its head at least.
 fn is_declined(event: &Event) -> bool {
-    // Of a job that is not there it says nothing when the backend's store is away, or what is before it has no such path.
+    // Of a job that is not there it says nothing when the backend's store is away, or what is
+    // before it has no such path.
     let is_no = |status: u16| (300..500).contains(&status) && status != 404 || status == 503;
     let is_of_a_proxy = event.fault == Some("page");
     event.took_ms.is_some() && (event.status.is_some_and(is_no) || is_of_a_proxy)

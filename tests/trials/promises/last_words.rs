@@ -77,8 +77,9 @@ impl Judge<'_> {
         verdict
     }
 
-    /// Whether the port was closed after this heartbeat, and opened just before the worker left; or at any time where the backend
-    /// has another address that hangs: whoever was refused at the one waits for the other as long as it may.
+    /// Whether the port was closed after this heartbeat, and opened just before the worker left; or
+    /// at any time where the backend has another address that hangs: whoever was refused at the one
+    /// waits for the other as long as it may.
     fn port_opened_between(&self, last: &Event, left: f64) -> bool {
         let waits =
             self.plan.host == Host::OneHangs && self.story.log.contains("final heartbeat failed: it did not get");
@@ -99,11 +100,12 @@ impl Judge<'_> {
                 .may_end_with(last.state.as_deref(), is_whole(last) && last.ms < left)
     }
 
-    /// What was asked for after t0 is given up when its part of the stop phase is over: whoever says deregister waits for
-    /// nothing else. That shows where answers come late: the backend sees who leaves.
+    /// What was asked for after t0 is given up when its part of the stop phase is over: whoever
+    /// says deregister waits for nothing else. That shows where answers come late: the backend sees
+    /// who leaves.
     ///
-    /// Who gives up and who says deregister are two threads, and who writes it down a third: a busy machine lets them run
-    /// in any order. A request that is not cut outlives its phase by seconds.
+    /// Who gives up and who says deregister are two threads, and who writes it down a third: a busy
+    /// machine lets them run in any order. A request that is not cut outlives its phase by seconds.
     pub(super) fn requests_end_with_their_phase(&self) -> Verdict {
         const PROMISE: &str = "each request ends with its phase";
         let (Some(bye), Some(t0)) = (self.last_of("deregister"), self.ends.t0) else {

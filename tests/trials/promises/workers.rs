@@ -91,7 +91,8 @@ impl Judge<'_> {
         verdict
     }
 
-    /// When the worker will have answered it by itself, if that is well within what is granted and the backend hears it.
+    /// When the worker will have answered it by itself, if that is well within what is granted and
+    /// the backend hears it.
     fn due(&self, hand: &Hand<'_>) -> Option<f64> {
         let works = match self.plan.behaviour {
             Behaviour::Good
@@ -162,7 +163,8 @@ impl Judge<'_> {
         untold.flat_map(|hand| broken(PROMISE, hand.job.id.clone())).collect()
     }
 
-    /// Where no job is left well before the deadline, the worker's own process gets SIGTERM and not only SIGKILL.
+    /// Where no job is left well before the deadline, the worker's own process gets SIGTERM and not
+    /// only SIGKILL.
     pub(super) fn the_worker_is_asked_to_end(&self) -> Verdict {
         const PROMISE: &str = "a worker that lived gets SIGTERM";
         // Python's client may end by itself as soon as it is told terminate.
@@ -173,7 +175,8 @@ impl Judge<'_> {
         let is_waited_for =
             |event: &&Event| !is_whole(event) && (arrived(event) > asked - SLACK || event.took_ms.is_none());
         let requests: Vec<&Event> = self.requests.iter().filter(is_of_jobs).copied().collect();
-        // It never got there where connections had stopped: the drain waits for it as long as it may.
+        // It never got there where connections had stopped: the drain waits for it as long as it
+        // may.
         let waits_for_fetch =
             self.plan.weather == Weather::Frozen && self.story.log.contains("a FETCH was not answered");
         let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
@@ -181,7 +184,8 @@ impl Judge<'_> {
             let is_over = matches!(hand.end(), Some(End::Acked | End::Failed | End::Requeued));
             is_over && !self.is_cut_off(hand)
         };
-        // An SDK that has not asked for a job yet is still loading what it needs, and does not listen to signals.
+        // An SDK that has not asked for a job yet is still loading what it needs, and does not
+        // listen to signals.
         let is_up = !self.plan.behaviour.is_sdk()
             || requests
                 .iter()
@@ -208,7 +212,8 @@ impl Judge<'_> {
 
 /// Whether it ended as the worker was told to end it.
 fn is_as_planned(hand: &Hand<'_>, plan: &Plan) -> bool {
-    // What is given back with one attempt, or to a backend that knows of no giving back, is left alone.
+    // What is given back with one attempt, or to a backend that knows of no giving back, is left
+    // alone.
     let can_go_back = !plan.is_last_attempt && plan.dialect != Dialect::Strict;
     // The Python worker of the trials releases nothing, and the SDKs have no word for it.
     let releases = plan.behaviour != Behaviour::Python && !plan.behaviour.is_sdk();

@@ -99,8 +99,8 @@ impl DevServer {
         &self.url
     }
 
-    /// Adds a job, with options as the specification has them (queue, retry, timeout_ms and so on) or `Value::Null`, and gives
-    /// its id.
+    /// Adds a job, with options as the specification has them (queue, retry, timeout_ms and so on)
+    /// or `Value::Null`, and gives its id.
     ///
     /// # Errors
     /// The server refuses it, or does not answer.

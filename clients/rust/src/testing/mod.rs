@@ -1,4 +1,5 @@
-//! For tests of handlers: what [`Worker::perform`](crate::Worker::perform) takes and gives, and a backend for more.
+//! For tests of handlers: what [`Worker::perform`](crate::Worker::perform) takes and gives, and a
+//! backend for more.
 
 mod devserver;
 
@@ -13,7 +14,8 @@ pub use devserver::{DevServer, DevServerError};
 
 use crate::json::{self, MAX_DEPTH};
 
-/// A job for [`Worker::perform_delivery`](crate::Worker::perform_delivery), and what happens while it runs.
+/// A job for [`Worker::perform_delivery`](crate::Worker::perform_delivery), and what happens while
+/// it runs.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub(crate) kind: String,
@@ -36,7 +38,8 @@ pub(crate) struct Stop {
 }
 
 impl Delivery {
-    /// A job of that type with those arguments, a tuple or an array: `test-job` of the queue `default`, at its first attempt.
+    /// A job of that type with those arguments, a tuple or an array: `test-job` of the queue
+    /// `default`, at its first attempt.
     ///
     /// # Errors
     /// The arguments are no JSON, or no array.
@@ -106,7 +109,8 @@ impl Delivery {
         self
     }
 
-    /// Lets the worker be shut down as the handler begins, with so much time left. Then the job is cancelled.
+    /// Lets the worker be shut down as the handler begins, with so much time left. Then the job is
+    /// cancelled.
     #[must_use]
     pub fn stop_in(mut self, remaining: Duration) -> Delivery {
         self.stop = Some(Stop { remaining });

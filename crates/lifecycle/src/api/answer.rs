@@ -15,8 +15,8 @@ pub struct OperatorAnswer {
     pub state: WorkerState,
     pub phase: Phase,
     pub active: usize,
-    /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before terminate: the longest that
-    /// a drain could last, but only when the orchestrator's clock runs.
+    /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before
+    /// terminate: the longest that a drain could last, but only when the orchestrator's clock runs.
     pub left: Option<Duration>,
 }
 

@@ -1,14 +1,17 @@
-//! How long the drain may be: the time between a request to stop and the moment from which on things are forced.
+//! How long the drain may be: the time between a request to stop and the moment from which on
+//! things are forced.
 //!
-//! Three numbers compete: the grace period that the jobs need, the termination grace period after which the
-//! orchestrator sends SIGKILL, and the margin that has to be left for what comes after the drain.
+//! Three numbers compete: the grace period that the jobs need, the termination grace period after
+//! which the orchestrator sends SIGKILL, and the margin that has to be left for what comes after
+//! the drain.
 
 use std::time::Duration;
 
 /// Kept back for the stop phase unless it is configured; see [`stop_margin`].
 const DEFAULT_STOP_MARGIN: Duration = Duration::from_secs(5);
 
-/// How long before the orchestrator's SIGKILL we are gone, unless it allows so little that this is much; see [`slack`].
+/// How long before the orchestrator's SIGKILL we are gone, unless it allows so little that this is
+/// much; see [`slack`].
 const SLACK: Duration = Duration::from_millis(500);
 
 /// From this limit on the slack is [`SLACK`]; of less it is a tenth.
@@ -17,14 +20,15 @@ const LONG_LIMIT: Duration = Duration::from_secs(5);
 /// The least slack: a few throttling periods of a CPU quota.
 const LEAST_SLACK: Duration = Duration::from_millis(250);
 
-/// The least that an orchestrator may allow. Half of it is kept back for the stop phase, and half of that is slack.
+/// The least that an orchestrator may allow. Half of it is kept back for the stop phase, and half
+/// of that is slack.
 pub const LEAST_LIMIT: Duration = Duration::from_secs(1);
 
 /// The cancel grace up to which the parts of the stop phase keep their proportions.
 const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
 
-/// Assumed between the end of the grace period and the orchestrator's SIGKILL when only the grace period is known
-/// (GS 6.3 recommends this distance).
+/// Assumed between the end of the grace period and the orchestrator's SIGKILL when only the grace
+/// period is known (GS 6.3 recommends this distance).
 pub const ASSUMED_DISTANCE: Duration = Duration::from_secs(10);
 
 /// What was configured.
@@ -54,8 +58,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The budget of a plain init: none unless a grace period or a termination grace period was set explicitly; then
-    /// it waits for ever, as a plain init should.
+    /// The budget of a plain init: none unless a grace period or a termination grace period was set
+    /// explicitly; then it waits for ever, as a plain init should.
     #[must_use]
     pub fn of_plain_init(limits: &Limits) -> Option<Self> {
         if limits.termination_grace_period.is_none() && !limits.grace_period_is_explicit {
@@ -114,7 +118,8 @@ const CONTAINER_LIMIT: Duration = Duration::from_secs(10);
 pub struct ShutdownTimes {
     /// The longest drain.
     pub grace_period: Duration,
-    /// From the start of the orchestrator's clock, as we can see it, to its SIGKILL; none when nobody will send one.
+    /// From the start of the orchestrator's clock, as we can see it, to its SIGKILL; none when
+    /// nobody will send one.
     pub limit: Option<Duration>,
     /// Kept back for the stop phase.
     pub stop_margin: Duration,
@@ -123,8 +128,8 @@ pub struct ShutdownTimes {
 }
 
 impl ShutdownTimes {
-    /// What follows from the configuration and the surroundings: a limit that was set always counts; else one that is
-    /// assumed from the grace period; else a guess.
+    /// What follows from the configuration and the surroundings: a limit that was set always
+    /// counts; else one that is assumed from the grace period; else a guess.
     #[must_use]
     pub fn of_agent(limits: &Limits, surroundings: Surroundings) -> Self {
         let (limit, source) = match (limits.termination_grace_period, surroundings) {
@@ -149,8 +154,8 @@ impl ShutdownTimes {
         }
     }
 
-    /// The drain when `elapsed` of the orchestrator's time has gone by: min(grace period, limit - stop margin -
-    /// elapsed), never below 0.
+    /// The drain when `elapsed` of the orchestrator's time has gone by: min(grace period, limit -
+    /// stop margin - elapsed), never below 0.
     #[must_use]
     pub fn drain(&self, elapsed: Duration) -> Duration {
         self.limit.map_or(self.grace_period, |limit| {
@@ -159,7 +164,8 @@ impl ShutdownTimes {
         })
     }
 
-    /// How long before the limit the stop phase is over. Where nobody sends a SIGKILL, before the end of the margin.
+    /// How long before the limit the stop phase is over. Where nobody sends a SIGKILL, before the
+    /// end of the margin.
     #[must_use]
     pub fn slack(&self) -> Duration {
         self.limit.map_or(SLACK, slack)
@@ -172,7 +178,8 @@ impl ShutdownTimes {
     }
 }
 
-/// How long before the orchestrator's SIGKILL we are gone: 500 ms; of a limit under 5 s a tenth, 250 ms at least.
+/// How long before the orchestrator's SIGKILL we are gone: 500 ms; of a limit under 5 s a tenth,
+/// 250 ms at least.
 #[must_use]
 pub fn slack(limit: Duration) -> Duration {
     if limit < LONG_LIMIT {
@@ -182,16 +189,16 @@ pub fn slack(limit: Duration) -> Duration {
     }
 }
 
-/// What is kept back of `limit` for the stop phase: what was set, else 5 s; at least twice the slack, so that as much is
-/// left to work with, and at most half of the limit.
+/// What is kept back of `limit` for the stop phase: what was set, else 5 s; at least twice the
+/// slack, so that as much is left to work with, and at most half of the limit.
 #[must_use]
 pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
     let least = slack(limit).saturating_mul(2);
     set.unwrap_or(DEFAULT_STOP_MARGIN).max(least).min(limit / 2)
 }
 
-/// What is left of the cancel grace in a stop phase of `span`, the slack not counted: its share of the usual course, or
-/// up to half of the span when more was asked for.
+/// What is left of the cancel grace in a stop phase of `span`, the slack not counted: its share of
+/// the usual course, or up to half of the span when more was asked for.
 #[must_use]
 pub fn cancel_grace(configured: Duration, span: Duration) -> Duration {
     let most = if configured > USUAL_CANCEL_GRACE {

@@ -42,7 +42,8 @@ pub enum Call {
         worker: WorkerId,
         job: JobId,
         outcome: Outcome,
-        /// In the form of the bare schema: the backend refused the full one (requirements C-05, C-24).
+        /// In the form of the bare schema: the backend refused the full one (requirements C-05,
+        /// C-24).
         is_bare: bool,
     },
     /// What is this job's state?
@@ -57,14 +58,15 @@ pub enum Call {
     },
     /// What kind of backend is it (HTTP binding 21)?
     Manifest,
-    /// Tell us what happens. Unlike any other request it goes on once it is answered: the answer is `StreamSaid` with
-    /// `Opened`, and what comes as its reply is its end.
+    /// Tell us what happens. Unlike any other request it goes on once it is answered: the answer is
+    /// `StreamSaid` with `Opened`, and what comes as its reply is its end.
     Listen { topic: StreamTopic },
     /// Worker protocol 3.4.
     Deregister { worker: WorkerId, way: Farewell },
 }
 
-/// Which jobs a worker takes, and how many, as the backend is told it. What is none is as it was configured.
+/// Which jobs a worker takes, and how many, as the backend is told it. What is none is as it was
+/// configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Takes {
     /// From these queues.
@@ -80,8 +82,8 @@ pub enum Reply {
     Registered {
         /// Time between heartbeats that the backend recommends.
         heartbeat_interval: Option<Duration>,
-        /// A third of its heartbeat timeout or of its visibility timeout, whichever is less: more must not be between
-        /// two heartbeats, whatever anybody wants.
+        /// A third of its heartbeat timeout or of its visibility timeout, whichever is less: more
+        /// must not be between two heartbeats, whatever anybody wants.
         longest_interval: Option<Duration>,
     },
     HeartbeatOk {
@@ -138,34 +140,41 @@ pub enum Directive {
 pub enum Failure {
     /// It never got there: no connection. It was certainly not carried out.
     NotSent,
-    /// We ourselves had no room for it: certainly not sent, and nothing is said about the backend. Of a stream: it told more
-    /// than we listen to.
+    /// We ourselves had no room for it: certainly not sent, and nothing is said about the backend.
+    /// Of a stream: it told more than we listen to.
     Overloaded,
-    /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said about the backend.
+    /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said
+    /// about the backend.
     NoCredentials,
     /// It was sent and no clear answer came: it may have been carried out.
     Unanswered,
-    /// The answer is that something went wrong there (500, 502 and the like): it may have been carried out.
+    /// The answer is that something went wrong there (500, 502 and the like): it may have been
+    /// carried out.
     ServerError,
     /// The backend has not done it and may do it later (429, 503).
     RetryLater { retry_after: Option<Duration> },
-    /// It was sent somewhere else (301, 307, 308 and the like), and no redirect is followed: not done.
+    /// It was sent somewhere else (301, 307, 308 and the like), and no redirect is followed: not
+    /// done.
     Redirected,
     /// The backend does not accept our credentials (401, 403).
     Unauthorized,
     /// The backend does not do such a thing (404, 405, 501 on the path itself).
     Unsupported,
-    /// Somebody in between answered, and not the backend: not done, as far as can be told, and it may be done later.
+    /// Somebody in between answered, and not the backend: not done, as far as can be told, and it
+    /// may be done later.
     NotFromBackend,
     /// The backend does not know us any more: register again.
     Unregistered,
-    /// The backend says that there is no such job (404, 410). That is also what some say while their store is away.
+    /// The backend says that there is no such job (404, 410). That is also what some say while
+    /// their store is away.
     NotFound,
     /// The job is not active, or no longer ours (409).
     Lost,
-    /// The job is not active, and the answer to the ACK does not say whether that is because it is completed (409).
+    /// The job is not active, and the answer to the ACK does not say whether that is because it is
+    /// completed (409).
     Conflict {
-        /// The request went out twice: a kept connection was closed under the first one, which may have got through.
+        /// The request went out twice: a kept connection was closed under the first one, which may
+        /// have got through.
         was_sent_twice: bool,
     },
     /// The job is completed already (409): what an ACK wanted is so, by whomever.
@@ -177,8 +186,8 @@ pub enum Failure {
 /// What a failure says about another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureClass {
-    /// No connection, no answer, or one of somebody who stands in for the backend or of what is broken behind it: over when
-    /// the backend is back.
+    /// No connection, no answer, or one of somebody who stands in for the backend or of what is
+    /// broken behind it: over when the backend is back.
     Outage,
     /// Not done, and not because of what was asked: it may be done later.
     NotNow,

@@ -1,4 +1,5 @@
-//! How a process went away that held jobs, and with which jobs: for their FAILs, the log and the termination log.
+//! How a process went away that held jobs, and with which jobs: for their FAILs, the log and the
+//! termination log.
 
 use std::fmt;
 
@@ -11,7 +12,8 @@ use ojs_values::exit::Ended;
 pub enum Departure {
     /// The worker ended by itself, with this status.
     Worker(WorkerEnd),
-    /// Another process of the worker ended. It is not a child of ojs-init, so its status is not known.
+    /// Another process of the worker ended. It is not a child of ojs-init, so its status is not
+    /// known.
     Other,
     /// ojs-init ended the worker, or one of its processes, for this reason.
     WasEnded {

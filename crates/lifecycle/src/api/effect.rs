@@ -15,7 +15,8 @@ use ojs_values::signal::Signal;
 pub enum Effect {
     /// Start the worker; answer with `WorkerStarted` or `WorkerNotStarted`.
     StartWorker,
-    /// Signal the worker, or its process group with `-g`. Only ever ordered between its start and its end.
+    /// Signal the worker, or its process group with `-g`. Only ever ordered between its start and
+    /// its end.
     SignalWorker(Signal),
     /// Signal a process that is, or has, holders.
     SignalProcess(ProcessId, Signal),
@@ -23,13 +24,13 @@ pub enum Effect {
     TerminateDescendants,
     /// SIGKILL to each descendant that is our child by now.
     KillDescendants,
-    /// SIGKILL to everything else that is ours: all of the namespace for PID 1, else the worker's group and our
-    /// descendants.
+    /// SIGKILL to everything else that is ours: all of the namespace for PID 1, else the worker's
+    /// group and our descendants.
     KillEverything,
     /// Tell a holder this, without waiting.
     Tell(HolderId, ToWorker),
-    /// Answer this request of a holder for jobs, with these; none: there are none for it now. Each is answered once, unless the holder
-    /// is gone before.
+    /// Answer this request of a holder for jobs, with these; none: there are none for it now. Each
+    /// is answered once, unless the holder is gone before.
     AnswerPull {
         /// Who asked.
         holder: HolderId,
@@ -38,31 +39,34 @@ pub enum Effect {
         /// The jobs, which it holds from now on.
         jobs: Vec<GivenJob>,
     },
-    /// Answer the heartbeat of a holder that said `Beats`: each is answered once, in their order, unless the holder is gone before.
+    /// Answer the heartbeat of a holder that said `Beats`: each is answered once, in their order,
+    /// unless the holder is gone before.
     AnswerBeat {
         holder: HolderId,
         /// What it is to know of our state.
         state: WorkerState,
-        /// Those of the jobs that it named which it has, and whose reservations are ours; where it named none, all that it has.
+        /// Those of the jobs that it named which it has, and whose reservations are ours; where it
+        /// named none, all that it has.
         jobs: Vec<JobId>,
     },
     /// The process at the other end is gone: read what it left, then `HungUp`.
     ReadToEnd(HolderId),
-    /// Let this holder go, unread, then `HungUp`; why is for the log. The two sides do not understand each other, or
-    /// nobody is expected there.
+    /// Let this holder go, unread, then `HungUp`; why is for the log. The two sides do not
+    /// understand each other, or nobody is expected there.
     Close(HolderId, &'static str),
-    /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest; a stream with `StreamSaid` by
-    /// then, and with `BackendReplied` at its end, whenever that is.
+    /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest;
+    /// a stream with `StreamSaid` by then, and with `BackendReplied` at its end, whenever that is.
     CallBackend {
         id: CallId,
         call: Call,
         /// When we stop waiting.
         give_up: Moment,
-        /// The same request is on its way and hangs: this one goes on a connection that does not hang as well.
+        /// The same request is on its way and hangs: this one goes on a connection that does not
+        /// hang as well.
         is_again: bool,
     },
-    /// Nobody waits for the answer to this request any more, or it hangs: close its connection. Where it has no answer yet, it
-    /// is answered now: it may have been carried out.
+    /// Nobody waits for the answer to this request any more, or it hangs: close its connection.
+    /// Where it has no answer yet, it is answered now: it may have been carried out.
     AbandonCall(CallId),
     /// Answer a program on the control socket, without waiting.
     Answer(ClientId, OperatorAnswer),
@@ -78,7 +82,8 @@ pub enum Effect {
     Exit(u8),
 }
 
-/// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is held to this number.
+/// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is
+/// held to this number.
 pub const JOB_FRAME_BYTES: usize = 35;
 
 /// Longest id of a job that a worker can answer, in bytes; `wire::worker` takes no longer one.

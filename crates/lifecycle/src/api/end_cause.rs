@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::api::job::Subject;
 use crate::api::words::CancelReason;
 
-/// Most characters of a job's name or type in the text of a cause; nothing but the backend bounds them.
+/// Most characters of a job's name or type in the text of a cause; nothing but the backend bounds
+/// them.
 const MOST_NAME_CHARS: usize = 100;
 
 /// What a process did, or did not do.

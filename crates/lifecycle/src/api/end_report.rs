@@ -1,4 +1,5 @@
-//! What a person wants to know of an end: who began it, how it went, what became of the jobs from then on.
+//! What a person wants to know of an end: who began it, how it went, what became of the jobs from
+//! then on.
 
 use std::time::Duration;
 

@@ -74,8 +74,8 @@ impl Endpoint {
         self.properties().lane
     }
 
-    /// Whether the backend may carry it out twice without harm. A FETCH would claim other jobs; a FAIL or requeue may meet
-    /// the job's next reservation.
+    /// Whether the backend may carry it out twice without harm. A FETCH would claim other jobs; a
+    /// FAIL or requeue may meet the job's next reservation.
     #[must_use]
     pub fn may_come_twice(self) -> bool {
         self.properties().may_come_twice

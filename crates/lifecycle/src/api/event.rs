@@ -20,7 +20,8 @@ pub enum Event {
     OperatorConnected(ClientId),
     /// It asked for something; it asks again only after its answer.
     OperatorAsked(ClientId, OperatorRequest),
-    /// It is gone, or has closed its connection: whether it ever asked for something does not matter any more.
+    /// It is gone, or has closed its connection: whether it ever asked for something does not
+    /// matter any more.
     OperatorLeft(ClientId),
     /// The worker was started; `worker` is the new incarnation's name.
     WorkerStarted {
@@ -29,8 +30,8 @@ pub enum Event {
     },
     /// There is no worker.
     WorkerNotStarted(NotStarted),
-    /// Since the worker's start the kernel has killed so many processes of this container because memory ran out. Comes
-    /// right before the end of a worker that may be one of them.
+    /// Since the worker's start the kernel has killed so many processes of this container because
+    /// memory ran out. Comes right before the end of a worker that may be one of them.
     MemoryRanOut(u64),
     WorkerEnded(Ended),
     /// Everything that had ended was reaped.
@@ -45,8 +46,8 @@ pub enum Event {
         process: Option<ProcessId>,
         manners: Manners,
     },
-    /// The process of a holder that came without one of its own is known by now, and is another than the worker's. When it is
-    /// gone already, `ProcessGone` follows.
+    /// The process of a holder that came without one of its own is known by now, and is another
+    /// than the worker's. When it is gone already, `ProcessGone` follows.
     HolderRuns {
         holder: HolderId,
         process: ProcessId,
@@ -57,30 +58,34 @@ pub enum Event {
     HeardPart(HolderId),
     /// Not everything that we wrote to this holder was taken at once; the rest waits in a buffer.
     OutboundFilled(HolderId),
-    /// Everything that we wrote to this holder was taken. Follows each `OutboundFilled` and each job.
+    /// Everything that we wrote to this holder was taken. Follows each `OutboundFilled` and each
+    /// job.
     OutboundEmptied(HolderId),
-    /// So much waits to be taken from us that nothing that this holder says is read. Comes after `OutboundFilled`.
+    /// So much waits to be taken from us that nothing that this holder says is read. Comes after
+    /// `OutboundFilled`.
     ReadingStopped(HolderId),
     /// It is read from again. Comes before `OutboundEmptied` or right after it.
     ReadingResumed(HolderId),
-    /// What this holder says was read to its end, or to the last byte that a process which is gone had written; nothing more
-    /// will come, and the shell has let it go.
+    /// What this holder says was read to its end, or to the last byte that a process which is gone
+    /// had written; nothing more will come, and the shell has let it go.
     HungUp(HolderId),
     /// A process with holders is gone: it can do nothing any more, zombie or not.
     ProcessGone(ProcessId),
     /// A request was answered, or will never be.
     BackendReplied(CallId, Reply),
-    /// A stream that we asked for, and that is not over, tells this. It may be untrue, late, or the same again and again.
+    /// A stream that we asked for, and that is not over, tells this. It may be untrue, late, or the
+    /// same again and again.
     StreamSaid(CallId, StreamNews),
     /// The file with our credentials changed, or may have.
     CredentialsChanged,
-    /// So much of the memory that the container may have is taken, in whole percent. Told when it has changed, and where there is
-    /// a gate before it (`worker.memory_gate`).
+    /// So much of the memory that the container may have is taken, in whole percent. Told when it
+    /// has changed, and where there is a gate before it (`worker.memory_gate`).
     MemoryTaken(u8),
 }
 
-/// What an operator can ask for. The first four are signals, too, but for the difference that only signals start the
-/// orchestrator's clock. Each is answered once, with `Effect::Answer`, or, where it changes nothing, with `Effect::Show`.
+/// What an operator can ask for. The first four are signals, too, but for the difference that only
+/// signals start the orchestrator's clock. Each is answered once, with `Effect::Answer`, or, where
+/// it changes nothing, with `Effect::Show`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperatorRequest {
     /// As SIGTSTP.
@@ -93,7 +98,8 @@ pub enum OperatorRequest {
     Stop,
     /// The orchestrator's preStop hook runs: quiet, and its clock runs from now.
     Prestop,
-    /// Nothing, but the answer comes only when the time is over, or what a drain may take, or when we are about to go.
+    /// Nothing, but the answer comes only when the time is over, or what a drain may take, or when
+    /// we are about to go.
     Wait {
         /// Also when no job is active.
         until_idle: bool,

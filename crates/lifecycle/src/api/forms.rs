@@ -1,9 +1,11 @@
-//! How requests are spelled that the documents and the backends disagree about: one form after the other is tried.
+//! How requests are spelled that the documents and the backends disagree about: one form after the
+//! other is tried.
 
 /// How a heartbeat is spelled: the documents and the backends disagree (requirements C-08).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeartbeatForm {
-    /// Everything that the worker protocol 4.2 has, and the ids both as `active_jobs` and as `active_job_ids`.
+    /// Everything that the worker protocol 4.2 has, and the ids both as `active_jobs` and as
+    /// `active_job_ids`.
     Full,
     /// The same, but `active_jobs` is their number.
     Counted,

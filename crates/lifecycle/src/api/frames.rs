@@ -11,10 +11,11 @@ use crate::api::words::{About, CancelReason, Reason, WorkerState};
 pub enum FromWorker {
     /// It takes jobs, on these conditions.
     Ready(Ready),
-    /// It wants jobs, and waits for the answer: pulled credit. It is answered once, with jobs or with none, and what is left of it
-    /// lapses with the answer.
+    /// It wants jobs, and waits for the answer: pulled credit. It is answered once, with jobs or
+    /// with none, and what is left of it lapses with the answer.
     Wants(Wants),
-    /// Whoever waited for the answer to this request for jobs is gone. Where it has its answer already, what is in that is released.
+    /// Whoever waited for the answer to this request for jobs is gone. Where it has its answer
+    /// already, what is in that is released.
     WantsNoMore {
         pull: PullId,
     },
@@ -93,7 +94,8 @@ pub struct Wants {
     pub count: u32,
     /// From these queues; none: from those that are configured.
     pub queues: Option<Vec<Text>>,
-    /// It is answered within this time, with none if there are none; and sooner where that would be long.
+    /// It is answered within this time, with none if there are none; and sooner where that would be
+    /// long.
     pub within: Duration,
 }
 
@@ -117,7 +119,8 @@ pub struct Progress {
     pub data: Option<Text>,
 }
 
-/// What is wrong with a frame, or with what it asks for. The names on the wire are in `wire::worker`.
+/// What is wrong with a frame, or with what it asks for. The names on the wire are in
+/// `wire::worker`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorCode {
     /// Not a JSON object on one line.
@@ -143,7 +146,8 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Whether three of these in a row end the conversation: the two sides no longer understand each other.
+    /// Whether three of these in a row end the conversation: the two sides no longer understand
+    /// each other.
     #[must_use]
     pub fn is_malformed(self) -> bool {
         match self {

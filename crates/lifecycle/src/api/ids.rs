@@ -22,7 +22,8 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Whoever gets jobs and answers them: a connection to the worker socket. Never used again after it is gone.
+    /// Whoever gets jobs and answers them: a connection to the worker socket. Never used again
+    /// after it is gone.
     HolderId(u64);
     /// One request of a holder for jobs, later ones with larger numbers. Never used again.
     PullId(u64);
@@ -34,8 +35,8 @@ numbers! {
     Claim(u64);
 }
 
-/// The process behind a holder: its pid in the lower half, and above it a number that makes it unique
-/// over time, since the system uses pids again. It is shown as the pid.
+/// The process behind a holder: its pid in the lower half, and above it a number that makes it
+/// unique over time, since the system uses pids again. It is shown as the pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
@@ -81,14 +82,17 @@ macro_rules! names {
 }
 
 names! {
-    /// What the backend calls a job. Not unique over time: a job that is delivered again keeps its id.
+    /// What the backend calls a job. Not unique over time: a job that is delivered again keeps its
+    /// id.
     JobId;
-    /// What the backend knows us by: another one for each incarnation of the worker (worker protocol 3.1).
+    /// What the backend knows us by: another one for each incarnation of the worker (worker
+    /// protocol 3.1).
     WorkerId;
 }
 
-/// The order of texts, found eight bytes at a time. Ids of jobs that were enqueued together begin alike, each job is looked up a dozen
-/// times, and the C library of a static binary compares byte by byte.
+/// The order of texts, found eight bytes at a time. Ids of jobs that were enqueued together begin
+/// alike, each job is looked up a dozen times, and the C library of a static binary compares byte
+/// by byte.
 fn in_order(one: &Text, other: &Text) -> Ordering {
     if Arc::ptr_eq(one, other) {
         return Ordering::Equal;

@@ -38,11 +38,13 @@ pub struct Delivery {
     pub has_crashed: bool,
     /// How long the job wants to be reserved (worker protocol 5.3).
     pub visibility: Option<Duration>,
-    /// From its creation to this reservation, by the backend's clock; none for a job that was scheduled for later.
+    /// From its creation to this reservation, by the backend's clock; none for a job that was
+    /// scheduled for later.
     pub waited: Option<Duration>,
 }
 
-/// What a job is, for everybody who speaks of it: the log, metrics, an operator. Nothing of what it is given to work on.
+/// What a job is, for everybody who speaks of it: the log, metrics, an operator. Nothing of what it
+/// is given to work on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject {
     pub id: JobId,
@@ -53,7 +55,8 @@ pub struct Subject {
     /// The attempt's number as the backend counts.
     pub attempt: Option<u64>,
     pub max_attempts: Option<u64>,
-    /// The W3C trace context that it was enqueued in (`meta.traceparent`), where there is one that can be read.
+    /// The W3C trace context that it was enqueued in (`meta.traceparent`), where there is one that
+    /// can be read.
     pub trace: Option<Trace>,
 }
 
@@ -75,14 +78,16 @@ pub struct Trace {
 /// What tells one reservation of a job from another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Reservation {
-    /// The attempt's number as the backend counts: passed through, never computed with (requirements C-27).
+    /// The attempt's number as the backend counts: passed through, never computed with
+    /// (requirements C-27).
     pub attempt: Option<u64>,
     /// When it began, as the backend spelled it.
     pub started_at: Option<Text>,
 }
 
 impl Reservation {
-    /// Whether these are two reservations, as far as can be told: what one of them does not say tells nothing.
+    /// Whether these are two reservations, as far as can be told: what one of them does not say
+    /// tells nothing.
     #[must_use]
     pub fn differs_from(&self, other: &Self) -> bool {
         let attempts = self.attempt.zip(other.attempt);

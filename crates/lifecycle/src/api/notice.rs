@@ -23,7 +23,8 @@ use crate::api::worker_end::{Manner, StillThere, WorkerEnd};
 pub enum InPlaceOfDeaf {
     /// The stream of all queues together is tried.
     OtherKind,
-    /// The streams of other queues tell of jobs and stay open; the queues of the deaf ones are polled.
+    /// The streams of other queues tell of jobs and stay open; the queues of the deaf ones are
+    /// polled.
     OtherQueues,
     /// All queues are polled.
     Polls,
@@ -118,7 +119,8 @@ pub enum Notice {
     },
     /// A job was taken from the backend.
     Claimed(Arc<Subject>),
-    /// Its process crashed the last time: it is given to a worker, and nothing else to that process.
+    /// Its process crashed the last time: it is given to a worker, and nothing else to that
+    /// process.
     RunsAlone(Arc<Subject>),
     /// It was given to a worker.
     HandedOver(Arc<Subject>, HolderId),
@@ -137,7 +139,8 @@ pub enum Notice {
         /// Since it was given to a worker; none where it never was.
         took: Option<Duration>,
     },
-    /// It was given back, and makes them too many within a minute: jobs of its type, or returns of this very job.
+    /// It was given back, and makes them too many within a minute: jobs of its type, or returns of
+    /// this very job.
     GivenBackAgain {
         job: Arc<Subject>,
         /// How many there were.
@@ -149,8 +152,8 @@ pub enum Notice {
     },
     /// Nobody was told about it: it is left to its visibility timeout.
     Abandoned(Arc<Subject>, &'static str),
-    /// A delivery of a job came to nothing, for this reason: the outcome of the one before it was on its way when it came.
-    /// There is nothing more to tell the backend.
+    /// A delivery of a job came to nothing, for this reason: the outcome of the one before it was
+    /// on its way when it came. There is nothing more to tell the backend.
     Void(Arc<Subject>, &'static str),
     /// A job that a worker has was delivered again; the handler goes on with the new reservation.
     Adopted(Arc<Subject>),
@@ -158,8 +161,8 @@ pub enum Notice {
     Replaced(Arc<Subject>),
     /// Its reservation is lost; or it was cancelled, which ends the reservation too.
     ReservationLost(Arc<Subject>, CancelReason),
-    /// It was cancelled or lost, for this reason, and its handler has not answered within the grace: it holds a slot of its
-    /// holder.
+    /// It was cancelled or lost, for this reason, and its handler has not answered within the
+    /// grace: it holds a slot of its holder.
     Unanswered(Arc<Subject>, CancelReason),
     /// The only ACK that we sent found it completed: somebody else did the job as well.
     DoneTwice(Arc<Subject>),
@@ -167,18 +170,20 @@ pub enum Notice {
     TimedOut(Arc<Subject>, Option<Duration>),
     /// The same of a job that nobody is ended for: it goes on.
     TimeoutPassed(Arc<Subject>, Option<Duration>),
-    /// Whoever had it does not have it any more, for all that can be told: it is left to its visibility timeout.
+    /// Whoever had it does not have it any more, for all that can be told: it is left to its
+    /// visibility timeout.
     Dropped(Arc<Subject>, DropCause),
     /// A heartbeat of the worker names a dropped job again: its holder has it as before.
     NamedAgain(Arc<Subject>),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
-    /// A checkpoint of it is lost: the next attempt begins at the one before. Where the backend saves none at all, that is said
-    /// with the first one.
+    /// A checkpoint of it is lost: the next attempt begins at the one before. Where the backend
+    /// saves none at all, that is said with the first one.
     CheckpointNotSaved(Arc<Subject>, Failure),
     NoHandler {
         job: Arc<Subject>,
-        /// How long it waits for one that does; none where it holds the last free credit, and is failed at once.
+        /// How long it waits for one that does; none where it holds the last free credit, and is
+        /// failed at once.
         waits: Option<Duration>,
         /// Types that the worker takes; of many some.
         taken: Vec<Text>,
@@ -219,7 +224,8 @@ pub enum Notice {
         configured: Duration,
         used: Duration,
     },
-    /// The backend cannot be reached, or does not answer as a backend: the first request that met this has just failed.
+    /// The backend cannot be reached, or does not answer as a backend: the first request that met
+    /// this has just failed.
     BackendIsAway(Outage),
     /// So it still is. Said once a minute.
     BackendIsStillAway(Outage),
@@ -229,7 +235,8 @@ pub enum Notice {
         /// Requests that failed.
         failed: u32,
     },
-    /// So much of the container's memory is taken that no more jobs are asked for. All in percent of its limit.
+    /// So much of the container's memory is taken that no more jobs are asked for. All in percent
+    /// of its limit.
     MemoryGateClosed {
         taken: u8,
         /// Above which the gate closes.
@@ -240,17 +247,19 @@ pub enum Notice {
     MemoryGateOpened {
         taken: u8,
     },
-    /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for their visibility
-    /// timeout.
+    /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for
+    /// their visibility timeout.
     FetchAbandoned,
     /// A preStop hook ran: the orchestrator's clock runs.
     PrestopRan {
         /// The time to its SIGKILL, where the limit is known.
         left: Option<Duration>,
     },
-    /// A preStop hook ran, and no SIGTERM followed within the limit: what it started counts no more.
+    /// A preStop hook ran, and no SIGTERM followed within the limit: what it started counts no
+    /// more.
     PrestopLapsed {
-        /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where the limit is known.
+        /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where
+        /// the limit is known.
         later: Option<Duration>,
     },
     /// How it all ended: the last words.

@@ -8,23 +8,26 @@ use crate::api::ids::Text;
 use ojs_values::exit::RemapExit;
 use ojs_values::signal::Signal;
 
-/// Most jobs that one worker may hold at once. Where holders ask for their jobs, as a concurrency it means that nobody has set one: each
-/// holder gets what it asks for.
+/// Most jobs that one worker may hold at once. Where holders ask for their jobs, as a concurrency
+/// it means that nobody has set one: each holder gets what it asks for.
 pub const MAX_CONCURRENCY: u32 = 10_000;
 
 /// The configuration of one lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Most jobs active at once, over all holders (`worker.concurrency`), up to [`MAX_CONCURRENCY`].
+    /// Most jobs active at once, over all holders (`worker.concurrency`), up to
+    /// [`MAX_CONCURRENCY`].
     pub concurrency: u32,
     /// The queues that jobs are taken from.
     pub queues: Queues,
-    /// Whether a holder that tells what it has is told our real state, and not always `running` (`gateway.tell_worker`).
+    /// Whether a holder that tells what it has is told our real state, and not always `running`
+    /// (`gateway.tell_worker`).
     pub tell_worker: bool,
-    /// Whether the process of a holder that hears nothing is ended for a job whose timeout is over, or that is lost
-    /// (`gateway.enforce_timeouts`). That of one that hears always is.
+    /// Whether the process of a holder that hears nothing is ended for a job whose timeout is over,
+    /// or that is lost (`gateway.enforce_timeouts`). That of one that hears always is.
     pub enforce_timeouts: bool,
-    /// Whether a job whose process crashed gets a process for itself the next time. Not in mode exec: there each job has one.
+    /// Whether a job whose process crashed gets a process for itself the next time. Not in mode
+    /// exec: there each job has one.
     pub isolates_suspects: bool,
     /// Whether a worker that ended is started again.
     pub restart: Restart,
@@ -32,8 +35,8 @@ pub struct Options {
     pub ready_timeout: Duration,
     /// How long a job whose type no holder takes waits for one that may still come.
     pub type_wait: Duration,
-    /// The share of the memory that the container may have above which nobody is asked for jobs, in percent
-    /// (`worker.memory_gate`); none: that does not matter, or cannot be told.
+    /// The share of the memory that the container may have above which nobody is asked for jobs, in
+    /// percent (`worker.memory_gate`); none: that does not matter, or cannot be told.
     pub memory_gate: Option<u8>,
     /// The end begins after so long without a job (`worker.exit_when_idle`); `None`: it does not.
     pub exit_when_idle: Option<Duration>,
@@ -41,7 +44,8 @@ pub struct Options {
     pub once: bool,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,
-    /// The queues of whose events we ask to be told, at most [`MOST_STREAMS`] (`worker.wake`); none: nobody is asked.
+    /// The queues of whose events we ask to be told, at most [`MOST_STREAMS`] (`worker.wake`);
+    /// none: nobody is asked.
     ///
     /// [`MOST_STREAMS`]: crate::api::MOST_STREAMS
     pub listen_to: Vec<Text>,
@@ -65,7 +69,8 @@ pub struct Options {
     pub cancel_grace: Duration,
     /// Pause between not-ready and the first step of the drain.
     pub term_delay: Duration,
-    /// Whether a SIGTSTP starts the orchestrator's clock when a SIGTERM follows: the preStop hook of GS 8.1.
+    /// Whether a SIGTSTP starts the orchestrator's clock when a SIGTERM follows: the preStop hook
+    /// of GS 8.1.
     pub tstp_starts_clock: bool,
     pub sigint: StopSignal,
     pub sigquit: StopSignal,
@@ -90,7 +95,8 @@ pub struct Options {
 /// The queues that jobs are taken from (`worker.queues`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Queues {
-    /// Those that are configured, which only the shell knows: whatever takes jobs takes them from there.
+    /// Those that are configured, which only the shell knows: whatever takes jobs takes them from
+    /// there.
     Configured,
     /// Those that holders ask for.
     AsAsked,
@@ -99,7 +105,8 @@ pub enum Queues {
 }
 
 impl Queues {
-    /// Whether holders name them, each time that they ask for jobs. Who does that comes and goes as it likes.
+    /// Whether holders name them, each time that they ask for jobs. Who does that comes and goes as
+    /// it likes.
     #[must_use]
     pub fn are_named_by_holders(&self) -> bool {
         match self {
@@ -150,7 +157,8 @@ pub struct TransitionSignals {
     pub on_terminate: Option<Signal>,
 }
 
-/// What the last heartbeat says (`backend.final_state`): the documents name two words (requirements C-04).
+/// What the last heartbeat says (`backend.final_state`): the documents name two words (requirements
+/// C-04).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FinalState {
     Terminate,

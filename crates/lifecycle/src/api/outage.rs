@@ -15,7 +15,7 @@ pub struct Outage {
     pub failed: u32,
     /// Outcomes that wait for the backend.
     pub waiting: usize,
-    /// Until the first of the jobs that we have may be given to others, as far as the last heartbeat that was accepted and
-    /// the FETCH secured it. None: we have none.
+    /// Until the first of the jobs that we have may be given to others, as far as the last
+    /// heartbeat that was accepted and the FETCH secured it. None: we have none.
     pub lapses_in: Option<Duration>,
 }

@@ -6,11 +6,13 @@ use crate::api::ids::Text;
 use crate::api::job::JobError;
 use crate::api::words::About;
 
-/// The first hold of a job that is given back again and again; each further one of the same job is twice as long.
+/// The first hold of a job that is given back again and again; each further one of the same job is
+/// twice as long.
 pub const FIRST_HOLD: Duration = Duration::from_secs(1);
 
-/// The longest hold, also where a worker asks for a longer one. Other workers can have the job after this time at the latest. No hold is
-/// longer than a third of the job's visibility timeout, so that one lost heartbeat does not end the reservation.
+/// The longest hold, also where a worker asks for a longer one. Other workers can have the job
+/// after this time at the latest. No hold is longer than a third of the job's visibility timeout,
+/// so that one lost heartbeat does not end the reservation.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
 /// What the backend is told of a job.

@@ -13,18 +13,22 @@ pub struct Snapshot {
     pub phase: Phase,
     /// What the worker and the backend are told about that.
     pub state: WorkerState,
-    /// Most jobs that may be active; where holders get whatever they ask for, the most that was until now.
+    /// Most jobs that may be active; where holders get whatever they ask for, the most that was
+    /// until now.
     pub concurrency: u32,
-    /// Jobs that count against the concurrency: claimed, not yet settled; not those that go straight back,
-    /// and not those that were cancelled or lost. Dropped ones count in terminate alone.
+    /// Jobs that count against the concurrency: claimed, not yet settled; not those that go
+    /// straight back, and not those that were cancelled or lost. Dropped ones count in terminate
+    /// alone.
     pub active: usize,
     /// Of these, in our buffer.
     pub waiting: usize,
-    /// Jobs that were given back again and again and are held before they go back: they do not count as active.
+    /// Jobs that were given back again and again and are held before they go back: they do not
+    /// count as active.
     pub held_back: usize,
     /// Of the active ones, with a worker.
     pub held: usize,
-    /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered in time.
+    /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered
+    /// in time.
     pub unanswered: usize,
     /// Jobs that the worker may still run although nothing tells so: no heartbeat names them.
     pub dropped: usize,
@@ -40,8 +44,8 @@ pub struct Snapshot {
     pub capacity: u64,
     /// Jobs that a FETCH would ask for now; none outside running.
     pub free_credit: usize,
-    /// How much of the memory is taken that the container may have, in percent; none: there is no gate before it, or nothing was
-    /// told yet.
+    /// How much of the memory is taken that the container may have, in percent; none: there is no
+    /// gate before it, or nothing was told yet.
     pub memory_taken: Option<u8>,
     /// Whether that is why no jobs are asked for.
     pub memory_gate_is_closed: bool,

@@ -20,19 +20,24 @@ pub struct Status {
     pub causes: Vec<NotRunningBecause>,
     /// Since when terminate; none before it.
     pub terminating_for: Option<Duration>,
-    /// What is left of the drain, or of the stop phase; none before terminate, unless the orchestrator's clock runs.
+    /// What is left of the drain, or of the stop phase; none before terminate, unless the
+    /// orchestrator's clock runs.
     pub left: Option<Duration>,
     /// The whole time of which `left` is left: for a bar.
     pub left_of: Option<Duration>,
     /// The oldest jobs, at most `MOST_JOBS_SHOWN`.
     pub jobs: Vec<JobStatus>,
-    /// Jobs that are not among these: with those that go straight back, which do not count as active.
+    /// Jobs that are not among these: with those that go straight back, which do not count as
+    /// active.
     pub not_shown: usize,
-    /// The types whose jobs are given back again and again, at most `MOST_TYPES_SHOWN`, with the number of returns.
+    /// The types whose jobs are given back again and again, at most `MOST_TYPES_SHOWN`, with the
+    /// number of returns.
     pub given_back: Vec<(Text, u32)>,
-    /// The queues that jobs are taken from, where holders say that; none: those that are configured.
+    /// The queues that jobs are taken from, where holders say that; none: those that are
+    /// configured.
     pub queues: Option<Vec<Text>>,
-    /// Nobody has set a concurrency: that of the snapshot is the most that was asked for until now, and limits nothing.
+    /// Nobody has set a concurrency: that of the snapshot is the most that was asked for until now,
+    /// and limits nothing.
     pub is_uncapped: bool,
     /// What comes right after this, when that is the end.
     pub ending: Option<Ending>,
@@ -117,7 +122,8 @@ pub struct HolderStatus {
     pub process: Option<ProcessId>,
     /// Jobs that it has, with those that were cancelled or lost and that it has not answered yet.
     pub jobs: usize,
-    /// Most jobs that it takes at a time; none if it has not sent ready, as a holder that sends requests for jobs.
+    /// Most jobs that it takes at a time; none if it has not sent ready, as a holder that sends
+    /// requests for jobs.
     pub concurrency: Option<u32>,
     pub state: HolderState,
 }
@@ -133,7 +139,8 @@ pub enum HolderState {
     Asking,
     /// It sent ready with a concurrency of 0.
     Paused,
-    /// Its process is kept for one job that may have crashed the process before: it gets no other job.
+    /// Its process is kept for one job that may have crashed the process before: it gets no other
+    /// job.
     Alone,
     /// It gets no more jobs, and is closed or its process is ended.
     GivenUp,

@@ -1,8 +1,10 @@
-//! Streams of events: the backend tells what its jobs go through, as it happens. Whatever comes of them is a hint.
+//! Streams of events: the backend tells what its jobs go through, as it happens. Whatever comes of
+//! them is a hint.
 
 use crate::api::ids::{JobId, Text};
 
-/// Most queues of which each has a stream of its own; of further ones nothing is heard, and they are polled like all others.
+/// Most queues of which each has a stream of its own; of further ones nothing is heard, and they
+/// are polled like all others.
 pub const MOST_STREAMS: usize = 16;
 
 /// What a stream tells of.
@@ -17,13 +19,15 @@ pub enum StreamTopic {
 /// What a stream has told.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamNews {
-    /// The backend offers such a stream: this is the answer to the request, and what follows comes as it happens.
+    /// The backend offers such a stream: this is the answer to the request, and what follows comes
+    /// as it happens.
     Opened,
     /// There is a job to be fetched.
     JobAvailable,
     /// This job was cancelled.
     JobCancelled(JobId),
-    /// The backend leaves: it says so on the stream, or the stream's address refuses connections, or every connection that was kept
-    /// to that address was closed by the peer. A backend that stops in good order waits for the end of each stream.
+    /// The backend leaves: it says so on the stream, or the stream's address refuses connections,
+    /// or every connection that was kept to that address was closed by the peer. A backend that
+    /// stops in good order waits for the end of each stream.
     BackendLeaves,
 }

@@ -7,8 +7,8 @@ use crate::api::end_cause::EndCause;
 use crate::api::ids::{JobId, Text};
 use crate::api::outcome::Outcome;
 
-/// What is counted from the moment on at which the end began; or, where we ended a process of the worker and the end
-/// followed from that, from then on.
+/// What is counted from the moment on at which the end began; or, where we ended a process of the
+/// worker and the end followed from that, from then on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ShutdownCounts {
     /// Jobs whose ACK the backend has.
@@ -21,7 +21,8 @@ pub struct ShutdownCounts {
     pub cut_off_failed: usize,
     /// Jobs that were cut off and given back.
     pub cut_off_handed_back: usize,
-    /// Jobs that the backend heard nothing more of, whatever they were: they wait for their visibility timeout.
+    /// Jobs that the backend heard nothing more of, whatever they were: they wait for their
+    /// visibility timeout.
     pub left: usize,
     /// A FETCH was given up: the same is true for what it claimed.
     pub is_fetch_abandoned: bool,
@@ -29,7 +30,8 @@ pub struct ShutdownCounts {
     pub stop: Option<(Duration, bool)>,
     /// Names of the jobs that were cut off, with their types. One that was delivered twice has one.
     pub names: BTreeMap<JobId, Text>,
-    /// The same of the jobs in `left`, of at most [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES) of them.
+    /// The same of the jobs in `left`, of at most [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES)
+    /// of them.
     pub left_names: BTreeMap<JobId, Text>,
     /// Jobs that failed because their process went away while it held them.
     pub died: usize,

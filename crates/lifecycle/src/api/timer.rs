@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::api::ids::{CallId, Claim, ClientId, HolderId, ProcessId, PullId};
 
-/// The timers of the end. The one that comes first here goes first when two are due at the same moment.
+/// The timers of the end. The one that comes first here goes first when two are due at the same
+/// moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EndingTimer {
     /// When has this step of the shutdown had its time?
@@ -25,7 +26,8 @@ pub enum EndingTimer {
     Idle,
 }
 
-/// The timers of the link to the backend. The one that comes first here goes first when two are due at the same moment.
+/// The timers of the link to the backend. The one that comes first here goes first when two are due
+/// at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkTimer {
     /// When do we stop waiting for an answer that should have come?
@@ -50,7 +52,8 @@ pub enum LinkTimer {
     Listen(usize),
 }
 
-/// The timers of the worker. The one that comes first here goes first when two are due at the same moment.
+/// The timers of the worker. The one that comes first here goes first when two are due at the same
+/// moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkerTimer {
     /// When have the descendants of a worker that ended had their time?
@@ -77,13 +80,15 @@ pub enum WorkerTimer {
     Ping(HolderId),
     /// When has this holder had its time to read?
     Stalled(HolderId),
-    /// When does the process of this holder get its next SIGURG, unless its cancelled jobs are answered?
+    /// When does the process of this holder get its next SIGURG, unless its cancelled jobs are
+    /// answered?
     CancelSignal(HolderId),
     /// When is a holder that wants jobs told that there are none?
     Pull(PullId),
 }
 
-/// The timers of the jobs. The one that comes first here goes first when two are due at the same moment.
+/// The timers of the jobs. The one that comes first here goes first when two are due at the same
+/// moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobTimer {
     /// When has this job had its time?
@@ -112,7 +117,8 @@ pub enum JobTimer {
     Checkpoint(Claim),
 }
 
-/// What can become due. Of two with the same owner the one that comes first here goes first when both are due at the same moment.
+/// What can become due. Of two with the same owner the one that comes first here goes first when
+/// both are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
     /// One of the end.
@@ -128,7 +134,8 @@ pub enum Timer {
 }
 
 impl Timer {
-    /// Which goes first of two that are due at the same moment and have different owners: the one with the lower number.
+    /// Which goes first of two that are due at the same moment and have different owners: the one
+    /// with the lower number.
     #[must_use]
     pub fn turn(self) -> u8 {
         match self {

@@ -1,4 +1,5 @@
-//! Words that cross the border in both directions: what state we are in, why something happens, what an outcome is.
+//! Words that cross the border in both directions: what state we are in, why something happens,
+//! what an outcome is.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ pub enum WorkerState {
     Quiet,
     /// Finishing, then gone.
     Terminate,
-    /// Gone: said by the very last heartbeat, where `backend.final_state` asks for it (requirements C-04).
+    /// Gone: said by the very last heartbeat, where `backend.final_state` asks for it (requirements
+    /// C-04).
     Terminated,
 }
 
@@ -58,7 +60,8 @@ impl Reason {
         }
     }
 
-    /// Its name on the worker socket, where an end that the configuration asked for is one that an operator asked for.
+    /// Its name on the worker socket, where an end that the configuration asked for is one that an
+    /// operator asked for.
     #[must_use]
     pub fn wire_name(self) -> &'static str {
         match self {

@@ -11,13 +11,14 @@ use ojs_values::signal::Signal;
 pub struct WorkerEnd {
     /// What `waitpid` told.
     pub ended: Ended,
-    /// How many processes of this container the kernel had killed since the worker's start because memory ran out, where
-    /// the worker may be one of them.
+    /// How many processes of this container the kernel had killed since the worker's start because
+    /// memory ran out, where the worker may be one of them.
     pub oom_kills: u64,
 }
 
 impl WorkerEnd {
-    /// Whether it looks like the work of the kernel's out-of-memory killer: a SIGKILL, or what a shell makes of one.
+    /// Whether it looks like the work of the kernel's out-of-memory killer: a SIGKILL, or what a
+    /// shell makes of one.
     #[must_use]
     pub fn is_like_oom(ended: Ended) -> bool {
         ended.status() == Ended::Signalled(Signal::KILL).status()
@@ -65,7 +66,8 @@ pub enum StillThere {
     Held,
     /// The SIGKILL went out only so long ago, and there is no time to see what comes of it.
     NoTime(Duration),
-    /// There was none to begin with: the time of the shutdown was over so long ago when we came to it.
+    /// There was none to begin with: the time of the shutdown was over so long ago when we came to
+    /// it.
     Overdue(Duration),
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct Agent {
     worker: Option<WorkerId>,
     /// Whether registration was answered, one way or the other.
     is_registration_answered: bool,
-    /// Whether the backend has accepted anything from this incarnation: only then does it have to hear of our end.
+    /// Whether the backend has accepted anything from this incarnation: only then does it have to
+    /// hear of our end.
     is_known: bool,
     /// When and how heartbeats go out.
     pub(crate) heartbeats: HeartbeatState,
@@ -44,8 +45,8 @@ pub(crate) struct Agent {
     pub(super) registrations: RetryState,
     /// What the last heartbeat's reply asked for.
     last_directive: Option<Directive>,
-    /// When the last request went out that showed that the backend's store is there: it took an outcome, brought jobs or extended a
-    /// reservation. The store was there at that time or later.
+    /// When the last request went out that showed that the backend's store is there: it took an
+    /// outcome, brought jobs or extended a reservation. The store was there at that time or later.
     store_seen: Option<Moment>,
     /// When it last took an outcome.
     outcome_taken_at: Option<Moment>,
@@ -59,7 +60,8 @@ pub(crate) struct Agent {
     is_without_checkpoints_said: bool,
     /// The present incarnation was deregistered: a late answer does not make it known again.
     has_left: bool,
-    /// The queues that holders have asked for, in the order in which they did first; of any incarnation.
+    /// The queues that holders have asked for, in the order in which they did first; of any
+    /// incarnation.
     queues: Vec<Text>,
     /// How many of them the last registration named.
     registered_queues: usize,
@@ -67,8 +69,8 @@ pub(crate) struct Agent {
     most_at_once: u32,
     /// The backend has no registration.
     has_no_registration: bool,
-    /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
-    /// knows them.
+    /// Former incarnations that still have outcomes to deliver or requests to be answered, and
+    /// whether the backend knows them.
     retired: BTreeMap<WorkerId, bool>,
 }
 
@@ -170,8 +172,8 @@ impl Agent {
         self.has_no_registration = true;
     }
 
-    /// Registration was answered, one way or the other: whether it was before. It may be another backend by now, or another
-    /// version.
+    /// Registration was answered, one way or the other: whether it was before. It may be another
+    /// backend by now, or another version.
     pub(super) fn registration_answered(&mut self) -> bool {
         self.knows_traits = false;
         self.manifest_failures = 0;
@@ -195,8 +197,8 @@ impl Agent {
         self.has_left = false;
     }
 
-    /// The backend has accepted something from this incarnation, perhaps a former one by now. Whether it is the present one,
-    /// and was not known until now.
+    /// The backend has accepted something from this incarnation, perhaps a former one by now.
+    /// Whether it is the present one, and was not known until now.
     pub(super) fn heard_of(&mut self, worker: &WorkerId) -> bool {
         if self.is(worker) {
             let was_known = mem::replace(&mut self.is_known, !self.has_left);
@@ -208,7 +210,8 @@ impl Agent {
         false
     }
 
-    /// Whether the backend knows the present incarnation: only then does it have to hear of its end.
+    /// Whether the backend knows the present incarnation: only then does it have to hear of its
+    /// end.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }

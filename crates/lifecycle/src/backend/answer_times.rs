@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::api::Moment;
 
-/// Times after which a request may be said to hang. Steps, because no more is known than a rough figure.
+/// Times after which a request may be said to hang. Steps, because no more is known than a rough
+/// figure.
 const HANGS_AFTER: [Duration; 6] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
@@ -17,7 +18,8 @@ const HANGS_AFTER: [Duration; 6] = [
 /// The same while nothing was answered yet.
 const HANGS_AFTER_AT_FIRST: Duration = Duration::from_secs(1);
 
-/// An answer may take this many times as long as the slow ones of late before its request may be said to hang.
+/// An answer may take this many times as long as the slow ones of late before its request may be
+/// said to hang.
 const SLOWER_THAN_USUAL: u32 = 4;
 
 /// So many answers in a row that a shorter time would have done for make it shorter.
@@ -40,7 +42,8 @@ impl AnswerTimes {
         self.answered_at = Some(now);
     }
 
-    /// An answer took this long. One slow answer makes the time longer at once, and many quick ones make it shorter.
+    /// An answer took this long. One slow answer makes the time longer at once, and many quick ones
+    /// make it shorter.
     pub(super) fn took(&mut self, took: Duration) {
         let slow = took.saturating_mul(SLOWER_THAN_USUAL);
         let wanted = HANGS_AFTER.iter().take_while(|after| **after < slow).count();
@@ -66,7 +69,8 @@ impl AnswerTimes {
         known.copied().unwrap_or(HANGS_AFTER_AT_FIRST)
     }
 
-    /// Whether the backend has answered anything since then: one that does not is away, and no request of its own hangs.
+    /// Whether the backend has answered anything since then: one that does not is away, and no
+    /// request of its own hangs.
     pub(super) fn has_answered_since(&self, sent_at: Moment) -> bool {
         self.answered_at.is_some_and(|at| at > sent_at)
     }

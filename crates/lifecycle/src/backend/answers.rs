@@ -15,7 +15,8 @@ pub(crate) struct Answered {
 }
 
 impl Link {
-    /// A request was answered, or failed. None if nobody waits for the answer, or if a sibling of the request may bring another one.
+    /// A request was answered, or failed. None if nobody waits for the answer, or if a sibling of
+    /// the request may bring another one.
     pub(crate) fn answered(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<Answered> {
         self.timers.cancel(LinkTimer::Call(call));
         if self.streams.find(call).is_some() {
@@ -53,7 +54,8 @@ impl Link {
             LinkTimer::Register => self.register(cx),
             LinkTimer::MemoryGate => self.look_at_memory_gate(cx),
             LinkTimer::Listen(index) => self.listen(index, cx),
-            // They only expire: `fetch` asks whether they are armed. Whoever handles a call that is due answers it.
+            // They only expire: `fetch` asks whether they are armed. Whoever handles a call that is
+            // due answers it.
             LinkTimer::Fetch | LinkTimer::FetchReturned | LinkTimer::FetchAgain | LinkTimer::Call(_) => {}
         }
     }

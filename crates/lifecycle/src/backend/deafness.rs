@@ -17,8 +17,8 @@ const POLLS_OF_PROOF: u8 = 3;
 const FIRST_ATTEMPT: u64 = 1;
 
 impl Link {
-    /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one forward, the new jobs in it
-    /// became available without a word.
+    /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one
+    /// forward, the new jobs in it became available without a word.
     pub(super) fn judge_streams(&mut self, fetch: &SentFetch, deliveries: &[Delivery], cx: &Context) {
         let has_jobs = !deliveries.is_empty();
         if fetch.is_second && !has_jobs {

@@ -36,7 +36,8 @@ struct Asked {
 }
 
 impl Link {
-    /// Whether a FETCH may go out, whatever is wanted. Whoever asks for jobs itself (`are_pulls_waiting`) waits for the answer to one.
+    /// Whether a FETCH may go out, whatever is wanted. Whoever asks for jobs itself
+    /// (`are_pulls_waiting`) waits for the answer to one.
     pub(crate) fn may_fetch(&self, are_pulls_waiting: bool) -> bool {
         let most = if are_pulls_waiting { 1 } else { MOST_FETCHES };
         !self.is_kept_from_fetching() && self.fetches_on_their_way().0 < most
@@ -118,7 +119,8 @@ impl Link {
             || self.deadline_is_set(LinkTimer::FetchReturned)
     }
 
-    /// Whether a FETCH could go out, now or after the pause between two polls, and would be answered.
+    /// Whether a FETCH could go out, now or after the pause between two polls, and would be
+    /// answered.
     pub(crate) fn is_able_to_fetch(&self) -> bool {
         !self.is_kept_from_fetching() && !self.is_in_outage()
     }

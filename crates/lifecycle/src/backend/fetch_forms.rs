@@ -1,4 +1,5 @@
-//! How a FETCH is spelled: the visibility timeout is a field that not every backend takes, and neither is the worker's id.
+//! How a FETCH is spelled: the visibility timeout is a field that not every backend takes, and
+//! neither is the worker's id.
 
 use std::time::Duration;
 
@@ -40,14 +41,14 @@ impl FetchForms {
         self.sent
     }
 
-    /// Whether the backend takes the full form. Only then may two be on their way: both have the same form, and no other one is tried
-    /// before both are answered.
+    /// Whether the backend takes the full form. Only then may two be on their way: both have the
+    /// same form, and no other one is tried before both are answered.
     pub(super) fn is_full_accepted(&self) -> bool {
         self.form == FetchForm::Full && self.since.is_some()
     }
 
-    /// The last one was refused. Whether the next form is to be tried at once; when all of them were refused it is not the
-    /// form.
+    /// The last one was refused. Whether the next form is to be tried at once; when all of them
+    /// were refused it is not the form.
     pub(super) fn refused(&mut self) -> bool {
         if self.form != self.sent {
             // The answer to another FETCH in the same form came first.
@@ -63,8 +64,9 @@ impl FetchForms {
         is_to_be_tried
     }
 
-    /// The last one was accepted. Its form, if that is worth a line in the log. The full form is tried again now and then: a
-    /// single refusal may have been nobody's last word, and the other forms say less.
+    /// The last one was accepted. Its form, if that is worth a line in the log. The full form is
+    /// tried again now and then: a single refusal may have been nobody's last word, and the other
+    /// forms say less.
     pub(super) fn accepted(&mut self, now: Moment) -> Option<FetchForm> {
         if self.form != self.sent {
             self.form = self.sent;

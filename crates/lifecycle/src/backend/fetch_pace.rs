@@ -1,8 +1,10 @@
-//! When a second FETCH goes out beside the first one. Some backends reserve jobs one by one. The answer to a FETCH for many jobs then
-//! takes long, and meanwhile places are free that no FETCH asks for.
+//! When a second FETCH goes out beside the first one. Some backends reserve jobs one by one. The
+//! answer to a FETCH for many jobs then takes long, and meanwhile places are free that no FETCH
+//! asks for.
 //!
-//! Other backends answer one FETCH after the other. Two FETCHes then bring no more jobs than one, and cost more. So the time for each
-//! job is compared: of a FETCH that was alone, and of FETCHes that had another one beside them.
+//! Other backends answer one FETCH after the other. Two FETCHes then bring no more jobs than one,
+//! and cost more. So the time for each job is compared: of a FETCH that was alone, and of FETCHes
+//! that had another one beside them.
 
 use std::time::Duration;
 
@@ -12,18 +14,21 @@ use crate::backend::purpose::SentFetch;
 /// Most FETCHes on their way at one time.
 pub(crate) const MOST_FETCHES: usize = 2;
 
-/// Most jobs that all FETCHes on their way ask for together. An answer is here several times for a moment (its bytes, the deliveries, the
-/// frames for the worker), and that moment decides the peak of memory.
+/// Most jobs that all FETCHes on their way ask for together. An answer is here several times for a
+/// moment (its bytes, the deliveries, the frames for the worker), and that moment decides the peak
+/// of memory.
 pub(super) const MOST_ASKED_FOR: usize = 256;
 
-/// A second FETCH is worth it from this time for each job of a FETCH. A quicker backend answers one FETCH for all free places before
-/// a second one would be back.
+/// A second FETCH is worth it from this time for each job of a FETCH. A quicker backend answers one
+/// FETCH for all free places before a second one would be back.
 const WORTH_IT_FROM: Duration = Duration::from_micros(300);
 
-/// The time of a FETCH for fewer jobs says nothing, because most of it may be the way to the backend.
+/// The time of a FETCH for fewer jobs says nothing, because most of it may be the way to the
+/// backend.
 const FEWEST_THAT_TELL: usize = 2;
 
-/// If each job takes this many times as long with a second FETCH as without, two FETCHes bring no more than one.
+/// If each job takes this many times as long with a second FETCH as without, two FETCHes bring no
+/// more than one.
 const TIMES_AS_LONG: u32 = 2;
 
 /// So many FETCHes in a row prove that. One alone may have met something else.
@@ -58,7 +63,8 @@ impl FetchPace {
         self.second_at = Some(now);
     }
 
-    /// A FETCH brought so many jobs for a worker with so many places. If it brought fewer than it asked for, the backend has no more.
+    /// A FETCH brought so many jobs for a worker with so many places. If it brought fewer than it
+    /// asked for, the backend has no more.
     pub(super) fn answered(&mut self, fetch: &SentFetch, brought: usize, places: usize, now: Moment) {
         if !fetch.is_for_pushed {
             return;
@@ -100,12 +106,14 @@ impl FetchPace {
     }
 }
 
-/// Most jobs that each of two FETCHes asks for: half of the places, so that the second one has something to ask for.
+/// Most jobs that each of two FETCHes asks for: half of the places, so that the second one has
+/// something to ask for.
 pub(super) fn most_of_two(places: usize) -> usize {
     places.div_ceil(2).min(MOST_ASKED_FOR / MOST_FETCHES)
 }
 
-/// A second FETCH asks for at least this many jobs: a quarter of the places. One for less would cost a request and gain little.
+/// A second FETCH asks for at least this many jobs: a quarter of the places. One for less would
+/// cost a request and gain little.
 pub(super) fn fewest_for_second(places: usize) -> usize {
     places
         .div_ceil(4)

@@ -12,7 +12,8 @@ use crate::backend::purpose::{Purpose, WhenItHangs};
 use crate::backend::siblings::OneAnswer;
 use crate::retry::patience::REPORT_HANGS_AFTER;
 
-/// A FAIL or a requeue has this many times as long as a request that may come twice: the backend may still be at it.
+/// A FAIL or a requeue has this many times as long as a request that may come twice: the backend
+/// may still be at it.
 const RESET_AFTER: u32 = 4;
 
 /// It has this long at least.
@@ -31,7 +32,8 @@ impl Link {
         }
     }
 
-    /// The answer, and the number of the request that it is to. None if a sibling may still bring another answer.
+    /// The answer, and the number of the request that it is to. None if a sibling may still bring
+    /// another answer.
     pub(crate) fn one_answer(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<(CallId, Reply)> {
         self.note_answer_time(call, &reply, cx.now);
         let was_never_sent = matches!(reply, Reply::Failed(failure) if failure.was_never_sent());
@@ -51,7 +53,8 @@ impl Link {
                     let claim = *claim;
                     self.say(Said::ReportNotSent(claim));
                 }
-                // The siblings have the same form: the backend will not take them either, and another form waits for its turn.
+                // The siblings have the same form: the backend will not take them either, and
+                // another form waits for its turn.
                 if is_of_the_form {
                     for open in self.hedges.siblings.open(first) {
                         self.order(Effect::AbandonCall(open));
@@ -176,7 +179,8 @@ impl Link {
         self.hedges.joins(first, sibling, cx.now);
     }
 
-    /// Closes the connections of heartbeats that hang, because the last word must be the last to arrive.
+    /// Closes the connections of heartbeats that hang, because the last word must be the last to
+    /// arrive.
     pub(crate) fn abandon_heartbeats(&mut self) {
         let is_heartbeat = |(_, purpose): &(CallId, &Purpose)| {
             matches!(purpose, Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. })

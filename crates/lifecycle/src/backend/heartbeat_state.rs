@@ -103,7 +103,8 @@ impl HeartbeatState {
         mem::replace(&mut self.interval, interval)
     }
 
-    /// A worker asks for one; whether that is sent, or is too soon after the last one that a worker asked for.
+    /// A worker asks for one; whether that is sent, or is too soon after the last one that a worker
+    /// asked for.
     pub(super) fn worker_asked(&mut self, every: Duration, now: Moment) -> bool {
         let is_soon = self.asked_at.is_some_and(|asked| asked.elapsed(now) < every);
         if !is_soon {
@@ -131,8 +132,8 @@ impl HeartbeatState {
         }
     }
 
-    /// What the next one says, which goes out now; quiet on the way to terminate is said once, and another one follows it as
-    /// soon as there is room.
+    /// What the next one says, which goes out now; quiet on the way to terminate is said once, and
+    /// another one follows it as soon as there is room.
     pub(super) fn goes_out(&mut self, state: WorkerState) -> (WorkerState, bool) {
         let state = self.would_say(state);
         let says_quiet = mem::take(&mut self.says_quiet_first);
@@ -161,8 +162,8 @@ impl HeartbeatState {
         mem::take(&mut self.again)
     }
 
-    /// A heartbeat was accepted, and its reply had a list of the extended reservations or not. Returns whether any reply of this
-    /// backend has had one, this reply included.
+    /// A heartbeat was accepted, and its reply had a list of the extended reservations or not.
+    /// Returns whether any reply of this backend has had one, this reply included.
     pub(crate) fn told_extended(&mut self, has_list: bool) -> bool {
         self.extends |= has_list;
         self.extends
@@ -193,8 +194,8 @@ impl HeartbeatState {
         mem::take(&mut self.lost)
     }
 
-    /// One failed. Whether that is worth a line: who stands in for the backend, or answers in its place by mistake, does so
-    /// every time.
+    /// One failed. Whether that is worth a line: who stands in for the backend, or answers in its
+    /// place by mistake, does so every time.
     pub(super) fn failed(&mut self, failure: Failure) -> bool {
         let lost = self.lost.saturating_add(1);
         self.lost = if is_of_an_outage(failure) { lost } else { 0 };
@@ -235,8 +236,8 @@ impl HeartbeatState {
         self.refusals = 0;
     }
 
-    /// One in this form was accepted. The full form is tried again now and then: a single refusal may have been nobody's
-    /// last word, and the other forms say less.
+    /// One in this form was accepted. The full form is tried again now and then: a single refusal
+    /// may have been nobody's last word, and the other forms say less.
     pub(super) fn accepted(&mut self, form: HeartbeatForm, may_try: bool, now: Moment) {
         if form != self.form {
             self.form = form;

@@ -11,10 +11,12 @@ use crate::backend::link_said::Said;
 use crate::backend::purpose::Purpose;
 use crate::retry::state::RetryState;
 
-/// Heartbeats on their way at the same time: one that hangs, one that went out because of that, and one that tells of a change.
+/// Heartbeats on their way at the same time: one that hangs, one that went out because of that, and
+/// one that tells of a change.
 const MAX_HEARTBEATS_IN_FLIGHT: usize = 3;
 
-/// With so many on their way no further one goes out because they hang, unless one waits that tells of a change.
+/// With so many on their way no further one goes out because they hang, unless one waits that tells
+/// of a change.
 const MAX_HEARTBEATS_THAT_HANG: usize = 2;
 
 /// So many heartbeats in a row without an answer are an outage.
@@ -23,12 +25,14 @@ const LOST_IN_AN_OUTAGE: u32 = 2;
 /// Least time between two heartbeats that workers ask for.
 const WORKER_HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a job for ever.
+/// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a
+/// job for ever.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Link {
-    /// Sends a heartbeat, and the next one an interval later. It waits for the answer to another one where three are on their
-    /// way, and where it would say terminate beside a quiet: the backend could hear them the other way round.
+    /// Sends a heartbeat, and the next one an interval later. It waits for the answer to another
+    /// one where three are on their way, and where it would say terminate beside a quiet: the
+    /// backend could hear them the other way round.
     pub(crate) fn heartbeat_now(&mut self, cx: &Context) {
         let Some(worker) = self.agent.worker().cloned() else {
             return;
@@ -38,7 +42,8 @@ impl Link {
         }
         self.timers
             .arm(LinkTimer::Heartbeat, cx.now.after(self.agent.heartbeats.interval()));
-        // Whoever never heard of us does not have to hear of our end, unless a job of a former worker is still reserved.
+        // Whoever never heard of us does not have to hear of our end, unless a job of a former
+        // worker is still reserved.
         if cx.is_terminating() && !self.agent.is_known() && !cx.jobs.has_kept() {
             return;
         }
@@ -94,8 +99,8 @@ impl Link {
         self.calls.general().filter(is_beat).count()
     }
 
-    /// Whether one that says quiet may still arrive behind one that goes out now, on another connection. Of one that hangs nobody
-    /// knows, and the end is not to wait for it.
+    /// Whether one that says quiet may still arrive behind one that goes out now, on another
+    /// connection. Of one that hangs nobody knows, and the end is not to wait for it.
     fn is_quiet_on_its_way(&self, cx: &Context) -> bool {
         let hangs_after = self.hedges.times.hangs_after();
         self.calls.is_any(|purpose| {
@@ -126,7 +131,8 @@ impl Link {
         }
     }
 
-    /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements C-03).
+    /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements
+    /// C-03).
     pub(crate) fn beat_for_terminate(&mut self, from: Phase, cx: &Context) {
         if self.agent.is_known() {
             self.agent.heartbeats.end_begins(from == Phase::Running);
@@ -192,8 +198,8 @@ impl Link {
         }
     }
 
-    /// The consequences of an accepted heartbeat are drawn. A backend that has just asked for terminate is not asked for anything
-    /// else, because nothing may arrive after the last words.
+    /// The consequences of an accepted heartbeat are drawn. A backend that has just asked for
+    /// terminate is not asked for anything else, because nothing may arrive after the last words.
     pub(crate) fn heartbeat_done(&mut self, beats_again: bool, cx: &Context) {
         self.ask_for_manifest(cx);
         if beats_again {
@@ -201,7 +207,8 @@ impl Link {
         }
     }
 
-    /// Whether a heartbeat in the present form is on its way, and that is not the one that was refused.
+    /// Whether a heartbeat in the present form is on its way, and that is not the one that was
+    /// refused.
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
         let form = self.agent.heartbeats.form();
         refused != form
@@ -210,7 +217,8 @@ impl Link {
                 .is_any(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.form == form))
     }
 
-    /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
+    /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the
+    /// next form.
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
         let is_on_its_way =
             |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
@@ -224,8 +232,8 @@ impl Link {
         }
     }
 
-    /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
-    /// then the next attempt is at the next interval.
+    /// Whether the next form is to be tried at once (requirements C-08). When all of them were
+    /// refused it is not the form: then the next attempt is at the next interval.
     pub(crate) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
         let Some(refusal) = self.agent.heartbeats.refused(refused) else {
             return false;
@@ -237,8 +245,8 @@ impl Link {
     }
 }
 
-/// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the longest. It is
-/// said always: without it backends cut every job to 30 s.
+/// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the
+/// longest. It is said always: without it backends cut every job to 30 s.
 fn kept_for(named: &[Kept], options: &Options) -> Duration {
     let configured = options.visibility_timeout;
     let own = named.iter().filter_map(|job| job.visibility).max();

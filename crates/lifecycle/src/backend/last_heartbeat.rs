@@ -28,12 +28,14 @@ impl Link {
         cx: &Context,
     ) {
         let has_time = cx.end.is_saying_goodbye;
-        // If the end comes before the first answer to a heartbeat, the form of this backend is not known yet.
+        // If the end comes before the first answer to a heartbeat, the form of this backend is not
+        // known yet.
         if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form) {
             return self.say_last(state, cx);
         }
         self.note_failure("final heartbeat", reply);
-        // A worker that was being started when the end came may be there by now, under a name that the backend never heard.
+        // A worker that was being started when the end came may be there by now, under a name that
+        // the backend never heard.
         if matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.agent.is_known() {
             self.say(Said::LastHeartbeatAnswered);
         }

@@ -1,7 +1,9 @@
-//! The link to the backend as one part of the machine: registration, heartbeats, FETCH, event streams, hedges and outages.
+//! The link to the backend as one part of the machine: registration, heartbeats, FETCH, event
+//! streams, hedges and outages.
 //!
-//! It knows no other part. It reads [`Facts`] about the others and returns a list of [`Said`]: orders for the shell and requests to the
-//! other parts, in the order in which they are to be carried out.
+//! It knows no other part. It reads [`Facts`] about the others and returns a list of [`Said`]:
+//! orders for the shell and requests to the other parts, in the order in which they are to be
+//! carried out.
 
 use std::time::Duration;
 
@@ -20,7 +22,8 @@ use crate::backend::streams::Streams;
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
-/// How long after its `give_up` a request that was not answered counts as unanswered. By then the shell should have reported it.
+/// How long after its `give_up` a request that was not answered counts as unanswered. By then the
+/// shell should have reported it.
 pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 
 /// What ojs-init and the backend know of each other, and every request that is on its way.
@@ -122,7 +125,8 @@ impl Link {
         id
     }
 
-    /// Sends a request about a job, which has its number already. It may take `server.request_timeout`, less if the end does not leave that much.
+    /// Sends a request about a job, which has its number already. It may take
+    /// `server.request_timeout`, less if the end does not leave that much.
     pub(crate) fn call_of_job(&mut self, id: CallId, call: Call, request: JobRequest, cx: &Context) {
         self.call_as(id, call, Purpose::OfJob(request), cx.options.request_timeout, cx);
     }

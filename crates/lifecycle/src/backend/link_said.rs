@@ -20,15 +20,16 @@ pub(crate) enum Said {
     ReportSentAgain(Claim),
     /// An event stream says that this job was cancelled.
     Cancelled(JobId),
-    /// Retry what failed like this, at this moment. What is in flight may fail once more without a long pause, unless a retry of this
-    /// kind was less than a second ago.
+    /// Retry what failed like this, at this moment. What is in flight may fail once more without a
+    /// long pause, unless a retry of this kind was less than a second ago.
     RetryJobs {
         failures: Failures,
         at: Moment,
         is_soon: bool,
     },
-    /// The backend accepted a heartbeat, and named the jobs whose reservations it has extended, if it names any. It has named such jobs at least
-    /// once, with this answer or an earlier one (`has_sent_lists`).
+    /// The backend accepted a heartbeat, and named the jobs whose reservations it has extended, if
+    /// it names any. It has named such jobs at least once, with this answer or an earlier one
+    /// (`has_sent_lists`).
     HeartbeatAccepted {
         heartbeat: SentHeartbeat,
         has_sent_lists: bool,

@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::api::{LinkTimer, Notice};
 use crate::backend::link::{Context, Link};
 
-/// So far below the share at which the gate closes it opens again, in points: a gate that opens at once would let in the job that
-/// closes it.
+/// So far below the share at which the gate closes it opens again, in points: a gate that opens at
+/// once would let in the job that closes it.
 const REOPENS_BELOW: u8 = 5;
 
-/// How often a closed gate may open. Less often would be time without jobs, more often a line of the log for each breath of a job.
+/// How often a closed gate may open. Less often would be time without jobs, more often a line of
+/// the log for each breath of a job.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The share at which a gate that closes above this one opens again, in percent.
@@ -34,7 +35,8 @@ impl Link {
         }
     }
 
-    /// The gate was closed for a while. That this is due makes the shell look at the memory before it says so.
+    /// The gate was closed for a while. That this is due makes the shell look at the memory before
+    /// it says so.
     pub(crate) fn look_at_memory_gate(&mut self, cx: &Context) {
         let (Some(most), Some(taken)) = (cx.options.memory_gate, self.memory_gate.taken) else {
             return;

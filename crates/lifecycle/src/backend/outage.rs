@@ -91,7 +91,8 @@ impl Link {
         self.outages.now.is_some()
     }
 
-    /// Notes whether the backend takes registrations and heartbeats: a refusal is no outage, and stops the worker all the same.
+    /// Notes whether the backend takes registrations and heartbeats: a refusal is no outage, and
+    /// stops the worker all the same.
     pub(crate) fn note_greeting(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
         let is_greeting = matches!(
             purpose,

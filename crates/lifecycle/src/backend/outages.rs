@@ -10,11 +10,13 @@ pub(crate) struct Outages {
     pub(super) greetings: Option<Failing>,
     /// A heartbeat was accepted since the start.
     pub(super) was_ever_accepted: bool,
-    /// Before this moment no other beginning is told: a network that comes and goes is told once a minute.
+    /// Before this moment no other beginning is told: a network that comes and goes is told once a
+    /// minute.
     pub(super) tells_again_at: Option<Moment>,
     /// Requests that failed in outages that nobody was told of.
     pub(super) untold: u32,
-    /// When the last heartbeat that was accepted went out, and until when the jobs that it named are reserved.
+    /// When the last heartbeat that was accepted went out, and until when the jobs that it named
+    /// are reserved.
     pub(super) secured: Option<(Moment, Moment)>,
 }
 

@@ -40,7 +40,8 @@ pub(crate) struct SentFetch {
 /// What is done about a request that hangs while the backend answers others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenItHangs {
-    /// It goes out once more, on another connection: coming twice does no harm. A FAIL or a requeue among the reports does.
+    /// It goes out once more, on another connection: coming twice does no harm. A FAIL or a requeue
+    /// among the reports does.
     Again,
     /// A newer one goes out, which says what is so by then.
     Newer,
@@ -51,7 +52,8 @@ pub(super) enum WhenItHangs {
 }
 
 impl Purpose {
-    /// What is done about such a request if it hangs. An ACK may be sent twice, a FAIL or a requeue may not.
+    /// What is done about such a request if it hangs. An ACK may be sent twice, a FAIL or a requeue
+    /// may not.
     pub(super) fn when_it_hangs(&self, may_be_sent_twice: bool) -> WhenItHangs {
         match self {
             Self::OfJob(JobRequest::Report(_)) if !may_be_sent_twice => WhenItHangs::Reset,

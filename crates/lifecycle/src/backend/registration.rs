@@ -13,7 +13,8 @@ use crate::retry::state::is_of_an_outage;
 /// However short the heartbeat interval is, pauses between registrations may become this long.
 const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
 
-/// Attempts to learn what kind of backend it is; then it counts as one of the usual ones until the next registration.
+/// Attempts to learn what kind of backend it is; then it counts as one of the usual ones until the
+/// next registration.
 const MANIFEST_ATTEMPTS: u32 = 10;
 
 /// How long after the first of the queues that are not registered yet all of them are.
@@ -46,7 +47,8 @@ impl Link {
         self.call(call, purpose, cx.options.request_timeout, cx);
     }
 
-    /// What the backend is told that the worker takes. What nobody has configured is what its holders have asked for until now.
+    /// What the backend is told that the worker takes. What nobody has configured is what its
+    /// holders have asked for until now.
     pub(crate) fn takes(&self, options: &Options) -> Takes {
         let is_asked_for = options.queues == Queues::AsAsked;
         Takes {
@@ -55,12 +57,14 @@ impl Link {
         }
     }
 
-    /// The most jobs that its holders had and asked for at the same time, at least 1; none where somebody has set a bound.
+    /// The most jobs that its holders had and asked for at the same time, at least 1; none where
+    /// somebody has set a bound.
     pub(crate) fn concurrency_asked_for(&self, options: &Options) -> Option<u32> {
         is_unbounded(options).then(|| self.agent.most_at_once().max(1))
     }
 
-    /// The holders have and want so many jobs together. If the concurrency is configured, nobody has to know.
+    /// The holders have and want so many jobs together. If the concurrency is configured, nobody
+    /// has to know.
     pub(crate) fn jobs_are_asked_for(&mut self, at_once: usize, options: &Options) {
         if !is_unbounded(options) {
             return;
@@ -69,8 +73,8 @@ impl Link {
         self.agent.wanted_at_once(at_once.min(MAX_CONCURRENCY));
     }
 
-    /// Holders ask for jobs from these queues, where nobody has configured any: the first ones are what the registration waits for;
-    /// further ones are registered a moment later, together.
+    /// Holders ask for jobs from these queues, where nobody has configured any: the first ones are
+    /// what the registration waits for; further ones are registered a moment later, together.
     pub(crate) fn queues_are_asked_for(&mut self, queues: &[Text], cx: &Context) {
         let is_first = !self.agent.knows_queues();
         for queue in queues {
@@ -118,7 +122,8 @@ impl Link {
                 self.set_interval(heartbeat_interval, longest_interval, cx);
                 self.registration_is_settled(cx);
             }
-            // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
+            // Most backends have no such call (requirements C-16): the first heartbeat introduces
+            // us.
             Reply::Failed(Failure::Unsupported) => {
                 self.agent.is_without_registration();
                 self.notify(Notice::NotRegistered);
@@ -144,7 +149,8 @@ impl Link {
         self.register_more_queues(cx);
     }
 
-    /// What was configured, else recommended; but never more than the backend and the reservations bear (WP 10.3).
+    /// What was configured, else recommended; but never more than the backend and the reservations
+    /// bear (WP 10.3).
     fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, cx: &Context) {
         let configured = cx.options.heartbeat_interval;
         let is_fixed = cx.options.heartbeat_interval_is_fixed;
@@ -180,8 +186,8 @@ impl Link {
         });
     }
 
-    /// The first heartbeat follows at once. After another registration it comes when it is due: a backend that accepts
-    /// registrations and then knows nobody must not be asked without a pause.
+    /// The first heartbeat follows at once. After another registration it comes when it is due: a
+    /// backend that accepts registrations and then knows nobody must not be asked without a pause.
     fn registration_is_settled(&mut self, cx: &Context) {
         let was_settled = self.agent.registration_answered();
         self.streams.forget_backend();
@@ -220,8 +226,9 @@ impl Link {
         self.call(call, purpose, cx.options.request_timeout, cx);
     }
 
-    /// Some backends take nothing but our name, and most have no such operation (requirements C-16): then the other ways are
-    /// tried, and that the last one is missing too is nothing to speak of. Who is not there is gone.
+    /// Some backends take nothing but our name, and most have no such operation (requirements
+    /// C-16): then the other ways are tried, and that the last one is missing too is nothing to
+    /// speak of. Who is not there is gone.
     pub(crate) fn deregister_replied(&mut self, worker: WorkerId, way: Farewell, reply: &Reply, cx: &Context) {
         let is_refused = *reply == Reply::Failed(Failure::Refused);
         let is_missing = *reply == Reply::Failed(Failure::Unsupported);
@@ -250,8 +257,8 @@ impl Link {
         }
     }
 
-    /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a backend that is down
-    /// is asked no more often than that.
+    /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a
+    /// backend that is down is asked no more often than that.
     pub(super) fn ask_for_manifest(&mut self, cx: &Context) {
         let is_asking = self.calls.is_any(|purpose| *purpose == Purpose::Manifest);
         if !self.agent.knows_traits() && !is_asking && !cx.is_terminating() {

@@ -18,7 +18,8 @@ impl Link {
         self.agent.heartbeats.resumed(Resumed { is_contested });
     }
 
-    /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or not.
+    /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or
+    /// not.
     pub(super) fn resume_is_answered(&mut self, heartbeat: &SentHeartbeat, reply: &Reply) {
         if !heartbeat.is_after_resume {
             return;

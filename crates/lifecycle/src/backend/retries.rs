@@ -21,14 +21,16 @@ impl Link {
         self.listen_again(cx);
     }
 
-    /// A heartbeat got through again. What failed like the last ones is retried, but not by all workers at once.
+    /// A heartbeat got through again. What failed like the last ones is retried, but not by all
+    /// workers at once.
     pub(super) fn outage_is_over(&mut self, cx: &Context) {
         let spread = self.draws.jitter.up_to(BACK_WITHIN);
         self.retry_now(Failures::OfAnOutage, spread, cx);
     }
 
-    /// After `later`, retries every request whose last failure matches. At most once a second, so that neither somebody who
-    /// writes next to the token nor a network that comes and goes makes ojs-init ask without a pause.
+    /// After `later`, retries every request whose last failure matches. At most once a second, so
+    /// that neither somebody who writes next to the token nor a network that comes and goes makes
+    /// ojs-init ask without a pause.
     fn retry_now(&mut self, failures: Failures, later: Duration, cx: &Context) {
         let last = self.agent.retried_now_at();
         let is_soon = last.is_some_and(|last| last.after(RETRY_NOW_EVERY).remaining(cx.now) > Duration::ZERO);
@@ -71,8 +73,9 @@ impl Link {
         self.agent.retries_at(at);
     }
 
-    /// Whether the backend is there. What somebody else answers, or that something broke, can be a matter of one job or of
-    /// one path: it tells something about the backend where a worker introduces itself or says that it is there.
+    /// Whether the backend is there. What somebody else answers, or that something broke, can be a
+    /// matter of one job or of one path: it tells something about the backend where a worker
+    /// introduces itself or says that it is there.
     pub(crate) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
         let is_greeting = matches!(
             purpose,

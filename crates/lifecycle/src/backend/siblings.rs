@@ -26,7 +26,8 @@ pub(crate) struct Siblings {
 /// What an answer means that may be one of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OneAnswer {
-    /// It, or a weightier one of before, is the answer to the request that went out first under this number.
+    /// It, or a weightier one of before, is the answer to the request that went out first under
+    /// this number.
     Decides {
         /// The first one's number.
         first: CallId,
@@ -92,7 +93,8 @@ impl Siblings {
         self.families.keys().copied()
     }
 
-    /// One is answered. A good answer, or that the job is completed already, decides whenever it comes, a bad one when there is none left that could bring another.
+    /// One is answered. A good answer, or that the job is completed already, decides whenever it
+    /// comes, a bad one when there is none left that could bring another.
     pub(crate) fn answered(&mut self, call: CallId, reply: Reply) -> OneAnswer {
         let first = self.first_of.remove(&call).unwrap_or(call);
         let Some(mut family) = self.families.remove(&first) else {
@@ -133,8 +135,8 @@ impl Siblings {
     }
 }
 
-/// Of two answers that say no the one that says more: the backend's word before none, and what may have been carried out
-/// before what cannot have been. Of two of a kind the later one.
+/// Of two answers that say no the one that says more: the backend's word before none, and what may
+/// have been carried out before what cannot have been. Of two of a kind the later one.
 fn weightier(before: Failure, later: Failure) -> Failure {
     let weight = |failure: Failure| match failure.class() {
         FailureClass::Verdict => 3,

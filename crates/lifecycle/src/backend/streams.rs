@@ -1,4 +1,5 @@
-//! Streams of events: what each is about and how far it is, and when what they told last had a consequence.
+//! Streams of events: what each is about and how far it is, and when what they told last had a
+//! consequence.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,19 +16,23 @@ const STEADY_AFTER: Duration = Duration::from_secs(20);
 /// A steady stream that was cut is asked for again within this time.
 const REOPEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// So many answers in a row that something went wrong there (500) say that the backend has no streams.
+/// So many answers in a row that something went wrong there (500) say that the backend has no
+/// streams.
 const SERVER_ERRORS_OF_NO_STREAMS: u32 = 5;
 
-/// First and longest pause before a queue is asked for again that is not there: it comes with its first job.
+/// First and longest pause before a queue is asked for again that is not there: it comes with its
+/// first job.
 const QUEUE_MAY_COME: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5 * 60));
 
-/// First and longest pause after a stream that told more than we listen to. Where so much happens a poll finds jobs as well.
+/// First and longest pause after a stream that told more than we listen to. Where so much happens a
+/// poll finds jobs as well.
 const FLOODED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10 * 60));
 
 /// Pause before a backend is asked again that has no streams, or none for us.
 pub(super) const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
-/// Pauses that double begin with this many doublings of the shortest: whoever lost a stream polls meanwhile.
+/// Pauses that double begin with this many doublings of the shortest: whoever lost a stream polls
+/// meanwhile.
 const FEWEST_DOUBLINGS: u32 = 2;
 
 /// How far a stream is.
@@ -65,8 +70,8 @@ struct Stream {
     had_job: bool,
 }
 
-/// All of them. A stream's number is its place: one for each queue, and the last one, which is asked for where these are
-/// missing, for all queues together.
+/// All of them. A stream's number is its place: one for each queue, and the last one, which is
+/// asked for where these are missing, for all queues together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Streams {
     all: Vec<Stream>,
@@ -299,7 +304,8 @@ impl Streams {
         std::mem::take(&mut self.is_woken)
     }
 
-    /// The FETCH of this moment was answered: when the one before it went out, if that one brought no job.
+    /// The FETCH of this moment was answered: when the one before it went out, if that one brought
+    /// no job.
     pub(super) fn fetch_answered(&mut self, sent_at: Moment, brought_jobs: bool) -> Option<Moment> {
         std::mem::replace(&mut self.idle_since, (!brought_jobs).then_some(sent_at))
     }
@@ -346,8 +352,9 @@ impl Streams {
         }
     }
 
-    /// Polls have found new jobs of these queues that became available after `since`. Returns a stream that was open all the time
-    /// and has missed such jobs as often as it may, if it has never told anything.
+    /// Polls have found new jobs of these queues that became available after `since`. Returns a
+    /// stream that was open all the time and has missed such jobs as often as it may, if it has
+    /// never told anything.
     pub(super) fn missed(&mut self, queues: &BTreeSet<&Text>, since: Moment, most: u8) -> Option<usize> {
         let mut deaf = None;
         for (index, stream) in self.all.iter_mut().enumerate() {
@@ -364,8 +371,8 @@ impl Streams {
         deaf
     }
 
-    /// It is deaf, and so are the other streams of single queues that have told nothing, because one backend serves all of them:
-    /// the requests to give up.
+    /// It is deaf, and so are the other streams of single queues that have told nothing, because
+    /// one backend serves all of them: the requests to give up.
     pub(super) fn are_deaf(&mut self, index: usize) -> Vec<CallId> {
         let together = self.together();
         let is_single = |other: usize| Some(other) != together;

@@ -1,11 +1,13 @@
-//! What the other parts tell the link: what they have learnt of the backend, and what it shall wait for.
+//! What the other parts tell the link: what they have learnt of the backend, and what it shall wait
+//! for.
 
 use crate::api::{JobRequest, LinkTimer, Moment};
 use crate::backend::link::{Context, Link};
 
 impl Link {
-    /// The backend had its store at this moment: to a request of that time jobs came, a reservation was extended or an outcome was taken. An
-    /// answer that comes late tells of the time before the store went away.
+    /// The backend had its store at this moment: to a request of that time jobs came, a reservation
+    /// was extended or an outcome was taken. An answer that comes late tells of the time before the
+    /// store went away.
     pub(crate) fn store_was_seen(&mut self, asked_at: Moment) {
         self.agent.showed_store(asked_at);
     }
@@ -15,7 +17,8 @@ impl Link {
         self.agent.took_outcome(now);
     }
 
-    /// The backend has taken ACKs in the bare form since this moment, or takes them in the full form.
+    /// The backend has taken ACKs in the bare form since this moment, or takes them in the full
+    /// form.
     pub(crate) fn acks_are_bare_since(&mut self, since: Option<Moment>) {
         self.agent.acks_are_bare_since(since);
     }
@@ -42,7 +45,8 @@ impl Link {
         self.agent.heartbeats.take_resumed();
     }
 
-    /// What was given back must not come straight back to us: no FETCH before a pause is over. In terminate there is none anyway.
+    /// What was given back must not come straight back to us: no FETCH before a pause is over. In
+    /// terminate there is none anyway.
     pub(crate) fn pause_fetch(&mut self, cx: &Context) {
         let pause = cx.options.poll_interval;
         self.pause_fetch_for(LinkTimer::FetchReturned, pause, cx);

@@ -12,20 +12,23 @@ use crate::backend::link::{Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::retries::BACK_WITHIN;
 
-/// A wake-up waits for up to this long, by chance: a thousand idle workers are told of one job at the same moment.
+/// A wake-up waits for up to this long, by chance: a thousand idle workers are told of one job at
+/// the same moment.
 const SPREAD: Duration = Duration::from_millis(10);
 
 /// Least time between two FETCHes that streams bring forward.
 const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(200);
 
-/// What is not offered is asked for again within this time when the backend may be another one, or our credentials are.
+/// What is not offered is asked for again within this time when the backend may be another one, or
+/// our credentials are.
 const ASK_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A queue whose first job has come is asked for within this time.
 const ASK_NEW_QUEUE_WITHIN: Duration = Duration::from_millis(500);
 
 impl Link {
-    /// There are streams while jobs may be taken. At its end, and in quiet, they are the first that goes.
+    /// There are streams while jobs may be taken. At its end, and in quiet, they are the first that
+    /// goes.
     pub(crate) fn watch_streams(&mut self, cx: &Context) {
         let are_wanted = cx.takes_jobs && self.agent.is_registration_answered();
         if !self.streams.are_wanted(are_wanted) {
@@ -82,7 +85,8 @@ impl Link {
         }
     }
 
-    /// Closes the stream of a backend that leaves. It is asked for again after a pause, and sooner when the backend answers again.
+    /// Closes the stream of a backend that leaves. It is asked for again after a pause, and sooner
+    /// when the backend answers again.
     fn let_go(&mut self, index: usize, call: CallId, cx: &Context) {
         let pause = self
             .streams
@@ -145,7 +149,8 @@ impl Link {
         }
     }
 
-    /// The backend may be another one by now, or take other credentials: what it does not offer is asked for again.
+    /// The backend may be another one by now, or take other credentials: what it does not offer is
+    /// asked for again.
     pub(crate) fn listen_again(&mut self, cx: &Context) {
         if !self.streams.is_listening() {
             return;
@@ -158,7 +163,8 @@ impl Link {
         }
     }
 
-    /// The backend answers again after an outage: asks again for the streams that the outage has ended, all within a second.
+    /// The backend answers again after an outage: asks again for the streams that the outage has
+    /// ended, all within a second.
     pub(super) fn listen_after_outage(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
             if self.streams.awaits_backend(index) && self.timers.deadline_of(LinkTimer::Listen(index)).is_some() {
@@ -168,8 +174,8 @@ impl Link {
         }
     }
 
-    /// A job became available, as somebody says: the pause after an empty FETCH ends. Whether there is room for a job is asked
-    /// when it has ended, and one that is shorter stays as it is.
+    /// A job became available, as somebody says: the pause after an empty FETCH ends. Whether there
+    /// is room for a job is asked when it has ended, and one that is shorter stays as it is.
     fn wake_up(&mut self, cx: &Context) {
         if self.is_fetching() {
             return self.streams.tells_meanwhile();
@@ -188,8 +194,8 @@ impl Link {
         }
     }
 
-    /// A FETCH brought no job, and the next one waits. One that became available while it was on its way may have come too late
-    /// for it.
+    /// A FETCH brought no job, and the next one waits. One that became available while it was on
+    /// its way may have come too late for it.
     pub(super) fn fetch_was_in_vain(&mut self, cx: &Context) {
         if self.streams.takes_told_meanwhile() {
             self.wake_up(cx);

@@ -1,4 +1,5 @@
-//! Outcomes that the backend does not take as they are: the bare form, or an ACK without its result.
+//! Outcomes that the backend does not take as they are: the bare form, or an ACK without its
+//! result.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ impl Jobs {
         self.say(Said::AcksAreBare(is_bare.then(|| since.unwrap_or(cx.now))));
     }
 
-    /// The backend will never accept this request as it is: the bare form may do, or a smaller result.
+    /// The backend will never accept this request as it is: the bare form may do, or a smaller
+    /// result.
     pub(super) fn report_is_refused(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Some(report) = job.report() else { return };

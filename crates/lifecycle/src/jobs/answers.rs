@@ -23,7 +23,8 @@ enum Standing {
     /// The outcome that counts, and whether the backend has it.
     Decided(About, bool),
     Refused(ErrorCode),
-    /// It was dropped and struck out; the claim on the same job that waits in our buffer, if there is one.
+    /// It was dropped and struck out; the claim on the same job that waits in our buffer, if there
+    /// is one.
     Dropped(Option<Claim>),
     /// It was never given out, as far as is remembered.
     Unknown,
@@ -92,7 +93,8 @@ impl Jobs {
                 self.refuse(id, code, message, job.clone());
             }
             Standing::Dropped(claim) => {
-                // One that waits is as good as the one that was dropped; without one the outcome is on nobody's credit.
+                // One that waits is as good as the one that was dropped; without one the outcome is
+                // on nobody's credit.
                 let late = claim.or_else(|| self.take_up_again(job, cx));
                 if let Some(late) = late {
                     self.memory.forget(job);
@@ -113,7 +115,8 @@ impl Jobs {
         }
     }
 
-    /// Whether an outcome of this job would be accepted, confirmed or refused here, and not by the backend.
+    /// Whether an outcome of this job would be accepted, confirmed or refused here, and not by the
+    /// backend.
     pub(crate) fn knows(&self, id: &JobId) -> bool {
         !matches!(self.standing(id), Standing::Unknown)
     }
@@ -211,8 +214,8 @@ impl Jobs {
         }
     }
 
-    /// A job is struck out whose outcome nobody will hear of any more, or has been heard of by whatever way: who waits for the answer
-    /// gets it.
+    /// A job is struck out whose outcome nobody will hear of any more, or has been heard of by
+    /// whatever way: who waits for the answer gets it.
     pub(super) fn tell_whoever_waits(&mut self, job: &Job, cx: &Context) {
         if let Some(report) = job.report()
             && let Some(listener) = report.listener

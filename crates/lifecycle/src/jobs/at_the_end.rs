@@ -22,7 +22,8 @@ impl Jobs {
         self.ledger.holders().any(|holder| !cx.takers.hears(holder))
     }
 
-    /// Nobody waits for these holders any more: the backend hears nothing of their jobs, for this reason.
+    /// Nobody waits for these holders any more: the backend hears nothing of their jobs, for this
+    /// reason.
     pub(crate) fn give_up_on(&mut self, holders: &[HolderId], why: &'static str, cx: &Context) {
         let held = holders.iter().flat_map(|holder| self.ledger.held_by(*holder));
         for claim in held.copied().collect::<Vec<Claim>>() {

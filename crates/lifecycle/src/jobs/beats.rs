@@ -16,7 +16,8 @@ use crate::jobs::memory::Remembered;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
-/// Heartbeats that name no job at all, without which no job of their holder is dropped for want of a name.
+/// Heartbeats that name no job at all, without which no job of their holder is dropped for want of
+/// a name.
 const LEAST_BEATS_WITHOUT: u8 = 3;
 
 /// Shortest time without a word of a job, or of its holder, after which the job is dropped.
@@ -25,7 +26,8 @@ const LEAST_ABSENCE: Duration = Duration::from_secs(60);
 /// How long the holder of a job without a timeout may say nothing.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Most dropped jobs that are kept because their handlers may still run. The oldest is forgotten first.
+/// Most dropped jobs that are kept because their handlers may still run. The oldest is forgotten
+/// first.
 const MOST_DROPPED: usize = 1_000;
 
 impl Jobs {
@@ -46,7 +48,8 @@ impl Jobs {
         self.say(Said::Order(Effect::AnswerBeat { holder, state, jobs }));
     }
 
-    /// A job was given out: any holder of this kind may tell its outcome, and what became of it before counts no more.
+    /// A job was given out: any holder of this kind may tell its outcome, and what became of it
+    /// before counts no more.
     pub(crate) fn is_given_out(&mut self, claim: Claim, id: HolderId, cx: &Context) {
         let is_shared = cx.takers.answer_limit(id).is_some();
         let Some(job) = self.ledger.get_mut(claim).filter(|_| is_shared) else {
@@ -58,7 +61,8 @@ impl Jobs {
         self.listen_for_words(claim, id, cx);
     }
 
-    /// From here on the holder of this job has to speak, where nothing else tells that it has the job.
+    /// From here on the holder of this job has to speak, where nothing else tells that it has the
+    /// job.
     pub(crate) fn listen_for_words(&mut self, claim: Claim, holder: HolderId, cx: &Context) {
         if cx.takers.is_known_by_words_alone(holder)
             && let Some(job) = self.ledger.get(claim)
@@ -68,8 +72,9 @@ impl Jobs {
         }
     }
 
-    /// What a heartbeat says of jobs of which nothing but heartbeats tells. It speaks for those that it names, whoever has them. One that
-    /// names no job at all speaks against those that its holder has; one that names some says nothing of the others.
+    /// What a heartbeat says of jobs of which nothing but heartbeats tells. It speaks for those
+    /// that it names, whoever has them. One that names no job at all speaks against those that its
+    /// holder has; one that names some says nothing of the others.
     fn weigh_names(&mut self, id: HolderId, named: &[JobId], cx: &Context) {
         if !cx.takers.is_known_by_words_alone(id) {
             return;
@@ -111,20 +116,22 @@ impl Jobs {
         }
     }
 
-    /// How long no heartbeat has to name a job before it may be dropped: as long as its reservation lasts without one.
+    /// How long no heartbeat has to name a job before it may be dropped: as long as its reservation
+    /// lasts without one.
     fn longest_absence(&self, job: &Job, cx: &Context) -> Duration {
         let visibility = job.delivery.visibility.unwrap_or_default();
         visibility.max(cx.options.visibility_timeout).max(LEAST_ABSENCE)
     }
 
-    /// How long the holder of this job may say nothing. The pause between two heartbeats of a worker may be longer than the timeout of
-    /// a job.
+    /// How long the holder of this job may say nothing. The pause between two heartbeats of a
+    /// worker may be longer than the timeout of a job.
     fn silence_limit(&self, job: &Job, cx: &Context) -> Duration {
         let limit = job.delivery.timeout.unwrap_or(SILENCE_LIMIT);
         limit.max(self.longest_absence(job, cx))
     }
 
-    /// A job has been with a holder for as long as that may say nothing: whether it has said anything since.
+    /// A job has been with a holder for as long as that may say nothing: whether it has said
+    /// anything since.
     pub(crate) fn silence_is_over(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let limit = self.silence_limit(job, cx);
@@ -143,8 +150,9 @@ impl Jobs {
         }
     }
 
-    /// Nothing tells that the worker still has this job. Its reservation runs out, and its place is free. Its handler may run all the
-    /// same: an end waits for it, and its outcome goes to the backend.
+    /// Nothing tells that the worker still has this job. Its reservation runs out, and its place is
+    /// free. Its handler may run all the same: an end waits for it, and its outcome goes to the
+    /// backend.
     fn drop_job(&mut self, claim: Claim, why: DropCause, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let (subject, is_lost) = (job.subject(), job.is_lost);
@@ -171,7 +179,8 @@ impl Jobs {
         }
     }
 
-    /// The timeout of a job is over whose holder is not ended for that: it is told, and shown as long as it lasts.
+    /// The timeout of a job is over whose holder is not ended for that: it is told, and shown as
+    /// long as it lasts.
     pub(crate) fn is_past_its_time(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get_mut(claim) else { return };
         let (subject, took) = (job.subject(), job.worked_for(cx.now));

@@ -15,11 +15,12 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::returns::Returned;
 use crate::jobs::stages::ReportEvent;
 
-/// Most jobs that are held beside those that the concurrency allows. A further one keeps its place during its hold, which bounds the
-/// pace of the circle.
+/// Most jobs that are held beside those that the concurrency allows. A further one keeps its place
+/// during its hold, which bounds the pace of the circle.
 const MOST_BESIDE: usize = 256;
 
-/// Most jobs that are held beside, for each job that the concurrency allows. It bounds how many jobs a small worker keeps from others.
+/// Most jobs that are held beside, for each job that the concurrency allows. It bounds how many
+/// jobs a small worker keeps from others.
 const MOST_BESIDE_EACH: usize = 8;
 
 /// Longest hold, as a part of the visibility timeout.
@@ -32,8 +33,8 @@ pub(super) enum GivenBackBy {
     Worker(Duration),
     /// ojs-init: the holder of the job is gone.
     Us,
-    /// ojs-init, and no holder ever had the job. Such a return is counted, and the job is not held. The pause of FETCH bounds the pace,
-    /// because only a FETCH brings more of these jobs.
+    /// ojs-init, and no holder ever had the job. Such a return is counted, and the job is not held.
+    /// The pause of FETCH bounds the pace, because only a FETCH brings more of these jobs.
     UsUnstarted,
 }
 
@@ -47,7 +48,8 @@ pub(super) struct Braked {
 }
 
 impl Jobs {
-    /// Counts the return of a job, and decides whether the job is held. A job is not held if no FETCH can bring it again.
+    /// Counts the return of a job, and decides whether the job is held. A job is not held if no
+    /// FETCH can bring it again.
     pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, cx: &Context) -> Braked {
         let no_hold = Braked::default();
         if !cx.takes_jobs || cx.end.has_its_one_job {
@@ -135,8 +137,9 @@ impl Jobs {
         self.report_event(claim, ReportEvent::TimerDue, cx);
     }
 
-    /// Ends the hold of a job whose outcome may be sent now, if it has one. Returns whether the reservation may be over: then another
-    /// worker may have the job, and a requeue would take it from that worker.
+    /// Ends the hold of a job whose outcome may be sent now, if it has one. Returns whether the
+    /// reservation may be over: then another worker may have the job, and a requeue would take it
+    /// from that worker.
     pub(super) fn was_held_too_long(&mut self, claim: Claim, cx: &Context) -> bool {
         let Some(job) = self.ledger.get(claim) else {
             return false;

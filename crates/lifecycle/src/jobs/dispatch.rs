@@ -15,8 +15,8 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
 impl Jobs {
-    /// Takes in one of the jobs that a FETCH brought. It may have been sent on behalf of an incarnation that is over by now (`is_former`).
-    /// Whether the job is new to us.
+    /// Takes in one of the jobs that a FETCH brought. It may have been sent on behalf of an
+    /// incarnation that is over by now (`is_former`). Whether the job is new to us.
     pub(crate) fn claim(&mut self, delivery: Delivery, worker: &WorkerId, is_former: bool, cx: &Context) -> bool {
         let subject = Arc::clone(&delivery.subject);
         let id = &subject.id;
@@ -42,7 +42,8 @@ impl Jobs {
         true
     }
 
-    /// Fails a job that no worker can be given, or could not answer: another attempt would end in the same way.
+    /// Fails a job that no worker can be given, or could not answer: another attempt would end in
+    /// the same way.
     fn is_refused_as_too_large(&mut self, claim: Claim, cx: &Context) -> bool {
         let why = self.ledger.get(claim).and_then(|job| too_large(&job.delivery, cx));
         if let Some(why) = &why {
@@ -51,8 +52,8 @@ impl Jobs {
         why.is_some()
     }
 
-    /// A job that is here was delivered again: its handler goes on, with the new reservation. Where nobody has it yet,
-    /// everything is new.
+    /// A job that is here was delivered again: its handler goes on, with the new reservation. Where
+    /// nobody has it yet, everything is new.
     fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, cx: &Context) -> bool {
         let held = self.ledger.claims_of(id).find(|claim| {
             self.ledger.get(*claim).is_some_and(|job| match job.place {
@@ -90,8 +91,8 @@ impl Jobs {
         true
     }
 
-    /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
-    /// holders together take.
+    /// Gives back what nobody can be given: outside running everything that waits, else what is
+    /// more than all holders together take.
     pub(crate) fn return_surplus(&mut self, cx: &Context) {
         let keep = match (cx.takes_jobs, cx.takers.pull()) {
             (false, _) => 0,
@@ -112,8 +113,8 @@ impl Jobs {
         self.ledger.waiting_mut().all_are_fresh();
     }
 
-    /// Asks of each job that has come, or of all when others are there to take them, whether anybody takes it. Those that nobody
-    /// does come back, as far as that is news.
+    /// Asks of each job that has come, or of all when others are there to take them, whether
+    /// anybody takes it. Those that nobody does come back, as far as that is news.
     pub(crate) fn ask_who_takes(&mut self, cx: &Context) -> Vec<Claim> {
         let limit = cx.takers.frame_limit();
         let mut untaken = Vec::new();
@@ -136,8 +137,8 @@ impl Jobs {
         untaken
     }
 
-    /// Gives the oldest job that somebody can be given now. Returns false where there is none. What nobody can be given now is not looked at
-    /// again before somebody can.
+    /// Gives the oldest job that somebody can be given now. Returns false where there is none. What
+    /// nobody can be given now is not looked at again before somebody can.
     pub(crate) fn give_next(&mut self, cx: &Context) -> bool {
         let Some((claim, holder)) = self.next_to_give(cx) else {
             return false;
@@ -234,8 +235,8 @@ impl Jobs {
         }
     }
 
-    /// Tells whoever holds the job to stop working on it. The first reason stays; and whom the shutdown has told is told no
-    /// second time, for that is the shortest grace of all.
+    /// Tells whoever holds the job to stop working on it. The first reason stays; and whom the
+    /// shutdown has told is told no second time, for that is the shortest grace of all.
     pub(crate) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(mut held) = job.place.clone() else {
@@ -253,7 +254,8 @@ impl Jobs {
         self.say(Said::Cancel(held.holder, word));
     }
 
-    /// Decides a job of a process that is gone and did not answer it. Whether the job fails because of the process's end.
+    /// Decides a job of a process that is gone and did not answer it. Whether the job fails because
+    /// of the process's end.
     pub(crate) fn cut_off(&mut self, claim: Claim, death: &Death, cx: &Context) -> bool {
         let Some(job) = self.ledger.get(claim) else {
             return false;
@@ -351,7 +353,8 @@ pub(super) fn offered(job: &Job) -> Offered<'_> {
     }
 }
 
-/// Whether the process at the other end was ended because a handler hung. It is no fault of its other jobs.
+/// Whether the process at the other end was ended because a handler hung. It is no fault of its
+/// other jobs.
 fn ended_for_another_job(holder: HolderId, cx: &Context) -> bool {
     let of_process = cx
         .takers

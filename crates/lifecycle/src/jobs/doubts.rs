@@ -21,14 +21,15 @@ use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
-/// When every attempt to deliver an outcome has met somebody else for this long, there is nobody else: the backend does
-/// not know the job, and says so in its own way.
+/// When every attempt to deliver an outcome has met somebody else for this long, there is nobody
+/// else: the backend does not know the job, and says so in its own way.
 const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
 
 /// A store that is away for longer than this will not have the job's reservation when it is back.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 
-/// When every attempt to deliver a result has met an error of the backend for this long, it may be the result.
+/// When every attempt to deliver a result has met an error of the backend for this long, it may be
+/// the result.
 const BROKEN_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 
 /// How long backends reserve a job whose visibility timeout nobody has said.
@@ -52,8 +53,9 @@ pub(crate) struct AcceptedHeartbeat<'a> {
 }
 
 impl Jobs {
-    /// An outcome, or a look at its job, goes out. Of a job that was not found it is noted whether the store has shown itself since:
-    /// on a worker with much to do it does so again before this is answered.
+    /// An outcome, or a look at its job, goes out. Of a job that was not found it is noted whether
+    /// the store has shown itself since: on a worker with much to do it does so again before this
+    /// is answered.
     pub(super) fn note_store(&mut self, claim: Claim, cx: &Context) {
         let seen = cx.backend.store_seen();
         let report = self.ledger.report_mut(claim);
@@ -103,8 +105,9 @@ impl Jobs {
         }
     }
 
-    /// The backend says that there is no such job, to a request of this moment. It is believed when the reservation is over,
-    /// and sooner when the store has shown itself since the first time and says the same afterwards.
+    /// The backend says that there is no such job, to a request of this moment. It is believed when
+    /// the reservation is over, and sooner when the store has shown itself since the first time and
+    /// says the same afterwards.
     pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let until = self.reserved_until(job, cx).min(cx.now.after(MISSING_FOR_GOOD));
@@ -129,7 +132,8 @@ impl Jobs {
         self.pause_report(claim, step, Failure::NotFound, cx);
     }
 
-    /// A conflict that does not say the job's state: only a look tells whether an earlier ACK got through.
+    /// A conflict that does not say the job's state: only a look tells whether an earlier ACK got
+    /// through.
     pub(super) fn ack_is_in_conflict(&mut self, claim: Claim, was_sent_twice: bool, cx: &Context) {
         if let Some(report) = self.ledger.report_mut(claim) {
             report.sent = report.sent.saturating_add(u32::from(was_sent_twice));
@@ -139,7 +143,8 @@ impl Jobs {
         self.pause_report(claim, ReportStage::Doubtful, conflict, cx);
     }
 
-    /// The job is completed: by an earlier ACK of ours, or, where this was the only one, by somebody else.
+    /// The job is completed: by an earlier ACK of ours, or, where this was the only one, by
+    /// somebody else.
     pub(super) fn job_is_completed(&mut self, claim: Claim, cx: &Context) {
         let is_repeat = self.ledger.report_mut(claim).is_some_and(|report| report.sent > 1);
         if is_repeat {
@@ -173,8 +178,8 @@ impl Jobs {
         }
     }
 
-    /// An ACK met an error of the backend. When nothing else is met for minutes, and the backend takes other outcomes or shows
-    /// this very job, it is the result that it never takes.
+    /// An ACK met an error of the backend. When nothing else is met for minutes, and the backend
+    /// takes other outcomes or shows this very job, it is the result that it never takes.
     pub(super) fn ack_meets_server_error(&mut self, claim: Claim, cx: &Context) {
         self.pause_report(claim, ReportStage::Pausing, Failure::ServerError, cx);
         let taken_at = cx.backend.outcome_taken_at();

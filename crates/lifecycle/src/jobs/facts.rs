@@ -36,7 +36,8 @@ pub(crate) trait Backend {
     fn has_told_extended(&self) -> bool;
     /// FETCH says the visibility timeout.
     fn is_told_visibility(&self) -> bool;
-    /// How many requests are on their way that an outcome, or a delivery that came again, waits for.
+    /// How many requests are on their way that an outcome, or a delivery that came again, waits
+    /// for.
     fn reports_on_their_way(&self) -> usize;
     /// How many look at a job that a heartbeat did not extend.
     fn checks_on_their_way(&self) -> usize;
@@ -71,12 +72,14 @@ pub(crate) struct WaitingPull {
     pub(crate) queues: Option<Vec<Text>>,
 }
 
-/// Finds the oldest job of these types (None: of any type) whose frame has at most so many bytes (None: any number).
+/// Finds the oldest job of these types (None: of any type) whose frame has at most so many bytes
+/// (None: any number).
 pub(crate) type OldestOf<'a> = &'a dyn Fn(Option<&[Text]>, Option<usize>) -> Option<Claim>;
 
 /// What the jobs ask about those who take them.
 pub(crate) trait Takers {
-    /// How long a holder may wait for the answer to an outcome; none where it does not wait for that alone.
+    /// How long a holder may wait for the answer to an outcome; none where it does not wait for
+    /// that alone.
     fn answer_limit(&self, holder: HolderId) -> Option<Duration>;
     /// Whether nothing but what it says tells that it still has its jobs.
     fn is_known_by_words_alone(&self, holder: HolderId) -> bool;
@@ -99,7 +102,8 @@ pub(crate) trait Takers {
     /// Why the last worker process was ended, if ojs-init ended it.
     fn worker_ended_for(&self) -> Option<&EndCause>;
 
-    /// The longest frame that any of those who are there takes; none where one takes everything, or nobody is there.
+    /// The longest frame that any of those who are there takes; none where one takes everything, or
+    /// nobody is there.
     fn frame_limit(&self) -> Option<usize>;
     /// How many more jobs all of them may get unasked.
     fn free(&self) -> usize;
@@ -130,6 +134,7 @@ pub(crate) trait Takers {
     fn idle_in(&self, process: ProcessId, job: Offered) -> Option<HolderId>;
     /// A pull of this process for this job.
     fn pull_in(&self, process: ProcessId, job: Offered) -> Option<OfPull>;
-    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only processes that take one at a time.
+    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only
+    /// processes that take one at a time.
     fn emptiest_taker(&self, job: Offered) -> Option<ProcessId>;
 }

@@ -37,8 +37,8 @@ impl Jobs {
         }
     }
 
-    /// Gives the oldest suspect a process for itself. Returns whether there are suspects that need none, or that nobody takes: they are jobs like
-    /// any other now.
+    /// Gives the oldest suspect a process for itself. Returns whether there are suspects that need
+    /// none, or that nobody takes: they are jobs like any other now.
     pub(crate) fn choose_suspect(&mut self, cx: &Context) -> bool {
         let mut are_released = false;
         while self.suspects.turn.is_none()
@@ -47,7 +47,8 @@ impl Jobs {
             let job = self.ledger.get(claim);
             match job.and_then(|job| cx.takers.emptiest_taker(offered(job))) {
                 Some(process) => self.begin_turn(claim, process, cx),
-                // It runs alone without a turn, or, as of any other job, it is told that nobody takes it.
+                // It runs alone without a turn, or, as of any other job, it is told that nobody
+                // takes it.
                 None => {
                     self.ledger.is_suspect(claim, false);
                     are_released = true;
@@ -79,7 +80,8 @@ impl Jobs {
                 ..turn
             });
         }
-        // Who asks for jobs itself is told that there are none for now: the process shall become empty, or stay alone.
+        // Who asks for jobs itself is told that there are none for now: the process shall become
+        // empty, or stay alone.
         for holder in cx.takers.holders_of(turn.process) {
             self.say(Said::EndPullsOf(holder));
         }
@@ -95,8 +97,8 @@ impl Jobs {
         self.say(Said::Keep(process));
     }
 
-    /// The process was not empty in time, or the suspect had its time alone: others run beside it. Or suspects have waited for long
-    /// enough, and are jobs like any other.
+    /// The process was not empty in time, or the suspect had its time alone: others run beside it.
+    /// Or suspects have waited for long enough, and are jobs like any other.
     pub(crate) fn isolation_is_over(&mut self, cx: &Context) {
         while let Some((claim, until)) = self.next_to_wait_no_longer()
             && until <= cx.now

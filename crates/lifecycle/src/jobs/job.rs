@@ -21,25 +21,27 @@ pub struct Job {
     pub extended_until: Option<Moment>,
     /// Where it is.
     pub place: Place,
-    /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody. Only a worker can have
-    /// such a job; see `Ledger::lose`.
+    /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody.
+    /// Only a worker can have such a job; see `Ledger::lose`.
     pub is_lost: bool,
     /// The same, and its handler has had its time to answer.
     pub is_overdue: bool,
-    /// Nothing tells that its holder still has it, so no heartbeat names it; its handler may run all the same. Only a holder can
-    /// have such a job; see `Ledger::drop_job`.
+    /// Nothing tells that its holder still has it, so no heartbeat names it; its handler may run
+    /// all the same. Only a holder can have such a job; see `Ledger::drop_job`.
     pub is_dropped: bool,
     /// Its process crashed the last time: it waits until it can run alone.
     pub is_suspect: bool,
     /// What heartbeats that did not extend it have led to.
     pub suspicion: Suspicion,
-    /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
+    /// It came while the outcome of an earlier delivery was on its way, and may have ended with
+    /// that one.
     pub again: Option<Box<Again>>,
     /// News for the backend that are not its outcome.
     pub news: News,
     /// It was given to a worker.
     pub handover: Option<Handover>,
-    /// It was given to a holder which waits for the answer to each outcome: any other such holder may tell its outcome.
+    /// It was given to a holder which waits for the answer to each outcome: any other such holder
+    /// may tell its outcome.
     pub any_may_answer: bool,
 }
 
@@ -175,7 +177,8 @@ pub enum Question {
     Done,
     /// Is the job completed? An ACK was answered with a conflict that does not say it.
     Completed,
-    /// Does the backend get at the job at all? It answers each ACK with an error, perhaps because of the result.
+    /// Does the backend get at the job at all? It answers each ACK with an error, perhaps because
+    /// of the result.
     ResultTaken,
 }
 
@@ -271,7 +274,8 @@ impl Job {
         self.handover.map(|handover| handover.at.elapsed(now))
     }
 
-    /// Whether anybody may go on with it from its checkpoint: not where it is done, nor where it is somebody else's by now.
+    /// Whether anybody may go on with it from its checkpoint: not where it is done, nor where it is
+    /// somebody else's by now.
     #[must_use]
     pub fn needs_its_checkpoint(&self) -> bool {
         let is_done = matches!(&self.place, Place::Reporting(report) if report.what.is_ack());
@@ -326,8 +330,9 @@ impl Job {
         }
     }
 
-    /// Whether a heartbeat shall extend its reservation. A FAIL or requeue that may have been carried out is left out:
-    /// the job may already run elsewhere, and nobody checks whose reservation a heartbeat extends.
+    /// Whether a heartbeat shall extend its reservation. A FAIL or requeue that may have been
+    /// carried out is left out: the job may already run elsewhere, and nobody checks whose
+    /// reservation a heartbeat extends.
     #[must_use]
     pub fn is_kept_reserved(&self) -> bool {
         let is_doubtful = match &self.place {
@@ -343,7 +348,8 @@ impl Job {
         !self.is_lost && !self.is_dropped && !is_doubtful
     }
 
-    /// Why it must not be requeued, if so: that would discard it, or could with a backend that does such a thing.
+    /// Why it must not be requeued, if so: that would discard it, or could with a backend that does
+    /// such a thing.
     #[must_use]
     pub fn why_not_requeue(&self, backend: BackendTraits) -> Option<&'static str> {
         match (self.delivery.reservation.attempt, self.delivery.subject.max_attempts) {

@@ -19,8 +19,9 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
 
-/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others. This is also
-/// the most looks that one heartbeat leads to, however many jobs it named.
+/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat
+/// finds the others. This is also the most looks that one heartbeat leads to, however many jobs it
+/// named.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
 
 /// Least time between two looks at a job while no reply has had a list of extended jobs.
@@ -29,15 +30,17 @@ const LOOK_WITHOUT_LIST_EVERY: Duration = Duration::from_secs(30);
 /// Least time between a look at a job and one for which a stream of events is the only reason.
 const LOOK_FOR_STREAM_EVERY: Duration = Duration::from_secs(1);
 
-/// After this time a second look that finds no such job is believed. A store that is away for longer has lost more than this.
+/// After this time a second look that finds no such job is believed. A store that is away for
+/// longer has lost more than this.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(30);
 
 /// Most lost jobs that are kept for an answer whose handlers have had their time.
 const MOST_UNANSWERED: usize = 1_000;
 
 impl Jobs {
-    /// Looks at the reservations that a heartbeat did not extend. A reply without a list extended none where an earlier reply had
-    /// a list. Where none had, the backend may extend without a list: ojs-init looks at each job once, and then every 30 s.
+    /// Looks at the reservations that a heartbeat did not extend. A reply without a list extended
+    /// none where an earlier reply had a list. Where none had, the backend may extend without a
+    /// list: ojs-init looks at each job once, and then every 30 s.
     pub(crate) fn look_for_lost(&mut self, accepted: &AcceptedHeartbeat, cx: &Context) {
         let AcceptedHeartbeat {
             at,
@@ -64,7 +67,8 @@ impl Jobs {
                 .filter(|job| job.suspicion.looked_at.is_none_or(is_due))?;
             Some((job.suspicion.looked_at.unwrap_or(job.claimed_at), *claim))
         });
-        // The job that has waited longest for a look comes first, so that new jobs do not keep an old one waiting.
+        // The job that has waited longest for a look comes first, so that new jobs do not keep an
+        // old one waiting.
         let mut suspects: Vec<(Moment, Claim)> = suspects.collect();
         suspects.sort();
         for (_, claim) in suspects.into_iter().take(room) {
@@ -83,8 +87,8 @@ impl Jobs {
         }
     }
 
-    /// A stream of events says that this job was cancelled: a look tells whether that is so. One that there is no room for is left to
-    /// the next heartbeat.
+    /// A stream of events says that this job was cancelled: a look tells whether that is so. One
+    /// that there is no room for is left to the next heartbeat.
     pub(crate) fn is_said_to_be_cancelled(&mut self, id: &JobId, cx: &Context) {
         let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(cx.backend.checks_on_their_way());
         let is_due = |last: Moment| last.elapsed(cx.now) >= LOOK_FOR_STREAM_EVERY;
@@ -144,8 +148,9 @@ impl Jobs {
         }
     }
 
-    /// A job that was lost is ours again, with a new reservation; or one that was dropped, perhaps with the same one. When its own timeout was over meanwhile nothing has been made of
-    /// that yet.
+    /// A job that was lost is ours again, with a new reservation; or one that was dropped, perhaps
+    /// with the same one. When its own timeout was over meanwhile nothing has been made of that
+    /// yet.
     pub(super) fn regain(&mut self, claim: Claim, cx: &Context) {
         self.timers.cancel(JobTimer::LostGrace(claim));
         let was_dropped = self.ledger.get(claim).is_some_and(|job| job.is_dropped);
@@ -176,14 +181,16 @@ impl Jobs {
         }
     }
 
-    /// Whether a delivery of a job that was lost or dropped is more than was asked for, since its credit was used for another one.
+    /// Whether a delivery of a job that was lost or dropped is more than was asked for, since its
+    /// credit was used for another one.
     pub(super) fn is_regained_beyond_credit(&self, claim: Claim, cx: &Context) -> bool {
         let is_free = self.ledger.get(claim).is_some_and(|job| job.is_lost || job.is_dropped);
         is_free && self.ledger.active() >= cx.most_active()
     }
 
-    /// A heartbeat names a job. If it was dropped, its holder has it again, as long as nothing else can have happened to the job: its
-    /// reservation lasts, and its place was not given to another job.
+    /// A heartbeat names a job. If it was dropped, its holder has it again, as long as nothing else
+    /// can have happened to the job: its reservation lasts, and its place was not given to another
+    /// job.
     pub(crate) fn take_back_dropped(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim).filter(|job| job.is_dropped) else {
             return;
@@ -196,14 +203,15 @@ impl Jobs {
         }
     }
 
-    /// Whether a job was dropped, came again and was adopted, and was dropped once more without a word of it in between.
+    /// Whether a job was dropped, came again and was adopted, and was dropped once more without a
+    /// word of it in between.
     pub(super) fn is_dropped_once_more(&self, claim: Claim) -> bool {
         let job = self.ledger.get(claim).filter(|job| job.is_dropped);
         job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.words.was_adopted))
     }
 
-    /// The handler of a lost job has had its time. It holds a slot of its holder, and nobody but its process can be ended
-    /// for that.
+    /// The handler of a lost job has had its time. It holds a slot of its holder, and nobody but
+    /// its process can be ended for that.
     pub(crate) fn lost_job_outlived_grace(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
@@ -217,7 +225,8 @@ impl Jobs {
         self.say(Said::Unanswered(claim));
     }
 
-    /// A handler has not answered in time. Where no process is ended for that, jobs that nobody answers any more would become more and more.
+    /// A handler has not answered in time. Where no process is ended for that, jobs that nobody
+    /// answers any more would become more and more.
     pub(crate) fn is_unanswered(&mut self, claim: Claim, cx: &Context) {
         self.end_if_stuck(claim, cx);
         if self.ledger.unanswered() > MOST_UNANSWERED
@@ -227,8 +236,8 @@ impl Jobs {
         }
     }
 
-    /// Ends the process that has a job whose handler has not answered in time, when the job's own timeout is over as well, or
-    /// when the process can take no other job.
+    /// Ends the process that has a job whose handler has not answered in time, when the job's own
+    /// timeout is over as well, or when the process can take no other job.
     pub(super) fn end_if_stuck(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim).filter(|job| job.is_overdue) else {
             return;

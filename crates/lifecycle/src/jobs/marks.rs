@@ -1,4 +1,5 @@
-//! Which of the ledger's lists a job belongs to. It follows from the job alone, so that the lists can be checked.
+//! Which of the ledger's lists a job belongs to. It follows from the job alone, so that the lists
+//! can be checked.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ pub(super) struct Marks {
     pub(super) holder: Option<HolderId>,
     /// It waits in our buffer.
     pub(super) is_waiting: bool,
-    /// What says in which lines it waits; none while it is to be looked at first, or waits until it can run alone.
+    /// What says in which lines it waits; none while it is to be looked at first, or waits until it
+    /// can run alone.
     pub(super) line: Option<Arc<Subject>>,
     /// Its outcome can be sent, and is no requeue.
     pub(super) is_due: bool,
@@ -43,10 +45,12 @@ impl Marks {
         let is_waiting = job.place == Place::Waiting;
         let is_startable = is_waiting && job.again.is_none();
         let report = job.report();
-        // As long as an earlier outcome of the same job is on its way, a second one could only undo it.
+        // As long as an earlier outcome of the same job is on its way, a second one could only undo
+        // it.
         let is_sendable = report.is_some_and(|report| report.step == ReportStage::Due) && job.again.is_none();
         let is_requeue = report.is_some_and(|report| matches!(report.what, Outcome::Requeued { .. }));
-        // A checkpoint is for the next attempt: that must not begin before it is saved. After an ACK there is none.
+        // A checkpoint is for the next attempt: that must not begin before it is saved. After an
+        // ACK there is none.
         let awaits_checkpoint =
             report.is_some_and(|report| !report.what.is_ack()) && job.news.checkpoint_call.is_some();
         Self {

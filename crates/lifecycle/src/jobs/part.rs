@@ -1,7 +1,9 @@
-//! The jobs as one part of the machine: who has each, to whom it goes, and its outcome's way to the backend.
+//! The jobs as one part of the machine: who has each, to whom it goes, and its outcome's way to the
+//! backend.
 //!
-//! It knows no other part. It asks [`Backend`] and [`Takers`] about the others and returns a list of [`Said`]: orders for the shell and
-//! requests to the other parts, in the order in which they are to be carried out.
+//! It knows no other part. It asks [`Backend`] and [`Takers`] about the others and returns a list
+//! of [`Said`]: orders for the shell and requests to the other parts, in the order in which they
+//! are to be carried out.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -52,7 +54,8 @@ impl Context<'_> {
         usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
     }
 
-    /// How long to wait before a request is repeated that has failed `before` times, and like this now.
+    /// How long to wait before a request is repeated that has failed `before` times, and like this
+    /// now.
     pub(super) fn retry_pause(&self, before: u32, failure: Failure) -> Duration {
         let mut draws = self.draws.get();
         let pause = draws.retry_pause(before, failure, self.end.phase);

@@ -1,4 +1,5 @@
-//! Progress and checkpoints: passed on when the backend takes them, never a reason to touch the job.
+//! Progress and checkpoints: passed on when the backend takes them, never a reason to touch the
+//! job.
 
 use std::time::Duration;
 
@@ -162,7 +163,8 @@ impl Jobs {
         }
     }
 
-    /// A job that is struck out at the end had one on its way: whether the backend will have it nobody will know.
+    /// A job that is struck out at the end had one on its way: whether the backend will have it
+    /// nobody will know.
     pub(super) fn checkpoint_is_left(&mut self, job: &Job, cx: &Context) {
         let is_late = cx.end.goes_without_checkpoints;
         let is_pending = job.news.checkpoint.is_some() || job.news.checkpoint_call.is_some();

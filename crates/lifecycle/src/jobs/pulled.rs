@@ -76,8 +76,9 @@ impl Jobs {
         }
     }
 
-    /// Of these it is news that they came when nobody asked for them any more. They wait for as long as one would for a taker of
-    /// their type; but not in the place of jobs that somebody asks for.
+    /// Of these it is news that they came when nobody asked for them any more. They wait for as
+    /// long as one would for a taker of their type; but not in the place of jobs that somebody asks
+    /// for.
     pub(super) fn nobody_asked(&mut self, news: &[Claim], cx: &Context) {
         for claim in news {
             self.timers

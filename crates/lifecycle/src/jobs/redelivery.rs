@@ -104,7 +104,8 @@ impl Jobs {
         let Some(again) = &mut job.again else { return };
         let before = again.setbacks.add(failure, cx.now);
         if again.since.is_some_and(|since| since.elapsed(cx.now) >= LOOK_FOR) {
-            // In an outage of this length the reservation is over: heartbeats did not get through either.
+            // In an outage of this length the reservation is over: heartbeats did not get through
+            // either.
             let verdict = if is_of_an_outage(failure) {
                 LookVerdict::Unknown
             } else {
@@ -124,8 +125,8 @@ impl Jobs {
         });
     }
 
-    /// What waits in our buffer is replaced by what came again: another attempt has another envelope, another checkpoint,
-    /// another time.
+    /// What waits in our buffer is replaced by what came again: another attempt has another
+    /// envelope, another checkpoint, another time.
     pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, cx: &Context) {
         self.forget_looks(claim);
         // What it waits for begins anew.
@@ -198,7 +199,8 @@ fn by_look(job: &Job, view: &JobView) -> LookVerdict {
     }
 }
 
-/// Where nobody shows anything, the delivery decides: whether it is another reservation than the one before.
+/// Where nobody shows anything, the delivery decides: whether it is another reservation than the
+/// one before.
 fn by_itself(job: &Job) -> LookVerdict {
     let is_new = |again: &Again| job.delivery.reservation.differs_from(&again.before);
     if job.again.as_deref().is_none_or(is_new) {

@@ -64,7 +64,8 @@ impl Jobs {
                 return self.confirm(listener, id, About::Release, false);
             }
         }
-        // A dropped job is on nobody's credit. Once its reservation is over somebody else may have it, whom a FAIL would hit.
+        // A dropped job is on nobody's credit. Once its reservation is over somebody else may have
+        // it, whom a FAIL would hit.
         let Some(job) = self.ledger.get(claim) else { return };
         let was_dropped = job.is_dropped;
         let may_be_elsewhere = was_dropped && !is_ack && self.reserved_until(job, cx) <= cx.now;
@@ -75,7 +76,8 @@ impl Jobs {
             self.hold(claim, hold, cx);
         }
         self.limit_the_wait(claim, cx);
-        // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
+        // A checkpoint that waits to be sent again is for the next attempt of the job: there is one
+        // after all but an ACK.
         self.timers.cancel(JobTimer::Checkpoint(claim));
         if !is_ack {
             self.send_checkpoint(claim, cx);
@@ -188,13 +190,15 @@ impl Jobs {
         }
     }
 
-    /// When the end is near there is room for as many again: those that hang must not hold up the others.
+    /// When the end is near there is room for as many again: those that hang must not hold up the
+    /// others.
     fn report_room(&self, cx: &Context) -> usize {
         let room = cx.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
         if cx.end.is_reporting { room * 2 } else { room }
     }
 
-    /// How many more requests about outcomes may be on their way. Those that a shutdown stopped waiting for do not count.
+    /// How many more requests about outcomes may be on their way. Those that a shutdown stopped
+    /// waiting for do not count.
     pub(super) fn room_for_reports(&self, cx: &Context) -> usize {
         self.report_room(cx).saturating_sub(cx.backend.reports_on_their_way())
     }
@@ -320,7 +324,8 @@ impl Jobs {
         self.confirm(report.listener, id, about, true);
     }
 
-    /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked for it.
+    /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked
+    /// for it.
     pub(crate) fn shorten_pauses(&mut self, cx: &Context) {
         let pausing = self.ledger.reports().filter(|(_, report)| report.step.is_pause());
         let longest = |report: &Report| {
@@ -337,7 +342,8 @@ impl Jobs {
         }
     }
 
-    /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent again beside it.
+    /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent
+    /// again beside it.
     pub(crate) fn hurry_reports(&mut self, cx: &Context) {
         let all: Vec<Claim> = self.ledger.reports().map(|(claim, _)| claim).collect();
         for claim in all {
@@ -345,8 +351,9 @@ impl Jobs {
         }
     }
 
-    /// Sends an ACK again beside one that hangs, or comes back when it may be said to hang. Only an ACK may be repeated like
-    /// that: of a FAIL that hangs the connection is closed, see `look_for_hanging`.
+    /// Sends an ACK again beside one that hangs, or comes back when it may be said to hang. Only an
+    /// ACK may be repeated like that: of a FAIL that hangs the connection is closed, see
+    /// `look_for_hanging`.
     fn hedge_at_the_end(&mut self, claim: Claim, call: CallId, sent_at: Moment, cx: &Context) {
         let is_ack = |report: &mut Report| report.what.is_ack();
         if !self.ledger.report_mut(claim).is_some_and(is_ack) || cx.backend.times_sent(call) >= MOST_ACKS_AT_ONCE {

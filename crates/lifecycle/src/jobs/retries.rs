@@ -8,7 +8,8 @@ use crate::jobs::part::Jobs;
 use crate::retry::state::{Failures, RetryNow};
 
 impl Jobs {
-    /// Retries reports and looks at this moment whose last failure has no cause any more. Returns whether there is one.
+    /// Retries reports and looks at this moment whose last failure has no cause any more. Returns
+    /// whether there is one.
     pub(crate) fn retry_now(&mut self, failures: Failures, at: Moment, is_soon: bool) -> bool {
         let mut verdicts: Vec<(JobTimer, RetryNow)> = Vec::new();
         for (claim, report) in self.ledger.reports() {

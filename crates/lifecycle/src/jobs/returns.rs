@@ -1,5 +1,5 @@
-//! Counts the returns of jobs and types. A bounded number is remembered. A new one takes the place of the entry that had no return for
-//! the longest time.
+//! Counts the returns of jobs and types. A bounded number is remembered. A new one takes the place
+//! of the entry that had no return for the longest time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,14 +7,15 @@ use std::time::Duration;
 use crate::api::ids::{JobId, Text};
 use crate::api::{FIRST_HOLD, LONGEST_HOLD, Moment};
 
-/// Number of returns within [`WITHIN`] from which on a job or a type counts as given back again and again.
+/// Number of returns within [`WITHIN`] from which on a job or a type counts as given back again and
+/// again.
 const MANY: usize = 3;
 
 /// See [`MANY`].
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Time without a return after which a job or a type is forgotten. It is longer than the longest hold and [`WITHIN`] together: otherwise
-/// a job would count as new after its hold.
+/// Time without a return after which a job or a type is forgotten. It is longer than the longest
+/// hold and [`WITHIN`] together: otherwise a job would count as new after its hold.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
 
 /// Most types in memory.
@@ -83,7 +84,8 @@ impl<K: Ord + Clone> Book<K> {
         entry
     }
 
-    /// Removes the entries whose time is over, and the first of the others if there is no room for a new entry of this name.
+    /// Removes the entries whose time is over, and the first of the others if there is no room for
+    /// a new entry of this name.
     fn forget(&mut self, name: &K, now: Moment) {
         while let Some((end, first)) = self.by_end.first().cloned() {
             let is_full = self.by_end.len() >= self.most && !self.entries.contains_key(name);
@@ -107,7 +109,8 @@ impl<K: Ord + Clone> Book<K> {
 /// The result of one return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Returned {
-    /// With this return the type, or the job if only that is counted, begins to count as given back again and again.
+    /// With this return the type, or the job if only that is counted, begins to count as given back
+    /// again and again.
     pub is_news: bool,
     /// The job or its type counts as given back again and again.
     pub is_many: bool,

@@ -14,7 +14,8 @@ pub(crate) enum Said {
     Order(Effect),
     /// Tell the log.
     Notify(Notice),
-    /// Tell this holder, if it wants to know, that the backend has this of the job (`is_settled`), or that it is ours alone.
+    /// Tell this holder, if it wants to know, that the backend has this of the job (`is_settled`),
+    /// or that it is ours alone.
     Confirm {
         holder: HolderId,
         job: JobId,
@@ -44,9 +45,11 @@ pub(crate) enum Said {
     StoreSeen(Moment),
     /// The backend took an outcome.
     OutcomeTaken,
-    /// The backend has taken ACKs in the bare form since this moment, or takes them in the full form.
+    /// The backend has taken ACKs in the bare form since this moment, or takes them in the full
+    /// form.
     AcksAreBare(Option<Moment>),
-    /// A checkpoint of this job is not saved. That the backend saves none is told once, and only of a job that needs it.
+    /// A checkpoint of this job is not saved. That the backend saves none is told once, and only of
+    /// a job that needs it.
     CheckpointNotSaved(Arc<Subject>, Failure),
     /// What was given back must not come straight back: no FETCH before a pause is over.
     PauseFetch,
@@ -68,7 +71,8 @@ pub(crate) enum Said {
     EndProcess(ProcessId, EndCause),
     /// A job that came counts as the one of `--once`.
     Claimed,
-    /// The handler of a job that is lost has not answered in time. What that means for its process is asked when the job counts so.
+    /// The handler of a job that is lost has not answered in time. What that means for its process
+    /// is asked when the job counts so.
     Unanswered(Claim),
     /// The end cut this job off.
     CutOff(Arc<Subject>),

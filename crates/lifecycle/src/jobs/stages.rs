@@ -91,7 +91,8 @@ pub enum ReportStep {
     Look,
     /// The pause before the look is over.
     EndPause,
-    /// An ACK without an answer is sent again beside this request of this moment, once that may be said to hang.
+    /// An ACK without an answer is sent again beside this request of this moment, once that may be
+    /// said to hang.
     Hedge(CallId, Moment),
     DropResult,
 }
@@ -211,7 +212,8 @@ pub enum AfterFailure {
     Look,
     /// Whether the job is completed by us is found out by a look, after a pause.
     LookWhetherCompleted { was_sent_twice: bool },
-    /// The job is not found: believed when its reservation is over, or the backend's store has shown itself.
+    /// The job is not found: believed when its reservation is over, or the backend's store has
+    /// shown itself.
     Missing,
     /// The job is completed: by an earlier ACK of ours, or by somebody else.
     Completed,
@@ -241,8 +243,8 @@ impl fmt::Display for AfterFailure {
     }
 }
 
-/// The table: an ACK or another outcome, every failure. An ACK may be repeated, a FAIL or a requeue that may have been carried
-/// out not.
+/// The table: an ACK or another outcome, every failure. An ACK may be repeated, a FAIL or a requeue
+/// that may have been carried out not.
 #[must_use]
 pub fn after_failure(is_ack: bool, failure: Failure) -> AfterFailure {
     match failure {

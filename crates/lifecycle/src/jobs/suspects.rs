@@ -1,4 +1,5 @@
-//! Jobs that were in a process when it crashed. One of them may be the cause, so each runs alone the next time.
+//! Jobs that were in a process when it crashed. One of them may be the cause, so each runs alone
+//! the next time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,14 +13,17 @@ const MOST_REMEMBERED: usize = 1_000;
 /// How long a job is remembered: longer than most retry policies wait between two attempts.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
 
-/// How long a process gets no other job so that it becomes empty for a suspect. Then the suspect runs beside others.
+/// How long a process gets no other job so that it becomes empty for a suspect. Then the suspect
+/// runs beside others.
 pub(crate) const EMPTIED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a suspect has its process for itself. Then others run beside it: most jobs that crash do so early.
+/// How long a suspect has its process for itself. Then others run beside it: most jobs that crash
+/// do so early.
 pub(crate) const ALONE_FOR: Duration = Duration::from_secs(60);
 
-/// How long a suspect waits for its turn, from its claim. Then it is a job like any other: many suspects would otherwise take the
-/// whole concurrency for as long as all of them take one after the other.
+/// How long a suspect waits for its turn, from its claim. Then it is a job like any other: many
+/// suspects would otherwise take the whole concurrency for as long as all of them take one after
+/// the other.
 pub(crate) const TURN_WITHIN: Duration = Duration::from_secs(120);
 
 /// What is remembered of crashes, and which job has a process for itself.

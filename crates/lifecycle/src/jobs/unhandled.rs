@@ -7,9 +7,10 @@ use crate::jobs::job::Place;
 use crate::jobs::part::{Context, Jobs};
 
 impl Jobs {
-    /// Of these it is news that nobody takes them. One that holds the last free credit would stop the whole worker: the newest of
-    /// all that nobody takes is failed instead. The others wait until `worker.type_wait` after they were found to be without a
-    /// taker, which is their delivery or the end of the last holder that took them.
+    /// Of these it is news that nobody takes them. One that holds the last free credit would stop
+    /// the whole worker: the newest of all that nobody takes is failed instead. The others wait
+    /// until `worker.type_wait` after they were found to be without a taker, which is their
+    /// delivery or the end of the last holder that took them.
     pub(crate) fn nobody_takes(&mut self, news: &[Claim], cx: &Context) {
         if cx.takers.pull() {
             return self.nobody_asked(news, cx);
@@ -24,7 +25,8 @@ impl Jobs {
         }
     }
 
-    /// Whether nothing could be fetched and handed over, however soon the backend takes the outcomes that are on their way.
+    /// Whether nothing could be fetched and handed over, however soon the backend takes the
+    /// outcomes that are on their way.
     fn holds_last_credit(&self, cx: &Context) -> bool {
         let waiting = self.ledger.waiting().len();
         waiting + self.ledger.held() >= cx.most_active() || waiting >= cx.takers.free()
@@ -46,8 +48,8 @@ impl Jobs {
         });
     }
 
-    /// A holder said ready: others may follow it, so that what waits begins to wait anew; but never longer than the worker
-    /// itself may take to say ready, however often it says so.
+    /// A holder said ready: others may follow it, so that what waits begins to wait anew; but never
+    /// longer than the worker itself may take to say ready, however often it says so.
     pub(crate) fn wait_anew_for_types(&mut self, cx: &Context) {
         let is_first = cx.takers.ready_by(cx.options.ready_timeout).is_some();
         for claim in self.ledger.waiting().untaken().clone() {

@@ -47,7 +47,8 @@ impl Waiting {
         }
     }
 
-    /// Whether anybody takes each of those that came is to be asked once more: they are other people by now.
+    /// Whether anybody takes each of those that came is to be asked once more: they are other
+    /// people by now.
     pub fn all_are_fresh(&mut self) {
         self.fresh.clone_from(&self.in_line);
     }

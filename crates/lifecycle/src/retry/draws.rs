@@ -32,7 +32,8 @@ impl Draws {
         CallId(self.last_call)
     }
 
-    /// How long to wait before a request is repeated that has failed `before` times, and like this now.
+    /// How long to wait before a request is repeated that has failed `before` times, and like this
+    /// now.
     pub fn retry_pause(&mut self, before: u32, failure: Failure, phase: Phase) -> Duration {
         let asked_for = asked_for(failure);
         let pause = self.jitter.retry_pause(before, asked_for);

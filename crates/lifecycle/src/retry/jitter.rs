@@ -10,8 +10,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(200);
 /// Longest such pause, whatever the backend asks for.
 pub const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// Pseudo-random numbers from a seed (xorshift64*): pauses of many workers must not fall together, and nothing here
-/// has to be secret.
+/// Pseudo-random numbers from a seed (xorshift64*): pauses of many workers must not fall together,
+/// and nothing here has to be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Jitter(u64);
 
@@ -23,8 +23,9 @@ impl Jitter {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// The pause before a request that has failed this often is repeated: at least half of the doubled pause, the rest
-    /// by chance; never less than what the backend asked for, never more than 30 s.
+    /// The pause before a request that has failed this often is repeated: at least half of the
+    /// doubled pause, the rest by chance; never less than what the backend asked for, never more
+    /// than 30 s.
     pub fn retry_pause(&mut self, failures: u32, asked_for: Option<Duration>) -> Duration {
         let pause = doubled(FIRST_RETRY, failures, LONGEST_RETRY);
         let pause = self.below(pause, pause / 2);

@@ -51,8 +51,9 @@ impl RetryState {
         self.last.is_some_and(|last| failures.has(last))
     }
 
-    /// Such failures have no cause any more. What is in flight may fail in the same way once more, and shall not pause for long after
-    /// that; but not so if retries were brought forward a moment ago.
+    /// Such failures have no cause any more. What is in flight may fail in the same way once more,
+    /// and shall not pause for long after that; but not so if retries were brought forward a moment
+    /// ago.
     pub fn retry_now(&mut self, failures: Failures, is_in_flight: bool, is_soon: bool) -> RetryNow {
         if !self.last_was(failures) || is_in_flight && is_soon {
             RetryNow::Unchanged
@@ -111,8 +112,8 @@ pub fn asked_for(failure: Failure) -> Option<Duration> {
     }
 }
 
-/// No connection, no answer, or one of somebody who stands in for the backend or of what is broken behind it: over when the
-/// backend is back.
+/// No connection, no answer, or one of somebody who stands in for the backend or of what is broken
+/// behind it: over when the backend is back.
 #[must_use]
 pub fn is_of_an_outage(failure: Failure) -> bool {
     failure.class() == FailureClass::Outage

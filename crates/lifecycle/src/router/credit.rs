@@ -3,7 +3,8 @@
 use crate::machine::Lifecycle;
 
 impl Lifecycle {
-    /// Jobs that can be taken now: none outside running, and no more than holders and concurrency have room for.
+    /// Jobs that can be taken now: none outside running, and no more than holders and concurrency
+    /// have room for.
     pub(crate) fn credit(&self) -> usize {
         self.room().min(self.pushed_credit() + self.workers.pulls().wanted())
     }
@@ -19,8 +20,9 @@ impl Lifecycle {
 
     /// Jobs that holders are ready for which did not ask for each.
     pub(crate) fn pushed_credit(&self) -> usize {
-        // A process that is kept for a suspect takes no other job. Each suspect that waits needs a slot as well, although only one has
-        // a turn: a further suspect could only wait behind them, and there may be more of them than slots.
+        // A process that is kept for a suspect takes no other job. Each suspect that waits needs a
+        // slot as well, although only one has a turn: a further suspect could only wait behind
+        // them, and there may be more of them than slots.
         let kept = self.workers.kept_room();
         let suspects = self.jobs.ledger().suspects().len();
         let waiting = self.jobs.ledger().waiting().len() - suspects;

@@ -1,4 +1,5 @@
-//! Processes that went away while they held jobs: what becomes of these jobs, and what is told of it.
+//! Processes that went away while they held jobs: what becomes of these jobs, and what is told of
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use crate::jobs::job::Job;
 use crate::machine::Lifecycle;
 
 impl Lifecycle {
-    /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
-    /// being ended nothing is decided: one of them may be doing the work.
+    /// Decides the jobs of processes that are gone and left no answer. While the worker's own
+    /// descendants are still being ended nothing is decided: one of them may be doing the work.
     pub(crate) fn resolve_gone_processes(&mut self, now: Moment) {
         if self.workers.supervision().is_clearing() {
             return;
@@ -41,7 +42,8 @@ impl Lifecycle {
         }
     }
 
-    /// One of the jobs of a process that ended by itself may be the cause. A process whose worker ended first is no evidence.
+    /// One of the jobs of a process that ended by itself may be the cause. A process whose worker
+    /// ended first is no evidence.
     fn suspect(&mut self, job: Option<&Subject>, death: &Death, now: Moment) {
         let is_evidence = match &death.departure {
             Departure::Worker(_) | Departure::Other => true,

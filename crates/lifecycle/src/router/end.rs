@@ -1,4 +1,5 @@
-//! Between the end and the other parts: the facts that it decides by, and what follows from what it says.
+//! Between the end and the other parts: the facts that it decides by, and what follows from what it
+//! says.
 
 use std::time::Duration;
 
@@ -62,7 +63,8 @@ impl Lifecycle {
             unfinished: jobs.unfinished(),
             has_jobs: !jobs.is_empty(),
             has_held_jobs: self.has_held_jobs(),
-            // Dropped jobs do not count: nothing tells that a worker still has them, and the drain waits for them.
+            // Dropped jobs do not count: nothing tells that a worker still has them, and the drain
+            // waits for them.
             has_nothing_to_do: jobs.reserved() + jobs.beside() == 0 && jobs.lost() == jobs.unanswered(),
             is_fetching: self.link.is_fetching(),
             is_looking_for_jobs: self.is_looking_for_jobs(),
@@ -165,8 +167,8 @@ impl Lifecycle {
         self.jobs(now, |jobs, cx| jobs.cancel_all(grace, cx));
     }
 
-    /// Everybody who could have answered has, or is gone; or the kernel holds the process, and its job may still be
-    /// worked on.
+    /// Everybody who could have answered has, or is gone; or the kernel holds the process, and its
+    /// job may still be worked on.
     fn report_leftovers(&mut self, now: Moment) {
         self.workers.look_for_no_more_descendants();
         if self.workers.supervision().is_clearing() {
@@ -182,7 +184,8 @@ impl Lifecycle {
         self.link(now, Link::look_for_hanging);
     }
 
-    /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is known.
+    /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is
+    /// known.
     pub(crate) fn give_up_on_the_killed(&mut self, now: Moment) {
         let still_there = self.ending.still_there(now);
         self.notify(Notice::KillGaveUp(still_there));
@@ -225,7 +228,8 @@ impl Lifecycle {
 
     /// The last order of all.
     fn exit(&mut self, now: Moment) {
-        // Clients that wait are told. After a third signal they get no time to leave before the SIGKILL.
+        // Clients that wait are told. After a third signal they get no time to leave before the
+        // SIGKILL.
         self.answer_waits(now);
         self.timers.clear();
         self.jobs.clear_timers();

@@ -1,4 +1,5 @@
-//! What the jobs ask about the backend and about those who take them, answered by the parts that know it.
+//! What the jobs ask about the backend and about those who take them, answered by the parts that
+//! know it.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Between the jobs and the other parts: what follows from what the jobs say, and the decisions that take several steps because each step
-//! depends on what the one before has changed in another part.
+//! Between the jobs and the other parts: what follows from what the jobs say, and the decisions
+//! that take several steps because each step depends on what the one before has changed in another
+//! part.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -158,7 +159,8 @@ impl Lifecycle {
         }
     }
 
-    /// Gives back what nobody can be given, looks at what came again, and ends the turn of a suspect that is over.
+    /// Gives back what nobody can be given, looks at what came again, and ends the turn of a
+    /// suspect that is over.
     pub(crate) fn look_after_jobs(&mut self, now: Moment) {
         let jobs = self.jobs.ledger();
         if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.turn().is_some() {

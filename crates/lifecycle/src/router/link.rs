@@ -1,4 +1,5 @@
-//! Between the link to the backend and the other parts: the facts that it decides by, and what follows from what it says.
+//! Between the link to the backend and the other parts: the facts that it decides by, and what
+//! follows from what it says.
 
 use crate::api::ids::{Text, WorkerId};
 use crate::api::{HeartbeatForm, Moment, Reply, Trouble};
@@ -143,13 +144,15 @@ impl Lifecycle {
         }
     }
 
-    /// Whether a job that becomes available would be fetched, now or after the pause between two polls.
+    /// Whether a job that becomes available would be fetched, now or after the pause between two
+    /// polls.
     pub(crate) fn is_looking_for_jobs(&self) -> bool {
         let is_wanted = self.pushed_credit() > 0 || self.workers.holders().pull();
         is_wanted && self.is_open_for_jobs() && self.link.is_able_to_fetch()
     }
 
-    /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would follow.
+    /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would
+    /// follow.
     pub(crate) fn fetch_once_more(&mut self) -> bool {
         self.link.end_pause_between_polls();
         self.pushed_credit() > 0 || self.workers.pulls().wait_for_a_fetch()
@@ -175,7 +178,8 @@ impl Lifecycle {
         }
     }
 
-    /// The pulls that a FETCH was for get no more than it brought: they do not wait for the next one.
+    /// The pulls that a FETCH was for get no more than it brought: they do not wait for the next
+    /// one.
     fn answers_pulls(&mut self, fetch: &SentFetch) {
         if let Some(pull) = fetch.pull {
             self.workers.were_asked_for(fetch.queues.as_ref(), pull);

@@ -1,4 +1,5 @@
-//! Between the workers and the other parts: the facts that they decide by, what follows from what they say, and what their holders say.
+//! Between the workers and the other parts: the facts that they decide by, what follows from what
+//! they say, and what their holders say.
 
 use crate::api::ids::HolderId;
 use crate::api::{FromWorker, Moment, Reason};
@@ -130,7 +131,8 @@ impl Lifecycle {
         self.workers(now, |workers, cx| workers.reaped(are_left, drain_left, cx));
     }
 
-    /// They are not known to have ended. Their jobs are left alone, since they may still be worked on.
+    /// They are not known to have ended. Their jobs are left alone, since they may still be worked
+    /// on.
     pub(crate) fn give_up_on_descendants(&mut self, now: Moment) {
         if self.workers.supervision().is_clearing() {
             self.give_up_on_the_killed(now);

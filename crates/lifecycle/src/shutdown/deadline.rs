@@ -1,4 +1,5 @@
-//! The orchestrator's time: when the drain has to end and we have to be gone, and what a clock that starts late changes.
+//! The orchestrator's time: when the drain has to end and we have to be gone, and what a clock that
+//! starts late changes.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use crate::shutdown::phase::Trigger;
 use crate::shutdown::timeouts::StopPlan;
 
 impl Ending {
-    /// When a drain that begins now ends; what the orchestrator's clock says has gone by already is gone.
+    /// When a drain that begins now ends; what the orchestrator's clock says has gone by already is
+    /// gone.
     pub(crate) fn latest_deadline(&self, options: &Options, now: Moment) -> Moment {
         let clock = self.shutdown.clock();
         let elapsed = clock.map_or(Duration::ZERO, |clock| clock.elapsed(now));
@@ -23,8 +25,8 @@ impl Ending {
         self.timers.arm(EndingTimer::Deadline, deadline);
     }
 
-    /// A stop signal after a terminate that no orchestrator had asked for: the deadline, and every other end, may only
-    /// come closer.
+    /// A stop signal after a terminate that no orchestrator had asked for: the deadline, and every
+    /// other end, may only come closer.
     pub(super) fn clock_started_late(&mut self, cx: &Context) {
         let (Some(exit_by), Some(before)) = (self.limit(cx.options), self.shutdown.exit_by()) else {
             return;

@@ -1,4 +1,5 @@
-//! The account of an end: what became of the jobs since its beginning, why a job was cut off, and the exit status.
+//! The account of an end: what became of the jobs since its beginning, why a job was cut off, and
+//! the exit status.
 
 use std::time::Duration;
 
@@ -60,7 +61,8 @@ impl Ending {
         self.tally.is_fetch_abandoned |= *notice == Notice::FetchAbandoned;
     }
 
-    /// What becomes of the jobs of such a process belongs to the account of an end that follows from its own.
+    /// What becomes of the jobs of such a process belongs to the account of an end that follows
+    /// from its own.
     fn account_for_ended_process(&mut self, cause: &EndCause) {
         if !self.phase.is_terminating() {
             self.tally = ShutdownCounts::default();
@@ -68,8 +70,8 @@ impl Ending {
         self.tally.ended_for = Some(cause.clone());
     }
 
-    /// The end begins. What was counted before counts only if ojs-init ended a process of the worker a moment ago; and if
-    /// somebody asked for the end, nothing but what is left of that.
+    /// The end begins. What was counted before counts only if ojs-init ended a process of the
+    /// worker a moment ago; and if somebody asked for the end, nothing but what is left of that.
     pub(super) fn begin_account(&mut self, cx: &Context) {
         let before = std::mem::take(&mut self.tally);
         if !cx.facts.worker_was_just_ended {
@@ -171,7 +173,8 @@ impl Ending {
                 "ShutdownTimeout"
             },
             self.shutdown.reason().name(),
-            // The grace that was in force. The orchestrator's limit may have made it shorter than the configured one.
+            // The grace that was in force. The orchestrator's limit may have made it shorter than
+            // the configured one.
             self.shutdown.granted().as_millis(),
             elapsed.as_millis(),
         );
@@ -185,7 +188,8 @@ impl Ending {
         }
     }
 
-    /// The exit status. `of_worker` is what the end of the worker makes of it if nobody asked for the end.
+    /// The exit status. `of_worker` is what the end of the worker makes of it if nobody asked for
+    /// the end.
     pub(crate) fn exit_status(&self, of_worker: u8, options: &Options) -> u8 {
         if let Some(status) = self.shutdown.abandoned_with() {
             return status;

@@ -1,7 +1,8 @@
 //! The end as one part of the machine: its phase, its times, its steps, and the account of it.
 //!
-//! It knows no other part. It takes triggers and [`Facts`] about the others, and answers with a list of [`Said`]: orders for the shell
-//! and requests to the other parts, in the order in which they are to be carried out. `lifecycle::consequences` does that.
+//! It knows no other part. It takes triggers and [`Facts`] about the others, and answers with a
+//! list of [`Said`]: orders for the shell and requests to the other parts, in the order in which
+//! they are to be carried out. `lifecycle::consequences` does that.
 
 use crate::api::{EndingTimer, Moment, Notice, Options, Phase, ShutdownCounts, ToWorker, WorkerState};
 use crate::shutdown::idle_state::Idle;
@@ -21,7 +22,8 @@ pub(crate) struct Ending {
     said: Vec<Said>,
 }
 
-/// What the other parts are asked before the end decides something. All of it is cheap, however many jobs there are.
+/// What the other parts are asked before the end decides something. All of it is cheap, however
+/// many jobs there are.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Facts {

@@ -1,8 +1,10 @@
-//! Ends that begin without a request: no job for `worker.exit_when_idle`, or the outcome of the one job of `--once`.
+//! Ends that begin without a request: no job for `worker.exit_when_idle`, or the outcome of the one
+//! job of `--once`.
 //!
-//! Silence is not idleness. The idle time begins when the backend answers a FETCH with no job. Anything that hides whether there are
-//! jobs renews it: a FETCH that failed, an outage, quiet, a worker that is not ready, a closed memory gate. When the time is over, the
-//! answer to one more FETCH decides.
+//! Silence is not idleness. The idle time begins when the backend answers a FETCH with no job.
+//! Anything that hides whether there are jobs renews it: a FETCH that failed, an outage, quiet, a
+//! worker that is not ready, a closed memory gate. When the time is over, the answer to one more
+//! FETCH decides.
 
 use crate::api::{EndingTimer, Moment, Options, Reason};
 use crate::shutdown::ending::{Context, Ending};
@@ -47,8 +49,8 @@ impl Ending {
         !self.phase.is_terminating() && (self.has_its_one_job(options) || self.idle.since.is_some())
     }
 
-    /// Begins the end if there is nothing to do and nothing is on its way. This comes before the next FETCH, so that holders that ask
-    /// without a pause cannot put it off.
+    /// Begins the end if there is nothing to do and nothing is on its way. This comes before the
+    /// next FETCH, so that holders that ask without a pause cannot put it off.
     pub(crate) fn end_if_idle(&mut self, cx: &Context) {
         if self.phase.is_terminating() {
             return;

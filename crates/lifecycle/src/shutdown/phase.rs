@@ -1,6 +1,6 @@
-//! The phases of a worker's life and the total table of what moves between them (worker protocol 2.3, contract of the
-//! shutdown). This file sees triggers, never the signal, socket or answer behind them, and is the only one that moves a
-//! phase.
+//! The phases of a worker's life and the total table of what moves between them (worker protocol
+//! 2.3, contract of the shutdown). This file sees triggers, never the signal, socket or answer
+//! behind them, and is the only one that moves a phase.
 //!
 //! ```text
 //!             Quiet                Terminate              DelayOver           Drained

@@ -20,15 +20,18 @@ pub(crate) enum Said {
     Resumed(Reason),
     /// Jobs are taken no more, until somebody resumes.
     QuietBegins,
-    /// The end begins: no FETCH, no start of a worker, no wait of a holder for the backend's answer.
+    /// The end begins: no FETCH, no start of a worker, no wait of a holder for the backend's
+    /// answer.
     TerminateBegins,
     /// Tell the backend that the end begins. Before it the phase was this one.
     TellBackend { from: Phase },
     /// Requests that wait for their next attempt may not wait as long as before.
     DrainBegins,
-    /// Log how many jobs are left, if the worker is alive or a job is left. It is the first such line or not.
+    /// Log how many jobs are left, if the worker is alive or a job is left. It is the first such
+    /// line or not.
     DrainLine { is_first: bool, left: Duration },
-    /// The stop phase begins: log it with the number of held jobs. It was forced, or its time had come.
+    /// The stop phase begins: log it with the number of held jobs. It was forced, or its time had
+    /// come.
     StopBegins(Option<Force>),
     /// Write what is known of the end by now, in case that somebody ends us before its end.
     WriteAccount,
@@ -48,7 +51,8 @@ pub(crate) enum Said {
     Deregister,
     /// Show the end to operators who watch.
     ShowEnd,
-    /// No job has come for the whole idle time. Ask once more, or begin the end if nobody could take a job.
+    /// No job has come for the whole idle time. Ask once more, or begin the end if nobody could
+    /// take a job.
     AskOnceMore { idle_for: Duration },
     /// Everything is done, or has had its time.
     Exit,

@@ -1,5 +1,5 @@
-//! What is known of the end: who asked for it and how urgently, since when, how far it is. Other files say what happened
-//! and ask what follows; the fields are nobody else's.
+//! What is known of the end: who asked for it and how urgently, since when, how far it is. Other
+//! files say what happened and ask what follows; the fields are nobody else's.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -86,8 +86,8 @@ impl Shutdown {
         self.quiet.server = true;
     }
 
-    /// Nobody wants quiet any more, so no SIGTSTP before this was a preStop hook's. A clock that `ojs-init prestop` has started
-    /// goes on.
+    /// Nobody wants quiet any more, so no SIGTSTP before this was a preStop hook's. A clock that
+    /// `ojs-init prestop` has started goes on.
     pub(super) fn resumed(&mut self) {
         self.quiet = QuietBy::default();
         self.tstps.clear();
@@ -100,8 +100,8 @@ impl Shutdown {
         self.quiet.prestop = true;
     }
 
-    /// No SIGTERM followed the hook that the clock is of. The one of the last hook counts instead, if that ran less than
-    /// `lapse` ago: its time is returned. Else no hook wants quiet any more.
+    /// No SIGTERM followed the hook that the clock is of. The one of the last hook counts instead,
+    /// if that ran less than `lapse` ago: its time is returned. Else no hook wants quiet any more.
     pub(super) fn prestop_lapsed(&mut self, lapse: Duration, now: Moment) -> Option<Moment> {
         self.last_prestop = self.last_prestop.filter(|at| at.elapsed(now) < lapse);
         self.clock = self.last_prestop;
@@ -119,7 +119,8 @@ impl Shutdown {
         self.clock.get_or_insert(hook.unwrap_or(now));
     }
 
-    /// Which of several the orchestrator's was is only known when the SIGTERM comes: the first that is recent by then.
+    /// Which of several the orchestrator's was is only known when the SIGTERM comes: the first that
+    /// is recent by then.
     pub(super) fn tstp_arrived(&mut self, limit: Option<Duration>, now: Moment) {
         let Some(limit) = limit else { return };
         self.tstps.retain(|at| at.elapsed(now) < limit);
@@ -169,8 +170,8 @@ impl Shutdown {
         self.granted = self.began.map_or(Duration::ZERO, |began| began.elapsed(deadline));
     }
 
-    /// Somebody did not wait for the deadline. A first `stop` leaves the jobs their cancel grace; forcing what was asked for
-    /// before does not.
+    /// Somebody did not wait for the deadline. A first `stop` leaves the jobs their cancel grace;
+    /// forcing what was asked for before does not.
     pub(super) fn forced(&mut self, force: Force, was_asked_for: bool) {
         self.skips_cancel_grace = was_asked_for;
         self.forced = Some(force);
@@ -233,7 +234,8 @@ impl Shutdown {
         self.step = step;
     }
 
-    /// The stop phase has this plan. What is asked of the backend from now on has to be answered while outcomes go out.
+    /// The stop phase has this plan. What is asked of the backend from now on has to be answered
+    /// while outcomes go out.
     pub(super) fn planned(&mut self, plan: StopPlan) {
         self.plan = Some(plan);
         self.calls_end = Some(plan.report());

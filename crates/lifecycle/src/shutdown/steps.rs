@@ -1,6 +1,7 @@
-//! The steps in which an end game and a stop phase go, and the total table of what leads from one to the next. Each step
-//! waits for something, and for a time: both are written here, and so is what follows. This file sees what happened, never
-//! the process, request or client behind it; `stop` does what a step is for, `timeouts` knows how long each may take.
+//! The steps in which an end game and a stop phase go, and the total table of what leads from one
+//! to the next. Each step waits for something, and for a time: both are written here, and so is
+//! what follows. This file sees what happened, never the process, request or client behind it;
+//! `stop` does what a step is for, `timeouts` knows how long each may take.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ pub enum StopStep {
     /// Jobs are cancelled; their handlers may answer.
     Cancel,
     Ask,
-    /// Who asked for something on the control socket, and has the answer, may leave before the SIGKILL.
+    /// Who asked for something on the control socket, and has the answer, may leave before the
+    /// SIGKILL.
     BeforeKill,
     /// The worker is made to end.
     Kill,
@@ -122,7 +124,8 @@ pub enum StepTime {
     Report,
     /// With the part of the last heartbeat; in an end game soon.
     Heartbeat,
-    /// With the part of the deregistration; in an end game, and for a registration that is undone, soon.
+    /// With the part of the deregistration; in an end game, and for a registration that is undone,
+    /// soon.
     Deregister,
     /// With the moment that operators have to leave.
     LeaveBeforeExit,

@@ -1,5 +1,5 @@
-//! The end game and the stop phase, step by step. Each step ends when what it waits for has happened, and at the moment
-//! of the plan at the latest.
+//! The end game and the stop phase, step by step. Each step ends when what it waits for has
+//! happened, and at the moment of the plan at the latest.
 
 use std::time::Duration;
 
@@ -175,7 +175,8 @@ impl Ending {
         }
     }
 
-    /// What the backend has not taken by now it will not hear of any more; then the last heartbeat (GS 5.3).
+    /// What the backend has not taken by now it will not hear of any more; then the last heartbeat
+    /// (GS 5.3).
     fn say_goodbye(&mut self, cx: &Context) {
         self.timers.cancel(EndingTimer::Deadline);
         self.timers.cancel(EndingTimer::WithoutCheckpoints);
@@ -206,14 +207,16 @@ impl Ending {
         true
     }
 
-    /// The last heartbeat was answered: the website's word follows the specification's, for a backend that wants it literally.
+    /// The last heartbeat was answered: the website's word follows the specification's, for a
+    /// backend that wants it literally.
     pub(crate) fn last_heartbeat_answered(&mut self, cx: &Context) {
         if cx.options.final_state == FinalState::Both && self.shutdown.takes_terminated() {
             self.say(Said::SayLast(WorkerState::Terminated));
         }
     }
 
-    /// Also whom a registration that was in flight has made known meanwhile. Returns whether there is anybody.
+    /// Also whom a registration that was in flight has made known meanwhile. Returns whether there
+    /// is anybody.
     fn deregister_everybody(&mut self, cx: &Context) -> bool {
         if !cx.facts.owes_farewell {
             return false;

@@ -96,7 +96,8 @@ impl Ending {
             self.timers.cancel(timer);
         }
         self.plan_stop(cx);
-        // If an end game was saying its last words, the stop phase only makes their time shorter: nothing is left to stop.
+        // If an end game was saying its last words, the stop phase only makes their time shorter:
+        // nothing is left to stop.
         if !self.shutdown.has_said_goodbye() {
             self.say(Said::StopBegins(self.shutdown.forced_by()));
             self.account_for_stop(cx);

@@ -32,7 +32,8 @@ impl Ending {
         }
     }
 
-    /// systemd and `timeout` send it after each stop signal, in case that whom they mean to end is stopped.
+    /// systemd and `timeout` send it after each stop signal, in case that whom they mean to end is
+    /// stopped.
     fn continued(&mut self, cx: &Context) {
         match self.shutdown.stop_signal_just_came(cx.now) {
             Some(ago) => self.notify(Notice::SameRequest(Reason::Sigcont, ago)),
@@ -40,7 +41,8 @@ impl Ending {
         }
     }
 
-    /// What a heartbeat's reply asks for (worker protocol 4.4). It is new if the reply before asked for something else.
+    /// What a heartbeat's reply asks for (worker protocol 4.4). It is new if the reply before asked
+    /// for something else.
     pub(crate) fn directed(&mut self, directive: Option<Directive>, is_new: bool, cx: &Context) {
         match directive {
             Some(Directive::Terminate) if !self.phase.is_terminating() => {
@@ -50,7 +52,8 @@ impl Ending {
                 self.shutdown.server_wants_quiet();
                 self.go(Trigger::Quiet, Reason::Server, cx);
             }
-            // A reply that says running lifts nothing, unless it is news and only the server had asked (C-20).
+            // A reply that says running lifts nothing, unless it is news and only the server had
+            // asked (C-20).
             Some(Directive::Run) if is_new && cx.options.server_resume && self.shutdown.quiet_by().only_server() => {
                 self.resume(Reason::Server, cx);
             }
@@ -83,7 +86,8 @@ impl Ending {
         }
     }
 
-    /// No SIGTERM came within the limit: the pod was not ended after all, at least not with that hook.
+    /// No SIGTERM came within the limit: the pod was not ended after all, at least not with that
+    /// hook.
     pub(super) fn prestop_lapsed(&mut self, cx: &Context) {
         if self.phase.is_terminating() {
             return;
@@ -100,8 +104,8 @@ impl Ending {
         }
     }
 
-    /// The first asks, the second forces, the third goes at once. One that comes together with another of its kind is no
-    /// further one.
+    /// The first asks, the second forces, the third goes at once. One that comes together with
+    /// another of its kind is no further one.
     fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, cx: &Context) {
         if let Some(ago) = self.shutdown.repeats_stop_signal(reason, cx.now) {
             return self.notify(Notice::SameRequest(reason, ago));

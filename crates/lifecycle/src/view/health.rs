@@ -1,8 +1,8 @@
 //! What probes are told: whether we are alive, ready, healthy, and if not, why.
 //!
-//! Each probe has another consequence, so each asks something else. A failed liveness probe restarts the container, which
-//! helps against a worker that is beyond help and against nothing else: neither quiet, nor a drain, nor an outage of the
-//! backend (requirements C-17).
+//! Each probe has another consequence, so each asks something else. A failed liveness probe
+//! restarts the container, which helps against a worker that is beyond help and against nothing
+//! else: neither quiet, nor a drain, nor an outage of the backend (requirements C-17).
 
 use std::time::Duration;
 
@@ -68,9 +68,10 @@ impl Lifecycle {
         (since >= LONGEST_WITHOUT_CONNECTION).then_some(Unhealthy::WorkerDisconnected { since })
     }
 
-    /// Notes since when a worker that was ready has no holder left. One that was never ready may still be loading
-    /// what it needs, and one that ended is started again or takes us with it. Of holders that ask for their jobs none has to be there:
-    /// the process that did may have ended, and another one will.
+    /// Notes since when a worker that was ready has no holder left. One that was never ready may
+    /// still be loading what it needs, and one that ended is started again or takes us with it. Of
+    /// holders that ask for their jobs none has to be there: the process that did may have ended,
+    /// and another one will.
     pub(crate) fn watch_holders(&mut self, now: Moment) {
         let is_disconnected = self.phase() == Phase::Running
             && self.workers.supervision().is_alive()

@@ -8,10 +8,12 @@ use crate::api::{
     CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, Moment, Notice, Outcome, Reply, Subject, Text,
 };
 
-/// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
+/// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of
+/// them.
 pub const MOST_KINDS: usize = 64;
 
-/// Most bytes of the name of a queue or of a job type; what is longer is cut, and counts with what begins alike.
+/// Most bytes of the name of a queue or of a job type; what is longer is cut, and counts with what
+/// begins alike.
 pub const MOST_NAME_BYTES: usize = 64;
 
 /// Ends a name that was cut.
@@ -26,8 +28,8 @@ pub const MOST_STATUSES: usize = 16;
 /// Queue and type of everything beyond [`MOST_KINDS`].
 pub const OTHER: &str = "other";
 
-/// Upper bounds of the classes of a job's duration: those that the observability document recommends (its section
-/// 8.2), and two for the jobs that a grace period is chosen by.
+/// Upper bounds of the classes of a job's duration: those that the observability document
+/// recommends (its section 8.2), and two for the jobs that a grace period is chosen by.
 pub const BUCKETS: [Duration; 17] = [
     Duration::from_millis(5),
     Duration::from_millis(10),
@@ -71,7 +73,8 @@ pub enum StatusLabel {
 /// How long jobs of one kind with one outcome took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Those that took so long at most, by the number of the bucket in [`BUCKETS`]; each job counts in one.
+    /// Those that took so long at most, by the number of the bucket in [`BUCKETS`]; each job counts
+    /// in one.
     buckets: [u64; BUCKETS.len()],
     /// All of them.
     pub count: u64,

@@ -1,4 +1,5 @@
-//! The programs on the control socket: what each asked for, what it is answered, and how long it may stay.
+//! The programs on the control socket: what each asked for, what it is answered, and how long it
+//! may stay.
 
 use std::time::Duration;
 
@@ -11,15 +12,16 @@ use crate::shutdown::ending::Ending;
 use crate::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::view::operator_state::Client;
 
-/// From its connection, or the last answer, to the next whole request. Less than a subcommand waits for its answer, so
-/// that silent clients keep nobody out for long.
+/// From its connection, or the last answer, to the next whole request. Less than a subcommand waits
+/// for its answer, so that silent clients keep nobody out for long.
 const ASK_WITHIN: Duration = Duration::from_secs(1);
 
-/// As `ASK_WITHIN`, between two looks of who watches: once a second is enough for a person, and one may come late.
+/// As `ASK_WITHIN`, between two looks of who watches: once a second is enough for a person, and one
+/// may come late.
 const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
-/// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is always room for those
-/// that want something done.
+/// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is
+/// always room for those that want something done.
 const MOST_WAITING: usize = 8;
 
 impl Lifecycle {
@@ -61,7 +63,8 @@ impl Lifecycle {
         }
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
-            // The clock started, or the cancel grace is over: something has changed, though no phase did.
+            // The clock started, or the cancel grace is over: something has changed, though no
+            // phase did.
             Verdict::Stay(_)
                 if before
                     != (

@@ -20,7 +20,8 @@ pub const MOST_JOBS_SHOWN: usize = 100;
 /// Most holders that are shown, those with the most jobs; the count is of all.
 pub const MOST_HOLDERS_SHOWN: usize = 100;
 
-/// Most types that are shown whose jobs are given back again and again, those with the most returns.
+/// Most types that are shown whose jobs are given back again and again, those with the most
+/// returns.
 pub const MOST_TYPES_SHOWN: usize = 8;
 
 impl Lifecycle {

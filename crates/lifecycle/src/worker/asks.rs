@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::api::ids::Text;
 
-/// Most queues that are remembered of one holder; with more of them it counts as one that takes jobs of any queue.
+/// Most queues that are remembered of one holder; with more of them it counts as one that takes
+/// jobs of any queue.
 const MOST_QUEUES: usize = 64;
 
 /// The queues of a holder's requests up to now.

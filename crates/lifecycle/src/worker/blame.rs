@@ -5,7 +5,8 @@ use crate::api::{EndCause, Moment, ProcessId, WorkerEnd};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// The status of a worker that ends in order when it is told to by SIGTERM, and leaves jobs unanswered.
+/// The status of a worker that ends in order when it is told to by SIGTERM, and leaves jobs
+/// unanswered.
 const TERMINATED: u8 = 143;
 
 /// A process that was ended, as long as the end of the worker may be a consequence of that.

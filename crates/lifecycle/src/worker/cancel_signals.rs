@@ -8,8 +8,8 @@ use crate::api::{Effect, WorkerTimer};
 use crate::worker::workers::{Context, Workers};
 use ojs_values::signal::Signal;
 
-/// How long after the SIGURG of a cancel the next one comes. One that comes just before a system call does not end it, so one alone is
-/// not enough.
+/// How long after the SIGURG of a cancel the next one comes. One that comes just before a system
+/// call does not end it, so one alone is not enough.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The pauses double up to this one: a handler may go on for as long as it likes.

@@ -19,7 +19,8 @@ const MOST_READY_LINES: u32 = 64;
 /// Least time between two lines about it.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// How long after a change it is told: who closes a connection is most often on the way out, and that is told otherwise.
+/// How long after a change it is told: who closes a connection is most often on the way out, and
+/// that is told otherwise.
 const TELL_AFTER: Duration = Duration::from_millis(500);
 
 impl Workers {
@@ -101,8 +102,8 @@ impl Workers {
         self.capacity.quiet_until = Some(cx.now.after(TELL_EVERY));
     }
 
-    /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once. Who has gone meanwhile is
-    /// another matter, and with `--once` the difference is meant.
+    /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once.
+    /// Who has gone meanwhile is another matter, and with `--once` the difference is meant.
     pub(super) fn compare_capacity(&mut self, cx: &Context) {
         let takes = self.capacity.most;
         if !self.supervision.is_alive() || takes == 0 || cx.options.once {

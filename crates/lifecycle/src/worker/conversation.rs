@@ -16,7 +16,8 @@ const PING_AFTER: Duration = Duration::from_secs(10);
 /// Pings without an answer that make a holder unresponsive.
 const PING_LIMIT: u8 = 3;
 
-/// How long a process may take to end by itself after it has closed a connection on which it holds jobs.
+/// How long a process may take to end by itself after it has closed a connection on which it holds
+/// jobs.
 const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
 
 /// Why a holder is let go that comes between two workers.
@@ -35,7 +36,8 @@ pub(crate) struct Came {
 }
 
 impl Workers {
-    /// Somebody has connected. It is greeted with the worker's id, if there is a worker, and the state.
+    /// Somebody has connected. It is greeted with the worker's id, if there is a worker, and the
+    /// state.
     pub(crate) fn came(&mut self, came: Came, greeting: (Option<WorkerId>, WorkerState), cx: &Context) {
         let Came {
             holder,
@@ -65,8 +67,8 @@ impl Workers {
         self.holders.runs(holder, process);
     }
 
-    /// A holder has said something, or has sent a part of it: it is alive. A pong cannot overtake the frame that is being sent. Whether the
-    /// holder is known.
+    /// A holder has said something, or has sent a part of it: it is alive. A pong cannot overtake
+    /// the frame that is being sent. Whether the holder is known.
     pub(crate) fn heard(&mut self, id: HolderId, cx: &Context) -> bool {
         let is_there = self.holders.change(id, |holder| {
             holder.pings = 0;
@@ -194,8 +196,9 @@ impl Workers {
         }
     }
 
-    /// It has not read what was written to it. One that works on a job may do that without reading; one that has
-    /// nothing else to do may not, nor one whose answers we do not read before it does.
+    /// It has not read what was written to it. One that works on a job may do that without reading;
+    /// one that has nothing else to do may not, nor one whose answers we do not read before it
+    /// does.
     pub(super) fn stalled(&mut self, id: HolderId, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let works = !holder.is_reading_paused
@@ -233,7 +236,8 @@ impl Workers {
         Some(process)
     }
 
-    /// Somebody has left: where nobody is left who is ready, the worker has its time to say ready once more.
+    /// Somebody has left: where nobody is left who is ready, the worker has its time to say ready
+    /// once more.
     pub(crate) fn expect_ready(&mut self, cx: &Context) {
         if self.holders.ready() == 0 && self.supervision.is_alive() && !cx.is_terminating() {
             self.timers

@@ -1,4 +1,5 @@
-//! One holder of jobs: under which conditions it takes them, and with how much credit; and the process behind it.
+//! One holder of jobs: under which conditions it takes them, and with how much credit; and the
+//! process behind it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -42,7 +43,8 @@ pub struct Holder {
     pub malformed: u8,
     /// Pings without an answer.
     pub pings: u8,
-    /// How long after the last SIGURG its process gets the next one, while cancelled jobs are unanswered.
+    /// How long after the last SIGURG its process gets the next one, while cancelled jobs are
+    /// unanswered.
     pub signal_pause: Duration,
     /// When it got its last job, as a count of jobs.
     pub served: u64,
@@ -99,8 +101,8 @@ impl Holder {
         self.held
     }
 
-    /// Whether nothing but what it says tells that it still has its jobs: no process of its own is known, and it waits for answers as
-    /// those do that come without a connection of their own.
+    /// Whether nothing but what it says tells that it still has its jobs: no process of its own is
+    /// known, and it waits for answers as those do that come without a connection of their own.
     #[must_use]
     pub fn is_known_by_words_alone(&self) -> bool {
         self.is_of_unknown_process && self.manners.answer_within.is_some()
@@ -112,13 +114,15 @@ impl Holder {
         !self.is_closed && !self.is_given_up
     }
 
-    /// Whether it is ready, or has asked for jobs, and can be talked to. One that pauses, with a concurrency of 0, is.
+    /// Whether it is ready, or has asked for jobs, and can be talked to. One that pauses, with a
+    /// concurrency of 0, is.
     #[must_use]
     pub fn takes_jobs(&self) -> bool {
         (self.ready.is_some() || self.asks.has_asked()) && self.is_there()
     }
 
-    /// Whether it has to answer a ping with the jobs that it has: it has nothing else to do, or said that it answers anyway.
+    /// Whether it has to answer a ping with the jobs that it has: it has nothing else to do, or
+    /// said that it answers anyway.
     #[must_use]
     pub fn answers_pings_now(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.ping || self.held == 0)

@@ -7,12 +7,13 @@ use crate::api::{EndCause, Manners, Ready};
 use crate::worker::holder::{Holder, Process, Share};
 use crate::worker::offers::{Offer, Offers};
 
-/// All of them, and what they come to together: it is kept and never counted, however many there are.
+/// All of them, and what they come to together: it is kept and never counted, however many there
+/// are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Holders {
     all: BTreeMap<HolderId, Holder>,
-    /// The processes behind them. An entry stays as long as one of its holders does; that of a process
-    /// which is being ended until it is gone, or SIGKILL was sent.
+    /// The processes behind them. An entry stays as long as one of its holders does; that of a
+    /// process which is being ended until it is gone, or SIGKILL was sent.
     processes: BTreeMap<ProcessId, Process>,
     /// Processes that are gone and have holders that are closed.
     over: BTreeSet<ProcessId>,
@@ -246,7 +247,8 @@ impl Holders {
         ready.is_none_or(|ready| ready.ok)
     }
 
-    /// The longest frame that any of those who are there takes; none where one takes everything, or nobody is there.
+    /// The longest frame that any of those who are there takes; none where one takes everything, or
+    /// nobody is there.
     #[must_use]
     pub fn frame_limit(&self) -> Option<usize> {
         if self.limits.contains_key(&None) {
@@ -260,7 +262,8 @@ impl Holders {
         self.iter().filter(|(_, holder)| holder.held > 0)
     }
 
-    /// Whether somebody has a job whose process may still work on it, or has left something to be read.
+    /// Whether somebody has a job whose process may still work on it, or has left something to be
+    /// read.
     #[must_use]
     pub fn are_at_work(&self) -> bool {
         self.at_work > 0
@@ -324,10 +327,12 @@ impl Holders {
         process.map_or(0, |process| *process.left_unanswered.get_or_insert(process.held))
     }
 
-    /// Whether each slot of this process is held by a job that nobody waits for; or each of its jobs is one, and it cannot be told.
+    /// Whether each slot of this process is held by a job that nobody waits for; or each of its
+    /// jobs is one, and it cannot be told.
     #[must_use]
     pub fn is_stuck(&self, id: ProcessId) -> bool {
-        // A handler that was told may still see it; where nobody was, room for other jobs does not help this one.
+        // A handler that was told may still see it; where nobody was, room for other jobs does not
+        // help this one.
         self.processes
             .get(&id)
             .is_some_and(|process| process.works == 0 && process.room == 0)
@@ -370,7 +375,8 @@ impl Holders {
         self.pulling > 0
     }
 
-    /// Holders that are ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
+    /// Holders that are ready and can be talked to. One that pauses, with a concurrency of 0, is
+    /// one of them.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready
@@ -388,7 +394,8 @@ impl Holders {
         self.free
     }
 
-    /// Whether there are others since this was last asked: what nobody took may be taken now, and the other way round.
+    /// Whether there are others since this was last asked: what nobody took may be taken now, and
+    /// the other way round.
     pub fn take_new_offers(&mut self) -> bool {
         std::mem::take(&mut self.has_new_offers)
     }
@@ -405,7 +412,8 @@ impl Holders {
         self.offers.types()
     }
 
-    /// The holder to give such a job to now: the one with most room; between equals, whose turn it is.
+    /// The holder to give such a job to now: the one with most room; between equals, whose turn it
+    /// is.
     #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         self.offers.choose(kind, bytes)
@@ -427,8 +435,8 @@ impl Holders {
         });
     }
 
-    /// Whether the process of each holder is known, each has as many jobs as `counted` says and as many of them overdue, and all that is kept
-    /// is what they come to.
+    /// Whether the process of each holder is known, each has as many jobs as `counted` says and as
+    /// many of them overdue, and all that is kept is what they come to.
     ///
     /// # Errors
     ///

@@ -23,7 +23,8 @@ pub struct Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OfferNumber(usize);
 
-/// When it is a holder's turn: the one with most room is the first, and between equals whoever was served least recently.
+/// When it is a holder's turn: the one with most room is the first, and between equals whoever was
+/// served least recently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
     /// How many more jobs it may get.
@@ -114,7 +115,8 @@ impl Offers {
         self.by_type.names().take(MOST_NAMED_TYPES).cloned().collect()
     }
 
-    /// One of those who make it can be talked to, or cannot any more: whether that is the first, or was the last.
+    /// One of those who make it can be talked to, or cannot any more: whether that is the first, or
+    /// was the last.
     pub fn is_present(&mut self, number: OfferNumber, is_present: bool) -> bool {
         let Some((_, takers)) = self.made.get_mut(&number) else {
             return false;
@@ -175,7 +177,8 @@ impl Offers {
         made.map(|(offer, _)| offer)
     }
 
-    /// Whether the same holders make the same offers, under whatever numbers; and each offer is found where it is looked for.
+    /// Whether the same holders make the same offers, under whatever numbers; and each offer is
+    /// found where it is looked for.
     #[must_use]
     pub fn are_like(&self, other: &Self) -> bool {
         let by_content = |offers: &Self| -> BTreeMap<Offer, Takers> { offers.made.values().cloned().collect() };

@@ -15,14 +15,16 @@ const LONGEST_PULL: Duration = Duration::from_secs(30);
 /// Most pulls that wait at the same time; further ones are told at once that there are no jobs.
 const MOST_PULLS: usize = 10_000;
 
-/// Most queues that a pull, and so a FETCH for pulls, names. Of more than that others come with the next one.
+/// Most queues that a pull, and so a FETCH for pulls, names. Of more than that others come with the
+/// next one.
 const MOST_QUEUES: usize = 64;
 
 /// So many of them, those that are named first, are never left out for others.
 const QUEUES_WITHOUT_TURNS: usize = MOST_QUEUES / 2;
 
 impl Workers {
-    /// A holder asks for jobs. Outside running there are none, and nobody is asked. Whether the pull waits.
+    /// A holder asks for jobs. Outside running there are none, and nobody is asked. Whether the
+    /// pull waits.
     pub(crate) fn wants(&mut self, id: HolderId, wants: Wants, cx: &Context) -> bool {
         let Wants {
             pull,
@@ -65,8 +67,9 @@ impl Workers {
         self.are_taking_jobs(cx.phase) && !cx.gate_is_closed
     }
 
-    /// Of the queues that a pull names those that jobs are taken from; they are known from then on. One that names none means those that are
-    /// configured. Of too many it is other ones with each pull of a holder.
+    /// Of the queues that a pull names those that jobs are taken from; they are known from then on.
+    /// One that names none means those that are configured. Of too many it is other ones with each
+    /// pull of a holder.
     fn queues_to_take(&mut self, id: HolderId, named: Option<Vec<Text>>, cx: &Context) -> Option<Vec<Text>> {
         let Some(mut named) = named else {
             return match &cx.options.queues {
@@ -114,7 +117,8 @@ impl Workers {
         self.order(Effect::AnswerPull { holder, pull: id, jobs });
     }
 
-    /// Outside running, without a worker and while there is no memory for more, there are no jobs to wait for.
+    /// Outside running, without a worker and while there is no memory for more, there are no jobs
+    /// to wait for.
     pub(crate) fn end_pulls(&mut self, cx: &Context) {
         if self.may_get_jobs(cx) {
             return;
@@ -151,7 +155,8 @@ impl Workers {
     }
 }
 
-/// Of more queues than a FETCH can name the first ones, and of the others as many as there is room for: each has its turn. The order stays.
+/// Of more queues than a FETCH can name the first ones, and of the others as many as there is room
+/// for: each has its turn. The order stays.
 fn in_turn(named: Vec<Text>, turn: usize) -> Vec<Text> {
     let others = named.len().saturating_sub(QUEUES_WITHOUT_TURNS).max(1);
     let room = MOST_QUEUES - QUEUES_WITHOUT_TURNS;

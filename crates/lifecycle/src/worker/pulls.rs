@@ -30,7 +30,8 @@ pub struct Pulls {
     by_list: Groups<Vec<Text>, PullId>,
     /// How many jobs those can be given, together.
     wanted_of_list: BTreeMap<Vec<Text>, usize>,
-    /// Those that a FETCH asked for which has brought what it brings: they are answered now, with whatever there is.
+    /// Those that a FETCH asked for which has brought what it brings: they are answered now, with
+    /// whatever there is.
     asked: BTreeSet<PullId>,
     /// How many jobs all of them can be given.
     wanted: usize,
@@ -117,8 +118,9 @@ impl Pulls {
         theirs.find(|id| self.all.get(id).is_some_and(takes)).copied()
     }
 
-    /// What the next FETCH asks for: from which queues, and how many jobs. Where one takes whatever comes, that is for all of them, from
-    /// the configured queues; else it is for the oldest and for those that name the same queues, in the order that they name them.
+    /// What the next FETCH asks for: from which queues, and how many jobs. Where one takes whatever
+    /// comes, that is for all of them, from the configured queues; else it is for the oldest and
+    /// for those that name the same queues, in the order that they name them.
     #[must_use]
     pub fn next(&self) -> (Option<&[Text]>, usize) {
         let oldest = self.all.values().next().and_then(|pull| pull.queues.as_ref());
@@ -137,8 +139,8 @@ impl Pulls {
         self.all.last_key_value().map(|(id, _)| *id)
     }
 
-    /// A FETCH from these queues, None: from those that are configured, has brought what it brings: those up to this one had asked
-    /// for that, and get their answer now.
+    /// A FETCH from these queues, None: from those that are configured, has brought what it brings:
+    /// those up to this one had asked for that, and get their answer now.
     pub fn were_asked_for(&mut self, queues: Option<&Vec<Text>>, until: PullId) {
         let asked: Vec<PullId> = match queues {
             Some(queues) => self.by_list.of(queues).range(..=until).copied().collect(),

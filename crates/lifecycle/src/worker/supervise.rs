@@ -15,14 +15,16 @@ use crate::worker::workers_said::Said;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// How long after a process of the worker was ended, and had its grace, the end of the worker counts as a consequence: a
-/// parent that sees its child end tells the others to end, and waits for them.
+/// How long after a process of the worker was ended, and had its grace, the end of the worker
+/// counts as a consequence: a parent that sees its child end tells the others to end, and waits for
+/// them.
 const CONSEQUENCE: Duration = Duration::from_secs(10);
 
 /// Exit status when the system has no process for us.
 const NO_PROCESS: u8 = 70;
 
-/// How long descendants may take to end after SIGKILL before we go on without them: the kernel holds them.
+/// How long descendants may take to end after SIGKILL before we go on without them: the kernel
+/// holds them.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A worker that was ready for this long has had a successful life.
@@ -93,7 +95,8 @@ impl Workers {
         self.say(Said::Lost);
     }
 
-    /// The worker process was reaped. It ended as it was asked to, or by itself: that is its `manner`.
+    /// The worker process was reaped. It ended as it was asked to, or by itself: that is its
+    /// `manner`.
     pub(crate) fn worker_ended(&mut self, ended: Ended, manner: Manner, cx: &Context) {
         let WorkerProcessState::Alive(process) = self.supervision.state else {
             return;
@@ -123,8 +126,8 @@ impl Workers {
         }
     }
 
-    /// Its end is ours when we ended it, or one of its processes with that consequence; not when it was asked to end
-    /// because nothing is left to do.
+    /// Its end is ours when we ended it, or one of its processes with that consequence; not when it
+    /// was asked to end because nothing is left to do.
     fn say_how_it_ended(&mut self, process: ProcessId, end: WorkerEnd, manner: Manner, cx: &Context) {
         let blame = self
             .supervision
@@ -181,8 +184,8 @@ impl Workers {
         }
     }
 
-    /// They get SIGTERM and some time: what is left of the drain when the worker ended in good order, else the grace of
-    /// a cancel.
+    /// They get SIGTERM and some time: what is left of the drain when the worker ended in good
+    /// order, else the grace of a cancel.
     fn ask_descendants(&mut self, drain_left: Duration, cx: &Context) {
         self.order(Effect::TerminateDescendants);
         let patience = if cx.phase == Phase::EndGame {
@@ -248,7 +251,8 @@ impl Workers {
         self.timers.cancel(WorkerTimer::Rescan);
     }
 
-    /// The end begins: no worker process is started any more, and nothing is told of what the worker takes.
+    /// The end begins: no worker process is started any more, and nothing is told of what the
+    /// worker takes.
     pub(crate) fn end_begins(&mut self) {
         for timer in [
             WorkerTimer::Start,
@@ -272,7 +276,8 @@ impl Workers {
         !self.holders.are_at_work()
     }
 
-    /// Nothing is left of the worker process and its descendants, or nobody waits for them any more.
+    /// Nothing is left of the worker process and its descendants, or nobody waits for them any
+    /// more.
     pub(crate) fn nothing_is_left(&mut self, cx: &Context) {
         for timer in [
             WorkerTimer::KillDescendants,
@@ -339,8 +344,8 @@ impl Workers {
         }
     }
 
-    /// Starts the next worker process, when the pause before it is over and the outcomes of the last one are delivered, or have had
-    /// their time.
+    /// Starts the next worker process, when the pause before it is over and the outcomes of the
+    /// last one are delivered, or have had their time.
     pub(crate) fn start_next(&mut self, cx: &Context) {
         if !self.supervision.is_between_two() || cx.is_terminating() {
             return;

@@ -1,4 +1,5 @@
-//! What is known of the worker's process: whether it runs, since when, how it ended, how often it was started again.
+//! What is known of the worker's process: whether it runs, since when, how it ended, how often it
+//! was started again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -36,13 +37,15 @@ pub(crate) struct Supervision {
     pub(super) ended: Option<WorkerEnd>,
     /// How long it had run by then.
     pub(super) ran: Duration,
-    /// Processes that the kernel has killed since the start of the present one because memory ran out, as far as told.
+    /// Processes that the kernel has killed since the start of the present one because memory ran
+    /// out, as far as told.
     pub(super) oom_kills: u64,
     /// The last process of the present one that we ended.
     pub(super) blame: Option<Blame>,
     /// Why we ended the last one, until the next one runs.
     pub(super) ended_for: Option<EndCause>,
-    /// The present one was asked to end since nothing is left to do, or all that is left is cut off.
+    /// The present one was asked to end since nothing is left to do, or all that is left is cut
+    /// off.
     pub(super) is_asked_to_end: bool,
     /// Why the last one could not be started.
     pub(super) refused_with: Option<u8>,

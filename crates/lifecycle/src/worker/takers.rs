@@ -6,8 +6,8 @@ use crate::worker::holder::Holder;
 use crate::worker::workers::Workers;
 
 impl Workers {
-    /// Deals jobs of these queues out to the oldest pulls that take them, and spends these. For each job its pull and the holder of that, in
-    /// order; none for one that no pull takes.
+    /// Deals jobs of these queues out to the oldest pulls that take them, and spends these. For
+    /// each job its pull and the holder of that, in order; none for one that no pull takes.
     pub(crate) fn deal(&mut self, queues: &[&Text]) -> Vec<Option<(PullId, HolderId)>> {
         let mut dealt = Vec::with_capacity(queues.len());
         for queue in queues {
@@ -21,7 +21,8 @@ impl Workers {
         dealt
     }
 
-    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only processes that take one at a time.
+    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only
+    /// processes that take one at a time.
     pub(crate) fn emptiest_taker(&self, job: &Subject, bytes: usize) -> Option<ProcessId> {
         let processes = self.holders.iter().map(|(_, holder)| holder.process);
         let takers = processes.filter(|process| self.takers_in(*process, job, bytes).next().is_some());

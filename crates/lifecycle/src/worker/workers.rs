@@ -1,7 +1,9 @@
-//! The workers as one part of the machine: the worker process, whoever in it holds jobs, what these offer and ask for.
+//! The workers as one part of the machine: the worker process, whoever in it holds jobs, what these
+//! offer and ask for.
 //!
-//! It knows no other part. Which jobs a holder has is not known here, only how many. It returns a list of [`Said`]: orders for the shell and
-//! requests to the other parts, in the order in which they are to be carried out.
+//! It knows no other part. Which jobs a holder has is not known here, only how many. It returns a
+//! list of [`Said`]: orders for the shell and requests to the other parts, in the order in which
+//! they are to be carried out.
 
 use crate::api::ids::{HolderId, JobId, ProcessId};
 use crate::api::{About, Effect, ErrorCode, Moment, Notice, Options, Phase, Queues, ToWorker, WorkerTimer};
@@ -110,7 +112,8 @@ impl Workers {
         }
     }
 
-    /// Whether new jobs may be given out: not once the worker process ended, since whoever it left behind is being ended too.
+    /// Whether new jobs may be given out: not once the worker process ended, since whoever it left
+    /// behind is being ended too.
     pub(crate) fn are_taking_jobs(&self, phase: Phase) -> bool {
         phase == Phase::Running && self.supervision.is_alive()
     }
@@ -191,7 +194,8 @@ impl Workers {
         self.holders.left_unanswered(process)
     }
 
-    /// The kernel has killed so many processes since the worker process was started, because memory ran out.
+    /// The kernel has killed so many processes since the worker process was started, because memory
+    /// ran out.
     pub(crate) fn memory_ran_out(&mut self, kills: u64) {
         self.supervision.memory_ran_out(kills);
     }
@@ -223,7 +227,8 @@ impl Workers {
         }
     }
 
-    /// Tells a holder, if it wants to know, that the backend has this of a job (`is_settled`), or that it is ours alone.
+    /// Tells a holder, if it wants to know, that the backend has this of a job (`is_settled`), or
+    /// that it is ours alone.
     pub(crate) fn confirm(&mut self, holder: HolderId, job: JobId, about: About, is_settled: bool) {
         if self.holders.wants_ok(holder) {
             self.tell(holder, ToWorker::Ok { job, about, is_settled });

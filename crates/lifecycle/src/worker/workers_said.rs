@@ -12,7 +12,8 @@ pub(crate) enum Said {
     Notify(Notice),
     /// A worker process runs, under a new worker id.
     Began(WorkerId),
-    /// The last worker process is over, and the next one starts after a pause: nobody takes jobs until then.
+    /// The last worker process is over, and the next one starts after a pause: nobody takes jobs
+    /// until then.
     NobodyWorks,
     /// The worker process is over, and there will be no other.
     Lost,
@@ -20,7 +21,8 @@ pub(crate) enum Said {
     Killed,
     /// Descendants of the worker process that ended have had their time, and some are left.
     DescendantsStay,
-    /// The pause after the last SIGURG is over: send the next one if this holder still has a cancelled job.
+    /// The pause after the last SIGURG is over: send the next one if this holder still has a
+    /// cancelled job.
     SignalPauseIsOver(HolderId),
     /// A holder asks for jobs of these queues.
     QueuesAskedFor(Vec<Text>),

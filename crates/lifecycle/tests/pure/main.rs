@@ -1,5 +1,6 @@
-//! The pure half, which decides and knows no operating system: `crates/lifecycle` and `crates/wire`. The scripts that a person reads
-//! are a program of their own, `scenarios`. `cargo test --test pure wire::` runs one part.
+//! The pure half, which decides and knows no operating system: `crates/lifecycle` and
+//! `crates/wire`. The scripts that a person reads are a program of their own, `scenarios`. `cargo
+//! test --test pure wire::` runs one part.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

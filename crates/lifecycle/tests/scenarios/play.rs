@@ -96,7 +96,8 @@ pub fn play(script: &str) -> Result<String, Wrong> {
     Ok(player.written)
 }
 
-/// What became due. At the same moment as one of the regular timers it may have been another one, too.
+/// What became due. At the same moment as one of the regular timers it may have been another one,
+/// too.
 fn name(timer: Timer) -> String {
     let name = timer.to_string();
     let regular = ["Ping", "Stalled", "Heartbeat", "DrainLog"];
@@ -479,7 +480,8 @@ impl Player {
         Err("timers without end".to_owned())
     }
 
-    /// Everything that is due at this moment, one after the other; what one orders is done before the next.
+    /// Everything that is due at this moment, one after the other; what one orders is done before
+    /// the next.
     fn let_timers_fire(&mut self, lines: &mut Vec<String>) {
         let now = self.now;
         while self.machine().poll_timeout().is_some_and(|(due, _)| due <= now) {

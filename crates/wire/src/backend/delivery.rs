@@ -1,8 +1,8 @@
 //! The answer to a FETCH: jobs, still as the text that they are.
 //!
-//! Each element of `jobs` is a reservation that the backend has made. So an answer that ends or breaks in the middle is
-//! still good for the elements before that point, and more of them than were asked for are all taken: only the
-//! lifecycle may give a job back.
+//! Each element of `jobs` is a reservation that the backend has made. So an answer that ends or
+//! breaks in the middle is still good for the elements before that point, and more of them than
+//! were asked for are all taken: only the lifecycle may give a job back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -89,9 +89,9 @@ fn delivery(envelope: &str) -> Option<Delivery> {
     })
 }
 
-/// Whether its last error is a FAIL of ojs-init about a process that went away while it held the job: `worker_death`, with the
-/// number of jobs in `details`. Backends have a `worker_death` of their own, for workers that they no longer hear of; that says
-/// nothing about the job.
+/// Whether its last error is a FAIL of ojs-init about a process that went away while it held the
+/// job: `worker_death`, with the number of jobs in `details`. Backends have a `worker_death` of
+/// their own, for workers that they no longer hear of; that says nothing about the job.
 fn has_crashed(fields: &Object<'_>) -> bool {
     let Some(error) = fields.object("error") else {
         return false;
@@ -103,8 +103,8 @@ fn has_crashed(fields: &Object<'_>) -> bool {
     (is_death("code") || is_death("type")) && is_ours
 }
 
-/// From the creation of a job to this reservation, where the backend tells both. A job that was scheduled for later has waited for
-/// that.
+/// From the creation of a job to this reservation, where the backend tells both. A job that was
+/// scheduled for later has waited for that.
 fn waited(fields: &Object<'_>) -> Option<Duration> {
     if fields.text("scheduled_at").is_some() {
         return None;
@@ -126,11 +126,11 @@ pub(crate) fn reservation(job: &Object<'_>) -> Reservation {
     }
 }
 
-/// Where an earlier attempt wants this one to go on (requirements C-35): `checkpoint`, then `last_checkpoint`, then
-/// `meta.checkpoint`.
+/// Where an earlier attempt wants this one to go on (requirements C-35): `checkpoint`, then
+/// `last_checkpoint`, then `meta.checkpoint`.
 ///
-/// The durable execution extension wraps what the worker saved, `checkpoint {state, sequence}`; the worker gets back
-/// what it saved. Any other shape is nobody's wrapper but the worker's own value.
+/// The durable execution extension wraps what the worker saved, `checkpoint {state, sequence}`; the
+/// worker gets back what it saved. Any other shape is nobody's wrapper but the worker's own value.
 fn checkpoint(fields: &Object<'_>) -> Option<Text> {
     let durable = |wrapped: &Object<'_>| {
         let is_wrapper = wrapped.raw("sequence").is_some() || wrapped.has_only("state");

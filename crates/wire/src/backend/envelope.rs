@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-/// A JSON document on one line: line breaks between its tokens (`\n`, `\r`) become spaces, everything else stays byte
-/// for byte. Within a JSON string there is no raw line break.
+/// A JSON document on one line: line breaks between its tokens (`\n`, `\r`) become spaces,
+/// everything else stays byte for byte. Within a JSON string there is no raw line break.
 #[must_use]
 pub fn one_line(raw: &str) -> Cow<'_, str> {
     const BREAKS: [char; 2] = ['\n', '\r'];
-    // Byte by byte: character by character it took longer than all else that is done with a large job.
+    // Byte by byte: character by character it took longer than all else that is done with a large
+    // job.
     let bytes = raw.as_bytes();
     if bytes.contains(&b'\n') || bytes.contains(&b'\r') {
         Cow::Owned(raw.replace(BREAKS, " "))

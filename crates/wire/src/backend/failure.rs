@@ -1,7 +1,8 @@
-//! The error of a FAIL as the backend gets it: no longer than backends take, and with the backtrace where backends keep it.
+//! The error of a FAIL as the backend gets it: no longer than backends take, and with the backtrace
+//! where backends keep it.
 //!
-//! Backends store `type` or `code`, `message` and `details` of an error, and drop `backtrace`. So it is sent twice: under its own
-//! name, which the specification knows, and in `details`.
+//! Backends store `type` or `code`, `message` and `details` of an error, and drop `backtrace`. So
+//! it is sent twice: under its own name, which the specification knows, and in `details`.
 
 use std::borrow::Cow;
 
@@ -15,8 +16,8 @@ use ojs_lifecycle::api::JobError;
 /// The code of a failure that came without one.
 pub const DEFAULT_ERROR_CODE: &str = "handler_error";
 
-/// Longest message that is sent, in bytes. With the bounds below one FAIL stays below 512 KiB, however its text is escaped: public
-/// backends take 1 MiB.
+/// Longest message that is sent, in bytes. With the bounds below one FAIL stays below 512 KiB,
+/// however its text is escaped: public backends take 1 MiB.
 const MOST_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Longest type and code that are sent, in bytes.
@@ -52,7 +53,8 @@ pub(crate) struct ErrorBody<'a> {
 }
 
 impl<'a> ErrorBody<'a> {
-    /// The bare form has the fields of the JSON schema and no others, and a code that it knows (requirements C-05, C-24).
+    /// The bare form has the fields of the JSON schema and no others, and a code that it knows
+    /// (requirements C-05, C-24).
     pub(crate) fn of(error: &'a JobError, is_bare: bool) -> Self {
         let unless_bare = |text: Option<&'a str>| text.filter(|_| !is_bare);
         let name = |text: Option<&'a str>| text.map(|text| cut(text, MOST_NAME_BYTES));
@@ -122,7 +124,8 @@ fn shortened(details: &str) -> Cow<'_, str> {
     format!("{{{}}}", kept.join(",")).into()
 }
 
-/// The beginning of a JSON string, as a JSON string of so many bytes at most; none: it is no string, or nothing of it fits.
+/// The beginning of a JSON string, as a JSON string of so many bytes at most; none: it is no
+/// string, or nothing of it fits.
 fn cut_string(value: &str, most: usize) -> Option<String> {
     let inner = value.strip_prefix('"')?.strip_suffix('"')?;
     let mut length = most.checked_sub(2).filter(|length| *length > 0)?;

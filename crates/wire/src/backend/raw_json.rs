@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// JSON that is passed on as it is spelled. Text that is no JSON becomes a JSON string, which breaks nothing and loses nothing.
+/// JSON that is passed on as it is spelled. Text that is no JSON becomes a JSON string, which
+/// breaks nothing and loses nothing.
 #[derive(Debug)]
 pub(crate) struct Json<'a>(pub(crate) Cow<'a, str>);
 

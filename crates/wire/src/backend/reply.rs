@@ -1,4 +1,5 @@
-//! From an HTTP answer to what it means. The status decides; a body is looked at only for what the status leaves open.
+//! From an HTTP answer to what it means. The status decides; a body is looked at only for what the
+//! status leaves open.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use crate::backend::delivery;
 pub use crate::backend::words::Words;
 use crate::json::lenient::{self, Object};
 
-/// Shortest recommended time between heartbeats that we follow: below it they would be the backend's main load.
+/// Shortest recommended time between heartbeats that we follow: below it they would be the
+/// backend's main load.
 const SHORTEST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many heartbeats must fit into the backend's heartbeat timeout (worker protocol 10.3).
@@ -34,7 +36,8 @@ pub struct Answered<'a> {
     pub body: &'a [u8],
     /// Whether nothing is missing of the body: it neither broke off nor was longer than we read.
     pub is_whole: bool,
-    /// The request went out twice: a kept connection was closed under the first one, which may have got through.
+    /// The request went out twice: a kept connection was closed under the first one, which may have
+    /// got through.
     pub was_sent_twice: bool,
 }
 
@@ -49,7 +52,8 @@ pub fn is_object(body: &[u8]) -> bool {
 pub struct Answer {
     /// What the answer means, for the lifecycle.
     pub reply: Reply,
-    /// For the person who reads the log: what is odd about the answer. Never holds anything of a job.
+    /// For the person who reads the log: what is odd about the answer. Never holds anything of a
+    /// job.
     pub remark: Option<String>,
     /// For the same person: what the answer itself says.
     pub words: Words,
@@ -145,8 +149,8 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
     }
 }
 
-/// A success that somebody else has written: not done, as far as can be told. Only a FAIL or a requeue is never said a
-/// second time without a look.
+/// A success that somebody else has written: not done, as far as can be told. Only a FAIL or a
+/// requeue is never said a second time without a look.
 fn foreign(call: &Call) -> Failure {
     match call.endpoint() {
         Endpoint::Nack => Failure::Unanswered,
@@ -163,7 +167,8 @@ fn foreign(call: &Call) -> Failure {
     }
 }
 
-/// A success of the backend that breaks off, or is longer than what we read: good where nothing has to be read of it.
+/// A success of the backend that breaks off, or is longer than what we read: good where nothing has
+/// to be read of it.
 fn broken_off(call: &Call) -> Reply {
     match call.endpoint().answer() {
         AnswerSize::Fields | AnswerSize::Jobs | AnswerSize::Events => Reply::Failed(Failure::Unanswered),
@@ -298,7 +303,8 @@ fn nothing_but(state: JobState) -> Reply {
 fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
     let failure = match (answered.status, call.endpoint()) {
         (403, Endpoint::Info) => return nothing_but(JobState::Hidden),
-        // A proxy that does not know the way to the backend right now says 404 too, and knows nothing of the job.
+        // A proxy that does not know the way to the backend right now says 404 too, and knows
+        // nothing of the job.
         (404 | 410, Endpoint::Info | Endpoint::Ack | Endpoint::Nack) if !is_of_ojs(answered.body) => {
             Failure::NotFromBackend
         }
@@ -346,7 +352,8 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
     Reply::Failed(failure)
 }
 
-/// The error of an answer: nested as in the binding, or flat as in the error catalogue (requirements C-23).
+/// The error of an answer: nested as in the binding, or flat as in the error catalogue
+/// (requirements C-23).
 fn error_of(body: &[u8]) -> Option<Object<'_>> {
     let fields = Object::read_bytes(body)?;
     Some(fields.object("error").unwrap_or(fields))
@@ -365,7 +372,8 @@ fn current_state(body: &[u8]) -> Option<String> {
     state.map(Cow::into_owned)
 }
 
-/// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not know workers.
+/// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not
+/// know workers.
 fn is_unknown_worker(body: &[u8]) -> bool {
     let says = |key| error_of(body).and_then(|error| error.text(key)).unwrap_or_default();
     let says_registered = ["code", "message"].iter().any(|key| {

@@ -1,7 +1,7 @@
 //! What is asked of the backend, as HTTP; [`read`] is the way back.
 //!
-//! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it lacks (register,
-//! deregister, progress, checkpoint) is asked for where the extensions put it.
+//! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it
+//! lacks (register, deregister, progress, checkpoint) is asked for where the extensions put it.
 
 use std::time::Duration;
 
@@ -167,7 +167,8 @@ fn report(worker: &WorkerId, job: &JobId, outcome: &Outcome, is_bare: bool) -> H
     }
 }
 
-/// The first way that the documents show, the same with nothing but the name, or the second (requirements C-16).
+/// The first way that the documents show, the same with nothing but the name, or the second
+/// (requirements C-16).
 fn deregistration(worker: &WorkerId, way: Farewell) -> HttpRequest {
     let content = |state| DeregisterBody {
         worker_id: &worker.0,
@@ -211,7 +212,8 @@ fn body(content: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(content).unwrap_or_default()
 }
 
-/// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any text.
+/// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any
+/// text.
 fn path(collection: &str, id: &str, below: &str) -> String {
     let mut path = ["/ojs/v1/", collection, "/"].concat();
     push_encoded(&mut path, id);
@@ -360,7 +362,8 @@ struct FetchBody<'a> {
     worker_id: Option<&'a str>,
     queues: Vec<&'a str>,
     count: u32,
-    /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the first heartbeat.
+    /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the
+    /// first heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     visibility_timeout_ms: Option<u64>,
 }
@@ -393,8 +396,8 @@ fn failure<'a>(worker: &'a WorkerId, job: &'a JobId, error: &'a JobError, is_bar
     }
 }
 
-/// Backends that know `requeue` look at nothing else. One that does not must at least try the job again, so it is
-/// `retryable`, unlike in the conformance suite.
+/// Backends that know `requeue` look at nothing else. One that does not must at least try the job
+/// again, so it is `retryable`, unlike in the conformance suite.
 fn requeue<'a>(worker: &'a WorkerId, job: &'a JobId, reason: &'a str) -> NackBody<'a> {
     NackBody {
         worker_id: Some(&worker.0),

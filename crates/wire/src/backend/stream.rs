@@ -1,12 +1,15 @@
-//! Streams of events (server-sent events): from bytes, in whatever pieces they come, to what they tell us.
+//! Streams of events (server-sent events): from bytes, in whatever pieces they come, to what they
+//! tell us.
 //!
-//! What is too long, no text, no JSON or nothing that we know is passed over, to the next empty line; what is kept meanwhile has
-//! a bound. Nobody has to answer anything, so nothing here is an error.
+//! What is too long, no text, no JSON or nothing that we know is passed over, to the next empty
+//! line; what is kept meanwhile has a bound. Nobody has to answer anything, so nothing here is an
+//! error.
 
 use crate::json::fields::Fields;
 use ojs_lifecycle::api::{JobId, StreamNews};
 
-/// Longest line that is looked at, in bytes. An event that somebody writes about a job has some 200.
+/// Longest line that is looked at, in bytes. An event that somebody writes about a job has some
+/// 200.
 pub const MOST_LINE_BYTES: usize = 8 << 10;
 
 /// The type of an event about what a job goes through (real-time extension 3).

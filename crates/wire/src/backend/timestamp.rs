@@ -1,4 +1,5 @@
-//! Timestamps of the backend (RFC 3339). Only their differences are used: the clocks of two machines need not agree.
+//! Timestamps of the backend (RFC 3339). Only their differences are used: the clocks of two
+//! machines need not agree.
 
 use std::time::Duration;
 

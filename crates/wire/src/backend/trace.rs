@@ -1,12 +1,13 @@
-//! The trace context of a job: `meta.traceparent` of its envelope, as the W3C recommendation *Trace Context* spells it.
+//! The trace context of a job: `meta.traceparent` of its envelope, as the W3C recommendation *Trace
+//! Context* spells it.
 
 use ojs_lifecycle::api::Trace;
 
 /// Length of `00-<32 digits>-<16 digits>-<2 digits>`. A later version may go on behind a dash.
 const LENGTH: usize = 55;
 
-/// Reads it; `None` for anything that the recommendation calls invalid: another shape, capital letters, an id of nothing but
-/// zeroes, version `ff`, version `00` with anything behind it.
+/// Reads it; `None` for anything that the recommendation calls invalid: another shape, capital
+/// letters, an id of nothing but zeroes, version `ff`, version `00` with anything behind it.
 #[must_use]
 pub fn read(text: &str) -> Option<Trace> {
     let mut fields = text.split('-');

@@ -1,6 +1,8 @@
-//! What an answer of the backend says to a person: its status, its error, and what became of the job.
+//! What an answer of the backend says to a person: its status, its error, and what became of the
+//! job.
 //!
-//! Only what the fields of an error and `state` are for; never anything else of a body, which may hold arguments of jobs.
+//! Only what the fields of an error and `state` are for; never anything else of a body, which may
+//! hold arguments of jobs.
 
 use ojs_lifecycle::api::{Call, Endpoint};
 
@@ -19,9 +21,11 @@ const CUT: char = '…';
 /// The words of one answer. Whoever writes them to a log escapes them: they are the backend's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
-    /// What there is to say about an answer that is no success: its status, and the error's code and message.
+    /// What there is to say about an answer that is no success: its status, and the error's code
+    /// and message.
     pub failure: Option<String>,
-    /// What a job became that was failed or given back, as the backend calls it: `retryable`, `discarded`.
+    /// What a job became that was failed or given back, as the backend calls it: `retryable`,
+    /// `discarded`.
     pub state: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Answers that are ours. Each says so: its `Server` is ojs-init, and the codes of its errors begin with `gateway_`.
+//! Answers that are ours. Each says so: its `Server` is ojs-init, and the codes of its errors begin
+//! with `gateway_`.
 
 use serde::Serialize;
 
@@ -114,7 +115,8 @@ impl AnswerForm {
     }
 }
 
-/// The answer to a FETCH: the envelopes as the backend sent them, and the first one where older clients look for it.
+/// The answer to a FETCH: the envelopes as the backend sent them, and the first one where older
+/// clients look for it.
 #[must_use]
 pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
     let length: usize = jobs.iter().map(|job| job.envelope.len() + 1).sum();
@@ -136,7 +138,8 @@ pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
     form.write(Status::Ok.line(), body.as_bytes())
 }
 
-/// The answer to an ACK or a FAIL that was taken; `state` is what the job is from then on, where that is known.
+/// The answer to an ACK or a FAIL that was taken; `state` is what the job is from then on, where
+/// that is known.
 #[must_use]
 pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
     let body = OutcomeAnswer {
@@ -148,7 +151,8 @@ pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
     form.json(Status::Ok, &body)
 }
 
-/// What the backend answered to an ACK or a FAIL, handed on: its status (2xx or 4xx) and its body, a JSON object.
+/// What the backend answered to an ACK or a FAIL, handed on: its status (2xx or 4xx) and its body,
+/// a JSON object.
 #[must_use]
 pub fn handed_on(status: u16, body: &[u8], form: AnswerForm) -> Vec<u8> {
     form.write(&format!("{status} {}", reason(status)), body)
@@ -212,8 +216,8 @@ pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
     form.json(Status::Ok, &body)
 }
 
-/// The head of an answer that passes through, with how its body and the connection end on this side. The type of an OJS body gets the
-/// parameter that every SDK reads as JSON.
+/// The head of an answer that passes through, with how its body and the connection end on this
+/// side. The type of an OJS body gets the parameter that every SDK reads as JSON.
 #[must_use]
 pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);

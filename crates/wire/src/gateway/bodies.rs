@@ -93,8 +93,8 @@ fn worker(body: &Object<'_>) -> Option<String> {
     worker.map(Cow::into_owned)
 }
 
-/// Reads the body of a heartbeat: the jobs as an array in `active_jobs` or in `active_job_ids`, or one in `job_id`. One that cannot
-/// be read is a heartbeat that names no job.
+/// Reads the body of a heartbeat: the jobs as an array in `active_jobs` or in `active_job_ids`, or
+/// one in `job_id`. One that cannot be read is a heartbeat that names no job.
 ///
 /// # Errors
 ///
@@ -119,8 +119,8 @@ pub fn read_worker(body: &[u8]) -> Option<String> {
     worker(&Object::read_bytes(body)?)
 }
 
-/// This body with `worker` in the place of each `worker_id` that it has; everything else stays byte for byte. What is no JSON object stays
-/// as it is.
+/// This body with `worker` in the place of each `worker_id` that it has; everything else stays byte
+/// for byte. What is no JSON object stays as it is.
 #[must_use]
 pub fn with_worker(body: Vec<u8>, worker: &str) -> Vec<u8> {
     let spans: Vec<Range<usize>> = match std::str::from_utf8(&body) {
@@ -147,7 +147,8 @@ pub fn with_worker(body: Vec<u8>, worker: &str) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// It is no JSON object, or does not say, or says twice, which job it is about: the backend may take the other one.
+/// It is no JSON object, or does not say, or says twice, which job it is about: the backend may
+/// take the other one.
 pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBody> {
     let text = std::str::from_utf8(body).map_err(|_| NO_OBJECT)?;
     let body = Fields::read(text, ["job_id", "result", "error", "requeue"]).map_err(|_| NO_OBJECT)?;
@@ -176,7 +177,8 @@ pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBod
     Ok(OutcomeBody { job, said })
 }
 
-/// A failure must not get lost over how it is told: where it is not spelled as it should be, what can be read of it counts.
+/// A failure must not get lost over how it is told: where it is not spelled as it should be, what
+/// can be read of it counts.
 fn failure(json: Option<&str>) -> JobError {
     error::read(json).unwrap_or_else(|_| {
         let object = json.and_then(Object::read);

@@ -1,8 +1,8 @@
 //! What a worker that was built on an OJS SDK asks over HTTP, and how it is answered.
 //!
-//! Requests are read more leniently than any backend reads them: a field of the wrong type is a missing field, and a failure whose
-//! error makes no sense is a failure. Answers have the words of every generation of backends, so that each SDK finds what it
-//! looks for.
+//! Requests are read more leniently than any backend reads them: a field of the wrong type is a
+//! missing field, and a failure whose error makes no sense is a failure. Answers have the words of
+//! every generation of backends, so that each SDK finds what it looks for.
 
 mod answers;
 mod bodies;

@@ -1,4 +1,5 @@
-//! Which request is what: by its method and its path, with or without the prefix of the specification.
+//! Which request is what: by its method and its path, with or without the prefix of the
+//! specification.
 
 /// What a request is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,8 @@ pub enum Route {
     Deregister,
     /// Not about being a worker: the backend's business.
     Other,
-    /// The backend may read it as one of the above, and we do not. It gets no such request with our token.
+    /// The backend may read it as one of the above, and we do not. It gets no such request with our
+    /// token.
     Doubtful,
 }
 
@@ -30,7 +32,8 @@ const WORKERS: &str = "workers";
 /// How often a path is decoded to find out what a server could make of it.
 const MOST_DECODINGS: usize = 4;
 
-/// What may end a part of a path, or be dropped from it, for a server that reads it once more than we do. `%` begins a further escape.
+/// What may end a part of a path, or be dropped from it, for a server that reads it once more than
+/// we do. `%` begins a further escape.
 const DOUBTFUL: &[char] = &['/', '\\', ';', '?', '#', '%'];
 
 /// What this request is. A path is compared as a server may understand it: decoded, without empty
@@ -46,8 +49,8 @@ pub fn route(method: &str, target: &str) -> Route {
     found
 }
 
-/// Whether a server that decodes a path again, drops what is behind a `;`, takes `\` for `/`, or knows no capitals may see one of our
-/// routes in it. All of these are POST or DELETE.
+/// Whether a server that decodes a path again, drops what is behind a `;`, takes `\` for `/`, or
+/// knows no capitals may see one of our routes in it. All of these are POST or DELETE.
 fn is_doubtful(method: &str, path: &str, decoded: &[String]) -> bool {
     let method = method.to_ascii_uppercase();
     if !matches!(method.as_str(), "POST" | "DELETE") || !is_about_workers(path) {

@@ -1,4 +1,5 @@
-//! The request by which an HTTP proxy is asked to connect to a host (CONNECT, RFC 9110 9.3.6), and what it answers.
+//! The request by which an HTTP proxy is asked to connect to a host (CONNECT, RFC 9110 9.3.6), and
+//! what it answers.
 
 /// Longest answer to a CONNECT that is read, in bytes.
 pub const MOST_REPLY_BYTES: usize = 16 << 10;
@@ -6,7 +7,8 @@ pub const MOST_REPLY_BYTES: usize = 16 << 10;
 /// Most header lines of such an answer.
 const MOST_HEADER_LINES: usize = 64;
 
-/// The request for a connection to `target`, which is host and port. `credentials` is the value of Proxy-Authorization.
+/// The request for a connection to `target`, which is host and port. `credentials` is the value of
+/// Proxy-Authorization.
 #[must_use]
 pub fn request(target: &str, credentials: Option<&str>) -> Vec<u8> {
     let mut text = format!(
@@ -31,7 +33,8 @@ pub enum ConnectReply {
     Connected,
     /// The proxy did not connect, and says so with this status.
     Refused(u16),
-    /// This is no answer of a proxy: not HTTP, too long, or with a body where the connection should begin.
+    /// This is no answer of a proxy: not HTTP, too long, or with a body where the connection should
+    /// begin.
     NotOfProxy,
 }
 
@@ -51,7 +54,8 @@ pub fn read(bytes: &[u8]) -> ConnectReply {
         return match response.code.unwrap_or_default() {
             // An interim answer.
             100..=199 => continue,
-            // The host speaks only when it has been spoken to: what follows is a page of the proxy, or of no proxy.
+            // The host speaks only when it has been spoken to: what follows is a page of the proxy,
+            // or of no proxy.
             200..=299 if rest.is_empty() => ConnectReply::Connected,
             200..=299 => ConnectReply::NotOfProxy,
             status => ConnectReply::Refused(status),

@@ -23,7 +23,8 @@ pub enum NoHead {
     TooLarge,
 }
 
-/// Reads the head of a request from everything that came so far; `None` when its end is still missing.
+/// Reads the head of a request from everything that came so far; `None` when its end is still
+/// missing.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<Result<Head<'_>, NoHead>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
@@ -44,8 +45,8 @@ fn path(target: &str) -> &str {
     target.split_once('?').map_or(target, |(path, _)| path)
 }
 
-/// The path of a target that names the host as well, as to a proxy: a server takes that, too (RFC 9112 3.2.2). The host is
-/// not looked at, as it is not in its header either.
+/// The path of a target that names the host as well, as to a proxy: a server takes that, too (RFC
+/// 9112 3.2.2). The host is not looked at, as it is not in its header either.
 fn origin_form(target: &str) -> &str {
     let rest = target.split_once("://").filter(|(scheme, _)| {
         let is = |known: &str| scheme.eq_ignore_ascii_case(known);

@@ -1,4 +1,5 @@
-//! The header lines of a head that goes on: in one block of memory, since each of them would take two of its own otherwise.
+//! The header lines of a head that goes on: in one block of memory, since each of them would take
+//! two of its own otherwise.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The head of a request on a connection that is kept: what is asked, where its body ends, and whether another request may follow.
+//! The head of a request on a connection that is kept: what is asked, where its body ends, and
+//! whether another request may follow.
 
 use std::mem::MaybeUninit;
 
@@ -50,7 +51,8 @@ pub enum BadMessage {
     UnknownExpectation,
 }
 
-/// Reads the head at the beginning of these bytes, and how many of them it has; `None` when its end is still missing.
+/// Reads the head at the beginning of these bytes, and how many of them it has; `None` when its end
+/// is still missing.
 #[must_use]
 pub fn read_head(bytes: &[u8]) -> Option<Result<(MessageHead, usize), BadMessage>> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_HEADER_LINES];
@@ -105,7 +107,8 @@ fn lists(value: &[u8], word: &str) -> bool {
     words.any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Two answers to where a body ends are none: somebody else on the way may have taken the other one (RFC 9112 6.3).
+/// Two answers to where a body ends are none: somebody else on the way may have taken the other one
+/// (RFC 9112 6.3).
 fn body_length(headers: &[Header<'_>], is_1_1: bool) -> Result<BodyLength, BadMessage> {
     let mut codings = values(headers, "transfer-encoding");
     let coding = codings.next();

@@ -1,5 +1,6 @@
-//! HTTP/1.1 as a server. For connections of one request: its head, the response, and on top of both what probes ask and are
-//! answered. For connections that are kept: heads, bodies, and one request after the other. As a client: the question to a proxy.
+//! HTTP/1.1 as a server. For connections of one request: its head, the response, and on top of both
+//! what probes ask and are answered. For connections that are kept: heads, bodies, and one request
+//! after the other. As a client: the question to a proxy.
 
 pub mod body;
 pub mod connect;

@@ -1,5 +1,6 @@
-//! Heads of answers that leave no question about their body: HTTP/1.1, one length, and nothing that says otherwise. So are nearly all,
-//! and reading them takes a tenth of what a reader for everything takes. Any other head is for that one.
+//! Heads of answers that leave no question about their body: HTTP/1.1, one length, and nothing that
+//! says otherwise. So are nearly all, and reading them takes a tenth of what a reader for
+//! everything takes. Any other head is for that one.
 
 use std::mem::MaybeUninit;
 
@@ -29,7 +30,8 @@ pub enum PlainLook<T> {
     Other,
 }
 
-/// Looks at the head at the beginning of these bytes. `take` gets it, with the length of the head itself and what it says.
+/// Looks at the head at the beginning of these bytes. `take` gets it, with the length of the head
+/// itself and what it says.
 pub fn look<T>(bytes: &[u8], take: impl FnOnce(&Response<'_, '_>, usize, PlainAnswer) -> T) -> PlainLook<T> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_HEADER_LINES];
     let mut response = Response::new(&mut []);
@@ -44,7 +46,8 @@ pub fn look<T>(bytes: &[u8], take: impl FnOnce(&Response<'_, '_>, usize, PlainAn
     }
 }
 
-/// What the head says, if it is plain. Statuses without a body, or that send the client elsewhere, are not.
+/// What the head says, if it is plain. Statuses without a body, or that send the client elsewhere,
+/// are not.
 fn plain(response: &Response<'_, '_>) -> Option<PlainAnswer> {
     let status = response.code?;
     let has_body = matches!(status, 200..=299 | 400..=599) && !matches!(status, 204 | 205);

@@ -1,5 +1,5 @@
-//! Probes, the status and metrics: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one
-//! request for each connection, no body read.
+//! Probes, the status and metrics: what an HTTP request asks for, and the response to it. GET and
+//! HEAD of a few paths, one request for each connection, no body read.
 
 use serde::Serialize;
 
@@ -59,7 +59,8 @@ impl ProbeRefusal {
     }
 }
 
-/// Reads a request from everything that came so far; `None` when the end of its head is still missing.
+/// Reads a request from everything that came so far; `None` when the end of its head is still
+/// missing.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<ProbeRequest> {
     Some(match head::read(bytes)? {
@@ -82,7 +83,8 @@ fn request(head: Head<'_>) -> ProbeRequest {
     }
 }
 
-/// The response to a probe: 200 for yes, 503 for no. It says why, and nothing about jobs, labels or the backend's URL.
+/// The response to a probe: 200 for yes, 503 for no. It says why, and nothing about jobs, labels or
+/// the backend's URL.
 #[must_use]
 pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
     let (status, word) = if health.is_good() {

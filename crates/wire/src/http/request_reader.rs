@@ -1,4 +1,5 @@
-//! The requests on one connection, however their bytes were cut up. It holds no more than a head may have.
+//! The requests on one connection, however their bytes were cut up. It holds no more than a head
+//! may have.
 
 use crate::http::body::{BadChunk, BodyReader, BodyStep};
 use crate::http::message::{BadMessage, MOST_HEAD_BYTES, MessageHead, read_head};
@@ -71,7 +72,8 @@ impl RequestReader {
         }
         let unread = self.unread();
         let news = unread.get(self.looked_at..).filter(|news| !news.is_empty())?;
-        // Only the end of a line can end a head, and only the first bytes may show that there is none.
+        // Only the end of a line can end a head, and only the first bytes may show that there is
+        // none.
         if self.looked_at > 0 && !news.contains(&b'\n') && unread.len() < MOST_HEAD_BYTES {
             self.looked_at = unread.len();
             return None;

@@ -10,8 +10,8 @@ pub fn json(status: &str, headers: &str, body: &impl Serialize, wants_body: bool
     response(status, "application/json", headers, &format!("{body}\n"), wants_body)
 }
 
-/// The bytes of a response, after which the connection is closed. `headers` are further lines, each with its end; without a
-/// body it is what HEAD gets.
+/// The bytes of a response, after which the connection is closed. `headers` are further lines, each
+/// with its end; without a body it is what HEAD gets.
 #[must_use]
 pub fn response(status: &str, content_type: &str, headers: &str, body: &str, wants_body: bool) -> Vec<u8> {
     let length = body.len();

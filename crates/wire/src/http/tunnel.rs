@@ -1,4 +1,5 @@
-//! Requests of somebody else that go through us to the backend, and what is answered to them: which header lines go on.
+//! Requests of somebody else that go through us to the backend, and what is answered to them: which
+//! header lines go on.
 
 use crate::http::header_lines::{HeaderLines, push_line};
 use crate::http::plain_answer::MOST_HEADER_LINES;
@@ -6,8 +7,8 @@ use crate::http::plain_answer::MOST_HEADER_LINES;
 /// Room for a usual head: one that is longer gets more.
 pub const USUAL_HEAD_BYTES: usize = 512;
 
-/// What concerns one connection alone (RFC 9110 7.6.1), or is said anew for the next one. Names that begin with
-/// [`PROXY_PREFIX`] and those that `Connection` names belong to them.
+/// What concerns one connection alone (RFC 9110 7.6.1), or is said anew for the next one. Names
+/// that begin with [`PROXY_PREFIX`] and those that `Connection` names belong to them.
 const OF_ONE_CONNECTION: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -121,13 +122,15 @@ pub struct TunnelHead {
     pub status: u16,
     /// The words behind the status, perhaps none.
     pub reason: String,
-    /// The header lines that go on. A Content-Length is among them only where there is no body: it says what there would be.
+    /// The header lines that go on. A Content-Length is among them only where there is no body: it
+    /// says what there would be.
     pub headers: HeaderLines,
     pub body: TunnelBody,
 }
 
 impl TunnelHead {
-    /// Reads a head that is known to be whole; `None`: it is none. `body` is what is known of its body.
+    /// Reads a head that is known to be whole; `None`: it is none. `body` is what is known of its
+    /// body.
     #[must_use]
     pub fn read(bytes: &[u8], body: TunnelBody) -> Option<Self> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
@@ -186,7 +189,8 @@ fn is_end_to_end<'l>(lines: impl Iterator<Item = (&'l [u8], &'l [u8])>) -> impl 
     }
 }
 
-/// So many bytes at most are around the payload of a chunk: its length in hexadecimal, and two line breaks.
+/// So many bytes at most are around the payload of a chunk: its length in hexadecimal, and two line
+/// breaks.
 pub const AROUND_CHUNK: usize = 20;
 
 /// The last chunk, and that nothing follows it.

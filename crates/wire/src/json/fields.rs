@@ -8,8 +8,9 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The fields of one JSON object that somebody knows, each as the text of its value. Others are skipped; of a name
-/// that occurs twice the last value counts, as in the JSON readers of all languages that workers are written in.
+/// The fields of one JSON object that somebody knows, each as the text of its value. Others are
+/// skipped; of a name that occurs twice the last value counts, as in the JSON readers of all
+/// languages that workers are written in.
 pub(crate) struct Fields<'a, const N: usize> {
     names: [&'static str; N],
     values: [Option<&'a str>; N],
@@ -37,7 +38,8 @@ impl<'a, const N: usize> Fields<'a, N> {
         fields.find(|(known, _)| **known == name)?.1
     }
 
-    /// The value of a field. Libraries that write every field write `null` for those that are not there.
+    /// The value of a field. Libraries that write every field write `null` for those that are not
+    /// there.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.any(name).filter(|value| *value != "null")
     }
@@ -126,13 +128,15 @@ impl<'de> Visitor<'de> for FirstElements {
     }
 }
 
-/// The text of a JSON string that has to be exact; `None` if it is no string, or no Unicode (`"\ud800"`).
+/// The text of a JSON string that has to be exact; `None` if it is no string, or no Unicode
+/// (`"\ud800"`).
 pub(crate) fn exact_text(json: &str) -> Option<String> {
     serde_json::from_str(json).ok()
 }
 
-/// The text of a JSON string for a person; `None` if it is no string. Half surrogate pairs, which JavaScript and Python
-/// write for what they could not decode themselves, become replacement characters.
+/// The text of a JSON string for a person; `None` if it is no string. Half surrogate pairs, which
+/// JavaScript and Python write for what they could not decode themselves, become replacement
+/// characters.
 pub(crate) fn text(json: &str) -> Option<String> {
     serde_json::Deserializer::from_str(json)
         .deserialize_bytes(LossyText)
@@ -150,7 +154,8 @@ impl Visitor<'_> for LossyText {
 
     fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
         let mut text = String::with_capacity(bytes.len());
-        // A half pair is three bytes that are invalid one by one: one replacement for each run of them.
+        // A half pair is three bytes that are invalid one by one: one replacement for each run of
+        // them.
         for chunk in bytes.utf8_chunks() {
             let is_in_a_run = chunk.valid().is_empty() && text.ends_with(char::REPLACEMENT_CHARACTER);
             text.push_str(chunk.valid());

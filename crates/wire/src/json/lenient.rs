@@ -13,9 +13,11 @@ use serde_json::value::RawValue;
 /// Room for so many fields is made at once: an envelope has about as many.
 const USUAL_FIELDS: usize = 16;
 
-/// An object whose values are still text. Of a field that is there twice the last one counts, as in the Go backends.
+/// An object whose values are still text. Of a field that is there twice the last one counts, as in
+/// the Go backends.
 ///
-/// A list, not a map: a few of a dozen fields are asked for, once each, and a map would cost an allocation for each name.
+/// A list, not a map: a few of a dozen fields are asked for, once each, and a map would cost an
+/// allocation for each name.
 pub(crate) struct Object<'a>(Vec<(Name<'a>, &'a RawValue)>);
 
 /// The name of a field; in the text itself where it is spelled without escapes.

@@ -1,4 +1,5 @@
-//! The connections of a report as a person reads them: a table, folded into as many columns as the screen is wide enough for.
+//! The connections of a report as a person reads them: a table, folded into as many columns as the
+//! screen is wide enough for.
 
 use crate::operator::line::{Line, Screen, Style, WIDEST, columns_of, fit};
 use crate::operator::status_reply::{ConnectionReport, StatusReply};
@@ -20,9 +21,10 @@ const CELL: usize = NUMBER + PID + JOBS + STATE + 3 * GAP;
 /// Lines above the first connection: an empty one and the heading.
 const ABOVE: usize = 2;
 
-/// The table below an empty line, at most `room` lines in all. A single connection gets no table while the worker's line says enough
-/// about it. If not all connections fit, the table has those with the most jobs. Its order is that of the numbers, so that each
-/// connection keeps its place while `--watch` redraws the table.
+/// The table below an empty line, at most `room` lines in all. A single connection gets no table
+/// while the worker's line says enough about it. If not all connections fit, the table has those
+/// with the most jobs. Its order is that of the numbers, so that each connection keeps its place
+/// while `--watch` redraws the table.
 pub(super) fn table(report: &StatusReply, screen: &Screen, room: usize) -> Vec<String> {
     let total = report
         .connections_not_shown
@@ -67,7 +69,8 @@ pub(super) fn table(report: &StatusReply, screen: &Screen, room: usize) -> Vec<S
     lines
 }
 
-/// Whether the connection takes no jobs for a reason that the count of ready connections does not show.
+/// Whether the connection takes no jobs for a reason that the count of ready connections does not
+/// show.
 fn is_held_up(connection: &ConnectionReport) -> bool {
     !matches!(connection.state.as_str(), "ready" | "asking" | "not ready")
 }

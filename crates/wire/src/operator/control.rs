@@ -1,4 +1,5 @@
-//! The control socket: one line of JSON for each request, one line for its answer. `docs/control.md` is its page.
+//! The control socket: one line of JSON for each request, one line for its answer.
+//! `docs/control.md` is its page.
 //!
 //! ```
 //! use ojs_lifecycle::api::OperatorRequest;
@@ -17,8 +18,8 @@ use crate::names;
 use crate::text::milliseconds;
 use ojs_lifecycle::api::{Disposition, OperatorAnswer, OperatorRequest, Probe};
 
-/// Longest request, and longest answer that shows nothing, in bytes, the `\n` not counted. What is shown has
-/// [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
+/// Longest request, and longest answer that shows nothing, in bytes, the `\n` not counted. What is
+/// shown has [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
 pub const MAX_LINE: usize = 4096;
 
 /// Most characters of a text in an answer that are shown to anybody.
@@ -52,8 +53,8 @@ impl NoRequest {
 ///
 /// # Errors
 ///
-/// It is no JSON object (`not_json`), a request that this version does not know (`unknown_request`), or one with a field
-/// that is missing or wrong (`invalid_request`).
+/// It is no JSON object (`not_json`), a request that this version does not know
+/// (`unknown_request`), or one with a field that is missing or wrong (`invalid_request`).
 pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
     let not_json = || NoRequest::new("not_json", "a request is one JSON object on one line");
     let text = std::str::from_utf8(line).map_err(|_| not_json())?;

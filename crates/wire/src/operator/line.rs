@@ -95,7 +95,8 @@ pub(super) fn columns_of(character: char) -> usize {
     character.width().unwrap_or(1)
 }
 
-/// With no character that a terminal acts on, or that takes no column: another user's program may have written it.
+/// With no character that a terminal acts on, or that takes no column: another user's program may
+/// have written it.
 pub(super) fn printable(text: &str) -> String {
     let shown = |character: char| match character.width() {
         Some(1..) => character,
@@ -111,7 +112,8 @@ pub(super) fn field(word: &str, text: &str, screen: &Screen) -> String {
     line.text
 }
 
-/// Parts with commas between them, on as many lines as they take: no part is cut where it fits on a line.
+/// Parts with commas between them, on as many lines as they take: no part is cut where it fits on a
+/// line.
 pub(super) fn wrapped(word: &str, parts: &[(Style, String)], screen: &Screen) -> Vec<String> {
     let mut lines = vec![Line::begin(word, screen)];
     for (number, (style, part)) in parts.iter().enumerate() {

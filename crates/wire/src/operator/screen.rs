@@ -31,8 +31,8 @@ const HEADING: usize = 1;
 /// Least lines below the instance: an empty one, the heading, a job, and how many more there are.
 const LEAST_BELOW: usize = 4;
 
-/// The lines of a report, at most as many as the screen has: first the instance, then its connections, then as many jobs as
-/// fit, the oldest first. Nothing in them moves the cursor.
+/// The lines of a report, at most as many as the screen has: first the instance, then its
+/// connections, then as many jobs as fit, the oldest first. Nothing in them moves the cursor.
 #[must_use]
 pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let mut lines = summary(report, screen, usize::MAX);
@@ -78,8 +78,8 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     lines
 }
 
-/// What became of an instance that was watched: `last` is what it said last, `is_killed` whether that was all that it will
-/// ever say to us.
+/// What became of an instance that was watched: `last` is what it said last, `is_killed` whether
+/// that was all that it will ever say to us.
 #[must_use]
 pub fn farewell(last: Option<&StatusReply>, is_killed: bool) -> String {
     let Some(last) = last else {
@@ -238,7 +238,8 @@ fn jobs(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let active = report.active;
     let allowed = u64::from(report.concurrency);
     let takes = report.worker.capacity;
-    // The lesser of what is allowed and what the worker takes is the most that can be. It may have taken more before.
+    // The lesser of what is allowed and what the worker takes is the most that can be. It may have
+    // taken more before.
     let active = if report.uncapped {
         format!("{active} active, no limit set")
     } else if takes > 0 && takes.max(active) < allowed {

@@ -1,5 +1,6 @@
-//! What is shown of an instance: `status` and `health` on the control socket, and `/status` over HTTP, which names no job,
-//! no label and no URL. `docs/control.md` and `docs/health.md` list the names; all times are in milliseconds.
+//! What is shown of an instance: `status` and `health` on the control socket, and `/status` over
+//! HTTP, which names no job, no label and no URL. `docs/control.md` and `docs/health.md` list the
+//! names; all times are in milliseconds.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use ojs_lifecycle::api::{
     Snapshot, Status, Text, Trouble,
 };
 
-/// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
+/// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all
+/// of it escaped.
 pub const MAX_ANSWER: usize = 256 << 10;
 
 /// Most characters of a name; of a longer one the middle is left out.

@@ -1,5 +1,6 @@
-//! What `status` and `health` are answered on the control socket, as those who ask read it. What this version does not
-//! know is ignored, and what another version leaves out is nothing; an answer with a value of another type is none.
+//! What `status` and `health` are answered on the control socket, as those who ask read it. What
+//! this version does not know is ignored, and what another version leaves out is nothing; an answer
+//! with a value of another type is none.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +23,8 @@ pub struct StatusReply {
     pub state: String,
     /// running, quiet, delay, drain, end_game, stop, exited.
     pub phase: String,
-    /// Why the state is not running. In quiet: operator, server, prestop, each of which has to be taken back. In terminate the one
-    /// of the lifecycle frame.
+    /// Why the state is not running. In quiet: operator, server, prestop, each of which has to be
+    /// taken back. In terminate the one of the lifecycle frame.
     pub reasons: Vec<String>,
     /// How long the state has been terminate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +43,8 @@ pub struct StatusReply {
     pub exit_status: Option<u8>,
     /// Most jobs at the same time.
     pub concurrency: u32,
-    /// No concurrency is set: `concurrency` is the most that the worker has had and asked for, and limits nothing.
+    /// No concurrency is set: `concurrency` is the most that the worker has had and asked for, and
+    /// limits nothing.
     pub uncapped: bool,
     /// Jobs that count against it.
     pub active: u64,
@@ -73,7 +75,8 @@ pub struct StatusReply {
     pub queues: Vec<String>,
     /// What the backend is told of this worker.
     pub labels: Vec<String>,
-    /// How much of the memory is taken that the container may have, where there is a gate before it.
+    /// How much of the memory is taken that the container may have, where there is a gate before
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_taken_percent: Option<u8>,
     /// open; closed: that is too much, and no jobs are fetched.
@@ -258,7 +261,8 @@ pub fn decode_report(line: &[u8]) -> Option<StatusReply> {
         .filter(|report: &StatusReply| report.ok)
 }
 
-/// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a refusal.
+/// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a
+/// refusal.
 #[must_use]
 pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
     serde_json::from_slice(line)
@@ -266,8 +270,8 @@ pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
         .filter(|health: &HealthReport| health.ok)
 }
 
-/// A line of JSON without what a terminal acts on, for another user's program may have written it: inside of texts such
-/// characters become escapes, and elsewhere there are none but white space.
+/// A line of JSON without what a terminal acts on, for another user's program may have written it:
+/// inside of texts such characters become escapes, and elsewhere there are none but white space.
 #[must_use]
 pub fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());

@@ -1,5 +1,5 @@
-//! The arguments of a job as a program is given them: strings as they are, anything else as its JSON text, with the envelope's
-//! spelling of numbers.
+//! The arguments of a job as a program is given them: strings as they are, anything else as its
+//! JSON text, with the envelope's spelling of numbers.
 //!
 //! ```
 //! use ojs_wire::runner::arguments::Path;
@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 use crate::json::fields;
 use crate::json::lenient::Object;
 
-/// Where a value is in a job's `args`: the number of an argument, then names of fields and numbers of elements.
+/// Where a value is in a job's `args`: the number of an argument, then names of fields and numbers
+/// of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(Vec<String>);
 

@@ -1,6 +1,7 @@
 //! The worker socket from the worker's side: what the runner is told, and what it says.
 //!
-//! What it is told comes from PID 1, which is ourselves; still nothing here panics or grows, whatever comes.
+//! What it is told comes from PID 1, which is ourselves; still nothing here panics or grows,
+//! whatever comes.
 
 use std::borrow::Cow;
 use std::str;
@@ -240,8 +241,8 @@ pub fn pong(id: u64) -> Vec<u8> {
     FrameLine::new("pong").number("id", id).end()
 }
 
-/// The result that these bytes are: JSON if they are that, else their text as a string, without line breaks at its end as a
-/// shell's `$(...)` has it; none if there is nothing but space.
+/// The result that these bytes are: JSON if they are that, else their text as a string, without
+/// line breaks at its end as a shell's `$(...)` has it; none if there is nothing but space.
 #[must_use]
 pub fn result(output: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(output);

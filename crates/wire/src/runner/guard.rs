@@ -1,5 +1,6 @@
-//! Where a command runs one of its words as a program, so that no placeholder may stand there. It knows the usual interpreters and
-//! wrappers by name; a program that it does not know is not found out.
+//! Where a command runs one of its words as a program, so that no placeholder may stand there. It
+//! knows the usual interpreters and wrappers by name; a program that it does not know is not found
+//! out.
 
 use std::ffi::OsString;
 
@@ -76,12 +77,14 @@ const WRAPPERS: [Wrapper; 20] = [
     wrapper("taskset", 1, ""),
 ];
 
-/// The program that would run the word of this number, or what its placeholder becomes, as a program.
+/// The program that would run the word of this number, or what its placeholder becomes, as a
+/// program.
 pub(super) fn runs(command: &[OsString], number: usize) -> Option<&'static str> {
     wrapper_of(command, number).or_else(|| interpreter_of(command, number))
 }
 
-/// The wrapper whose program the word is. Wrappers may follow each other from the beginning of the command on.
+/// The wrapper whose program the word is. Wrappers may follow each other from the beginning of the
+/// command on.
 fn wrapper_of(command: &[OsString], number: usize) -> Option<&'static str> {
     let mut at = 0;
     while at < number {
@@ -165,8 +168,8 @@ impl Interpreter {
     }
 }
 
-/// Whether a script of the interpreter stands among these words, behind which its options are the script's. An option may have one word
-/// of its own.
+/// Whether a script of the interpreter stands among these words, behind which its options are the
+/// script's. An option may have one word of its own.
 fn has_script(between: &[&str]) -> bool {
     let is_option = |word: &str| word.starts_with(['-', '+']);
     let mut may_be_value = false;

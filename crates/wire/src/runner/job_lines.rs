@@ -59,7 +59,8 @@ fn progress(rest: &str) -> Result<JobLine<'_>, &'static str> {
     let number = number.ok_or("progress takes a number from 0 to 1, then a text if there is one")?;
     let message = message.trim_start_matches([' ', '\t']);
     Ok(JobLine::Progress {
-        // Rust's spelling of a number is JSON's; a shell's `.5` is not. And there is no minus before a zero.
+        // Rust's spelling of a number is JSON's; a shell's `.5` is not. And there is no minus
+        // before a zero.
         fraction: number.abs().to_string(),
         message: Some(message).filter(|message| !message.is_empty()),
     })

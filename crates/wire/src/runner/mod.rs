@@ -1,7 +1,8 @@
-//! The runner of mode exec: what it is told at its start, what it says and hears on the worker socket, and what its jobs
-//! tell it.
+//! The runner of mode exec: what it is told at its start, what it says and hears on the worker
+//! socket, and what its jobs tell it.
 //!
-//! The runner is the worker that mode exec brings along. It speaks the worker socket protocol as any other worker does.
+//! The runner is the worker that mode exec brings along. It speaks the worker socket protocol as
+//! any other worker does.
 
 pub mod arguments;
 pub mod frames;

@@ -1,12 +1,14 @@
-//! What the runner is told at its start: one JSON object in one variable of its environment. The command for jobs that no
-//! route takes is not in it: that comes as arguments, whose bytes need not be UTF-8.
+//! What the runner is told at its start: one JSON object in one variable of its environment. The
+//! command for jobs that no route takes is not in it: that comes as arguments, whose bytes need not
+//! be UTF-8.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The variable of the runner's environment that has them. Jobs do not see it, and there is no secret in it.
+/// The variable of the runner's environment that has them. Jobs do not see it, and there is no
+/// secret in it.
 pub const VARIABLE: &str = "OJS_INIT_RUNNER";
 
 /// How the runner starts jobs, and what their ends mean.
@@ -20,15 +22,17 @@ pub struct RunnerSettings {
     pub output_limit: u64,
     /// Where jobs start; none: where the runner runs.
     pub directory: Option<PathBuf>,
-    /// How long a job may run whose envelope does not say it, in milliseconds; none: as long as it likes.
+    /// How long a job may run whose envelope does not say it, in milliseconds; none: as long as it
+    /// likes.
     pub timeout_ms: Option<u64>,
     /// From the SIGTERM to a job whose time is over to its SIGKILL, in milliseconds.
     pub timeout_grace_ms: u64,
     pub leftovers: JobLeftovers,
-    /// What the end of a job means, by exit status (`"75"`) or signal (`"SIGXCPU"`), defaults included. Any other end is
-    /// [`ExitMeaning::Retry`].
+    /// What the end of a job means, by exit status (`"75"`) or signal (`"SIGXCPU"`), defaults
+    /// included. Any other end is [`ExitMeaning::Retry`].
     pub exits: BTreeMap<String, ExitMeaning>,
-    /// Patterns of names (`*_TOKEN`) of variables whose values are struck from what is told of a failure.
+    /// Patterns of names (`*_TOKEN`) of variables whose values are struck from what is told of a
+    /// failure.
     pub redact: Vec<String>,
     /// Memory of a job with all its processes, in bytes, above which it is ended.
     pub max_memory: Option<u64>,

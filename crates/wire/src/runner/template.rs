@@ -1,5 +1,6 @@
-//! Commands with placeholders: `{id}`, `{type}`, `{args.0}`, `{args.1.path}`. Each is replaced within its own word of the command,
-//! so no value is split into several words, and none is read by a shell.
+//! Commands with placeholders: `{id}`, `{type}`, `{args.0}`, `{args.1.path}`. Each is replaced
+//! within its own word of the command, so no value is split into several words, and none is read by
+//! a shell.
 //!
 //! ```
 //! use ojs_wire::runner::frames::JobFacts;
@@ -17,14 +18,15 @@ use crate::runner::arguments::Path;
 use crate::runner::frames::JobFacts;
 use crate::runner::guard;
 
-/// Longest word of a command that the kernel takes, in bytes, its NUL byte not counted (`MAX_ARG_STRLEN`).
+/// Longest word of a command that the kernel takes, in bytes, its NUL byte not counted
+/// (`MAX_ARG_STRLEN`).
 pub const MOST_WORD_BYTES: usize = (128 << 10) - 1;
 
 /// The placeholders, for a person.
 pub const ACCEPTED: &str = "{id}, {type}, {args.0} and so on, {args.0.name} for a part of an argument";
 
-/// What stands before a dot, a bracket or the closing brace in text that is meant as a placeholder: those that exist, and names that
-/// people try.
+/// What stands before a dot, a bracket or the closing brace in text that is meant as a placeholder:
+/// those that exist, and names that people try.
 const MEANT: [&str; 16] = [
     "args",
     "arg",
@@ -74,7 +76,8 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// Something looks like a placeholder and is none, or stands where a value would be run as a program; for a person.
+    /// Something looks like a placeholder and is none, or stands where a value would be run as a
+    /// program; for a person.
     pub fn read(command: &[OsString]) -> Result<Self, String> {
         let words = command
             .iter()
@@ -116,7 +119,8 @@ impl Template {
     }
 }
 
-/// Where a command stands in the configuration, for a person: the route of this pattern, or COMMAND.
+/// Where a command stands in the configuration, for a person: the route of this pattern, or
+/// COMMAND.
 #[must_use]
 pub fn command_name(pattern: Option<&str>) -> String {
     pattern.map_or_else(|| "COMMAND".to_owned(), |pattern| format!("exec.routes {pattern:?}"))

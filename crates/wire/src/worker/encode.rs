@@ -27,8 +27,9 @@ pub struct HelloContext {
     pub max_frame: usize,
 }
 
-/// The frame for a word: one line, its `\n` included. Envelope and checkpoint are embedded as they are spelled, on one
-/// line. Times are in whole milliseconds, rounded down: a worker never believes that it has longer than it has.
+/// The frame for a word: one line, its `\n` included. Envelope and checkpoint are embedded as they
+/// are spelled, on one line. Times are in whole milliseconds, rounded down: a worker never believes
+/// that it has longer than it has.
 #[must_use]
 pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     match word {
@@ -79,7 +80,8 @@ impl FrameLine {
         Self(format!(r#"{{"type":"{kind}""#))
     }
 
-    /// A JSON value as it is spelled. A line break between its tokens would end the frame, wherever it came from.
+    /// A JSON value as it is spelled. A line break between its tokens would end the frame, wherever
+    /// it came from.
     pub(crate) fn json(mut self, name: &str, spelled: &str) -> Self {
         self.0.push_str(",\"");
         self.0.push_str(name);

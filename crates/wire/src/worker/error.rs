@@ -62,7 +62,8 @@ fn message_or_name(message: Option<Text>, kind: &Option<Text>, code: &Option<Tex
     }
 }
 
-/// What the retry specification's codes for handlers (7) mean; any other failure may be tried again.
+/// What the retry specification's codes for handlers (7) mean; any other failure may be tried
+/// again.
 fn retryable_by(code: Option<&str>) -> bool {
     !matches!(code, Some("DISCARD" | "DEAD_LETTER"))
 }

@@ -11,8 +11,9 @@ pub const MAX_NAME_BYTES: usize = MOST_JOB_ID_BYTES;
 /// Most job types that a connection can name.
 pub const MAX_TYPES: usize = 10_000;
 
-/// Deepest nesting of arrays and objects in a frame, the frame itself included. What is deeper could not be handed to
-/// every worker again as a checkpoint: of the usual JSON libraries Ruby's gives up first, after 100.
+/// Deepest nesting of arrays and objects in a frame, the frame itself included. What is deeper
+/// could not be handed to every worker again as a checkpoint: of the usual JSON libraries Ruby's
+/// gives up first, after 100.
 pub const MAX_DEPTH: usize = 100;
 
 /// Most frames of a backtrace that are passed on; the first ones are kept (OJS core 8).

@@ -1,17 +1,19 @@
 //! The worker socket protocol, version 1: what a worker says, and what it is told.
 //!
-//! What is not understood is an answer too ([`FromWorker::Garbage`]): decoding never fails. The rules, beyond the tables of
-//! the protocol:
+//! What is not understood is an answer too ([`FromWorker::Garbage`]): decoding never fails. The
+//! rules, beyond the tables of the protocol:
 //!
-//! - Fields that are not known are ignored; `null` in an optional field is the same as no field, except in `result` and
-//!   `state`, where it is the value. Of a field that is there twice the last one counts.
-//! - Values that are passed on are kept as they are spelled, whatever they hold. Only how deep they are nested has a
-//!   limit, [`MAX_DEPTH`]: the next reader may be a recursive one.
-//! - Names (job ids, job types) are 1 to [`MAX_NAME_BYTES`] bytes of Unicode. Texts for a person may hold anything:
-//!   half surrogate pairs become replacement characters.
-//! - A failure must not get lost over how it is told. `error` may be a mere string; without a message its type, or else
-//!   its code, is the message; a backtrace over the limits of the specification is cut, not refused. A field of the
-//!   wrong type is refused: that is a client's bug, which its first test finds.
+//! - Fields that are not known are ignored; `null` in an optional field is the same as no field,
+//!   except in `result` and `state`, where it is the value. Of a field that is there twice the last
+//!   one counts.
+//! - Values that are passed on are kept as they are spelled, whatever they hold. Only how deep they
+//!   are nested has a limit, [`MAX_DEPTH`]: the next reader may be a recursive one.
+//! - Names (job ids, job types) are 1 to [`MAX_NAME_BYTES`] bytes of Unicode. Texts for a person
+//!   may hold anything: half surrogate pairs become replacement characters.
+//! - A failure must not get lost over how it is told. `error` may be a mere string; without a
+//!   message its type, or else its code, is the message; a backtrace over the limits of the
+//!   specification is cut, not refused. A field of the wrong type is refused: that is a client's
+//!   bug, which its first test finds.
 //!
 //! [`FromWorker::Garbage`]: ojs_lifecycle::api::FromWorker::Garbage
 

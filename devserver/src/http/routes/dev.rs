@@ -75,7 +75,8 @@ struct EventsBody<'a> {
     last: u64,
     /// What time it is, by the clock of the events.
     now_ms: f64,
-    /// What the wall clock said when that clock began, RFC 3339 with nanoseconds: for who compares with other clocks.
+    /// What the wall clock said when that clock began, RFC 3339 with nanoseconds: for who compares
+    /// with other clocks.
     started_at: String,
 }
 

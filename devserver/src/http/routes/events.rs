@@ -1,4 +1,5 @@
-//! Who listens to what: the events of a queue, of a job, or that something is there to be fetched. And the last events as a list.
+//! Who listens to what: the events of a queue, of a job, or that something is there to be fetched.
+//! And the last events as a list.
 
 use serde_json::json;
 

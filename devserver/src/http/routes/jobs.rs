@@ -78,7 +78,8 @@ fn enqueue(call: &mut Call<'_>) -> Result {
     Ok(job_reply(call, 201, job).with_location(format!("/ojs/v1/jobs/{id}")))
 }
 
-/// Refuses ids that the dialect does not know. A test that has the server in its own process names its jobs as it likes.
+/// Refuses ids that the dialect does not know. A test that has the server in its own process names
+/// its jobs as it likes.
 fn check_ids(call: &Call<'_>, jobs: &[NewJob]) -> std::result::Result<(), Refusal> {
     if call.shared.options.dialect.wants_uuid7() {
         jobs.iter().try_for_each(new_job::check_uuid7)
@@ -148,7 +149,8 @@ pub(super) fn page_reply<'a>(
     let total = total as u64;
     let skip = usize::try_from(offset).unwrap_or(usize::MAX);
     let take = usize::try_from(limit).unwrap_or(usize::MAX);
-    // Only what is shown is looked at: there may be a hundred thousand jobs, and somebody who asks for this all the time.
+    // Only what is shown is looked at: there may be a hundred thousand jobs, and somebody who asks
+    // for this all the time.
     let shown: Vec<_> = jobs.skip(skip).take(take).map(|job| job.envelope(epoch)).collect();
     let has_more = offset.saturating_add(shown.len() as u64) < total;
     let pagination = json!({"total": total, "limit": limit, "offset": offset, "has_more": has_more});
@@ -159,7 +161,8 @@ pub(super) fn page_reply<'a>(
     })
 }
 
-/// Lists the newest jobs, and how many there are of each state. Ours: the specification lists no jobs.
+/// Lists the newest jobs, and how many there are of each state. Ours: the specification lists no
+/// jobs.
 pub(super) fn list(call: &mut Call<'_>) -> Result {
     let state = match call.request.parameter("state") {
         None => None,

@@ -70,7 +70,8 @@ struct OutcomeBody<'a> {
     job: Envelope<'a>,
 }
 
-/// The answer to an ACK or a FAIL. Both names of the id: the public backends changed from one to the other.
+/// The answer to an ACK or a FAIL. Both names of the id: the public backends changed from one to
+/// the other.
 fn outcome_reply(job: &Job, epoch: jiff::Timestamp, worker: Option<&str>) -> Reply {
     let at = |state, moment: Option<_>| moment.filter(|_| job.state == state).map(|moment| wall(epoch, moment));
     let reply = Reply::ok(&OutcomeBody {
@@ -136,7 +137,8 @@ fn register(call: &mut Call<'_>) -> Result {
     Ok(reply.about_worker(Some(&worker)))
 }
 
-/// Whole seconds are an integer, as the specification has it; others, which only a test asks for, are not.
+/// Whole seconds are an integer, as the specification has it; others, which only a test asks for,
+/// are not.
 fn seconds(duration: std::time::Duration) -> serde_json::Value {
     if duration.subsec_nanos() == 0 {
         duration.as_secs().into()

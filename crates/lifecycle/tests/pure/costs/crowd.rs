@@ -1,4 +1,5 @@
-//! A machine with many jobs, a backend that answers as it is told, and workers that do nothing but what they are told.
+//! A machine with many jobs, a backend that answers as it is told, and workers that do nothing but
+//! what they are told.
 
 use std::collections::VecDeque;
 use std::time::Duration;

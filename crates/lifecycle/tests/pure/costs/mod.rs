@@ -1,8 +1,10 @@
-//! What an event costs does not depend on how many jobs there are. Each of these does the same with 100 jobs and with 10,000 and
-//! compares the processor's time for one event: a walk over all jobs, or all holders, after each of them would make it 100 times as
-//! much. Longer lists and colder caches make it somewhat more, whatever one does.
+//! What an event costs does not depend on how many jobs there are. Each of these does the same with
+//! 100 jobs and with 10,000 and compares the processor's time for one event: a walk over all jobs,
+//! or all holders, after each of them would make it 100 times as much. Longer lists and colder
+//! caches make it somewhat more, whatever one does.
 //!
-//! `COSTS=1 cargo test --test pure costs -- --nocapture --test-threads 1` shows the figures, with 10 and with 1,000 as well.
+//! `COSTS=1 cargo test --test pure costs -- --nocapture --test-threads 1` shows the figures, with
+//! 10 and with 1,000 as well.
 
 mod crowd;
 
@@ -25,7 +27,8 @@ fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
-/// Time for one event, in nanoseconds: the best of a few runs, each of them long enough to be measured.
+/// Time for one event, in nanoseconds: the best of a few runs, each of them long enough to be
+/// measured.
 fn per_event(jobs: usize, prepare: impl Fn(usize) -> Crowd, act: impl Fn(&mut Crowd)) -> f64 {
     let once = || {
         let (mut events, mut spent) = (0, Duration::ZERO);

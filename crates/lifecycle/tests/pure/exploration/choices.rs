@@ -78,7 +78,8 @@ impl World {
 
     fn acts_of_workers(&self, actions: &mut Vec<Action>) {
         for (connection, link) in self.links.iter().filter(|(_, link)| !link.is_over) {
-            // What a process that is gone had written can still be read; then the connection is over.
+            // What a process that is gone had written can still be read; then the connection is
+            // over.
             if self.is_gateway() {
                 self.acts_of_a_gateway(*connection, actions);
             }

@@ -81,7 +81,8 @@ impl World {
         }
     }
 
-    /// The log says that jobs may be lost: those of the FETCH that fails now, or all that come from here on.
+    /// The log says that jobs may be lost: those of the FETCH that fails now, or all that come from
+    /// here on.
     pub fn fetch_is_given_up(&mut self) {
         if !std::mem::take(&mut self.is_fetch_failing) {
             self.is_fetch_given_up = true;

@@ -1,5 +1,5 @@
-//! When two states are the same: moments count from now, numbers of requests and claims only by their order, and where
-//! the sequence of pseudo-random pauses stands does not count.
+//! When two states are the same: moments count from now, numbers of requests and claims only by
+//! their order, and where the sequence of pseudo-random pauses stands does not count.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -11,11 +11,12 @@ use ojs_lifecycle::api::Moment;
 /// Names of numbers that are compared, never computed with.
 const RANKED: [&str; 3] = ["CallId(", "Claim(", "PullId("];
 
-/// Fields that count what has been, and are compared with nothing: `served` only orders connections.
+/// Fields that count what has been, and are compared with nothing: `served` only orders
+/// connections.
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];
 
-/// What is only counted and told, between these and the end of its braces. Returns decide something from the third on: no world has so
-/// many.
+/// What is only counted and told, between these and the end of its braces. Returns decide something
+/// from the third on: no world has so many.
 const TALLIES: [&str; 5] = [" ShutdownCounts ", " Outages ", " Crashed ", "(Handover ", " Returns "];
 
 /// 128 bits that stand for `state` at `now`.

@@ -1,5 +1,6 @@
-//! Holders behind the gateway: each waits for the answer to an outcome, any of them may tell that of any job, also again, and nobody is
-//! told anything unasked. The promise that each outcome is answered once, to who told it, and at once when the end has begun.
+//! Holders behind the gateway: each waits for the answer to an outcome, any of them may tell that
+//! of any job, also again, and nobody is told anything unasked. The promise that each outcome is
+//! answered once, to who told it, and at once when the end has begun.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,8 @@ impl World {
         }
     }
 
-    /// What a client of the gateway may do next. While the answer to an outcome is waited for, the shell joins every other one.
+    /// What a client of the gateway may do next. While the answer to an outcome is waited for, the
+    /// shell joins every other one.
     pub fn acts_of_a_gateway(&self, holder: HolderId, actions: &mut Vec<Action>) {
         let is_open = |fate: &Fate| fate.said.is_none() && fate.sent.is_none();
         let is_known = |fate: &Fate| fate.holder.is_some() && fate.said != Some(Kind::Requeue);

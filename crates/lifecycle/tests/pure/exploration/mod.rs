@@ -1,13 +1,14 @@
-//! Every state that the machine can come to in a few small worlds, breadth first: each promise is checked at each step,
-//! and a broken one is shown with the shortest way to it.
+//! Every state that the machine can come to in a few small worlds, breadth first: each promise is
+//! checked at each step, and a broken one is shown with the shortest way to it.
 //!
-//! What is bounded: each world says how often each kind of thing may happen on one path, and how many states are looked
-//! at. A world whose states are all seen says `all of them`. Time moves only to the machine's next timer, requests are
-//! answered at those moments or never, and the states in front of the bound are let run to the exit in a world that
-//! is silent. `EXPLORE_STATES=1000000 cargo test --test pure exploration -- --nocapture` looks further.
+//! What is bounded: each world says how often each kind of thing may happen on one path, and how
+//! many states are looked at. A world whose states are all seen says `all of them`. Time moves only
+//! to the machine's next timer, requests are answered at those moments or never, and the states in
+//! front of the bound are let run to the exit in a world that is silent. `EXPLORE_STATES=1000000
+//! cargo test --test pure exploration -- --nocapture` looks further.
 //!
-//! Two states are the same when they differ only in the time of day, in the numbers of requests and claims, and in the
-//! place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
+//! Two states are the same when they differ only in the time of day, in the numbers of requests and
+//! claims, and in the place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
 
 mod choices;
 mod fetches;
@@ -161,7 +162,8 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
     text
 }
 
-/// Most states of one world that are looked at when it has more than `MOST_OF_A_SMALL_ONE`; `EXPLORE_STATES` sets both.
+/// Most states of one world that are looked at when it has more than `MOST_OF_A_SMALL_ONE`;
+/// `EXPLORE_STATES` sets both.
 const MOST_STATES: usize = 10_000;
 
 /// Worlds with no more states than this are looked through.

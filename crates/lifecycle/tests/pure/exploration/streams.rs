@@ -1,4 +1,5 @@
-//! Streams of events that tell anything at any time, and the promise that there are none outside running.
+//! Streams of events that tell anything at any time, and the promise that there are none outside
+//! running.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The machine's world, small: one worker with up to two processes, a backend, somebody who sends signals. Everything
-//! that may happen in it next is an action; nothing has to happen.
+//! The machine's world, small: one worker with up to two processes, a backend, somebody who sends
+//! signals. Everything that may happen in it next is an action; nothing has to happen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -483,7 +483,8 @@ impl World {
         }
     }
 
-    /// Whether nobody can do anything any more who had this connection, and all that they wrote was read.
+    /// Whether nobody can do anything any more who had this connection, and all that they wrote was
+    /// read.
     pub fn is_gone(&self, connection: HolderId) -> bool {
         let is_alive = |process: &ProcessId| self.processes.get(process).is_some_and(|process| process.is_alive);
         self.links

@@ -1,8 +1,11 @@
-//! Workers that ask for their jobs and wait for the answer to each outcome, as those behind an HTTP gateway do: random lives of them.
-//! Several holders of one process, processes that nobody knows, answers that are lost, outcomes that are told twice or contradict each
-//! other, clients that are gone before their answer, jobs that are dropped silently, a process killed behind a parent that lives.
+//! Workers that ask for their jobs and wait for the answer to each outcome, as those behind an HTTP
+//! gateway do: random lives of them. Several holders of one process, processes that nobody knows,
+//! answers that are lost, outcomes that are told twice or contradict each other, clients that are
+//! gone before their answer, jobs that are dropped silently, a process killed behind a parent that
+//! lives.
 //!
-//! `SEED=17 cargo test --test pure gateway::` lives one life again and tells what happened in it; `RUNS=20000` lives more of them.
+//! `SEED=17 cargo test --test pure gateway::` lives one life again and tells what happened in it;
+//! `RUNS=20000` lives more of them.
 
 mod backend;
 mod promises;

@@ -221,7 +221,8 @@ impl World {
         }
     }
 
-    /// After the exit each job has an outcome, or is where somebody else can get it; or it was told that it is not.
+    /// After the exit each job has an outcome, or is where somebody else can get it; or it was told
+    /// that it is not.
     pub fn nothing_is_lost(&mut self) {
         let is_lost = |(id, job): &(&JobId, &super::backend::Kept)| {
             matches!(job.state, Stored::Active(..)) && !self.let_go.contains(id)

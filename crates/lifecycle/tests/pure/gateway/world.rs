@@ -1,4 +1,5 @@
-//! One life: a worker of several processes whose holders ask for jobs, a shell that joins what is told twice, a backend with weather.
+//! One life: a worker of several processes whose holders ask for jobs, a shell that joins what is
+//! told twice, a backend with weather.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! The latest moments of a shutdown, taken from the machine itself: it is played against a world in which everything takes
-//! as long as it may. A job never ends, no request is answered, and what SIGKILL ends is gone when nobody waits for it any
-//! longer.
+//! The latest moments of a shutdown, taken from the machine itself: it is played against a world in
+//! which everything takes as long as it may. A job never ends, no request is answered, and what
+//! SIGKILL ends is gone when nobody waits for it any longer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,7 +73,8 @@ const ROWS: [(&str, Step, &str); 8] = [
     ),
 ];
 
-/// The table: a column for Kubernetes and one for Docker, with what each allows when nobody says anything.
+/// The table: a column for Kubernetes and one for Docker, with what each allows when nobody says
+/// anything.
 pub fn as_markdown() -> String {
     let surroundings = [Surroundings::Kubernetes, Surroundings::Container];
     let played = surroundings.map(|place| Play::of(times(place)).ends());
@@ -86,7 +87,8 @@ pub fn as_markdown() -> String {
     text
 }
 
-/// How long a shutdown takes within this limit and with this margin, where everything takes as long as it may.
+/// How long a shutdown takes within this limit and with this margin, where everything takes as long
+/// as it may.
 pub fn longest(limit: Duration, stop_margin: Option<Duration>) -> Duration {
     let limits = Limits {
         grace_period: Duration::from_secs(3600),

@@ -1,6 +1,7 @@
-//! Every phase and every trigger, as text that a person reads: a golden file and the table in `docs/lifecycle.md`, both
-//! rendered from the code, and the properties that the table as a whole must have. And on the same page: the times of a
-//! shutdown, its steps, and the way of an outcome to the backend.
+//! Every phase and every trigger, as text that a person reads: a golden file and the table in
+//! `docs/lifecycle.md`, both rendered from the code, and the properties that the table as a whole
+//! must have. And on the same page: the times of a shutdown, its steps, and the way of an outcome
+//! to the backend.
 
 mod clock;
 mod reports;

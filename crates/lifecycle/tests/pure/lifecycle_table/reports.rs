@@ -1,5 +1,5 @@
-//! How an outcome gets to the backend, as text that a person reads: every stage and everything that can happen in it, every
-//! failure and what it says. And what both tables as a whole must promise.
+//! How an outcome gets to the backend, as text that a person reads: every stage and everything that
+//! can happen in it, every failure and what it says. And what both tables as a whole must promise.
 
 use std::fmt::Write as _;
 use std::time::Duration;

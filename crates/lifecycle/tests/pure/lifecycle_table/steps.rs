@@ -1,5 +1,5 @@
-//! Every step of an end and everything that can end it, as text that a person reads, and the properties that the table as a
-//! whole must have.
+//! Every step of an end and everything that can end it, as text that a person reads, and the
+//! properties that the table as a whole must have.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! The reference for jobs that the backend does not find: when an outcome may be given up because of that.
+//! The reference for jobs that the backend does not find: when an outcome may be given up because
+//! of that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -80,8 +81,9 @@ impl Absences {
         self.absent.entry(id.clone()).or_insert(Absence { since: now, until });
     }
 
-    /// Whether a job may be called lost although the backend has it: only because that said so for as long as the
-    /// reservation was to last, or once more after its store had shown itself. What a worker holds is judged by looks alone.
+    /// Whether a job may be called lost although the backend has it: only because that said so for
+    /// as long as the reservation was to last, or once more after its store had shown itself. What
+    /// a worker holds is judged by looks alone.
     pub fn excuses(&self, id: &JobId, is_held: bool, now: Duration) -> bool {
         self.absent.get(id).is_some_and(|absence| {
             let was_seen = self.seen.is_some_and(|seen| seen >= absence.since);

@@ -32,8 +32,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// `at_risk` are the jobs that the shutdown may have cut off, `cut_off` how many it did at least and at most; nothing
-    /// of that where a signal ended it at once.
+    /// `at_risk` are the jobs that the shutdown may have cut off, `cut_off` how many it did at
+    /// least and at most; nothing of that where a signal ended it at once.
     pub fn at_exit(&self, status: u8, cut_off: (usize, usize), at_risk: &BTreeSet<JobId>, is_abandoned: bool) -> Kept {
         let Some(account) = &self.last else {
             promise!("an account of each end", false, "there is none");

@@ -104,7 +104,8 @@ impl Backend {
         }
     }
 
-    /// Does what is asked. `meant` is the reservation that an outcome is meant for, which no backend looks at.
+    /// Does what is asked. `meant` is the reservation that an outcome is meant for, which no
+    /// backend looks at.
     pub fn carry_out(&mut self, call: &Call, meant: Option<u64>, fault: Option<Fault>, now: Duration) -> Reply {
         self.lapse(now);
         match call {

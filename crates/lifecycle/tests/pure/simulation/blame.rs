@@ -1,5 +1,6 @@
-//! The reference for workers that ojs-init itself ended: whether it did, what follows from that, and what becomes of the jobs
-//! that had nothing to do with it. Judged by the signals that were ordered.
+//! The reference for workers that ojs-init itself ended: whether it did, what follows from that,
+//! and what becomes of the jobs that had nothing to do with it. Judged by the signals that were
+//! ordered.
 
 use std::time::Duration;
 
@@ -60,7 +61,8 @@ impl Blame {
         }
     }
 
-    /// The cause of the main process's own end, else of the last end of another one, if that was a moment ago.
+    /// The cause of the main process's own end, else of the last end of another one, if that was a
+    /// moment ago.
     fn cause_of_end(&self, ended: Ended, options: &Options, now: Duration) -> Option<EndCause> {
         let of_main = self.endings.iter().find(|ending| Some(ending.process) == self.main);
         let is_recent = |ending: &&Ending| now < ending.at + options.cancel_grace + CONSEQUENCE;

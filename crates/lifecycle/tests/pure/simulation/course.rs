@@ -1,4 +1,5 @@
-//! The reference for the lifecycle itself: which state, until when, and with what status it ends; nothing of the machine is in it.
+//! The reference for the lifecycle itself: which state, until when, and with what status it ends;
+//! nothing of the machine is in it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -292,8 +293,8 @@ impl Course {
         self.options.times.limit.unwrap_or(self.options.times.grace_period)
     }
 
-    /// No SIGTERM came after a preStop hook; among the deadlines of one moment this one has no place of its own. A later
-    /// hook takes its place.
+    /// No SIGTERM came after a preStop hook; among the deadlines of one moment this one has no
+    /// place of its own. A later hook takes its place.
     fn lapsed(&mut self, now: Duration) {
         let later = self.last_prestop.filter(|at| *at + self.time_to_lapse() > now);
         self.clock = later;

@@ -32,7 +32,8 @@ impl Ledger {
 
     pub fn abandoned(&mut self, id: &JobId, why: &str) -> Kept {
         let is_stopping = self.is_stopping;
-        // The one that was released, or else came last, is given back; everything else is about the one that came first.
+        // The one that was released, or else came last, is given back; everything else is about the
+        // one that came first.
         let of_it = |claim: &Claim| claim.is_open && claim.id == *id;
         let is_last = |claim: &Claim| of_it(claim) && claim.is_last_attempt;
         let released = |claim: &Claim| is_last(claim) && claim.answer == Some(Answer::Release);
@@ -44,7 +45,8 @@ impl Ledger {
             self.find(id)
         };
         if let Some(claim) = claim {
-            // In these worlds a look always tells two reservations apart, and works before it is given up.
+            // In these worlds a look always tells two reservations apart, and works before it is
+            // given up.
             promise!(
                 "what waits is started or handed back",
                 is_stopping || !claim.is_waiting() || why.contains("discard"),
@@ -59,7 +61,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A delivery that came while an earlier outcome was on its way: that one is settled, so it is the first.
+    /// A delivery that came while an earlier outcome was on its way: that one is settled, so it is
+    /// the first.
     pub fn void(&mut self, id: &JobId) -> Kept {
         let Some(claim) = self.find(id) else {
             return Err(broken("what came to nothing was claimed", format!("{id}")));
@@ -90,8 +93,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// How many of so many places are taken by such jobs. Of the jobs that a worker gave back, eight for each place may be held beside
-    /// them.
+    /// How many of so many places are taken by such jobs. Of the jobs that a worker gave back,
+    /// eight for each place may be held beside them.
     pub fn places_taken(&self, places: usize, counts: fn(&Claim) -> bool) -> usize {
         let (released, others): (Vec<&Claim>, Vec<&Claim>) = self
             .open()

@@ -19,7 +19,8 @@ const APART: u64 = 0x0FE7_C4E5;
 /// Numbers of these jobs, above those of the plan.
 const NUMBERS: std::ops::Range<u64> = 100..130;
 
-/// Whether there are so many jobs in this run that FETCHes bring all that they ask for: in one of eight.
+/// Whether there are so many jobs in this run that FETCHes bring all that they ask for: in one of
+/// eight.
 fn has_many_jobs(seed: u64) -> bool {
     Chance::new(seed ^ APART).one_in(8)
 }
@@ -51,7 +52,8 @@ pub fn many_jobs(seed: u64, twists: &mut Vec<Twist>) {
 /// What FETCHes have shown.
 #[derive(Debug, Default)]
 pub struct Fetches {
-    /// Since the last FETCH that brought fewer jobs than it asked for, or failed, one brought all of them and was slow.
+    /// Since the last FETCH that brought fewer jobs than it asked for, or failed, one brought all
+    /// of them and was slow.
     may_be_two: bool,
     /// FETCHes that failed in terminate, each with a line in the log that is still to come.
     lines_to_come: usize,
@@ -87,7 +89,8 @@ impl Talk {
         })
     }
 
-    /// The log says that jobs of a FETCH may be lost: of one that failed just now, or of all that are on their way.
+    /// The log says that jobs of a FETCH may be lost: of one that failed just now, or of all that
+    /// are on their way.
     pub fn fetch_is_abandoned(&mut self) {
         if self.fetches.lines_to_come > 0 {
             self.fetches.lines_to_come -= 1;

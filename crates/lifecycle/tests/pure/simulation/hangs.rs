@@ -1,4 +1,5 @@
-//! Connections that hang while others are served: of the requests of one kind every so many-th, for a time.
+//! Connections that hang while others are served: of the requests of one kind every so many-th, for
+//! a time.
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use super::promise::{Kept, promise};
 use super::talk::Pending;
 use super::world::{Exchange, Item, World};
 
-/// How long an ACK may be the only one of its kind, without an answer, when the end is near and there is time: what is left
-/// of the stop phase before outcomes go out, and a little more than it takes until one hangs there.
+/// How long an ACK may be the only one of its kind, without an answer, when the end is near and
+/// there is time: what is left of the stop phase before outcomes go out, and a little more than it
+/// takes until one hangs there.
 const ONE_IS_ENOUGH_FOR: Duration = Duration::from_millis(2_500);
 
 /// The requests that any of it may happen to.
@@ -129,7 +131,8 @@ impl World {
         Ok(())
     }
 
-    /// A job whose outcome nobody waits for any more is not left behind with an ACK that was not tried again.
+    /// A job whose outcome nobody waits for any more is not left behind with an ACK that was not
+    /// tried again.
     pub fn hold_up_left_behind(&self, id: &JobId) -> Kept {
         let Some(began) = self.stop_began else { return Ok(()) };
         let of_it = |call: &Call| matches!(call, Call::Report { job, outcome: Outcome::Acked { .. }, .. } if job == id);

@@ -27,7 +27,8 @@ impl Talk {
         Ok(())
     }
 
-    /// It does, beside the oldest that is the same and went out once; at the end also beside one whose first is answered badly.
+    /// It does, beside the oldest that is the same and went out once; at the end also beside one
+    /// whose first is answered badly.
     pub fn hedged(&mut self, id: CallId, call: &Call, give_up: Duration, state: WorkerState, now: Duration) -> Kept {
         let is_end = state == WorkerState::Terminate;
         let is_alone = |first: CallId| self.calls.values().all(|pending| pending.first != Some(first));
@@ -56,7 +57,8 @@ impl Talk {
         Ok(())
     }
 
-    /// What an answer comes to that may be one of several: a good one decides, a bad one waits for the others.
+    /// What an answer comes to that may be one of several: a good one decides, a bad one waits for
+    /// the others.
     pub fn one_answer(&mut self, id: CallId, pending: &Pending, reply: &Reply) -> Option<Reply> {
         let first = pending.first.unwrap_or(id);
         let is_sibling = |(other, pending): &(&CallId, &Pending)| pending.first == Some(first) || **other == first;

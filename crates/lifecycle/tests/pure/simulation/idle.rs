@@ -10,7 +10,8 @@ use super::course::Course;
 use super::plan::ms;
 use super::promise::{Kept, promise};
 
-/// Keeps this chance apart from that of the plan: the worlds without such an end stay what they are.
+/// Keeps this chance apart from that of the plan: the worlds without such an end stay what they
+/// are.
 const APART: u64 = 0x1D1E_0E2D;
 
 /// After how long without a job the end begins in this run: one in eight has such a time.
@@ -111,7 +112,8 @@ impl Idle {
         Ok(())
     }
 
-    /// The status is what it would be without `--once`, and 1 in place of 0 if the job was not done.
+    /// The status is what it would be without `--once`, and 1 in place of 0 if the job was not
+    /// done.
     pub fn at_exit(&self, status: u8, course: &Course, cut_off: (usize, usize)) -> Kept {
         let is_not_done = self.once && self.has_claimed && !self.has_acked && course.abandoned.is_none();
         promise!(

@@ -41,7 +41,8 @@ pub struct Claim {
     /// The shutdown may not be what cuts it off: it timed out, or its holder hung up before.
     pub may_be_decided: bool,
     pub was_held_at_stop: bool,
-    /// Its holder was gone, and read, before the worker ended: it is decided, and only its checkpoint holds it up.
+    /// Its holder was gone, and read, before the worker ended: it is decided, and only its
+    /// checkpoint holds it up.
     pub is_orphan: bool,
     /// It came while an outcome of an earlier one was on its way.
     pub is_again: bool,
@@ -71,7 +72,8 @@ pub struct Ledger {
     pub gone: BTreeMap<ProcessId, bool>,
     pub main: Option<ProcessId>,
     pub frames: u64,
-    /// What the last look at each job could show: the reservation, if it had one, or nothing at all.
+    /// What the last look at each job could show: the reservation, if it had one, or nothing at
+    /// all.
     pub shown: BTreeMap<JobId, Shown>,
     /// What the machine hears now is the answer to a look.
     pub is_looked_at: bool,
@@ -266,7 +268,8 @@ impl Ledger {
         self.claims.iter().filter(held).count()
     }
 
-    /// Jobs in the buffer; what came after an earlier claim of the same job may be on its way back already, ever since.
+    /// Jobs in the buffer; what came after an earlier claim of the same job may be on its way back
+    /// already, ever since.
     pub fn waiting(&self) -> usize {
         let is_first = |claim: &&Claim| claim.is_waiting() && !claim.is_again;
         self.claims.iter().filter(is_first).count()

@@ -59,7 +59,8 @@ impl Link {
 }
 
 impl Ledger {
-    /// Whether a SIGURG to this process is about something: one of its connections asked for it, and has a job that it was told to stop.
+    /// Whether a SIGURG to this process is about something: one of its connections asked for it,
+    /// and has a job that it was told to stop.
     pub fn may_be_woken_up(&self, process: ProcessId) -> bool {
         let theirs = |link: &&Link| link.process == process && !link.is_hung_up;
         let may_be = |claim: &Claim| {

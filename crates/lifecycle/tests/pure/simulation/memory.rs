@@ -8,7 +8,8 @@ use super::chance::Chance;
 use super::plan::ms;
 use super::promise::{Kept, promise};
 
-/// Keeps the chance of the memory apart from that of the plan: the worlds without a gate stay what they are.
+/// Keeps the chance of the memory apart from that of the plan: the worlds without a gate stay what
+/// they are.
 const APART: u64 = 0x3E30_4A7E;
 
 /// So far below the gate it opens, in points.

@@ -1,7 +1,9 @@
-//! Random lives of a worker, simulated from a seed, against a slow and obvious reference of what the contract promises.
+//! Random lives of a worker, simulated from a seed, against a slow and obvious reference of what
+//! the contract promises.
 //!
-//! `SEED=17 cargo test --test pure simulation` replays one run and prints what happened in it; `RUNS=1000000` runs more,
-//! `START=5000` others. A run that breaks a promise is made small before it is shown.
+//! `SEED=17 cargo test --test pure simulation` replays one run and prints what happened in it;
+//! `RUNS=1000000` runs more, `START=5000` others. A run that breaks a promise is made small before
+//! it is shown.
 
 mod absences;
 mod accounts;
@@ -86,7 +88,8 @@ fn whatever_happens_the_promises_are_kept() {
     }
 }
 
-/// Every promise that is broken, how often, and by which seed first: for a machine that is known to be wrong.
+/// Every promise that is broken, how often, and by which seed first: for a machine that is known to
+/// be wrong.
 fn survey() {
     let mut found: BTreeMap<&str, (u64, u64, String)> = BTreeMap::new();
     let start = number("START").unwrap_or(1);

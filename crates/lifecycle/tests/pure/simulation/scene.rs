@@ -1,4 +1,5 @@
-//! The worker: its processes, their connections, the handlers of its jobs. What is true, whoever knows it.
+//! The worker: its processes, their connections, the handlers of its jobs. What is true, whoever
+//! knows it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -119,7 +120,8 @@ impl Scene {
         is_written
     }
 
-    /// What is true about whoever holds this claim. `running` is the worker that has not been reaped.
+    /// What is true about whoever holds this claim. `running` is the worker that has not been
+    /// reaped.
     pub fn holder(&self, claim: &Claim, running: Option<ProcessId>) -> Option<Holder> {
         let handler = self.handlers.get(usize::try_from(claim.frame?).ok()?)?;
         let socket = self.sockets.get(&handler.connection)?;
@@ -128,7 +130,8 @@ impl Scene {
             .get(&socket.process)
             .is_some_and(|proc| proc.parent.is_none());
         let main = self.main_of(socket.process);
-        // Whoever may be working on it: what a dead main process has left, but for what cannot be ended.
+        // Whoever may be working on it: what a dead main process has left, but for what cannot be
+        // ended.
         let may_work = |(pid, proc): (&u64, &Proc)| {
             let is_endable = self.is_ours(*pid) && proc.stubborn != Some(Stubbornness::HeldByKernel);
             proc.is_alive && *pid != main && self.main_of(*pid) == main && (is_main || is_endable)

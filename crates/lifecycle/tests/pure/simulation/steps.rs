@@ -13,7 +13,8 @@ const LAST_IN: u64 = 3;
 /// Nobody's number.
 const NOBODY: ClientId = ClientId(u64::MAX);
 
-/// Facts that come at once. The shell tells all but the last one as such; here it goes by turns which one that is.
+/// Facts that come at once. The shell tells all but the last one as such; here it goes by turns
+/// which one that is.
 #[derive(Debug, Default)]
 pub struct Several {
     told: u64,
@@ -28,7 +29,8 @@ impl Several {
         machine.handle_one_of_several(event, now, !self.is_last_due);
     }
 
-    /// Tells the last one, which means nothing by itself, where others were said to follow. Says whether it did.
+    /// Tells the last one, which means nothing by itself, where others were said to follow. Says
+    /// whether it did.
     pub fn end(&mut self, machine: &mut Lifecycle, now: Moment) -> bool {
         if self.is_last_due {
             machine.handle(Event::OperatorLeft(NOBODY), now);

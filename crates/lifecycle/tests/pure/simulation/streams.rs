@@ -10,7 +10,8 @@ use super::plan::{Fate, JobPlan, ms};
 use super::promise::{Kept, promise};
 use super::world::{Exchange, Item, World};
 
-/// Keeps the chance of streams apart from that of the plan: the worlds without streams stay what they are.
+/// Keeps the chance of streams apart from that of the plan: the worlds without streams stay what
+/// they are.
 const APART: u64 = 0x5EED_57EA;
 
 /// Least time in which two more FETCHes are brought forward.

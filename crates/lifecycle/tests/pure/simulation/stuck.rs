@@ -1,4 +1,5 @@
-//! The reference for handlers that work for nobody: whose jobs were cancelled or lost, and who do not stop.
+//! The reference for handlers that work for nobody: whose jobs were cancelled or lost, and who do
+//! not stop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The reference for the conversation with the backend: each request is held up against what it may be when it is made.
+//! The reference for the conversation with the backend: each request is held up against what it may
+//! be when it is made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -109,7 +110,8 @@ impl Talk {
         is_known && self.beats_from.is_some() && beats.count() < 3
     }
 
-    /// The backend has accepted something; heartbeats that were not owed until then are owed from now on.
+    /// The backend has accepted something; heartbeats that were not owed until then are owed from
+    /// now on.
     fn is_known_now(&mut self, worker: &WorkerId, state: WorkerState, now: Duration) {
         let is_news = !self.known.contains_key(worker);
         self.known.entry(worker.clone()).or_insert(now);
@@ -317,7 +319,8 @@ impl Talk {
         Ok(())
     }
 
-    /// Whether the last heartbeat was one that may be the very last; which word it is, is a matter of configuration.
+    /// Whether the last heartbeat was one that may be the very last; which word it is, is a matter
+    /// of configuration.
     fn has_said_last_word(&self) -> bool {
         let words: &[WorkerState] = match self.options.final_state {
             FinalState::Terminate => &[WorkerState::Terminate],

@@ -424,7 +424,8 @@ impl World {
         if self.course.abandoned.is_some() {
             return Ok(());
         }
-        // What a process started that the kernel holds is nobody's child of ours, or became one after we gave up on it.
+        // What a process started that the kernel holds is nobody's child of ours, or became one
+        // after we gave up on it.
         let is_left = |(pid, proc): &(&u64, &Proc)| {
             proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid) && !self.scene.is_of_the_kernels(**pid)
         };

@@ -1,4 +1,5 @@
-//! Holders in a person's words: those of the socket are `connection 1`, all others say what they are like.
+//! Holders in a person's words: those of the socket are `connection 1`, all others say what they
+//! are like.
 
 use std::time::Duration;
 
@@ -31,8 +32,9 @@ pub const WAITS_FOR_ANSWERS: Manners = Manners {
     ..HEARS_NOTHING
 };
 
-/// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes`, `comes with 102, hears nothing`,
-/// `comes, hears nothing`, `comes with 102, waits for answers`, `runs as 103`.
+/// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes`,
+/// `comes with 102, hears nothing`, `comes, hears nothing`, `comes with 102, waits for answers`,
+/// `runs as 103`.
 pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     let came = |process: Option<&str>, manners| {
         let process = process.map(number).transpose()?.map(ProcessId);

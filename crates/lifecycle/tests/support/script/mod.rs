@@ -1,4 +1,5 @@
-//! The machine's settings, events and orders in a person's words: what the scripts of `scenarios` are written in.
+//! The machine's settings, events and orders in a person's words: what the scripts of `scenarios`
+//! are written in.
 
 pub mod defaults;
 pub mod ends;

@@ -398,7 +398,8 @@ fn looked(text: &str) -> Result<Reply, Wrong> {
     Ok(Reply::JobSeen(view))
 }
 
-/// `job-1 job-2(type sms, timeout 5s, attempt 3/3, started s2, size 500, id_bytes 1025, checkpoint {})`
+/// `job-1 job-2(type sms, timeout 5s, attempt 3/3, started s2, size 500, id_bytes 1025, checkpoint
+/// {})`
 pub fn deliveries(text: &str) -> Result<Vec<Delivery>, Wrong> {
     let mut jobs = Vec::new();
     let mut rest = text.trim();
