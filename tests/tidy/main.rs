@@ -12,6 +12,7 @@ mod calls;
 mod circles;
 mod documented;
 mod imports;
+mod prose;
 mod table;
 
 use std::collections::BTreeMap;
