@@ -87,11 +87,8 @@ impl JobOutcome {
     pub fn failure(code: &str, message: &str, retryable: bool) -> Self {
         Self::Fail(JobError {
             code: Some(code.into()),
-            kind: None,
-            message: message.into(),
             retryable,
-            details: None,
-            backtrace: None,
+            ..JobError::new(message)
         })
     }
 

@@ -343,14 +343,7 @@ pub fn fail(id: &str) -> Call {
         worker: worker(),
         job: job(id),
         outcome: Outcome::Failed {
-            error: JobError {
-                code: None,
-                kind: None,
-                message: "it broke".into(),
-                retryable: true,
-                details: None,
-                backtrace: None,
-            },
+            error: JobError::new("it broke"),
         },
         is_bare: false,
     }

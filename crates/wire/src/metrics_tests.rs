@@ -120,14 +120,7 @@ fn work(metrics: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) 
 
 /// One of each.
 fn outcomes() -> [Outcome; 3] {
-    let error = ojs_lifecycle::api::JobError {
-        code: None,
-        kind: None,
-        message: "no".into(),
-        retryable: true,
-        details: None,
-        backtrace: None,
-    };
+    let error = ojs_lifecycle::api::JobError::new("no");
     [
         Outcome::Acked { result: None },
         Outcome::Failed { error },

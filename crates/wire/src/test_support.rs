@@ -39,10 +39,9 @@ pub(super) fn error() -> JobError {
     JobError {
         code: Some("shutdown".into()),
         kind: Some("ShutdownError".into()),
-        message: "cut off".into(),
-        retryable: true,
         details: Some(r#"{"reason":"shutdown"}"#.into()),
         backtrace: Some(r#"["a"]"#.into()),
+        ..JobError::new("cut off")
     }
 }
 

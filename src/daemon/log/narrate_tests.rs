@@ -129,10 +129,7 @@ fn error() -> JobError {
     JobError {
         code: Some("handler_error".into()),
         kind: Some("ValueError".into()),
-        message: "no".into(),
-        retryable: true,
-        details: None,
-        backtrace: None,
+        ..JobError::new("no")
     }
 }
 

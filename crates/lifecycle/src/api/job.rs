@@ -22,6 +22,21 @@ pub struct JobError {
     pub backtrace: Option<Text>,
 }
 
+impl JobError {
+    /// A failure of which only the message is known. The job may be tried again.
+    #[must_use]
+    pub fn new(message: impl Into<Text>) -> Self {
+        Self {
+            code: None,
+            kind: None,
+            message: message.into(),
+            retryable: true,
+            details: None,
+            backtrace: None,
+        }
+    }
+}
+
 /// A job as a FETCH brought it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delivery {

@@ -338,10 +338,8 @@ pub(super) fn error(word: &str, message: &str, retryable: bool) -> JobError {
     JobError {
         code: Some(word.into()),
         kind: Some(word.into()),
-        message: message.into(),
         retryable,
-        details: None,
-        backtrace: None,
+        ..JobError::new(message)
     }
 }
 

@@ -181,10 +181,8 @@ impl Ending {
         JobError {
             code: Some(options.shutdown_error_code.clone()),
             kind: Some(options.shutdown_error_type.clone()),
-            message: "the worker was shut down before the job was finished".into(),
-            retryable: true,
             details: Some(details.into()),
-            backtrace: None,
+            ..JobError::new("the worker was shut down before the job was finished")
         }
     }
 

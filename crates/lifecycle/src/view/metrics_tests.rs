@@ -60,14 +60,7 @@ fn requeued(job: &Arc<Subject>) -> Notice {
 }
 
 fn failed(job: &Arc<Subject>) -> Notice {
-    let error = JobError {
-        code: None,
-        kind: None,
-        message: "no".into(),
-        retryable: true,
-        details: None,
-        backtrace: None,
-    };
+    let error = JobError::new("no");
     settled(job, Outcome::Failed { error })
 }
 
@@ -299,10 +292,7 @@ fn fails_are_counted_by_the_type_of_their_error_and_those_beyond_the_bound_toget
         let error = JobError {
             code: code.map(Text::from),
             kind: kind.map(Text::from),
-            message: "no".into(),
-            retryable: true,
-            details: None,
-            backtrace: None,
+            ..JobError::new("no")
         };
         settled(&one, Outcome::Failed { error })
     };

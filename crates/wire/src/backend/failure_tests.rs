@@ -9,10 +9,8 @@ fn error() -> JobError {
     JobError {
         code: Some("handler_error".into()),
         kind: Some("ValueError".into()),
-        message: "bad".into(),
-        retryable: true,
-        details: None,
         backtrace: Some(r#"["a.py:1 in f","b.py:2 in g"]"#.into()),
+        ..JobError::new("bad")
     }
 }
 

@@ -197,10 +197,9 @@ fn failure(json: Option<&str>) -> JobError {
         JobError {
             code: text("code"),
             kind: text("type"),
-            message: said.unwrap_or_else(|| NO_ERROR.into()),
             retryable: object.as_ref().and_then(|object| object.raw("retryable")) != Some("false"),
             details: field("details", '{'),
-            backtrace: None,
+            ..JobError::new(said.unwrap_or_else(|| NO_ERROR.into()))
         }
     })
 }

@@ -141,10 +141,9 @@ fn pid_1_understands_what_the_runner_says() {
     let error = JobError {
         code: Some("exit_status".into()),
         kind: Some("ExitStatus".into()),
-        message: "exit \"status\" 3".into(),
         retryable: false,
         details: Some("{\"exit_status\":3}".into()),
-        backtrace: None,
+        ..JobError::new("exit \"status\" 3")
     };
     assert_eq!(said(fail("j\"1", &error)), FromWorker::Fail { job: id(), error });
     assert_eq!(

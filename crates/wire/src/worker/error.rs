@@ -41,14 +41,7 @@ fn in_error(wrong: Wrong) -> Wrong {
 }
 
 fn from_message(message: Option<Text>) -> Result<JobError, Wrong> {
-    Ok(JobError {
-        code: None,
-        kind: None,
-        message: message_or_name(message, &None, &None)?,
-        retryable: true,
-        details: None,
-        backtrace: None,
-    })
+    Ok(JobError::new(message_or_name(message, &None, &None)?))
 }
 
 /// Exceptions without a message are common (`raise ValueError`), and their class says enough.

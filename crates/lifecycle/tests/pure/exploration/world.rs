@@ -375,14 +375,7 @@ impl World {
             },
             Kind::Fail => FromWorker::Fail {
                 job,
-                error: JobError {
-                    code: None,
-                    kind: None,
-                    message: "broken".into(),
-                    retryable: true,
-                    details: None,
-                    backtrace: None,
-                },
+                error: JobError::new("broken"),
             },
         };
         self.happen(Event::Said(holder, said));

@@ -362,14 +362,7 @@ impl World {
             },
             Kind::Fail => FromWorker::Fail {
                 job: job.clone(),
-                error: JobError {
-                    code: None,
-                    kind: None,
-                    message: "broken".into(),
-                    retryable: true,
-                    details: None,
-                    backtrace: None,
-                },
+                error: JobError::new("broken"),
             },
             Kind::Release => FromWorker::Release {
                 job: job.clone(),

@@ -161,14 +161,7 @@ pub fn said(answer: Answer, job: JobId) -> FromWorker {
         },
         Answer::Fail => FromWorker::Fail {
             job,
-            error: JobError {
-                code: None,
-                kind: None,
-                message: "it did not work".into(),
-                retryable: true,
-                details: None,
-                backtrace: None,
-            },
+            error: JobError::new("it did not work"),
         },
         Answer::Release => FromWorker::Release {
             job,

@@ -35,14 +35,7 @@ fn concurrent(concurrency: u32) -> FromWorker {
 }
 
 pub fn error(message: &str) -> JobError {
-    JobError {
-        code: None,
-        kind: None,
-        message: message.into(),
-        retryable: true,
-        details: None,
-        backtrace: None,
-    }
+    JobError::new(message)
 }
 
 pub fn fail(error: JobError) -> FromWorker {

@@ -1,7 +1,5 @@
 //! The configuration of a scenario: `with concurrency 2, grace 30s`.
 
-use std::time::Duration;
-
 use ojs_lifecycle::api::{FinalState, Leftovers, Options, Queues, Restart, StopSignal, Text};
 
 pub use super::defaults::defaults;

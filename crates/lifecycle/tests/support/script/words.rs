@@ -190,10 +190,7 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
             error: JobError {
                 code: Some("handler_error".into()),
                 kind: Some("Oops".into()),
-                message: more_text(),
-                retryable: true,
-                details: None,
-                backtrace: None,
+                ..JobError::new(more_text())
             },
         },
         "release" => release(name, more)?,
