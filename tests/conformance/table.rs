@@ -13,7 +13,7 @@ use crate::init::{Init, Kind};
 use crate::suite::Workshop;
 
 /// Cases that run at the same time.
-const WORKERS: usize = 8;
+const WORKERS: usize = 12;
 
 /// Longest reason that is printed.
 const REASON: usize = 110;
