@@ -4,12 +4,15 @@ use super::*;
 use crate::config::keys::{CERT_FILE, CONCURRENCY, KEY_FILE, KEYS, POLL_INTERVAL, READY_TIMEOUT, TIMEOUT_GRACE, URL};
 use crate::config::test_support::{Given, assert_says};
 use crate::config::values::Form;
+use crate::daemon::options::options;
+use ojs_lifecycle::api::{Options, Surroundings};
 
-/// The typed part alone: two ways to say the same thing differ in their sources only.
-fn typed(mut config: Config) -> Config {
+/// The typed part and the machine's options: two ways to set a value differ in their sources only.
+fn typed(mut config: Config) -> (Config, Options) {
+    let options = options(&config, Surroundings::None, 0);
     config.settings = Settings::default();
     config.warnings.clear();
-    config
+    (config, options)
 }
 
 /// A value that no key of this type has by default, as text and in TOML.

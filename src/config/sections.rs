@@ -20,7 +20,7 @@ use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::proxy::{Proxy, ProxySetting};
 use super::values::user::UserSpec;
-use ojs_lifecycle::api::{FinalState, Leftovers, Limits, Restart, StopSignal, TransitionSignals, Wake};
+use ojs_lifecycle::api::{Limits, TransitionSignals};
 use ojs_values::exit::RemapExit;
 use ojs_values::signal::Signal;
 
@@ -80,9 +80,6 @@ sections! {
         limits: Limits = limits(settings),
         cancel_grace: Duration = settings.value(&keys::CANCEL_GRACE),
         term_delay: Duration = settings.value(&keys::TERM_DELAY),
-        sigint: StopSignal = settings.value(&keys::SIGINT),
-        sigquit: StopSignal = settings.value(&keys::SIGQUIT),
-        interrupted_exit: u8 = settings.value(&keys::INTERRUPTED_EXIT),
     }
 
     /// What the child runs as.
@@ -106,7 +103,6 @@ sections! {
         auth_token_file: Option<PathBuf> = settings.value(&keys::AUTH_TOKEN_FILE),
         auth_token: Option<Secret> = settings.value(&keys::AUTH_TOKEN),
         pass_token: bool = settings.value(&keys::PASS_TOKEN),
-        final_state: FinalState = settings.value(&keys::FINAL_STATE),
         headers: Vec<Header> = settings.value(&keys::HEADERS),
         /// `None`: connections go straight to the backend.
         proxy: Option<Proxy> = proxy(settings),
@@ -117,9 +113,6 @@ sections! {
         key_file: Option<PathBuf> = settings.value(&keys::KEY_FILE),
         connect_timeout: Duration = settings.value(&keys::CONNECT_TIMEOUT),
         request_timeout: Duration = settings.value(&keys::REQUEST_TIMEOUT),
-        leftovers: Leftovers = settings.value(&keys::LEFTOVERS),
-        shutdown_error_type: String = settings.value(&keys::SHUTDOWN_ERROR_TYPE),
-        shutdown_error_code: String = settings.value(&keys::SHUTDOWN_ERROR_CODE),
     }
 
     /// The worker and its jobs.
@@ -134,25 +127,17 @@ sections! {
         /// asks for.
         concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
-        poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
-        wake: Wake = settings.value(&keys::WAKE),
         /// It holds until registration recommends another, and is never above a third of
         /// `visibility_timeout`.
         heartbeat_interval: Duration = heartbeat_interval(settings),
         /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.
         heartbeat_interval_is_explicit: bool = settings.is_set(&keys::HEARTBEAT_INTERVAL),
         visibility_timeout: Duration = settings.value(&keys::VISIBILITY_TIMEOUT),
-        restart: Restart = settings.value(&keys::RESTART),
-        server_resume: bool = settings.value(&keys::SERVER_RESUME),
         timeout_grace: Duration = settings.value(&keys::TIMEOUT_GRACE),
         socket_users: Vec<u32> = settings.value(&keys::SOCKET_USERS),
-        ready_timeout: Duration = settings.value(&keys::READY_TIMEOUT),
         /// `None`: it does not matter.
         memory_gate: Option<Percent> = settings.value(&keys::MEMORY_GATE).0,
         type_wait: Duration = settings.value(&keys::TYPE_WAIT),
-        /// `None`: the worker waits for jobs for ever.
-        exit_when_idle: Option<Duration> = settings.value(&keys::EXIT_WHEN_IDLE).0,
-        once: bool = settings.value(&keys::ONCE),
         /// Its unit is the byte.
         max_frame: u64 = settings.value(&keys::MAX_FRAME).0,
     }
@@ -161,8 +146,6 @@ sections! {
     Gateway(settings: &Settings) {
         listen: Loopback = settings.value(&keys::GATEWAY_LISTEN),
         allow: GatewayAllow = settings.value(&keys::GATEWAY_ALLOW),
-        tell_worker: bool = settings.value(&keys::TELL_WORKER),
-        enforce_timeouts: bool = settings.value(&keys::ENFORCE_TIMEOUTS),
     }
 
     /// One process for each job.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use log::{info, warn};
 
-use crate::config::{self, Config, Mode};
+use crate::config::{self, Config, Mode, keys};
 use ojs_lifecycle::api::{
     LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Text, TransitionSignals, Wake,
 };
@@ -41,33 +41,34 @@ pub fn doubtful_times(config: &Config, environ: &Environ) -> Vec<String> {
 pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Options {
     let worker = &config.worker;
     let shutdown = &config.shutdown;
+    let settings = &config.settings;
     Options {
         concurrency: concurrency(config),
         queues: queues(config),
-        tell_worker: config.gateway.tell_worker,
-        enforce_timeouts: config.gateway.enforce_timeouts,
+        tell_worker: settings.value(&keys::TELL_WORKER),
+        enforce_timeouts: settings.value(&keys::ENFORCE_TIMEOUTS),
         isolates_suspects: config.mode != Mode::Exec,
-        restart: worker.restart,
-        ready_timeout: worker.ready_timeout,
+        restart: settings.value(&keys::RESTART),
+        ready_timeout: settings.value(&keys::READY_TIMEOUT),
         type_wait: worker.type_wait,
         memory_gate: worker.memory_gate.map(|most| most.0),
-        exit_when_idle: worker.exit_when_idle,
-        once: worker.once,
+        exit_when_idle: settings.value(&keys::EXIT_WHEN_IDLE).0,
+        once: settings.value(&keys::ONCE),
         timeout_grace: worker.timeout_grace,
         listen_to: listen_to(config),
-        poll_interval: worker.poll_interval,
+        poll_interval: settings.value(&keys::POLL_INTERVAL),
         heartbeat_interval: worker.heartbeat_interval,
         heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,
         visibility_timeout: worker.visibility_timeout,
         request_timeout: config.backend.request_timeout,
-        final_state: config.backend.final_state,
-        server_resume: worker.server_resume,
+        final_state: settings.value(&keys::FINAL_STATE),
+        server_resume: settings.value(&keys::SERVER_RESUME),
         times: ShutdownTimes::of_agent(&config.shutdown.limits, surroundings),
         cancel_grace: shutdown.cancel_grace,
         term_delay: shutdown.term_delay,
         tstp_starts_clock: surroundings == Surroundings::Kubernetes,
-        sigint: shutdown.sigint,
-        sigquit: shutdown.sigquit,
+        sigint: settings.value(&keys::SIGINT),
+        sigquit: settings.value(&keys::SIGQUIT),
         // The runner is no worker that somebody has taught signals.
         signals: match config.mode {
             Mode::Exec => TransitionSignals::default(),
@@ -75,10 +76,10 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         },
         rewrite: config.init.rewrite.clone(),
         remap_exit: config.init.remap_exit.clone(),
-        interrupted_exit: shutdown.interrupted_exit,
-        leftovers: config.backend.leftovers,
-        shutdown_error_type: config.backend.shutdown_error_type.as_str().into(),
-        shutdown_error_code: config.backend.shutdown_error_code.as_str().into(),
+        interrupted_exit: settings.value(&keys::INTERRUPTED_EXIT),
+        leftovers: settings.value(&keys::LEFTOVERS),
+        shutdown_error_type: settings.value(&keys::SHUTDOWN_ERROR_TYPE).into(),
+        shutdown_error_code: settings.value(&keys::SHUTDOWN_ERROR_CODE).into(),
         seed,
     }
 }
@@ -104,7 +105,7 @@ pub(super) fn set_queues(config: &Config) -> Option<&[String]> {
 /// Events bring the FETCH after a pause forward. A worker behind the gateway makes its pauses
 /// itself, and is told nothing unasked.
 fn listen_to(config: &Config) -> Vec<Text> {
-    match config.worker.wake {
+    match config.settings.value(&keys::WAKE) {
         Wake::Auto if config.mode != Mode::Gateway => texts(&config.worker.queues),
         Wake::Auto | Wake::Off => Vec::new(),
     }

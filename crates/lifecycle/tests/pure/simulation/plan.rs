@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::StopSignal::{Exit, Graceful, Stop};
 use ojs_lifecycle::api::{
-    Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, Queues, Restart,
-    ShutdownTimes, TransitionSignals, stop_margin,
+    Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, Restart, ShutdownTimes,
+    TransitionSignals, stop_margin,
 };
 use ojs_values::exit::{Ended, RemapExit};
 use ojs_values::signal::Signal;
@@ -13,6 +13,7 @@ use ojs_values::signal::Signal;
 use super::asks::asks;
 use super::chance::Chance;
 use super::{fetches, idle, memory, streams};
+use crate::script::settings;
 
 /// Status of a shutdown that cut jobs off, in every run: unlike any other.
 pub const INTERRUPTED: u8 = 75;
@@ -273,10 +274,6 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
     remap_exit.insert(7);
     Options {
         concurrency: idle::concurrency(seed, fetches::concurrency(seed, *chance.pick(&[1, 2, 3, 5]))),
-        queues: Queues::Configured,
-        tell_worker: false,
-        enforce_timeouts: true,
-        isolates_suspects: true,
         restart: *chance.pick(&[
             Restart::Never,
             Restart::Hung,
@@ -308,13 +305,11 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
             on_terminate: chance.one_in(4).then_some(Signal::HUP),
             ..TransitionSignals::default()
         },
-        rewrite: std::collections::BTreeMap::new(),
         remap_exit,
         interrupted_exit: INTERRUPTED,
         leftovers: *chance.pick(&[Leftovers::Fail, Leftovers::Requeue]),
-        shutdown_error_type: "ShutdownError".into(),
-        shutdown_error_code: "shutdown".into(),
         seed,
+        ..settings::defaults()
     }
 }
 
