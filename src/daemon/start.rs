@@ -9,7 +9,7 @@ use crate::config::Process;
 use ojs_lifecycle::api::{SHORTAGE_WINDOW, shortage_pause};
 use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::clock;
-use ojs_os::errno::is_shortage;
+use ojs_os::errno::{is_shortage, meaning};
 use ojs_os::process::Pid;
 use ojs_os::program_file::Trouble;
 use ojs_os::reaper::{self, Reaped};
@@ -236,12 +236,10 @@ fn not_this_program(program: &str, error: &io::Error, trouble: Option<Trouble>) 
     }
 }
 
-/// What the error number means, without the number. EAGAIN has a meaning of its own where processes
-/// are created.
+/// The meaning of an error's number. EAGAIN has a meaning of its own where processes are created.
 pub fn reason(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN) => "a limit on the number of processes is reached".to_owned(),
-        Some(errno) => errno.desc().to_owned(),
-        None => error.to_string(),
+        Some(_) | None => meaning(error),
     }
 }

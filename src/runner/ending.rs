@@ -9,7 +9,7 @@ use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
 use crate::runner::job::{Job, JobNumber, Stage};
 use crate::runner::leftovers::{self, Marks};
-use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage, millis};
+use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage};
 use crate::runner::state::{Runner, RunnerTimer};
 use ojs_lifecycle::api::{JobId, Moment, Subject};
 use ojs_os::process::Pid;
@@ -17,6 +17,7 @@ use ojs_os::reaper;
 use ojs_values::exit::{Ended, Exit};
 use ojs_values::signal::Signal;
 use ojs_wire::runner::settings::JobLeftovers;
+use ojs_wire::text::milliseconds;
 
 /// How long what a job left behind is looked for.
 const CLEARING_LIMIT: Duration = Duration::from_secs(1);
@@ -244,13 +245,13 @@ fn log_end(job: &Job, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsag
         None => fields,
     };
     let fields = fields
-        .with("duration_ms", millis(job.started.elapsed(now)))
-        .with("cpu_ms", millis(usage.cpu))
+        .with("duration_ms", milliseconds(job.started.elapsed(now)))
+        .with("cpu_ms", milliseconds(usage.cpu))
         .with("max_rss_bytes", usage.max_rss);
     let how = ended.map_or_else(|| "it is not known how".to_owned(), |ended| ended.to_string());
     let message = format!(
         "process ended: {how} ({outcome}), {} ms of processor time, {} KiB of memory",
-        millis(usage.cpu),
+        milliseconds(usage.cpu),
         usage.max_rss / 1024
     );
     sink::say(&LogRecord::new(Level::Info, message).about(fields));

@@ -7,9 +7,10 @@ use log::{debug, warn};
 use crate::runner::connection::ReadState;
 use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
-use crate::runner::start::{JobOrder, NotStarted, reason};
+use crate::runner::start::{JobOrder, NotStarted};
 use crate::runner::state::{Runner, RunnerTimer, TokenOwner, Waiting};
 use ojs_lifecycle::api::{About, CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
+use ojs_os::errno::meaning;
 use ojs_wire::runner::frames::{self, JobFacts, Told};
 
 /// Most reads of the connection in a turn; then it is the jobs' turn.
@@ -142,7 +143,7 @@ impl Runner {
                 warn!(
                     "job {id} is given back: it could not be started for {} s: {}",
                     SHORTAGE_WINDOW.as_secs(),
-                    reason(&error)
+                    meaning(&error)
                 );
                 JobOutcome::Release {
                     reason: "no process".to_owned(),
@@ -151,7 +152,7 @@ impl Runner {
             }
             NotStarted::Shortage(error) => {
                 if waiting.pauses == 0 {
-                    warn!("job {id} waits, since it cannot be started now: {}", reason(&error));
+                    warn!("job {id} waits, since it cannot be started now: {}", meaning(&error));
                 }
                 let due = now.after(shortage_pause(waiting.pauses));
                 self.timers.arm(RunnerTimer::Start(number), due);

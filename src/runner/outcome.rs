@@ -11,7 +11,7 @@ use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 use ojs_wire::runner::frames;
 use ojs_wire::runner::settings::{ExitMeaning, JobOutput, RunnerSettings};
-use ojs_wire::text::{beginning, seconds};
+use ojs_wire::text::{beginning, milliseconds, seconds};
 
 /// Most bytes of standard error in the details of a failure.
 pub const STDERR_BYTES: usize = 4096;
@@ -241,7 +241,7 @@ fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
         Ended::Signalled(signal) => ("signal", Value::from(signal.to_string())),
     };
     details.insert(name.to_owned(), value);
-    details.insert("cpu_ms".to_owned(), millis(ending.usage.cpu).into());
+    details.insert("cpu_ms".to_owned(), milliseconds(ending.usage.cpu).into());
     details.insert("max_rss_bytes".to_owned(), ending.usage.max_rss.into());
     let stderr = stderr(ending.stderr, redaction);
     if !stderr.is_empty() {
@@ -261,11 +261,6 @@ fn stderr(bytes: &[u8], redaction: &Redaction) -> String {
         .and_then(|start| struck.get(start..))
         .unwrap_or_default()
         .to_owned()
-}
-
-/// Whole milliseconds.
-pub fn millis(duration: Duration) -> u64 {
-    ojs_wire::text::milliseconds(duration)
 }
 
 #[cfg(test)]

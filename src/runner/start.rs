@@ -23,7 +23,7 @@ use ojs_lifecycle::api::Moment;
 use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::clock;
 use ojs_os::entry::Environ;
-use ojs_os::errno::is_shortage;
+use ojs_os::errno::{is_shortage, meaning};
 use ojs_os::job_child::{JobTraits, Limit};
 use ojs_os::memfd;
 use ojs_os::program_file::Trouble;
@@ -145,7 +145,7 @@ impl Starter {
         let words = self.words(command, facts).map_err(NotStarted::Refused)?;
         let ends = self.ends(order, facts, belongings.user).map_err(|error| match error {
             error if is_shortage(&error) => NotStarted::Shortage(error),
-            error => NotStarted::Refused(format!("its input and output cannot be made: {}", reason(&error))),
+            error => NotStarted::Refused(format!("its input and output cannot be made: {}", meaning(&error))),
         })?;
         let plan = self.plan(&words, order, facts, belongings)?;
         let plan = plan.as_job(self.traits(ends.theirs)?);
@@ -296,7 +296,7 @@ pub fn check_commands(routes: &Routes, directory: Option<&Path>, environ: &Envir
             Exit::NotExecutable
         };
         let (name, program) = (&command.name, program.to_string_lossy());
-        return Err((exit, format!("{name}: cannot execute {program:?}: {}", reason(&error))));
+        return Err((exit, format!("{name}: cannot execute {program:?}: {}", meaning(&error))));
     }
     Ok(())
 }
@@ -317,25 +317,20 @@ fn not_started(command: &[OsString], error: SpawnError, trouble: &dyn Fn() -> Op
         .unwrap_or_default();
     match error {
         SpawnError::NoProcess(error) if is_shortage(&error) => NotStarted::Shortage(error),
-        SpawnError::NoProcess(error) => NotStarted::Refused(format!("no process may be created: {}", reason(&error))),
-        SpawnError::User { step, error } => NotStarted::Refused(format!("{step}: {}", reason(&error))),
-        SpawnError::Traits(error) => {
-            NotStarted::Refused(format!("exec.directory, exec.nice or exec.rlimits: {}", reason(&error)))
-        }
+        SpawnError::NoProcess(error) => NotStarted::Refused(format!("no process may be created: {}", meaning(&error))),
+        SpawnError::User { step, error } => NotStarted::Refused(format!("{step}: {}", meaning(&error))),
+        SpawnError::Traits(error) => NotStarted::Refused(format!(
+            "exec.directory, exec.nice or exec.rlimits: {}",
+            meaning(&error)
+        )),
         SpawnError::Exec(error) => {
             let why = match error.raw_os_error().map(Errno::from_raw) {
                 Some(Errno::ENOENT | Errno::ENOEXEC) => trouble().map(|trouble| trouble.words),
                 Some(Errno::E2BIG) => Some(TOO_LONG.to_owned()),
                 Some(_) | None => None,
             };
-            let why = why.unwrap_or_else(|| reason(&error));
+            let why = why.unwrap_or_else(|| meaning(&error));
             NotStarted::Refused(format!("cannot execute {program:?}: {why}"))
         }
     }
-}
-
-/// What the error number means, without the number.
-pub fn reason(error: &io::Error) -> String {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    errno.map_or_else(|| error.to_string(), |errno| errno.desc().to_owned())
 }

@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::io;
 
+use nix::errno::Errno;
+
 /// That of the calling thread, for code that may not do more than system calls.
 pub(crate) fn errno() -> c_int {
     // SAFETY: always a valid pointer to the calling thread's errno.
@@ -17,6 +19,13 @@ pub fn is_shortage(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOSPC | libc::EDQUOT)
     )
+}
+
+/// The meaning of an error's number, without the number.
+#[must_use]
+pub fn meaning(error: &io::Error) -> String {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.map_or_else(|| error.to_string(), |errno| errno.desc().to_owned())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
 use crate::config::{Config, Mode, keys};
+use ojs_os::errno::meaning;
 use ojs_os::threads;
 
 /// Where Kubernetes puts it.
@@ -196,8 +197,7 @@ fn reason(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ELOOP) => "it is a symbolic link, and none is followed".to_owned(),
         Some(Errno::ENXIO | Errno::EISDIR) => "it is not a regular file".to_owned(),
-        Some(errno) => errno.desc().to_owned(),
-        None => error.to_string(),
+        Some(_) | None => meaning(error),
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::backend::raw_json::Json;
 use crate::json::lenient::Object;
+use crate::text::beginning;
 use ojs_lifecycle::api::JobError;
 
 /// The code of a failure that came without one.
@@ -57,11 +58,11 @@ impl<'a> ErrorBody<'a> {
     /// (requirements C-05, C-24).
     pub(crate) fn of(error: &'a JobError, is_bare: bool) -> Self {
         let unless_bare = |text: Option<&'a str>| text.filter(|_| !is_bare);
-        let name = |text: Option<&'a str>| text.map(|text| cut(text, MOST_NAME_BYTES));
+        let name = |text: Option<&'a str>| text.map(|text| beginning(text, MOST_NAME_BYTES));
         Self {
             code: name(unless_bare(error.code.as_deref())).unwrap_or(DEFAULT_ERROR_CODE),
             kind: name(unless_bare(error.kind.as_deref())),
-            message: cut(&error.message, MOST_MESSAGE_BYTES),
+            message: beginning(&error.message, MOST_MESSAGE_BYTES),
             retryable: error.retryable,
             details: details(error).map(Json),
             backtrace: unless_bare(error.backtrace.as_deref()).map(Json::from),
@@ -131,19 +132,13 @@ fn cut_string(value: &str, most: usize) -> Option<String> {
     let mut length = most.checked_sub(2).filter(|length| *length > 0)?;
     // The end may be within a character or within an escape.
     for _ in 0..=LONGEST_ESCAPE {
-        let text = format!("\"{}\"", cut(inner, length));
+        let text = format!("\"{}\"", beginning(inner, length));
         if serde_json::from_str::<String>(&text).is_ok() {
             return Some(text);
         }
         length = length.checked_sub(1)?;
     }
     None
-}
-
-/// The beginning of a text, of so many bytes at most.
-fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 fn is_json(text: &str) -> bool {

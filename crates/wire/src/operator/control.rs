@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::json::fields::{self, Fields};
 use crate::names;
-use crate::text::milliseconds;
+use crate::text::{is_terminal_control, milliseconds};
 use ojs_lifecycle::api::{Disposition, OperatorAnswer, OperatorRequest, Probe};
 
 /// Longest request, and longest answer that shows nothing, in bytes, the `\n` not counted. What is
@@ -190,7 +190,7 @@ pub fn decode_answer(line: &[u8]) -> Option<ControlReply> {
 
 /// What may be put on a terminal: another user's program may have written it.
 fn shown(text: &str) -> String {
-    let is_plain = |character: &char| !character.is_control();
+    let is_plain = |character: &char| !is_terminal_control(*character);
     text.chars().filter(is_plain).take(MOST_SHOWN).collect()
 }
 
