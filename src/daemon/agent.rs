@@ -22,6 +22,7 @@ use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::exec;
 use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::{self, FetchRules, Gateway, environment};
+use crate::daemon::interface::Interface;
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
@@ -37,7 +38,8 @@ use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::start::{self, StartFailure};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::window_signal::WindowSignal;
-use crate::daemon::workers::Workers;
+use crate::daemon::workers::processes::Processes;
+use crate::daemon::workers::socket::WorkerSocket;
 use ojs_lifecycle::api::Restart;
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
@@ -163,8 +165,8 @@ fn set_up(
         machine: Lifecycle::new(options, now()),
         poll,
         signals,
-        workers: way.workers,
-        gateway: way.gateway,
+        processes: Processes::default(),
+        interface: way.interface,
         control,
         backend,
         probes,
@@ -203,8 +205,7 @@ fn set_up(
 
 /// The way in which the worker's programs come to us, and what they have to know of it.
 struct Way {
-    workers: Workers,
-    gateway: Option<Gateway>,
+    interface: Interface,
     /// For the worker's environment.
     variables: Vec<(&'static str, OsString)>,
     /// What the worker had without us; none: it is ours.
@@ -236,11 +237,10 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
         queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
         max_frame: most_bytes(config),
     };
-    let workers = Workers::new(listener, allowed, hello, poll.registry())
+    let socket = WorkerSocket::new(listener, allowed, hello, poll.registry())
         .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
     Ok(Way {
-        workers,
-        gateway: None,
+        interface: Interface::Socket(Box::new(socket)),
         variables,
         open_files: None,
     })
@@ -275,8 +275,7 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
     let gateway = Gateway::new(listening, callers, most_bytes(config), fetches, poll.registry())
         .map_err(|error| internal(format!("cannot watch the gateway's socket: {error}")))?;
     Ok(Way {
-        workers: Workers::without_socket(),
-        gateway: Some(gateway),
+        interface: Interface::Gateway(Box::new(gateway)),
         variables,
         open_files,
     })

@@ -9,7 +9,7 @@ use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::start::{self, NotStartedNow};
-use ojs_lifecycle::api::{ClientId, Effect, Event, HolderId, NotStarted, ShownToOperator, ToWorker, WorkerId};
+use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, WorkerId};
 use ojs_os::cgroup::OomKills;
 use ojs_os::{image, init, process};
 use ojs_values::exit::Exit;
@@ -25,22 +25,22 @@ impl EventLoop {
             match effect {
                 Effect::StartWorker => self.start_worker(),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
-                Effect::SignalProcess(process, signal) => self.workers.signal(process, signal),
+                Effect::SignalProcess(process, signal) => self.processes.signal(process, signal),
                 Effect::TerminateDescendants => self.descendants.terminate(),
                 Effect::KillDescendants => descendants::kill_children(),
                 Effect::KillEverything => self.kill_everything(),
-                Effect::Tell(holder, word) => self.tell(holder, &word),
-                Effect::AnswerBeat { holder, state, jobs } => {
-                    self.with_gateway(|gateway, _| gateway.hear_beat(holder, state, &jobs));
+                Effect::Tell(holder, word) => {
+                    self.with_interface(|interface, turn| interface.tell(holder, &word, turn))
                 }
-                Effect::AnswerPull { holder, pull, jobs } => {
-                    self.with_gateway(|gateway, turn| gateway.answer_pull(holder, pull, &jobs, turn.events));
+                Effect::AnswerBeat { .. } | Effect::AnswerPull { .. } => {
+                    self.with_interface(|interface, turn| interface.answer(&effect, turn));
                 }
-                Effect::ReadToEnd(holder) if self.gateway.is_some() => {
-                    self.with_gateway(|gateway, turn| gateway.read_to_end(holder, turn.now));
+                Effect::ReadToEnd(holder) => {
+                    self.with_interface(|interface, turn| interface.read_to_end(holder, turn));
                 }
-                Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
-                Effect::Close(connection, why) => self.close(connection, why),
+                Effect::Close(holder, why) => {
+                    self.with_interface(|interface, turn| interface.close(holder, why, turn));
+                }
                 Effect::CallBackend {
                     id,
                     call,
@@ -66,28 +66,16 @@ impl EventLoop {
         None
     }
 
-    /// In mode gateway every holder is the gateway's, else every one is the worker socket's.
-    fn tell(&mut self, holder: HolderId, word: &ToWorker) {
-        if self.gateway.is_some() {
-            self.with_gateway(|gateway, turn| gateway.tell(holder, word, turn));
-        } else {
-            let registry = self.poll.registry();
-            self.workers.tell(holder, word, registry, &mut self.inbox);
-        }
-    }
-
     fn start_worker(&mut self) {
         self.oom_kills.iter_mut().for_each(OomKills::begin);
         let event = match start::try_spawn(&self.plan, &self.program) {
             Ok(pid) => {
-                let process = self.workers.started(pid, self.poll.registry());
+                let process = self.processes.worker_started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
                 self.metrics.worker_started();
                 let worker = WorkerId(Uuid::now_v7().to_string().into());
-                if let Some(gateway) = &mut self.gateway {
-                    gateway.worker_started(pid, self.workers.watch_of(process).as_ref(), &worker);
-                    self.facts.caller_proof = Some(gateway.caller_proof());
-                }
+                let watch = self.processes.watch_of(process);
+                self.facts.caller_proof = self.interface.worker_started(pid, watch.as_ref(), &worker);
                 if let Some(act) = self.on_first_start.take() {
                     act();
                     image::let_go_of_pages();
@@ -135,16 +123,6 @@ impl EventLoop {
         self.facts.backend_error = self.narrator.backend_error();
         let line = status_line::encode(shown, &self.facts, up, self.log.dropped());
         self.control.write(client, &line, &mut self.inbox);
-    }
-
-    fn close(&mut self, connection: HolderId, why: &str) {
-        if self.gateway.is_some() {
-            debug!("holder {connection}: let go: {why}");
-            return self.with_gateway(|gateway, turn| gateway.close(connection, turn));
-        }
-        warn!("connection {connection}: closed by us: {why}");
-        let registry = self.poll.registry();
-        self.workers.close(connection, registry, &mut self.inbox);
     }
 
     /// The time to the orchestrator's limit, in a shutdown that has one.

@@ -14,7 +14,8 @@ use crate::daemon::backend::client::{Backend, BackendSays};
 use crate::daemon::backend::outcome::{BackendAnswer, Heard};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
-use crate::daemon::gateway::{Gateway, GatewayTurn};
+use crate::daemon::gateway::GatewayTurn;
+use crate::daemon::interface::Interface;
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
@@ -23,7 +24,7 @@ use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::window_signal::WindowSignal;
-use crate::daemon::workers::Workers;
+use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{Event, Moment, WorkerEnd};
 use ojs_lifecycle::machine::Lifecycle;
@@ -66,9 +67,10 @@ pub struct EventLoop {
     pub(super) machine: Lifecycle,
     pub(super) poll: Poll,
     pub(super) signals: SignalFd,
-    pub(super) workers: Workers,
-    /// Where the worker's programs speak HTTP, in mode gateway.
-    pub(super) gateway: Option<Gateway>,
+    /// The worker's processes.
+    pub(super) processes: Processes,
+    /// The way in which they talk to us.
+    pub(super) interface: Interface,
     pub(super) control: Control,
     pub(super) backend: Backend,
     /// The connections of probes, unless health endpoints are off.
@@ -136,7 +138,7 @@ impl EventLoop {
                 return Ok(exit);
             }
             self.serve_backend();
-            self.serve_gateway();
+            self.with_interface(Interface::send_answers);
             self.answer_probes();
             self.wait(&mut ready)?;
             self.gather(&ready)?;
@@ -200,8 +202,7 @@ impl EventLoop {
         // ended one.
         let has_more = !self.is_all_told()
             || self.backend.has_more()
-            || self.workers.has_more()
-            || self.gateway.as_ref().is_some_and(Gateway::has_more)
+            || self.interface.has_more()
             || self.control.has_more()
             || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
         let timeout = if std::mem::take(&mut self.has_more) || has_more || signals::has_set_aside() {
@@ -225,15 +226,15 @@ impl EventLoop {
         });
         let of_probes = self.probes.as_ref().and_then(ProbeLinks::next_deadline);
         let of_control = self.control.next_deadline();
-        let of_workers = self.workers.next_deadline(now());
+        let of_processes = self.processes.next_deadline(now());
         let of_backend = self.backend.next_deadline();
-        let of_gateway = self.gateway.as_ref().and_then(Gateway::next_deadline);
+        let of_interface = self.interface.next_deadline();
         let others = of_probes
             .into_iter()
             .chain(of_control)
-            .chain(of_workers)
+            .chain(of_processes)
             .chain(of_backend)
-            .chain(of_gateway);
+            .chain(of_interface);
         of_machine.into_iter().chain(others).min()
     }
 
@@ -248,11 +249,9 @@ impl EventLoop {
                 TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
                 TokenOwner::Tunnel(slot) => self.backend.tunnel_is_ready(slot, event),
                 TokenOwner::TokenFile => self.look_at_token_file(),
-                TokenOwner::WorkerSocket => self.workers.is_acceptable(),
-                TokenOwner::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),
-                TokenOwner::Gateway => self.gateway.iter_mut().for_each(Gateway::is_acceptable),
-                TokenOwner::GatewayLink(id) => self.gateway.iter_mut().for_each(|gateway| gateway.is_ready(id, event)),
-                TokenOwner::Process(number) => self.workers.look_at(number, &mut self.inbox),
+                TokenOwner::Interface => self.interface.is_acceptable(),
+                TokenOwner::Connection(id) => self.interface.is_ready(id, event, &mut self.inbox),
+                TokenOwner::Process(number) => self.processes.look_at(number, &mut self.inbox),
                 TokenOwner::ControlSocket => self.control.is_acceptable(),
                 TokenOwner::Client(slot) => self.control.is_ready(slot, event),
                 TokenOwner::ProbeListener => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
@@ -262,8 +261,8 @@ impl EventLoop {
         }
         self.take_signals()?;
         self.serve_backend();
-        self.workers.turn(self.poll.registry(), &mut self.inbox);
-        self.serve_gateway();
+        self.processes.look_at_unwatchable(&mut self.inbox);
+        self.with_interface(Interface::turn);
         self.control.turn(self.poll.registry(), &mut self.inbox, now());
         Ok(())
     }
@@ -315,26 +314,18 @@ impl EventLoop {
         });
     }
 
-    /// Twice in each turn: what was asked is for the machine, and what the machine answered goes
-    /// out before we wait.
-    fn serve_gateway(&mut self) {
-        self.with_gateway(Gateway::turn);
-    }
-
-    /// The gateway with what it acts on, where there is one.
-    pub(super) fn with_gateway(&mut self, act: impl FnOnce(&mut Gateway, &mut GatewayTurn<'_>)) {
-        if let Some(gateway) = &mut self.gateway {
-            let mut turn = GatewayTurn {
-                machine: &self.machine,
-                backend: &mut self.backend,
-                processes: self.workers.processes(),
-                registry: self.poll.registry(),
-                events: &mut self.inbox,
-                answer: self.heard.outcome.as_ref(),
-                now: now(),
-            };
-            act(gateway, &mut turn);
-        }
+    /// Lets the interface act, with what it acts on.
+    pub(super) fn with_interface(&mut self, act: impl FnOnce(&mut Interface, &mut GatewayTurn<'_>)) {
+        let mut turn = GatewayTurn {
+            machine: &self.machine,
+            backend: &mut self.backend,
+            processes: &mut self.processes,
+            registry: self.poll.registry(),
+            events: &mut self.inbox,
+            answer: self.heard.outcome.as_ref(),
+            now: now(),
+        };
+        act(&mut self.interface, &mut turn);
     }
 
     fn look_at_token_file(&mut self) {
@@ -365,7 +356,7 @@ impl EventLoop {
             match reaper::reap_one() {
                 Ok(Reaped::Process(pid, ended)) if self.worker.is_some_and(|worker| worker.pid == pid) => {
                     if let Some(worker) = self.worker.take() {
-                        self.workers.reaped(worker.process);
+                        self.processes.worker_reaped(worker.process);
                     }
                     self.look_at_memory(ended);
                     self.inbox.push_back(Event::WorkerEnded(ended));

@@ -10,6 +10,7 @@ mod effects;
 mod event_loop;
 mod exec;
 pub mod gateway;
+mod interface;
 pub mod log;
 mod memory_watch;
 pub mod options;

@@ -2,8 +2,6 @@
 
 use mio::Token;
 
-use ojs_lifecycle::api::ids::HolderId;
-
 /// Connections of probes, each of which has a slot.
 pub const PROBE_SLOTS: usize = 64;
 
@@ -31,9 +29,8 @@ const FIRST_TUNNEL: usize = FIRST_BACKEND + BACKEND_SLOTS;
 /// come.
 const FIRST_WORKER: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
 
-/// What takes turns there: connections to the worker socket, processes, and connections to the
-/// gateway.
-const WORKER_KINDS: usize = 3;
+/// What takes turns there: connections and processes.
+const WORKER_KINDS: usize = 2;
 
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
 const LAST_CLIENT: usize = FIRST_BACKEND - 1;
@@ -49,12 +46,11 @@ pub enum TokenOwner {
     BackendThreads,
     /// The file with the token for the backend.
     TokenFile,
-    WorkerSocket,
+    /// The listener for the worker's programs: one of them connects.
+    Interface,
     /// The listener of the health endpoints: somebody connects.
     ProbeListener,
     ControlSocket,
-    /// The listener of the gateway: somebody of the worker connects.
-    Gateway,
     /// The connection of a probe, in this slot.
     Probe(usize),
     /// A client of the control socket, in this slot.
@@ -63,11 +59,10 @@ pub enum TokenOwner {
     Backend(usize),
     /// A connection to the backend for a request that is somebody else's, in this slot.
     Tunnel(usize),
-    Connection(HolderId),
+    /// A connection of one of the worker's programs, by its number.
+    Connection(u64),
     /// A process of the worker, by its number.
     Process(u64),
-    /// A connection to the gateway, by its number.
-    GatewayLink(u64),
     /// No token of ours.
     Nothing,
 }
@@ -77,20 +72,18 @@ impl TokenOwner {
     pub fn token(self) -> Token {
         Token(match self {
             Self::Signals => 0,
-            Self::WorkerSocket => 1,
+            Self::Interface => 1,
             Self::BackendThreads => 2,
             Self::TokenFile => 3,
             Self::ProbeListener => 4,
             Self::ControlSocket => 5,
-            Self::Gateway => 6,
             Self::Nothing => FIRST_PROBE - 1,
             Self::Probe(slot) => FIRST_PROBE + slot,
             Self::Client(slot) => FIRST_CLIENT + slot,
             Self::Backend(slot) => FIRST_BACKEND + slot,
             Self::Tunnel(slot) => FIRST_TUNNEL + slot,
-            Self::Connection(id) => of_worker(id.0, 0),
+            Self::Connection(number) => of_worker(number, 0),
             Self::Process(number) => of_worker(number, 1),
-            Self::GatewayLink(number) => of_worker(number, 2),
         })
     }
 
@@ -98,24 +91,23 @@ impl TokenOwner {
     pub fn of(token: Token) -> Self {
         match token.0 {
             0 => Self::Signals,
-            1 => Self::WorkerSocket,
+            1 => Self::Interface,
             2 => Self::BackendThreads,
             3 => Self::TokenFile,
             4 => Self::ProbeListener,
             5 => Self::ControlSocket,
-            6 => Self::Gateway,
             slot @ FIRST_PROBE..=LAST_PROBE => Self::Probe(slot - FIRST_PROBE),
             slot @ FIRST_CLIENT..=LAST_CLIENT => Self::Client(slot - FIRST_CLIENT),
             slot @ FIRST_BACKEND..=LAST_BACKEND => Self::Backend(slot - FIRST_BACKEND),
             slot @ FIRST_TUNNEL..=LAST_TUNNEL => Self::Tunnel(slot - FIRST_TUNNEL),
             worker @ FIRST_WORKER.. => {
                 let number = worker - FIRST_WORKER;
-                // A third of a token always fits.
-                let third = u64::try_from(number / WORKER_KINDS).unwrap_or(u64::MAX);
-                match number % WORKER_KINDS {
-                    0 => Self::Connection(HolderId(third)),
-                    1 => Self::Process(third),
-                    _ => Self::GatewayLink(third),
+                // Half of a token always fits.
+                let half = u64::try_from(number / WORKER_KINDS).unwrap_or(u64::MAX);
+                if number.is_multiple_of(WORKER_KINDS) {
+                    Self::Connection(half)
+                } else {
+                    Self::Process(half)
                 }
             }
             _ => Self::Nothing,
@@ -138,10 +130,9 @@ mod tests {
             TokenOwner::Signals,
             TokenOwner::BackendThreads,
             TokenOwner::TokenFile,
-            TokenOwner::WorkerSocket,
+            TokenOwner::Interface,
             TokenOwner::ProbeListener,
             TokenOwner::ControlSocket,
-            TokenOwner::Gateway,
             TokenOwner::Nothing,
         ];
         let workers = [1, 2, 3, u64::from(u32::MAX)];
@@ -151,9 +142,8 @@ mod tests {
             .chain((0..CLIENT_SLOTS).map(TokenOwner::Client))
             .chain((0..BACKEND_SLOTS).map(TokenOwner::Backend))
             .chain((0..TUNNEL_SLOTS).map(TokenOwner::Tunnel))
-            .chain(workers.map(|number| TokenOwner::Connection(HolderId(number))))
+            .chain(workers.map(TokenOwner::Connection))
             .chain(workers.map(TokenOwner::Process))
-            .chain(workers.map(TokenOwner::GatewayLink))
             .collect();
         for source in &sources {
             assert_eq!(TokenOwner::of(source.token()), *source);

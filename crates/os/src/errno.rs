@@ -5,7 +5,7 @@ use std::io;
 
 use nix::errno::Errno;
 
-/// That of the calling thread, for code that may not do more than system calls.
+/// The errno of the calling thread, for code that may not do more than system calls.
 pub(crate) fn errno() -> c_int {
     // SAFETY: always a valid pointer to the calling thread's errno.
     unsafe { *libc::__errno_location() }

@@ -134,7 +134,7 @@ impl Gateway {
         }
         self.newest_link += 1;
         let id = self.newest_link;
-        let token = TokenOwner::GatewayLink(id).token();
+        let token = TokenOwner::Connection(id).token();
         if let Err(error) = turn.registry.register(&mut stream, token, Interest::READABLE) {
             let message = format_args!("cannot watch a connection of the worker: {error}");
             return self.acceptor.warn(message);

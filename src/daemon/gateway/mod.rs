@@ -166,7 +166,7 @@ impl Gateway {
     ) -> io::Result<Self> {
         let complaint = "cannot take a connection of the worker: ";
         Ok(Self {
-            acceptor: Acceptor::new(listener, TokenOwner::Gateway, ACCEPTS_PER_TURN, complaint, registry)?,
+            acceptor: Acceptor::new(listener, TokenOwner::Interface, ACCEPTS_PER_TURN, complaint, registry)?,
             accepts: 1,
             is_to_ask: false,
             has_made_room: false,
@@ -325,7 +325,7 @@ impl Gateway {
         let Some(link) = self.links.get_mut(&id).filter(|link| link.lacks_news_of_room()) else {
             return;
         };
-        let token = TokenOwner::GatewayLink(id).token();
+        let token = TokenOwner::Connection(id).token();
         let interest = Interest::READABLE | Interest::WRITABLE;
         match turn.registry.reregister(&mut link.stream, token, interest) {
             Ok(()) => link.is_told_of_room = true,

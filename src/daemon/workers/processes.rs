@@ -5,16 +5,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 use log::{debug, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::tokens::TokenOwner;
-use ojs_lifecycle::api::{Event, ProcessId};
+use ojs_lifecycle::api::{Event, Moment, ProcessId};
 use ojs_os::pidfd::ProcessWatch;
 use ojs_os::process::{self, Pid};
 use ojs_values::signal::Signal;
+
+/// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The processes that have connections, were given jobs, or are the worker itself.
 #[derive(Debug, Default)]
@@ -229,10 +233,10 @@ impl Processes {
         self.processes.get(&id)?.watch.clone()
     }
 
-    /// Whether some process can only be watched by asking for it from time to time (before Linux
-    /// 5.3).
-    pub fn has_unwatchable(&self) -> bool {
-        self.processes.values().any(Watched::is_unwatchable)
+    /// When to look at processes that the kernel cannot watch for us.
+    pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
+        let has_unwatchable = self.processes.values().any(Watched::is_unwatchable);
+        has_unwatchable.then(|| now.after(LOOK_EVERY))
     }
 
     /// Asks for each process that can only be watched like that.

@@ -63,7 +63,7 @@ impl WorkerSocket {
     /// What epoll says.
     pub fn new(listener: Listener, allowed: Allowed, hello: HelloContext, registry: &Registry) -> io::Result<Self> {
         Ok(Self {
-            acceptor: Acceptor::new(listener, TokenOwner::WorkerSocket, ACCEPTS_PER_TURN, "", registry)?,
+            acceptor: Acceptor::new(listener, TokenOwner::Interface, ACCEPTS_PER_TURN, "", registry)?,
             allowed,
             hello,
             most: most_connections(open_files_limit()),
@@ -249,7 +249,7 @@ impl WorkerSocket {
         let process = processes.id_of(Rc::new(watch), registry);
         self.next_connection += 1;
         let id = HolderId(self.next_connection);
-        let (token, interest) = (TokenOwner::Connection(id).token(), what_to_read());
+        let (token, interest) = (TokenOwner::Connection(id.0).token(), what_to_read());
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return self.acceptor.warn(format_args!("cannot watch a connection: {error}"));
         }
@@ -286,7 +286,7 @@ fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> b
     };
     let result = registry.reregister(
         &mut SourceFd(&link.stream.as_raw_fd()),
-        TokenOwner::Connection(id).token(),
+        TokenOwner::Connection(id.0).token(),
         interest,
     );
     if let Err(error) = &result {
@@ -318,6 +318,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use ojs_os::process::Pid;
     use ojs_os::socket::BoundSocket;
 
     #[test]
@@ -362,5 +363,36 @@ mod tests {
     fn the_limit_on_open_files_bounds_the_connections() {
         let bounds = [0, 256, 1024, 1 << 20].map(most_connections);
         assert_eq!(bounds, [16, 16, 384, 1024]);
+    }
+
+    #[test]
+    fn a_worker_that_could_not_be_watched_at_its_start_has_its_name_when_it_connects() {
+        let path = std::env::temp_dir().join(format!("ojs-links-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let hello = HelloContext {
+            concurrency: 1,
+            queues: Vec::new(),
+            max_frame: 1024,
+        };
+        let poll = mio::Poll::new().unwrap();
+        let mut socket = WorkerSocket::new(listener, Allowed::new(None, &[]), hello, poll.registry()).unwrap();
+        let mut processes = Processes::default();
+        let worker = processes.name(Pid::own(), true);
+        let _connection = UnixStream::connect(&path).unwrap();
+        let mut events = VecDeque::new();
+        socket.turn(&mut processes, poll.registry(), &mut events);
+        std::fs::remove_file(&path).unwrap();
+        let connected = Event::HolderCame {
+            holder: HolderId(1),
+            process: Some(worker),
+            manners: Manners {
+                hears: true,
+                answers_pings: true,
+                frame_limit: Some(1024),
+                answer_within: None,
+            },
+        };
+        assert_eq!(events, [connected]);
     }
 }

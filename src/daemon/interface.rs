@@ -1,0 +1,130 @@
+//! How the worker's programs talk to ojs-init: one variant for each way. The loop knows this face
+//! and nothing behind it. A mode with another way is another variant.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use log::{debug, warn};
+
+use crate::daemon::gateway::{Gateway, GatewayTurn};
+use crate::daemon::workers::socket::WorkerSocket;
+use ojs_lifecycle::api::ids::{HolderId, WorkerId};
+use ojs_lifecycle::api::{Effect, Event, Moment, ToWorker};
+use ojs_os::pidfd::ProcessWatch;
+use ojs_os::process::Pid;
+
+/// The way in which the worker's programs connect.
+pub enum Interface {
+    /// The worker socket, in modes socket and exec.
+    Socket(Box<WorkerSocket>),
+    /// HTTP, in mode gateway.
+    Gateway(Box<Gateway>),
+}
+
+impl Interface {
+    /// A program wants to connect.
+    pub fn is_acceptable(&mut self) {
+        match self {
+            Self::Socket(socket) => socket.is_acceptable(),
+            Self::Gateway(gateway) => gateway.is_acceptable(),
+        }
+    }
+
+    /// Something happened on this connection.
+    pub fn is_ready(&mut self, connection: u64, event: &mio::event::Event, events: &mut VecDeque<Event>) {
+        match self {
+            Self::Socket(socket) => socket.is_ready(HolderId(connection), event, events),
+            Self::Gateway(gateway) => gateway.is_ready(connection, event),
+        }
+    }
+
+    /// Accepts and reads, no more than belongs into one turn.
+    pub fn turn(&mut self, turn: &mut GatewayTurn<'_>) {
+        match self {
+            Self::Socket(socket) => socket.turn(turn.processes, turn.registry, turn.events),
+            Self::Gateway(gateway) => gateway.turn(turn),
+        }
+    }
+
+    /// Sends what the machine has answered since the last turn. The worker socket sends each frame
+    /// when the machine orders it.
+    pub fn send_answers(&mut self, turn: &mut GatewayTurn<'_>) {
+        match self {
+            Self::Socket(_) => {}
+            Self::Gateway(gateway) => gateway.turn(turn),
+        }
+    }
+
+    /// Whether another turn has something to do at once.
+    pub fn has_more(&self) -> bool {
+        match self {
+            Self::Socket(socket) => socket.has_more(),
+            Self::Gateway(gateway) => gateway.has_more(),
+        }
+    }
+
+    /// When there is something to do for which the kernel wakes nobody.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Gateway(gateway) => gateway.next_deadline(),
+        }
+    }
+
+    /// The worker's process was started. Returns how its callers are recognized, for the status.
+    pub fn worker_started(
+        &mut self,
+        pid: Pid,
+        watch: Option<&Rc<ProcessWatch>>,
+        worker: &WorkerId,
+    ) -> Option<&'static str> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Gateway(gateway) => {
+                gateway.worker_started(pid, watch, worker);
+                Some(gateway.caller_proof())
+            }
+        }
+    }
+
+    /// Tells a holder.
+    pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut GatewayTurn<'_>) {
+        match self {
+            Self::Socket(socket) => socket.tell(holder, word, turn.processes, turn.registry, turn.events),
+            Self::Gateway(gateway) => gateway.tell(holder, word, turn),
+        }
+    }
+
+    /// Reads what is left on the connections of a holder whose process is gone, and then closes
+    /// them.
+    pub fn read_to_end(&mut self, holder: HolderId, turn: &GatewayTurn<'_>) {
+        match self {
+            Self::Socket(socket) => socket.read_to_end(holder),
+            Self::Gateway(gateway) => gateway.read_to_end(holder, turn.now),
+        }
+    }
+
+    /// Closes the connections of a holder.
+    pub fn close(&mut self, holder: HolderId, why: &str, turn: &mut GatewayTurn<'_>) {
+        match self {
+            Self::Socket(socket) => {
+                warn!("connection {holder}: closed by us: {why}");
+                socket.hang_up(holder, turn.processes, turn.registry, turn.events);
+            }
+            Self::Gateway(gateway) => {
+                debug!("holder {holder}: let go: {why}");
+                gateway.close(holder, turn);
+            }
+        }
+    }
+
+    /// Answers a heartbeat or a request for jobs. The worker socket has neither.
+    pub fn answer(&mut self, answer: &Effect, turn: &mut GatewayTurn<'_>) {
+        let Self::Gateway(gateway) = self else { return };
+        if let Effect::AnswerBeat { holder, state, jobs } = answer {
+            gateway.hear_beat(*holder, *state, jobs);
+        } else if let Effect::AnswerPull { holder, pull, jobs } = answer {
+            gateway.answer_pull(*holder, *pull, jobs, turn.events);
+        }
+    }
+}
