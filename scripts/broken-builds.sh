@@ -73,7 +73,7 @@ for name in $names; do
         tail -n 40 "$work/out" "$work/err" >&2
         exit 1
     fi
-    caught=$(sed -n 's/^BROKEN in \([0-9]*\) trials: \(.*\)$/"\2" \1 times/p' "$work/out" | paste -s -d , - | sed 's/,/, /g')
+    caught=$(sed -n 's/^BROKEN in \([0-9]*\) trials: \(.*\)$/"\2" \1 times/p' "$work/out" | paste -s -d ';' - | sed 's/;/; /g')
     verdict="NOT CAUGHT as it must be"
     if [ "$status" != 0 ] && printf '%s' "$caught" | grep -qF -f "$work/promises"; then
         verdict="caught"
