@@ -22,7 +22,7 @@ use ojs_wire::backend::request::Words;
 
 use super::*;
 
-#[path = "narrate_samples.rs"]
+#[path = "narrate_samples_tests.rs"]
 mod samples;
 use samples::{
     drains, given_back_again, heartbeat, hung, last_words, lost, memory_gate, out_of_memory, requeued, stops,

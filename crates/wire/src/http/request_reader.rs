@@ -31,18 +31,6 @@ impl RequestReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether there are bytes that nobody has taken.
-    #[must_use]
-    pub fn has_unread(&self) -> bool {
-        !self.unread().is_empty()
-    }
-
-    /// Whether a request has begun to come, or is not over yet.
-    #[must_use]
-    pub fn is_within_request(&self) -> bool {
-        self.body.is_some() || self.has_unread()
-    }
-
     fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }

@@ -193,7 +193,7 @@ fn a_connection_that_is_idle_holds_nothing() {
     assert!(reader.next_head().unwrap().is_ok());
     assert_eq!(reader.payload(), Ok(BodyStep::Over));
     assert_eq!(reader.bytes.capacity(), 0);
-    assert!(!reader.is_within_request());
+    assert!(reader.body.is_none());
 }
 
 proptest! {
