@@ -28,6 +28,7 @@ use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, L
 use super::values::exec::{Redactions, Routes, Verdicts};
 use super::values::limits::{JobMemory, MemoryShare, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
+use super::values::log_levels::LogLevels;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::proxy::ProxySetting;
@@ -183,7 +184,7 @@ keys! {
         LOG_FORMAT: Option<LogFormat> = None, "text on a tty, else json";
             "log.format", "format", ["OJS_LOG_FORMAT"];
             "Shape of the log records on standard error";
-        LOG_LEVEL: Level = Level::Info;
+        LOG_LEVEL: LogLevels = LogLevels::all(Level::Info);
             "log.level", "level", ["OJS_LOG_LEVEL"];
             "Least severe record that is written; each -v goes one step further";
     }

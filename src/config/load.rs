@@ -140,13 +140,14 @@ fn apply_once(settings: &mut Settings, warnings: &mut Vec<String>) {
 
 /// Each `-v` makes the log one step more talkative.
 fn raise_level(settings: &mut Settings) {
-    let named = settings.value(&LOG_LEVEL);
+    let mut levels = settings.value(&LOG_LEVEL);
+    let named = levels.level;
     let steps = usize::from(settings.value(&VERBOSE).0);
     // The levels count from 1.
-    let level = Level::iter().nth(named as usize - 1 + steps).unwrap_or(Level::Trace);
-    if level != named {
+    levels.level = Level::iter().nth(named as usize - 1 + steps).unwrap_or(Level::Trace);
+    if levels.level != named {
         let source = settings.source(&VERBOSE).clone();
-        settings.replace(&LOG_LEVEL, level, source);
+        settings.replace(&LOG_LEVEL, levels, source);
     }
 }
 

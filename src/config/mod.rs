@@ -40,6 +40,7 @@ pub use similar::most_alike;
 pub use source::Source;
 pub use values::Value;
 pub use values::enums::{GatewayAllow, LogFormat, Mode};
+pub use values::log_levels::{LogLevels, PARTS as LOG_PARTS};
 pub use values::loopback::Loopback;
 pub use values::masked::masked;
 pub use values::network::{BackendUrl, Header, Listen, Secret};

@@ -6,8 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use log::Level;
-
 use super::environment::Environment;
 use super::keys;
 use super::settings::Settings;
@@ -16,6 +14,7 @@ use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, L
 use super::values::exec::{Redactions, Routes, Verdicts};
 use super::values::limits::{JobMemory, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
+use super::values::log_levels::LogLevels;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::proxy::{Proxy, ProxySetting};
@@ -92,7 +91,7 @@ sections! {
         /// `None`: text on a terminal, else JSON.
         format: Option<LogFormat> = settings.value(&keys::LOG_FORMAT),
         /// `-v` is counted in.
-        level: Level = settings.value(&keys::LOG_LEVEL),
+        level: LogLevels = settings.value(&keys::LOG_LEVEL),
     }
 
     /// The connection to the backend.

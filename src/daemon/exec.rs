@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 
-use log::{Level, warn};
+use log::warn;
 
 use crate::config::values::enums::{ExecInput, ExecLeftovers, ExecOutput};
 use crate::config::values::exec::Verdict;
 use crate::config::values::limits::{JobMemory, Rlimit};
-use crate::config::{Config, LogFormat, Mode, keys};
+use crate::config::{Config, LogFormat, Mode, Value as _, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
 use ojs_os::cgroup_memory::MemoryCgroup;
@@ -19,8 +19,8 @@ use ojs_os::entry::Environ;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
 use ojs_wire::runner::settings::{
-    ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat, RunnerLogLevel,
-    RunnerSettings, UserRange, VARIABLE,
+    ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat, RunnerSettings,
+    UserRange, VARIABLE,
 };
 use ojs_wire::runner::template::{Template, command_name};
 use ojs_wire::text::milliseconds;
@@ -110,7 +110,7 @@ fn settings(config: &Config, max_memory: Option<u64>) -> RunnerSettings {
             LogFormat::Text => RunnerLogFormat::Text,
             LogFormat::Json => RunnerLogFormat::Json,
         },
-        log_level: log_level(config.log.level),
+        log_level: config.log.level.show(),
     }
 }
 
@@ -130,16 +130,6 @@ fn rlimit(limit: &Rlimit) -> RlimitSetting {
         name: limit.resource.to_owned(),
         soft: limit.soft,
         hard: limit.hard,
-    }
-}
-
-fn log_level(level: Level) -> RunnerLogLevel {
-    match level {
-        Level::Error => RunnerLogLevel::Error,
-        Level::Warn => RunnerLogLevel::Warn,
-        Level::Info => RunnerLogLevel::Info,
-        Level::Debug => RunnerLogLevel::Debug,
-        Level::Trace => RunnerLogLevel::Trace,
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use log::{LevelFilter, info, warn};
+use log::{Level, info, warn};
 
 use crate::cli;
 use crate::cli::salvage::{self, Intent};
-use crate::config::{self, Config, Environment, Flags, LogFormat, Mode};
+use crate::config::{self, Config, Environment, Flags, LogFormat, LogLevels, Mode};
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
@@ -54,7 +54,7 @@ pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
     let salvaged = config::salvage(&salvage::reporting_flags(args), &environment);
     if log_sink::format(salvaged.format) == LogFormat::Json {
         // The only record: its level is not asked for.
-        let _ = log_sink::install(Some(LogFormat::Json), LevelFilter::Error);
+        let _ = log_sink::install(Some(LogFormat::Json), &LogLevels::all(Level::Error));
     }
     report(message);
     if !ends_a_container {
@@ -67,7 +67,7 @@ pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
 
 /// Starts the log as configured, with what is doubtful about the configuration.
 pub fn install_log(config: &Config, environ: &Environ) -> LogHandle {
-    let log = log_sink::install(config.log.format, config.log.level.to_level_filter());
+    let log = log_sink::install(config.log.format, &config.log.level);
     let doubts = doubtful_times(config, environ);
     for warning in config.warnings.iter().chain(&doubts) {
         warn!("{warning}");

@@ -31,10 +31,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use log::LevelFilter;
+use log::Level;
 use mio::Poll;
 
-use crate::config::LogFormat;
+use crate::config::{LogFormat, LogLevels, Value};
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::connection::Connection;
@@ -57,7 +57,7 @@ use ojs_os::signals::{self, SignalSet};
 use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
 use ojs_wire::runner::frames;
-use ojs_wire::runner::settings::{RunnerLogFormat, RunnerLogLevel, RunnerSettings, VARIABLE};
+use ojs_wire::runner::settings::{RunnerLogFormat, RunnerSettings, VARIABLE};
 
 /// Where jobs get their directories if the usual place cannot be written, as under a read-only
 /// root.
@@ -96,7 +96,9 @@ fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
 fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle), (Exit, String)> {
     let settings = environ.value(VARIABLE).unwrap_or_default().to_string_lossy();
     let settings = RunnerSettings::decode(&settings).map_err(|error| internal(VARIABLE, &error))?;
-    let log = sink::install(Some(log_format(settings.log_format)), log_level(settings.log_level));
+    // PID 1 has checked them.
+    let levels = LogLevels::read(&[&settings.log_level], &()).unwrap_or(LogLevels::all(Level::Info));
+    let log = sink::install(Some(log_format(settings.log_format)), &levels);
     log.stderr_is_shared();
     signals::expect_children();
     let failed = |what: &'static str| move |error: io::Error| internal(what, &error);
@@ -194,15 +196,5 @@ fn log_format(format: RunnerLogFormat) -> LogFormat {
     match format {
         RunnerLogFormat::Text => LogFormat::Text,
         RunnerLogFormat::Json => LogFormat::Json,
-    }
-}
-
-fn log_level(level: RunnerLogLevel) -> LevelFilter {
-    match level {
-        RunnerLogLevel::Error => LevelFilter::Error,
-        RunnerLogLevel::Warn => LevelFilter::Warn,
-        RunnerLogLevel::Info => LevelFilter::Info,
-        RunnerLogLevel::Debug => LevelFilter::Debug,
-        RunnerLogLevel::Trace => LevelFilter::Trace,
     }
 }

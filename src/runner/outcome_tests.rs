@@ -1,6 +1,6 @@
 use super::*;
 
-use ojs_wire::runner::settings::{JobInput, JobLeftovers, RunnerLogFormat, RunnerLogLevel};
+use ojs_wire::runner::settings::{JobInput, JobLeftovers, RunnerLogFormat};
 
 fn settings() -> RunnerSettings {
     let exits = [
@@ -28,7 +28,7 @@ fn settings() -> RunnerSettings {
         concurrency: 1,
         max_frame: 1000,
         log_format: RunnerLogFormat::Text,
-        log_level: RunnerLogLevel::Info,
+        log_level: "info".to_owned(),
     }
 }
 

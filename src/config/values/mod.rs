@@ -6,6 +6,7 @@ pub mod enums;
 pub mod exec;
 pub mod limits;
 pub mod lists;
+pub mod log_levels;
 pub mod loopback;
 pub(in crate::config) mod masked;
 pub mod network;

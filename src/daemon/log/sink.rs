@@ -11,10 +11,11 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
+use env_filter::Filter;
 use log::{Level, LevelFilter, Metadata};
 use nix::errno::Errno;
 
-use crate::config::LogFormat;
+use crate::config::{LOG_PARTS, LogFormat, LogLevels};
 use crate::daemon::log::job_line;
 use crate::daemon::log::record::{Category, LogRecord, Record, RecordFields, Severity};
 use ojs_os::{clock, stdio, threads};
@@ -61,16 +62,28 @@ static LOG: OnceLock<Sink> = OnceLock::new();
 #[derive(Debug, Clone, Copy)]
 pub struct LogHandle(&'static Sink);
 
-/// Sends every record of `level` and above to standard error from here on, as text on a terminal
-/// and as JSON elsewhere unless `format` says so. Only the first call has an effect.
+/// Sends the records of these levels to standard error from here on, as text on a terminal and as
+/// JSON elsewhere unless `format` says so. Only the first call has an effect.
 #[must_use]
-pub fn install(format: Option<LogFormat>, level: LevelFilter) -> LogHandle {
-    let sink = LOG.get_or_init(|| Sink::new(self::format(format), level));
+pub fn install(format: Option<LogFormat>, levels: &LogLevels) -> LogHandle {
+    let sink = LOG.get_or_init(|| Sink::new(self::format(format), levels));
     // An error here means that a logger is installed already: then that one stays.
     if log::set_logger(&Macros).is_ok() {
-        log::set_max_level(sink.level);
+        log::set_max_level(sink.filter.filter());
     }
     LogHandle(sink)
+}
+
+fn filter(levels: &LogLevels) -> Filter {
+    let mut filter = env_filter::Builder::new();
+    filter.filter_level(levels.level.to_level_filter());
+    for (part, level) in &levels.parts {
+        if let Some((_, module)) = LOG_PARTS.iter().find(|(name, _)| name == part) {
+            let module = format!("{}::{module}", env!("CARGO_CRATE_NAME"));
+            filter.filter_module(&module, level.to_level_filter());
+        }
+    }
+    filter.build()
 }
 
 /// This format, or what fits standard error.
@@ -148,7 +161,10 @@ impl LogHandle {
 #[derive(Debug)]
 struct Sink {
     format: LogFormat,
+    /// Of what is not one part's alone.
     level: LevelFilter,
+    /// Of each part.
+    filter: Filter,
     /// The present incarnation's name, if there was one yet.
     worker: RwLock<Option<Arc<str>>>,
     queue: Mutex<Queue>,
@@ -269,10 +285,11 @@ impl log::Log for Macros {
 }
 
 impl Sink {
-    fn new(format: LogFormat, level: LevelFilter) -> Self {
+    fn new(format: LogFormat, levels: &LogLevels) -> Self {
         Self {
             format,
-            level,
+            level: levels.level.to_level_filter(),
+            filter: filter(levels),
             worker: RwLock::default(),
             queue: Mutex::default(),
             added: Condvar::new(),
@@ -284,7 +301,7 @@ impl Sink {
     /// token included.
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let crate_name = metadata.target().split("::").next();
-        metadata.level() <= self.level && crate_name == Some(env!("CARGO_CRATE_NAME"))
+        self.filter.enabled(metadata) && crate_name == Some(env!("CARGO_CRATE_NAME"))
     }
 
     /// A panic elsewhere does not end logging: the queue is valid after each statement.

@@ -1,5 +1,7 @@
 //! The log: what is let through, and what is said of records that are lost.
 
+use std::path::Path;
+
 use super::*;
 
 /// A standard error on a disk that is full until space is made.
@@ -23,8 +25,35 @@ impl Write for Disk {
 }
 
 #[test]
+fn a_part_with_a_level_of_its_own_writes_what_the_others_do_not() {
+    let levels = LogLevels {
+        level: Level::Info,
+        parts: vec![("gateway", Level::Debug)],
+    };
+    let log = Sink::new(LogFormat::Text, &levels);
+    let wants = |target: &str, level: Level| log.wants(&Metadata::builder().target(target).level(level).build());
+    let gateway = concat!(env!("CARGO_CRATE_NAME"), "::daemon::gateway::link");
+    let backend = concat!(env!("CARGO_CRATE_NAME"), "::daemon::backend::client");
+    assert!(wants(gateway, Level::Debug) && !wants(gateway, Level::Trace));
+    assert!(wants(backend, Level::Info) && !wants(backend, Level::Debug));
+    assert!(!wants("rustls::client", Level::Info));
+}
+
+/// A part that is in the list and has no module would have no effect.
+#[test]
+fn every_part_of_the_log_is_a_module() {
+    for (part, module) in LOG_PARTS {
+        let path = format!("{}/src/{}", env!("CARGO_MANIFEST_DIR"), module.replace("::", "/"));
+        let is_module = [format!("{path}.rs"), format!("{path}/mod.rs")]
+            .iter()
+            .any(|file| Path::new(file).exists());
+        assert!(is_module, "{part}: {module}");
+    }
+}
+
+#[test]
 fn records_that_a_full_disk_did_not_take_are_counted_until_one_tells_of_them() {
-    let log = Sink::new(LogFormat::Text, LevelFilter::Info);
+    let log = Sink::new(LogFormat::Text, &LogLevels::all(Level::Info));
     let mut disk = Disk {
         is_full: true,
         written: String::new(),
@@ -54,7 +83,7 @@ fn records_that_a_full_disk_did_not_take_are_counted_until_one_tells_of_them() {
 
 #[test]
 fn no_level_lets_the_records_of_dependencies_through() {
-    let log = Sink::new(LogFormat::Json, LevelFilter::Trace);
+    let log = Sink::new(LogFormat::Json, &LogLevels::all(Level::Trace));
     let is_written = |target, level| log.wants(&Metadata::builder().target(target).level(level).build());
     for target in ["ureq_proto::util", "ureq", "rustls::conn", "mio", "ojs_initial", ""] {
         assert!(

@@ -46,7 +46,8 @@ pub struct RunnerSettings {
     /// Longest frame on the worker socket, in bytes, the `\n` not counted.
     pub max_frame: u64,
     pub log_format: RunnerLogFormat,
-    pub log_level: RunnerLogLevel,
+    /// The value of `log.level`.
+    pub log_level: String,
 }
 
 /// A command for some types of jobs.
@@ -132,17 +133,6 @@ pub enum RunnerLogFormat {
     Json,
 }
 
-/// The least important record that the runner writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunnerLogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
 impl RunnerSettings {
     /// The settings as they are written into the variable.
     ///
@@ -199,7 +189,7 @@ mod tests {
             concurrency: 10,
             max_frame: 4 << 20,
             log_format: RunnerLogFormat::Json,
-            log_level: RunnerLogLevel::Info,
+            log_level: "info".to_owned(),
         }
     }
 
