@@ -1,14 +1,15 @@
 //! ojs-init: a container init that is also the Open Job Spec worker.
 //!
-//! In front of a job worker as a container's ENTRYPOINT it reaps, forwards signals and returns
-//! exact exit statuses as PID 1, and it talks to the backend on the worker's behalf: it registers,
-//! fetches, acknowledges and drains. This version has mode socket, in which the worker gets its
-//! jobs over a Unix socket, mode gateway, in which a worker that was built on an SDK talks to it
-//! instead of the backend, mode exec, in which each job is a process, and mode none: the plain
-//! init.
+//! In front of a job worker as a container's ENTRYPOINT, ojs-init reaps, forwards signals and
+//! returns exact exit statuses as PID 1. It also talks to the backend on the worker's behalf: it
+//! registers, fetches, acknowledges and drains.
 //!
-//! What it is not: a service manager (one child, no dependencies), a log router (the child's output
-//! is the child's), an async program (one loop, one blocking call).
+//! In mode socket the worker gets its jobs over a Unix socket. In mode gateway a worker that is
+//! built on an SDK talks to ojs-init instead of the backend. In mode exec each job is a process.
+//! Mode none is the plain init.
+//!
+//! ojs-init is not a service manager (one child, no dependencies), nor a log router (the child's
+//! output is the child's), nor an async program (one loop, one blocking call).
 //!
 //! This crate is the binary's: configuration, command line, and the processes that hold
 //! descriptors. What they use is in crates of their own, whose `Cargo.toml` says what each may use:

@@ -1,6 +1,6 @@
-//! What is public says in a sentence what it is, and so does each file. A field or a variant says
-//! so where its name does not, which only a reader can judge: the compiler's lint would ask for a
-//! sentence on each.
+//! Each public item and each file has a sentence that says what it is. A field or a variant needs
+//! one only where its name does not say it, which only a reader can judge. The compiler's lint
+//! would ask for a sentence on each.
 
 use std::fs;
 

@@ -201,7 +201,7 @@ fn main_stays_short() {
     );
 }
 
-/// They test the trials: `make broken-builds`.
+/// The patches test the trials: `make broken-builds`.
 #[test]
 fn each_broken_build_s_patch_still_applies_and_names_the_promise_that_must_catch_it() {
     let promises: Vec<PathBuf> = rust_files(&root().join("tests/trials/promises"));

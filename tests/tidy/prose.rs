@@ -179,7 +179,11 @@ fn paragraphs(text: &str) -> Vec<Block> {
         if trimmed.starts_with("```") {
             is_code = !is_code;
         }
-        let is_prose = !is_code && !trimmed.is_empty() && !trimmed.starts_with(['|', '#', '<', '`', '[', '!']);
+        let is_indented_code = !is_open && line.starts_with("    ");
+        let is_prose = !is_code
+            && !is_indented_code
+            && !trimmed.is_empty()
+            && !trimmed.starts_with(['|', '#', '<', '`', '[', '!']);
         if !is_prose {
             is_open = false;
             continue;

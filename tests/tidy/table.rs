@@ -1,4 +1,4 @@
-//! Who may use what: the table of docs/architecture.md, read from the page itself.
+//! The rooms and what each may use: the table of docs/architecture.md, read from the page itself.
 
 use std::collections::BTreeMap;
 use std::fs;

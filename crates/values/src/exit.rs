@@ -15,7 +15,7 @@ use crate::signal::Signal;
 /// How a process ended, as `waitpid` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// It called exit with this status.
+    /// The process called exit with this status.
     Exited(u8),
     /// This signal killed it.
     Signalled(Signal),

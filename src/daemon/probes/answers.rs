@@ -1,4 +1,4 @@
-//! What whoever asks over HTTP is answered.
+//! The responses to probes and to requests for metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,9 @@ use ojs_wire::metrics::{self, Observed};
 /// again shall not take the loop's time.
 const STATUS_STAYS: Duration = Duration::from_millis(100);
 
-/// How long the metrics stay as they are. Whoever asks for them again and again takes little of the
-/// loop's time, and all who read slowly what was asked for in one such time read the same copy:
-/// with the five seconds that a response may take there are six copies at most, of
-/// [`metrics::MOST_BYTES`] each.
+/// How long a copy of the metrics is used. Frequent requests then take little of the loop's time,
+/// and slow readers share a copy. A response may take five seconds, so there are six copies at
+/// most, of [`metrics::MOST_BYTES`] each.
 const METRICS_STAY: Duration = Duration::from_secs(1);
 
 /// Where the answers come from.
@@ -75,8 +74,8 @@ impl ProbeAnswers {
     }
 }
 
-/// What there is, or what is made now when there is nothing or it has stayed for long enough: the
-/// response to GET, and that to HEAD.
+/// The copy that is kept, or a new one if there is none or it is too old: the response to GET, and
+/// that to HEAD.
 fn shared(
     kept: &mut Option<SharedPage>,
     stays: Duration,

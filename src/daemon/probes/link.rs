@@ -31,12 +31,12 @@ enum Stage {
     Closing(usize),
 }
 
-/// What is to be done with a connection.
+/// The next step of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkProgress {
     /// More comes, or there is more to do.
     Open,
-    /// It has its response, and is closed soon.
+    /// The response is sent, and the connection is closed soon.
     Answered,
     Over,
 }

@@ -45,7 +45,7 @@ pub struct ProbeLinks {
     answers: ProbeAnswers,
 }
 
-/// What has a deadline.
+/// Owners of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Connection(usize),
@@ -58,7 +58,7 @@ impl ProbeLinks {
     ///
     /// # Errors
     ///
-    /// What epoll says.
+    /// The error of epoll.
     pub fn new(listener: TcpListener, registry: &Registry) -> io::Result<Self> {
         let (source, complaint) = (TokenOwner::ProbeListener, "cannot take a probe's connection: ");
         Ok(Self {

@@ -24,8 +24,8 @@ const DEFAULT_PORT: u16 = 8081;
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 
-/// How long an address that somebody set may be in use at the start: an ojs-init that was just told
-/// to stop has it until its end, and whoever starts the next one at once need not fail.
+/// How long an address may be in use at the start. An ojs-init that was just told to stop has the
+/// address until its end, and the next one need not fail.
 const IN_USE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Between two attempts to have an address that is in use.

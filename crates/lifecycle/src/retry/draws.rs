@@ -1,4 +1,4 @@
-//! What is drawn in order, whoever draws: the numbers of requests, and chance for pauses.
+//! The numbers of requests, and the random part of pauses, drawn in one order.
 
 use std::time::Duration;
 

@@ -23,9 +23,9 @@ impl Jitter {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// The pause before a request that has failed this often is repeated: at least half of the
-    /// doubled pause, the rest by chance; never less than what the backend asked for, never more
-    /// than 30 s.
+    /// The pause before a request that has failed this often is repeated. At least half of the
+    /// doubled pause is fixed, the rest is random. It is never less than what the backend asked
+    /// for, and never more than 30 s.
     pub fn retry_pause(&mut self, failures: u32, asked_for: Option<Duration>) -> Duration {
         let pause = doubled(FIRST_RETRY, failures, LONGEST_RETRY);
         let pause = self.below(pause, pause / 2);

@@ -7,13 +7,13 @@ use std::time::Duration;
 pub const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
 
 /// When the end is near, an ACK without an answer for this long is sent again on another
-/// connection, and a FAIL or a requeue is looked at: four attempts fit into the usual time for the
+/// connection, and a FAIL or a requeue is looked at. Four attempts fit into the usual time for the
 /// outcomes.
 pub const REPORT_HANGS_AFTER: Duration = Duration::from_millis(500);
 
 /// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
 pub const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
 
-/// The same for an outcome whose job the backend does not find: the next answer may end the wait
-/// for it.
+/// Longest pause of an outcome whose job the backend does not find. The next answer may end the
+/// wait for it.
 pub const LONGEST_RETRY_OF_A_MISSING_JOB: Duration = Duration::from_secs(1);

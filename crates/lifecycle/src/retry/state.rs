@@ -71,14 +71,14 @@ impl RetryState {
     }
 }
 
-/// What a request does when its last failure has no cause any more.
+/// The next step of a request when the cause of its last failure is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryNow {
     /// Nothing.
     Unchanged,
-    /// It is in flight: if it fails, its pause is a short one.
+    /// The request is in flight. If it fails, its pause is short.
     NextPauseIsShort,
-    /// It pauses: the pause ends.
+    /// The request pauses, and the pause ends.
     EndPause,
 }
 
@@ -87,7 +87,7 @@ pub enum RetryNow {
 pub enum Failures {
     /// See [`is_of_an_outage`].
     OfAnOutage,
-    /// They end when there are other credentials.
+    /// Failures that end with other credentials.
     OfCredentials,
 }
 

@@ -180,7 +180,7 @@ impl Lifecycle {
             jobs.hurry_reports(cx);
             jobs.hurry_looks(cx);
         });
-        // What hangs since before has less time from now on.
+        // Requests that hang have less time from now on.
         self.link(now, Link::look_for_hanging);
     }
 
@@ -200,7 +200,7 @@ impl Lifecycle {
         self.jobs(now, |jobs, cx| jobs.let_all_expire(why, cx));
     }
 
-    /// What is known of the end by now.
+    /// The account of the end, as far as it is known.
     fn account(&self, now: Moment) -> EndReport {
         let worker = LastWorker {
             ended: self.workers.supervision().ended(),

@@ -1,5 +1,4 @@
-//! What the jobs ask about the backend and about those who take them, answered by the parts that
-//! know it.
+//! The jobs' questions about the backend and the holders, answered by the parts that know.
 
 use std::time::Duration;
 

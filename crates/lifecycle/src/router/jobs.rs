@@ -124,7 +124,7 @@ impl Lifecycle {
         is_news
     }
 
-    /// What a holder says about jobs.
+    /// A message of a holder about jobs.
     pub(crate) fn said_about_jobs(&mut self, id: HolderId, said: FromWorker, now: Moment) {
         let answered = |lifecycle: &mut Self, job: &JobId, what: Outcome| {
             // A holder that pauses gets no slot back by its answer.
@@ -228,7 +228,7 @@ impl Lifecycle {
     /// A pull waits: it is given what waits for it.
     pub(crate) fn pull_waits(&mut self, holder: HolderId, pull: PullId, now: Moment) {
         if self.workers.is_kept(holder) {
-            // It gets the suspect that the process is kept for, or nothing for now.
+            // The holder gets the suspect that the process is kept for, or nothing for now.
             self.isolate(now);
             if self.workers.pulls().get(pull).is_some() {
                 self.workers(now, |workers, _| workers.end_pulls_of(holder));
@@ -248,7 +248,7 @@ impl Lifecycle {
         }
     }
 
-    /// Whoever waited for the answer to a pull is gone.
+    /// The client that waited for the reply to a pull is gone.
     pub(crate) fn wants_no_more(&mut self, holder: HolderId, pull: PullId, now: Moment) {
         if !self.workers.wants_no_more(holder, pull) {
             self.jobs(now, |jobs, cx| jobs.answer_is_unread(holder, pull, cx));

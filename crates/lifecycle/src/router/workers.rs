@@ -63,7 +63,7 @@ impl Lifecycle {
         self.workers(now, |workers, cx| workers.came(came, greeting, cx));
     }
 
-    /// What a holder says, to whom it concerns.
+    /// Passes a message of a holder to the part that it concerns.
     pub(crate) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
         if !self.workers(now, |workers, cx| workers.heard(id, cx)) {
             return;
@@ -131,8 +131,8 @@ impl Lifecycle {
         self.workers(now, |workers, cx| workers.reaped(are_left, drain_left, cx));
     }
 
-    /// They are not known to have ended. Their jobs are left alone, since they may still be worked
-    /// on.
+    /// Gives up on descendants that are not known to have ended. Their jobs are left alone, because
+    /// they may still be worked on.
     pub(crate) fn give_up_on_descendants(&mut self, now: Moment) {
         if self.workers.supervision().is_clearing() {
             self.give_up_on_the_killed(now);
@@ -143,7 +143,7 @@ impl Lifecycle {
     /// Follows a worker process of which nothing is left.
     pub(crate) fn start_next_worker(&mut self, now: Moment) {
         if self.workers.is_cleared() {
-            // What its processes left to be read is decided before anything else follows.
+            // The unread messages of its processes are decided before anything else follows.
             self.workers(now, Workers::nothing_is_left);
             self.resolve_gone_processes(now);
         }

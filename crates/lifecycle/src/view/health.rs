@@ -1,4 +1,4 @@
-//! What probes are told: whether we are alive, ready, healthy, and if not, why.
+//! The replies to probes: alive, ready, healthy, and if not, why.
 //!
 //! Each probe has another consequence, so each asks something else. A failed liveness probe
 //! restarts the container, which helps against a worker that is beyond help and against nothing

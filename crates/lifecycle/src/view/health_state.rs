@@ -1,8 +1,8 @@
-//! What the answers to probes depend on and nothing else keeps.
+//! The memory behind the replies to probes.
 
 use crate::api::Moment;
 
-/// What has to be remembered to answer. Nothing else depends on it.
+/// Facts that only the replies to probes need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct HealthState {
     /// Since when, in running, a worker that has been ready and keeps a connection to us has no

@@ -50,7 +50,7 @@ pub const BUCKETS: [Duration; 17] = [
     Duration::from_secs(3600),
 ];
 
-/// What kind of work a job is.
+/// The type and the queue of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobKind {
     /// The queue that it came from; empty where the backend does not say.
@@ -102,7 +102,7 @@ impl Histogram {
     }
 }
 
-/// What is counted of one kind of work.
+/// The counts of one type of job in one queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PerKind {
     ends: BTreeMap<JobEnd, u64>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::api::ClientId;
 
-/// Who is connected. The shell bounds how many that are.
+/// The clients that are connected. The shell bounds their number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Operators {
     pub(super) clients: BTreeMap<ClientId, Client>,
@@ -13,11 +13,11 @@ pub(crate) struct Operators {
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Client {
-    /// It has asked for nothing yet.
+    /// The client has asked for nothing yet.
     Silent,
-    /// It has its answer.
+    /// The client has its reply.
     Answered,
-    /// It has its answer, and is shown the end as well.
+    /// The client has its reply, and is shown the end as well.
     Watching,
     Waiting {
         /// For the moment when no job is active; otherwise for its time to be over.

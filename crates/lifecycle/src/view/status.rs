@@ -1,4 +1,4 @@
-//! What an operator is shown: where we are, how long that may last, and what everybody is doing.
+//! The status: the phase, the time that it may last, jobs, worker and backend.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub const MOST_HOLDERS_SHOWN: usize = 100;
 pub const MOST_TYPES_SHOWN: usize = 8;
 
 impl Lifecycle {
-    /// What an operator is shown.
+    /// The status as an operator sees it.
     #[must_use]
     pub fn status(&self, now: Moment) -> Status {
         // In the last steps of the end game nothing of the drain is left to tell.

@@ -81,7 +81,7 @@ impl<'a> Object<'a> {
         if inner.contains('\\') {
             return serde_json::from_str(raw).ok().map(Cow::Owned);
         }
-        // It was read as JSON before: without an escape it stands for itself.
+        // The text was read as JSON before. Without an escape it stands for itself.
         Some(Cow::Borrowed(inner))
     }
 
