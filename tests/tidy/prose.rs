@@ -132,6 +132,7 @@ struct Block {
 fn comments(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut is_open = false;
+    let mut is_code = false;
     let mut mark = "";
     for (index, line) in text.lines().enumerate() {
         let trimmed = line.trim_start();
@@ -155,8 +156,13 @@ fn comments(text: &str) -> Vec<Block> {
         }
         is_open = true;
         mark = found;
+        let words = &trimmed[found.len()..];
+        is_code ^= words.starts_with("```");
+        if is_code || words.starts_with('|') || words.starts_with("```") {
+            continue;
+        }
         let block = blocks.last_mut().unwrap();
-        block.lines.push(trimmed[found.len()..].to_owned());
+        block.lines.push(words.to_owned());
         block.columns = block.columns.max(line.chars().count());
     }
     blocks

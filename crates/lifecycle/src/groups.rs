@@ -21,12 +21,12 @@ impl<K: Ord, V: Ord> Default for Groups<K, V> {
 }
 
 impl<K: Ord, V: Ord> Groups<K, V> {
-    /// It is a member of this group from here on.
+    /// Adds a member to a group.
     pub fn insert(&mut self, group: K, member: V) {
         self.groups.entry(group).or_default().insert(member);
     }
 
-    /// It is not any more.
+    /// Removes a member from a group.
     pub fn remove(&mut self, group: &K, member: &V) {
         if let Some(members) = self.groups.get_mut(group) {
             members.remove(member);

@@ -1,5 +1,4 @@
-//! What is true of the machine after each event, whatever happened: debug builds and tests look
-//! after each of them.
+//! The invariants of the machine, which hold after each event. Debug builds and tests check them.
 
 use crate::api::ids::CallId;
 use crate::api::{EndingTimer, JobTimer, LinkTimer, Phase, Timer, WorkerTimer};
@@ -14,7 +13,7 @@ use crate::worker::holder::Holder;
 const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
 
 impl Lifecycle {
-    /// The same as [`Self::invariants`], of a machine with few jobs and holders.
+    /// [`Self::invariants`] of a machine with few jobs and holders.
     pub(super) fn invariants_if_small(&self) -> Result<(), String> {
         if self.jobs.ledger().unfinished() + self.workers.holders().len() > MOST_THINGS_OF_A_SMALL_ONE {
             return Ok(());
@@ -50,7 +49,7 @@ impl Lifecycle {
         self.check_credit()
     }
 
-    /// Whoever holds a job is there.
+    /// Checks that each holder of a job exists.
     fn check_holders(&self) -> Result<(), String> {
         let stranger = self
             .jobs
@@ -82,7 +81,8 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Whoever wants jobs is there and is answered in time; and nothing waits that somebody wants.
+    /// Checks that each pull has a holder and is answered in time, and that no job waits that a
+    /// pull would take.
     fn check_pulls(&self) -> Result<(), String> {
         self.workers.pulls().check()?;
         if !self.is_open_for_jobs() && !self.workers.pulls().is_empty() {
@@ -141,8 +141,7 @@ impl Lifecycle {
             Timer::Client(client) => self.operators.knows(client),
             Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
-            // Whoever struck out its request does not wait for the answer either; it has the time
-            // of a request.
+            // A request that was struck out keeps its timer, and nobody waits for its answer.
             Timer::Link(_) | Timer::Ending(_) => true,
         }
     }

@@ -1,8 +1,8 @@
 //! The machine: one event or timeout at a time, then drain the effects, then wait until the next
 //! deadline.
 //!
-//! It has four parts. Each owns its data and knows no other part: it is told facts, and answers
-//! with a list of what it says.
+//! The machine has four parts. Each owns its data and knows no other part. A part gets facts, and
+//! returns a list of orders and requests.
 //!
 //! | part | folder | owns |
 //! |---|---|---|
@@ -35,8 +35,8 @@ use crate::worker::workers::Workers;
 /// Something that may follow from an event.
 type Consequence = fn(&mut Lifecycle, Moment);
 
-/// What may follow from each event, in this order. A later one relies on what the earlier ones have
-/// done.
+/// The possible consequences of each event, in this order. A later one relies on the effects of the
+/// earlier ones.
 const CONSEQUENCES: [Consequence; 10] = [
     Lifecycle::resolve_gone_processes,
     Lifecycle::start_next_worker,
@@ -92,9 +92,9 @@ impl Lifecycle {
         self.handle_one_of_several(event, now, true);
     }
 
-    /// Takes in one of several facts that came at once. Where it is not the last of them the next
-    /// one has to follow, without a wait: the FETCH is left to the last, so that one FETCH asks for
-    /// what all of them have made room for, and so is what operators wait for.
+    /// Takes in one of several events that came at once. If it is not the last of them, the next
+    /// one has to follow without a wait. The FETCH is left to the last event, so that one FETCH
+    /// asks for the room that all of them made. So are the replies for which operators wait.
     pub fn handle_one_of_several(&mut self, event: Event, now: Moment, is_last: bool) {
         if self.phase() != Phase::Exited {
             self.take_in(event, now);
@@ -183,7 +183,7 @@ impl Lifecycle {
         self.jobs.knows(job)
     }
 
-    /// What can be seen from outside.
+    /// The visible state.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let held_back = self
@@ -243,7 +243,7 @@ impl Lifecycle {
         active.map(|(_, job)| job.claimed_at).min()
     }
 
-    /// What nobody has set is what the worker asks for.
+    /// The concurrency. Without a setting it is what the worker asks for.
     fn shown_concurrency(&self) -> u32 {
         let active = u32::try_from(self.jobs.ledger().active()).unwrap_or(u32::MAX);
         self.link
@@ -338,7 +338,7 @@ impl Lifecycle {
         self.ending.phase()
     }
 
-    /// What the worker and the backend are told about our phase.
+    /// The phase as the worker and the backend know it.
     pub(super) fn state(&self) -> WorkerState {
         self.ending.state()
     }

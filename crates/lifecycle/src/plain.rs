@@ -53,8 +53,7 @@ pub enum PlainEvent {
     },
 }
 
-/// What can become due. The one that comes first here goes first when two are due at the same
-/// moment.
+/// The timers. If two are due at the same moment, the one that comes first here goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlainTimer {
     /// When do we stop waiting for processes that SIGKILL did not end?
@@ -65,7 +64,7 @@ pub enum PlainTimer {
     Rescan,
 }
 
-/// Who gets a signal.
+/// The receiver of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalTarget {
     Child,
@@ -87,7 +86,7 @@ pub enum PlainEffect {
     Exit(u8),
 }
 
-/// What is worth a line in the log.
+/// The lines of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remark {
     /// A stop signal started the clock.
@@ -108,7 +107,7 @@ enum PlainPhase {
     Stopping,
     /// The child was reaped; whether it left anybody behind is not known yet.
     ChildGone,
-    /// It did; they have until the deadline.
+    /// The child left processes behind, which have until the deadline.
     Leftovers,
     /// SIGKILL was sent.
     Killing,
@@ -236,7 +235,7 @@ impl PlainInit {
     fn reaped(&mut self, children_left: bool, now: Moment) {
         match self.phase {
             PlainPhase::ChildGone if children_left => self.attend_leftovers(now),
-            // What ended may have had children of its own, which are ours now.
+            // The processes that ended may have had children, which are ours now.
             PlainPhase::Leftovers if children_left => {
                 self.timers.arm_at_latest(PlainTimer::Rescan, now.after(RESCAN_AFTER))
             }
@@ -248,7 +247,8 @@ impl PlainInit {
         }
     }
 
-    /// They get SIGTERM and what is left of the time; all of it when nobody had asked for a stop.
+    /// Sends the leftovers SIGTERM. They have the rest of the time, or all of it if nobody had
+    /// asked for a stop.
     fn attend_leftovers(&mut self, now: Moment) {
         let drain = self.options.budget.map_or(Duration::ZERO, |budget| budget.drain);
         self.timers.arm_at_latest(PlainTimer::Deadline, now.after(drain));

@@ -326,9 +326,8 @@ impl Simulation {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens in whatever order: after a stop signal the exit is ordered exactly once, no
-    /// later than the drain plus the time to give up, as the last order of all; and nothing is sent
-    /// to a child that was reaped.
+    /// After a stop signal the exit is ordered exactly once and last, no later than the drain plus
+    /// the time to give up. No signal is sent to a child that was reaped.
     #[test]
     fn a_stop_always_ends_in_time_and_exactly_once(steps in steps()) {
         let mut simulation = Simulation { init: with_limit(), now_ms: 0, child_is_gone: false, ordered: Vec::new() };

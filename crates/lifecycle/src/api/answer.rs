@@ -1,4 +1,4 @@
-//! What operators are answered, on the control socket.
+//! The replies to operators on the control socket.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::api::phase::Phase;
 use crate::api::status::Status;
 use crate::api::words::WorkerState;
 
-/// What an operator is answered. How it is spelled is the business of `wire::operator::control`.
+/// The reply to an operator. `wire::operator::control` has its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperatorAnswer {
     pub taken: Disposition,
-    /// What the worker and the backend are told about where we are.
+    /// The state as the worker and the backend know it.
     pub state: WorkerState,
     pub phase: Phase,
     pub active: usize,
@@ -20,7 +20,7 @@ pub struct OperatorAnswer {
     pub left: Option<Duration>,
 }
 
-/// What an operator is shown. How it is spelled is the business of `wire::operator::status_line`.
+/// The status for an operator. `wire::operator::status_line` has its text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ShownToOperator {
     /// Where we are and what everybody is doing.
@@ -28,14 +28,14 @@ pub enum ShownToOperator {
     Health(Probe, Health),
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
-    /// It is done.
+    /// The request is carried out.
     Done,
-    /// It was so already, or we are further than that.
+    /// The state was so already, or the shutdown is further than that.
     Already,
-    /// It cannot be, for this reason.
+    /// The request is refused, for this reason.
     Refused(&'static str),
     /// Too many others wait already, for this reason.
     Busy(&'static str),

@@ -31,22 +31,22 @@ const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// period is known (GS 6.3 recommends this distance).
 pub const ASSUMED_DISTANCE: Duration = Duration::from_secs(10);
 
-/// What was configured.
+/// The configured times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest drain.
     pub grace_period: Duration,
     /// Whether somebody set it, or it is the default.
     pub grace_period_is_explicit: bool,
-    /// What the orchestrator allows from its first step to SIGKILL, when that was set.
+    /// The orchestrator's time from its first step to SIGKILL, if that was set.
     pub termination_grace_period: Option<Duration>,
     /// Kept back for the stop phase, when that was set.
     pub stop_margin: Option<Duration>,
-    /// What a preStop hook that tells us nothing has used up before the first signal.
+    /// The time that a silent preStop hook uses up before the first signal.
     pub prestop_time: Duration,
 }
 
-/// What follows from it.
+/// The times that follow from the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// From the first stop signal to the moment from which on things are forced.
@@ -82,7 +82,7 @@ impl Budget {
     }
 }
 
-/// Who set the orchestrator's limit.
+/// The source of the orchestrator's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitSource {
     Configured,
@@ -123,13 +123,13 @@ pub struct ShutdownTimes {
     pub limit: Option<Duration>,
     /// Kept back for the stop phase.
     pub stop_margin: Duration,
-    /// Who set the limit.
+    /// The source of the limit.
     pub source: LimitSource,
 }
 
 impl ShutdownTimes {
-    /// What follows from the configuration and the surroundings: a limit that was set always
-    /// counts; else one that is assumed from the grace period; else a guess.
+    /// The times that follow from the configuration and the surroundings. A limit that was set
+    /// always counts. Otherwise it is assumed from the grace period, or guessed.
     #[must_use]
     pub fn of_agent(limits: &Limits, surroundings: Surroundings) -> Self {
         let (limit, source) = match (limits.termination_grace_period, surroundings) {
@@ -171,7 +171,7 @@ impl ShutdownTimes {
         self.limit.map_or(SLACK, slack)
     }
 
-    /// What a stop phase that has all of its margin makes of the configured cancel grace.
+    /// The cancel grace in a stop phase that has all of its margin.
     #[must_use]
     pub fn cancel_grace(&self, configured: Duration) -> Duration {
         cancel_grace(configured, self.stop_margin.saturating_sub(self.slack()))
@@ -189,7 +189,7 @@ pub fn slack(limit: Duration) -> Duration {
     }
 }
 
-/// What is kept back of `limit` for the stop phase: what was set, else 5 s; at least twice the
+/// The part of `limit` for the stop phase: the time that was set, or 5 s. It is at least twice the
 /// slack, so that as much is left to work with, and at most half of the limit.
 #[must_use]
 pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
@@ -197,8 +197,8 @@ pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
     set.unwrap_or(DEFAULT_STOP_MARGIN).max(least).min(limit / 2)
 }
 
-/// What is left of the cancel grace in a stop phase of `span`, the slack not counted: its share of
-/// the usual course, or up to half of the span when more was asked for.
+/// The cancel grace in a stop phase of `span`, the slack not counted: its share of the usual
+/// course, or up to half of the span if more was asked for.
 #[must_use]
 pub fn cancel_grace(configured: Duration, span: Duration) -> Duration {
     let most = if configured > USUAL_CANCEL_GRACE {

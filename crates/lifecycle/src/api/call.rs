@@ -37,7 +37,7 @@ pub enum Call {
         visibility: Duration,
         form: FetchForm,
     },
-    /// What became of a job: an ACK, a FAIL, or a requeue.
+    /// The outcome of a job: an ACK, a FAIL, or a requeue.
     Report {
         worker: WorkerId,
         job: JobId,
@@ -46,17 +46,17 @@ pub enum Call {
         /// C-24).
         is_bare: bool,
     },
-    /// What is this job's state?
+    /// Asks for the state of a job.
     GetJob { job: JobId },
     /// Progress extension 5.
     Progress { job: JobId, progress: Progress },
     /// Durable execution extension 4.
     Checkpoint {
         job: JobId,
-        /// What to save.
+        /// The checkpoint.
         state: Text,
     },
-    /// What kind of backend is it (HTTP binding 21)?
+    /// Asks for the kind of the backend (HTTP binding 21).
     Manifest,
     /// Tell us what happens. Unlike any other request it goes on once it is answered: the answer is
     /// `StreamSaid` with `Opened`, and what comes as its reply is its end.
@@ -75,7 +75,7 @@ pub struct Takes {
     pub concurrency: Option<u32>,
 }
 
-/// What became of a request to the backend.
+/// The reply to a request, or its failure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// The registration was accepted; an interval is recommended.
@@ -92,14 +92,14 @@ pub enum Reply {
         /// The jobs whose reservations were extended, where the backend says so.
         extended: Option<Vec<JobId>>,
     },
-    /// What the FETCH brought, possibly nothing.
+    /// The jobs that the FETCH brought, perhaps none.
     Fetched(Vec<Delivery>),
     /// The backend did what was asked.
     Accepted,
     /// A look at a job.
     JobSeen(JobView),
     Manifest(BackendTraits),
-    /// It did not, or we do not know.
+    /// The backend did not do it, or nobody knows.
     Failed(Failure),
 }
 
@@ -115,7 +115,7 @@ impl Reply {
     }
 }
 
-/// What a kind of backend does differently from the others, as its manifest tells us.
+/// The differences of a kind of backend, as its manifest has them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct BackendTraits {
     /// A requeue of a job whose attempts are used up discards it.
@@ -124,7 +124,7 @@ pub struct BackendTraits {
     pub extends_from_start: bool,
 }
 
-/// What the backend wants a worker to do.
+/// The state that the backend asks a worker for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Directive {
     /// Be running. Backends that know nothing better say it in every reply.
@@ -138,7 +138,7 @@ pub enum Directive {
 /// Why a request was not, or may not have been, carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// It never got there: no connection. It was certainly not carried out.
+    /// The request never arrived, because there was no connection. It was not carried out.
     NotSent,
     /// We ourselves had no room for it: certainly not sent, and nothing is said about the backend.
     /// Of a stream: it told more than we listen to.
@@ -146,15 +146,15 @@ pub enum Failure {
     /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said
     /// about the backend.
     NoCredentials,
-    /// It was sent and no clear answer came: it may have been carried out.
+    /// The request was sent, and no clear answer came. It may have been carried out.
     Unanswered,
     /// The answer is that something went wrong there (500, 502 and the like): it may have been
     /// carried out.
     ServerError,
     /// The backend has not done it and may do it later (429, 503).
     RetryLater { retry_after: Option<Duration> },
-    /// It was sent somewhere else (301, 307, 308 and the like), and no redirect is followed: not
-    /// done.
+    /// The backend redirects (301, 307, 308 and the like), and no redirect is followed. The request
+    /// was not carried out.
     Redirected,
     /// The backend does not accept our credentials (401, 403).
     Unauthorized,
@@ -183,7 +183,7 @@ pub enum Failure {
     Refused,
 }
 
-/// What a failure says about another attempt.
+/// The classes of failures, by what they mean for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureClass {
     /// No connection, no answer, or one of somebody who stands in for the backend or of what is
@@ -196,7 +196,7 @@ pub enum FailureClass {
 }
 
 impl Failure {
-    /// What it says about another attempt.
+    /// The class of the failure.
     #[must_use]
     pub fn class(self) -> FailureClass {
         match self {
@@ -232,19 +232,19 @@ impl Failure {
     }
 }
 
-/// What a request about one job is for: where its answer goes.
+/// The purpose of a request about one job: where its answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobRequest {
-    /// It tells the outcome of the job.
+    /// Reports the outcome of the job.
     Report(Claim),
-    /// It looks at the job before the outcome is told once more.
+    /// Looks at the job before its outcome is reported once more.
     LookBeforeRepeat(Claim),
-    /// It looks at a delivery that came while an earlier outcome was on its way.
+    /// Looks at a delivery that came while an earlier outcome was on its way.
     LookAgain(Claim),
-    /// It looks at a job that a heartbeat did not extend.
+    /// Looks at a job that a heartbeat did not extend.
     CheckUnextended(Claim),
-    /// It passes progress on.
+    /// Passes progress on.
     Progress(Claim),
-    /// It saves a checkpoint.
+    /// Saves a checkpoint.
     Checkpoint(Claim),
 }

@@ -1,8 +1,8 @@
-//! What is said when the worker takes more or fewer jobs than before.
+//! The notice about a worker that takes more or fewer jobs than before.
 
 use crate::api::ids::{HolderId, ProcessId};
 
-/// What is told of it.
+/// A change of the worker's capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CapacityNews {
     /// The holders take fewer jobs than before.
@@ -16,14 +16,14 @@ pub enum CapacityNews {
         /// The most that could be since the worker's start.
         most: u64,
     },
-    /// They take more again.
+    /// The holders take more jobs again.
     Gained {
         /// Jobs that can be taken at a time now.
         takes: u64,
         /// The most that could be since the worker's start.
         most: u64,
     },
-    /// They take more jobs than are allowed, or fewer.
+    /// The holders take more jobs than are allowed, or fewer.
     Differs {
         /// Jobs that they take at a time, together.
         takes: u64,

@@ -32,7 +32,7 @@ pub enum Effect {
     /// Answer this request of a holder for jobs, with these; none: there are none for it now. Each
     /// is answered once, unless the holder is gone before.
     AnswerPull {
-        /// Who asked.
+        /// The holder that asked.
         holder: HolderId,
         /// Which request.
         pull: PullId,
@@ -43,7 +43,7 @@ pub enum Effect {
     /// unless the holder is gone before.
     AnswerBeat {
         holder: HolderId,
-        /// What it is to know of our state.
+        /// The state for the reply.
         state: WorkerState,
         /// Those of the jobs that it named which it has, and whose reservations are ours; where it
         /// named none, all that it has.
@@ -61,7 +61,7 @@ pub enum Effect {
         call: Call,
         /// When we stop waiting.
         give_up: Moment,
-        /// The same request is on its way and hangs: this one goes on a connection that does not
+        /// An equal request is on its way and hangs. This one goes on a connection that does not
         /// hang as well.
         is_again: bool,
     },

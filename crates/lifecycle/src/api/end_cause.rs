@@ -11,7 +11,7 @@ use crate::api::words::CancelReason;
 /// them.
 const MOST_NAME_CHARS: usize = 100;
 
-/// What a process did, or did not do.
+/// The fault of a process that ojs-init ends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EndCause {
     /// A handler did not stop working on this job within the grace (`worker.timeout_grace`).
@@ -22,9 +22,9 @@ pub enum EndCause {
     },
     /// Three pings were not answered.
     Silent,
-    /// It does not read what is written to it.
+    /// The process does not read its messages.
     Deaf,
-    /// It closed a connection on which it holds jobs, and did not end.
+    /// The process closed a connection on which it holds jobs, and did not end.
     Disconnected,
     /// The worker that it belongs to ended: nothing of its own.
     Orphaned,

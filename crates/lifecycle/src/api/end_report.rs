@@ -1,5 +1,4 @@
-//! What a person wants to know of an end: who began it, how it went, what became of the jobs from
-//! then on.
+//! The account of an end: who began it, how it went, and the outcomes of the jobs from then on.
 
 use std::time::Duration;
 
@@ -8,10 +7,10 @@ use crate::api::trouble::Trouble;
 use crate::api::words::Reason;
 use crate::api::worker_end::WorkerEnd;
 
-/// What the termination log tells. How it is spelled is the business of `wire::termination_log`.
+/// The facts of the termination log. `wire::termination_log` has its text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct EndReport {
-    /// What began the end.
+    /// The cause of the end.
     pub cause: EndedBy,
     /// How the last worker ended, once it has.
     pub worker: Option<WorkerEnd>,
@@ -41,7 +40,7 @@ impl EndReport {
     }
 }
 
-/// What began an end.
+/// Causes of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndedBy {
     /// Somebody asked for it.

@@ -1,8 +1,8 @@
-//! What a request to the backend asks for, and what follows from that: one row for each.
+//! The kinds of requests to the backend, with the properties of each: one row for each.
 
 use crate::api::call::Call;
 
-/// What a request to the backend asks for.
+/// A kind of request to the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     Register,
@@ -27,13 +27,13 @@ pub enum Lane {
     Fetch,
     /// Outcomes, and the looks that they may need.
     Report,
-    /// What no job depends on.
+    /// Requests on which no job depends.
     Side,
-    /// What lasts.
+    /// Event streams, which last.
     Stream,
 }
 
-/// What there is to read of the answer to a request that was carried out.
+/// The body of the answer to a request that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerSize {
     Fields,
@@ -45,7 +45,7 @@ pub enum AnswerSize {
     Events,
 }
 
-/// What follows from what a request asks for.
+/// The properties of a kind of request.
 struct Properties {
     lane: Lane,
     may_come_twice: bool,
@@ -81,7 +81,7 @@ impl Endpoint {
         self.properties().may_come_twice
     }
 
-    /// What there is to read of the answer.
+    /// The body of the answer.
     #[must_use]
     pub fn answer(self) -> AnswerSize {
         self.properties().answer
@@ -112,7 +112,7 @@ impl Endpoint {
 }
 
 impl Call {
-    /// What it asks for.
+    /// The kind of the request.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         match self {

@@ -18,10 +18,9 @@ pub enum Event {
     SignalArrived(Signal),
     /// A program has connected to the control socket.
     OperatorConnected(ClientId),
-    /// It asked for something; it asks again only after its answer.
+    /// An operator sent a request. The next one comes only after its reply.
     OperatorAsked(ClientId, OperatorRequest),
-    /// It is gone, or has closed its connection: whether it ever asked for something does not
-    /// matter any more.
+    /// An operator is gone, or has closed its connection. Its request does not matter any more.
     OperatorLeft(ClientId),
     /// The worker was started; `worker` is the new incarnation's name.
     WorkerStarted {
@@ -64,10 +63,10 @@ pub enum Event {
     /// So much waits to be taken from us that nothing that this holder says is read. Comes after
     /// `OutboundFilled`.
     ReadingStopped(HolderId),
-    /// It is read from again. Comes before `OutboundEmptied` or right after it.
+    /// The shell reads from the holder again. Comes before `OutboundEmptied` or right after it.
     ReadingResumed(HolderId),
-    /// What this holder says was read to its end, or to the last byte that a process which is gone
-    /// had written; nothing more will come, and the shell has let it go.
+    /// The holder's connection was read to its end, or to the last byte that a process which is
+    /// gone had written. Nothing more will come, and the shell has closed it.
     HungUp(HolderId),
     /// A process with holders is gone: it can do nothing any more, zombie or not.
     ProcessGone(ProcessId),
@@ -83,9 +82,9 @@ pub enum Event {
     MemoryTaken(u8),
 }
 
-/// What an operator can ask for. The first four are signals, too, but for the difference that only
-/// signals start the orchestrator's clock. Each is answered once, with `Effect::Answer`, or, where
-/// it changes nothing, with `Effect::Show`.
+/// Requests of operators. The first four are signals, too, except that only signals start the
+/// orchestrator's clock. Each gets one reply: `Effect::Answer`, or `Effect::Show` if it changes
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperatorRequest {
     /// As SIGTSTP.
@@ -119,6 +118,6 @@ pub enum OperatorRequest {
 pub enum NotStarted {
     /// The system has no process for us right now; trying again may help.
     Shortage,
-    /// It cannot be started; the exit status says why (126, 127, 70, 2).
+    /// The worker cannot be started. The exit status says why (126, 127, 70, 2).
     Refused(u8),
 }

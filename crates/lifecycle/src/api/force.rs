@@ -1,10 +1,10 @@
-//! What somebody forced the end with.
+//! Requests that force the end.
 
 use std::time::Duration;
 
 use crate::api::words::Reason;
 
-/// What somebody forced the end with.
+/// A request that forced the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Force {
     /// A stop signal, or the operator.

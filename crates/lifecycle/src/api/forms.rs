@@ -11,7 +11,7 @@ pub enum HeartbeatForm {
     Counted,
     /// The fields that the worker protocol 4.2 has, and no others: no visibility timeout.
     Protocol,
-    /// What the JSON schema has: worker, ids, visibility timeout.
+    /// The fields of the JSON schema: worker, ids, visibility timeout.
     Bare,
 }
 

@@ -1,4 +1,4 @@
-//! What a worker says, and what it is told (worker socket protocol).
+//! The messages of a worker, and the messages to it (worker socket protocol).
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::api::words::{About, CancelReason, Reason, WorkerState};
 /// A frame from a worker, understood.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FromWorker {
-    /// It takes jobs, on these conditions.
+    /// The holder takes jobs, on these conditions.
     Ready(Ready),
-    /// It wants jobs, and waits for the answer: pulled credit. It is answered once, with jobs or
-    /// with none, and what is left of it lapses with the answer.
+    /// The holder wants jobs, and waits for the reply: pulled credit. It gets one reply, with jobs
+    /// or with none. The rest of the credit lapses with the reply.
     Wants(Wants),
-    /// Whoever waited for the answer to this request for jobs is gone. Where it has its answer
-    /// already, what is in that is released.
+    /// The client that waited for the reply to this request for jobs is gone. If the reply was sent
+    /// already, its jobs are released.
     WantsNoMore {
         pull: PullId,
     },
@@ -42,14 +42,14 @@ pub enum FromWorker {
     /// Where the next attempt shall go on.
     Checkpoint {
         job: JobId,
-        /// What to save, as JSON.
+        /// The checkpoint, as JSON.
         state: Text,
     },
     /// The handler is alive.
     Heartbeat {
         job: JobId,
     },
-    /// It is there, and tells what it has. It is answered at once.
+    /// A heartbeat of the holder, with the jobs that it has. It is answered at once.
     Beats {
         /// All of its jobs; none where it does not say which they are.
         jobs: Option<Vec<JobId>>,
@@ -61,7 +61,7 @@ pub enum FromWorker {
     /// Nothing that we understand.
     Garbage {
         code: ErrorCode,
-        /// The same for a person.
+        /// The error for a person.
         message: Text,
         /// The job that it is about, if that much could be read.
         job: Option<JobId>,
@@ -94,7 +94,7 @@ pub struct Wants {
     pub count: u32,
     /// From these queues; none: from those that are configured.
     pub queues: Option<Vec<Text>>,
-    /// It is answered within this time, with none if there are none; and sooner where that would be
+    /// The reply goes out within this time, with no job if there is none, and sooner if the time is
     /// long.
     pub within: Duration,
 }
@@ -119,8 +119,7 @@ pub struct Progress {
     pub data: Option<Text>,
 }
 
-/// What is wrong with a frame, or with what it asks for. The names on the wire are in
-/// `wire::worker`.
+/// Errors of a frame, or of its request. `wire::worker` has the names on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorCode {
     /// Not a JSON object on one line.
@@ -198,7 +197,7 @@ pub enum ToWorker {
     /// A frame was refused, by us or by the backend.
     Error {
         code: ErrorCode,
-        /// The same for a person.
+        /// The error for a person.
         message: Text,
         job: Option<JobId>,
     },

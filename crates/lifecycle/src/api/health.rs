@@ -1,11 +1,11 @@
-//! What probes ask, and what they are told.
+//! The questions of probes, and the replies.
 
 use std::time::Duration;
 
 use crate::api::trouble::Trouble;
 use crate::api::words::WorkerState;
 
-/// What a probe wants to know.
+/// The question of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Probe {
     /// Is a restart of the container the only help left?
@@ -25,18 +25,18 @@ pub enum Unhealthy {
     Terminate,
     /// The worker's process does not run: not yet, or not again.
     WorkerNotRunning,
-    /// It runs, and no holder of it has said ready.
+    /// The worker runs, and none of its holders has said ready.
     WorkerNotReady,
-    /// It has said ready, and asks for no jobs at the moment: a concurrency of 0.
+    /// The worker has said ready, and takes no jobs at the moment: a concurrency of 0.
     WorkerPaused,
-    /// It has had such a one, and none for too long now.
+    /// The worker has had a ready holder, and none for too long now.
     WorkerDisconnected {
         /// Since when there is none.
         since: Duration,
     },
     /// The backend has accepted no heartbeat of this worker yet.
     NoHeartbeat,
-    /// It has accepted none for too long.
+    /// The backend has accepted no heartbeat for too long.
     HeartbeatsLost {
         /// Since the last one.
         since: Duration,
@@ -48,7 +48,7 @@ pub enum Unhealthy {
 /// The answer to a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Health {
-    /// What the worker and the backend are told about our phase.
+    /// The phase as the worker and the backend know it.
     pub state: WorkerState,
     /// Everything that speaks for a no. None: yes.
     pub troubles: Vec<Unhealthy>,

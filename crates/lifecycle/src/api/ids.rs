@@ -22,8 +22,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Whoever gets jobs and answers them: a connection to the worker socket. Never used again
-    /// after it is gone.
+    /// A holder of jobs. Its number is never used again.
     HolderId(u64);
     /// One request of a holder for jobs, later ones with larger numbers. Never used again.
     PullId(u64);
@@ -82,11 +81,10 @@ macro_rules! names {
 }
 
 names! {
-    /// What the backend calls a job. Not unique over time: a job that is delivered again keeps its
-    /// id.
+    /// The backend's name of a job. It is not unique over time, because a job that is delivered
+    /// again keeps its id.
     JobId;
-    /// What the backend knows us by: another one for each incarnation of the worker (worker
-    /// protocol 3.1).
+    /// The worker's name for the backend, another one for each incarnation (worker protocol 3.1).
     WorkerId;
 }
 

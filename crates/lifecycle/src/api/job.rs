@@ -47,7 +47,7 @@ pub struct Delivery {
     pub checkpoint: Option<Text>,
     /// How long the handler may take.
     pub timeout: Option<Duration>,
-    /// What tells this reservation from another one of the same job.
+    /// The reservation, which differs from an earlier one of the same job.
     pub reservation: Reservation,
     /// The backend tells that a process which held it went away at its last attempt.
     pub has_crashed: bool,
@@ -58,12 +58,12 @@ pub struct Delivery {
     pub waited: Option<Duration>,
 }
 
-/// What a job is, for everybody who speaks of it: the log, metrics, an operator. Nothing of what it
-/// is given to work on.
+/// The name, type and queue of a job, for the log, metrics and operators. Its arguments are not
+/// part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject {
     pub id: JobId,
-    /// What kind of work it is.
+    /// The type of the job.
     pub kind: Text,
     /// The queue that it came from; empty where the backend does not say.
     pub queue: Text,
@@ -90,7 +90,7 @@ pub struct Trace {
     pub span: u64,
 }
 
-/// What tells one reservation of a job from another.
+/// A reservation of a job, with the marks that differ from an earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// The attempt's number as the backend counts: passed through, never computed with
@@ -115,19 +115,19 @@ impl Reservation {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobView {
     pub state: JobState,
-    /// Who holds it, where the backend shows that.
+    /// The worker that holds the job, if the backend shows that.
     pub worker: Option<WorkerId>,
     pub reservation: Reservation,
 }
 
-/// What a look at a job can show.
+/// The results of a look at a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobState {
     /// Somebody is working on it.
     Active,
     Cancelled,
     Completed,
-    /// It is there, in another state.
+    /// The job is there, in another state.
     Elsewhere,
     /// The backend knows no such job, or its store is away: it says the same of both.
     Missing,

@@ -1,5 +1,5 @@
-//! What crosses the border of the machine: events in, effects out, and the values in them. Nothing
-//! here decides, and nothing here knows of the rooms beside it.
+//! The border of the machine: events in, effects out, and the values in them. Nothing here decides,
+//! and nothing here knows the rooms beside it.
 
 pub mod answer;
 pub mod budget;

@@ -1,4 +1,4 @@
-//! What is said for the log, for metrics and for tests; nothing depends on whether anybody listens.
+//! Notices for the log, for metrics and for tests. No decision depends on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::api::outcome::{JobEnd, Outcome};
 use crate::api::words::{CancelReason, DropCause, Reason, WorkerState};
 use crate::api::worker_end::{Manner, StillThere, WorkerEnd};
 
-/// What stands in for event streams that tell nothing.
+/// The replacement of event streams that tell nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InPlaceOfDeaf {
     /// The stream of all queues together is tried.
@@ -30,7 +30,7 @@ pub enum InPlaceOfDeaf {
     Polls,
 }
 
-/// What is worth a line in the log. The texts are the shell's.
+/// The lines of the log. The shell has their texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// The state changed.
@@ -66,7 +66,7 @@ pub enum Notice {
     StopBegan {
         /// Jobs that workers have not answered.
         held: usize,
-        /// What somebody forced it with; else the deadline came.
+        /// The request that forced it. None: the deadline came.
         forced: Option<Force>,
     },
     /// In the stop phase: no handler gets a cancel grace any more.
@@ -79,22 +79,23 @@ pub enum Notice {
     KillGaveUp(StillThere),
     /// The worker ended by itself, or because it was asked to.
     WorkerEnded(WorkerEnd, Manner),
-    /// It was ended by us: its own process, or one of its processes with this consequence.
+    /// ojs-init ended the worker: its own process, or another one of its processes, after which the
+    /// worker ended.
     WorkerWasEnded {
         end: WorkerEnd,
         cause: EndCause,
     },
-    /// It left processes behind: they get this long to end.
+    /// The worker left processes behind, which get this long to end.
     DescendantsLeft(Duration),
-    /// It will be started again after this pause.
+    /// The worker will be started again after this pause.
     RestartIn(Duration),
-    /// It ended too often to be started again.
+    /// The worker ended too often to be started again.
     TooManyRestarts,
     /// No process could be had; trying again.
     StartPostponed,
     /// Nobody has said ready in time.
     NotReady,
-    /// The same where all holders ask for their jobs: nobody has.
+    /// No holder has asked for jobs, where all holders ask for them.
     NothingAskedFor,
     /// A holder takes jobs from here on.
     HolderReady {
@@ -122,7 +123,7 @@ pub enum Notice {
     /// Its process crashed the last time: it is given to a worker, and nothing else to that
     /// process.
     RunsAlone(Arc<Subject>),
-    /// It was given to a worker.
+    /// The job was given to a worker.
     HandedOver(Arc<Subject>, HolderId),
     /// Its outcome goes to the backend for the first time.
     OutcomeSent {
@@ -134,13 +135,13 @@ pub enum Notice {
     /// Its outcome was accepted by the backend.
     Settled {
         job: Arc<Subject>,
-        /// What the backend has of it.
+        /// The outcome that the backend has.
         outcome: Outcome,
         /// Since it was given to a worker; none where it never was.
         took: Option<Duration>,
     },
-    /// It was given back, and makes them too many within a minute: jobs of its type, or returns of
-    /// this very job.
+    /// The job was given back, as one too many within a minute: of the jobs of its type, or of the
+    /// returns of this job.
     GivenBackAgain {
         job: Arc<Subject>,
         /// How many there were.
@@ -161,17 +162,16 @@ pub enum Notice {
     Replaced(Arc<Subject>),
     /// Its reservation is lost; or it was cancelled, which ends the reservation too.
     ReservationLost(Arc<Subject>, CancelReason),
-    /// It was cancelled or lost, for this reason, and its handler has not answered within the
-    /// grace: it holds a slot of its holder.
+    /// The job was cancelled or lost, for this reason, and its handler has not answered within the
+    /// grace. The handler holds a slot of its holder.
     Unanswered(Arc<Subject>, CancelReason),
     /// The only ACK that we sent found it completed: somebody else did the job as well.
     DoneTwice(Arc<Subject>),
     /// Its own timeout is over, so long after it was given to a worker.
     TimedOut(Arc<Subject>, Option<Duration>),
-    /// The same of a job that nobody is ended for: it goes on.
+    /// The time of the job is over, and no process is ended for it. The job goes on.
     TimeoutPassed(Arc<Subject>, Option<Duration>),
-    /// Whoever had it does not have it any more, for all that can be told: it is left to its
-    /// visibility timeout.
+    /// Nothing shows that the holder still has the job. The job is left to its visibility timeout.
     Dropped(Arc<Subject>, DropCause),
     /// A heartbeat of the worker names a dropped job again: its holder has it as before.
     NamedAgain(Arc<Subject>),
@@ -201,7 +201,7 @@ pub enum Notice {
     Hedged(Endpoint),
     /// The backend has the registration.
     Registered(WorkerId),
-    /// It has no such operation: the first heartbeat introduces us.
+    /// The backend has no registration. The first heartbeat introduces the worker.
     NotRegistered,
     /// The backend takes heartbeats in this form, and not in the one before.
     HeartbeatForm(HeartbeatForm),
@@ -213,7 +213,7 @@ pub enum Notice {
     FetchForm(FetchForm),
     /// The backend tells of new jobs as they come.
     Listening,
-    /// It does not: it is polled, as ever. Not said again before it did.
+    /// No event stream can be had, so ojs-init only polls. Not repeated until a stream was open.
     NotListening(Failure),
     /// Polls found new jobs that the open streams did not tell of. They are closed.
     StreamsAreDeaf(InPlaceOfDeaf),
@@ -230,7 +230,7 @@ pub enum Notice {
     /// So it still is. Said once a minute.
     BackendIsStillAway(Outage),
     BackendIsBack(Outage),
-    /// It came and went within a minute, and nobody was told each time.
+    /// The backend came and went within a minute, and the log has not told each time.
     BackendIsUnsteady {
         /// Requests that failed.
         failed: u32,

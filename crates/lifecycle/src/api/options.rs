@@ -59,7 +59,7 @@ pub struct Options {
     pub visibility_timeout: Duration,
     /// Longest that any request may take.
     pub request_timeout: Duration,
-    /// What the last heartbeat says (requirements C-04).
+    /// The state in the last heartbeat (requirements C-04).
     pub final_state: FinalState,
     /// Whether a server's `running` lifts a quiet that the server made (requirements C-20).
     pub server_resume: bool,
@@ -82,7 +82,7 @@ pub struct Options {
     pub remap_exit: RemapExit,
     /// Exit status when a shutdown cut jobs off.
     pub interrupted_exit: u8,
-    /// What a job that was cut off becomes.
+    /// The outcome of a job that was cut off.
     pub leftovers: Leftovers,
     /// Error type in its FAIL.
     pub shutdown_error_type: Text,
@@ -136,7 +136,7 @@ pub enum Restart {
     Always,
 }
 
-/// What a stop signal means (`shutdown.sigint`, `shutdown.sigquit`).
+/// The meaning of a stop signal (`shutdown.sigint`, `shutdown.sigquit`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopSignal {
     /// As SIGTERM.
@@ -157,8 +157,8 @@ pub struct TransitionSignals {
     pub on_terminate: Option<Signal>,
 }
 
-/// What the last heartbeat says (`backend.final_state`): the documents name two words (requirements
-/// C-04).
+/// The state in the last heartbeat (`backend.final_state`). The documents name two words
+/// (requirements C-04).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FinalState {
     Terminate,
@@ -167,7 +167,7 @@ pub enum FinalState {
     Both,
 }
 
-/// What a job that a shutdown cut off becomes (`backend.leftovers`).
+/// The outcome of a job that a shutdown cut off (`backend.leftovers`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Leftovers {
     /// FAIL, retryable.

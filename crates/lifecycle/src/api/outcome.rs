@@ -15,15 +15,15 @@ pub const FIRST_HOLD: Duration = Duration::from_secs(1);
 /// so that one lost heartbeat does not end the reservation.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
-/// What the backend is told of a job.
+/// The outcome of a job, for the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It is done: ACK.
+    /// The job is done: ACK.
     Acked {
         /// The result, as JSON.
         result: Option<Text>,
     },
-    /// It failed: FAIL.
+    /// The job failed: FAIL.
     Failed { error: JobError },
     Requeued {
         /// Why it is given back.
@@ -50,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// What the worker is told that the backend has.
+    /// The outcome as it is confirmed to the worker.
     #[must_use]
     pub fn about(&self) -> About {
         match self {
@@ -61,7 +61,7 @@ impl Outcome {
     }
 }
 
-/// What became of a reservation.
+/// The end of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobEnd {
     Acked,
@@ -69,7 +69,8 @@ pub enum JobEnd {
     Requeued,
     /// The backend was told nothing: it waits for its visibility timeout.
     Left,
-    /// It was lost: the backend gave the job to somebody else, or takes no outcome from us.
+    /// The reservation was lost: the backend gave the job to another worker, or accepts no outcome
+    /// from this one.
     Lost,
     /// The job was cancelled at the backend.
     Cancelled,

@@ -1,4 +1,4 @@
-//! What both machines and the start of a child take for granted about processes.
+//! Assumptions about processes that both machines and the start of a child share.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use std::time::Duration;
 /// burst of ends.
 pub const RESCAN_AFTER: Duration = Duration::from_millis(20);
 
-/// The same once SIGKILL was sent: each look reaches one more generation, and there is little time.
+/// Time between two looks for descendants after SIGKILL. Each look reaches one more generation, and
+/// there is little time.
 pub const KILL_RESCAN_AFTER: Duration = Duration::from_millis(1);
 
 /// How long a system that has no process for us (EAGAIN, ENOMEM) is asked again: a limit that is

@@ -1,4 +1,4 @@
-//! What can be seen from outside: for the log, probes, metrics, and for tests that check promises.
+//! The visible state, for the log, probes, metrics, and for tests that check promises.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::api::words::WorkerState;
 pub struct Snapshot {
     /// Where we are.
     pub phase: Phase,
-    /// What the worker and the backend are told about that.
+    /// The state as the worker and the backend know it.
     pub state: WorkerState,
     /// Most jobs that may be active; where holders get whatever they ask for, the most that was
     /// until now.

@@ -1,4 +1,4 @@
-//! What an operator is shown: where we are, how long that may last, and what everybody is doing.
+//! The status for an operator: the phase, the time that it may last, jobs, worker and backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Status {
     pub causes: Vec<NotRunningBecause>,
     /// Since when terminate; none before it.
     pub terminating_for: Option<Duration>,
-    /// What is left of the drain, or of the stop phase; none before terminate, unless the
+    /// The rest of the drain, or of the stop phase. None before terminate, unless the
     /// orchestrator's clock runs.
     pub left: Option<Duration>,
     /// The whole time of which `left` is left: for a bar.
@@ -39,7 +39,7 @@ pub struct Status {
     /// Nobody has set a concurrency: that of the snapshot is the most that was asked for until now,
     /// and limits nothing.
     pub is_uncapped: bool,
-    /// What comes right after this, when that is the end.
+    /// The next step, if that is the end.
     pub ending: Option<Ending>,
     pub worker: WorkerStatus,
     pub backend: BackendStatus,
@@ -58,7 +58,7 @@ pub enum NotRunningBecause {
     End(Reason),
 }
 
-/// What comes right after.
+/// The next step of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// SIGKILL to everybody; for PID 1 that is everything in its namespace.
@@ -74,7 +74,7 @@ pub struct JobStatus {
     /// Since it was claimed.
     pub age: Duration,
     pub place: JobPlace,
-    /// It was told to stop, or its reservation is lost.
+    /// The job was told to stop, or its reservation is lost.
     pub is_cancelled: bool,
     /// Its timeout is over, and its process is ended in this time unless it answers.
     pub ends_in: Option<Duration>,
@@ -91,7 +91,7 @@ pub enum JobPlace {
     Held(HolderId),
     /// Its outcome is on its way to the backend.
     Reporting,
-    /// It was given back, and is held here before it goes.
+    /// The job was given back, and is held here before it goes.
     GoesBack,
 }
 
@@ -131,20 +131,20 @@ pub struct HolderStatus {
 /// Whether a holder takes jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HolderState {
-    /// It has not sent ready, and no request for jobs.
+    /// The holder has not sent ready, and no request for jobs.
     NotReady,
-    /// It takes jobs, or sends requests for jobs.
+    /// The holder takes jobs, or sends requests for jobs.
     Ready,
     /// Its request for jobs waits for the answer.
     Asking,
-    /// It sent ready with a concurrency of 0.
+    /// The holder sent ready with a concurrency of 0.
     Paused,
     /// Its process is kept for one job that may have crashed the process before: it gets no other
     /// job.
     Alone,
-    /// It gets no more jobs, and is closed or its process is ended.
+    /// The holder gets no more jobs, and is closed or its process is ended.
     GivenUp,
-    /// It is closed, and its jobs wait for the end of its process.
+    /// The holder is closed, and its jobs wait for the end of its process.
     Closed,
 }
 

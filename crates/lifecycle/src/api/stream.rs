@@ -7,16 +7,16 @@ use crate::api::ids::{JobId, Text};
 /// are polled like all others.
 pub const MOST_STREAMS: usize = 16;
 
-/// What a stream tells of.
+/// The subject of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StreamTopic {
-    /// What the jobs of a queue go through (real-time extension 2.2).
+    /// The events of the jobs of a queue (real-time extension 2.2).
     Queue(Text),
     /// In which of these queues there are jobs to be fetched: one backend has that.
     Queues(Vec<Text>),
 }
 
-/// What a stream has told.
+/// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamNews {
     /// The backend offers such a stream: this is the answer to the request, and what follows comes

@@ -1,4 +1,4 @@
-//! What is counted from the beginning of an end on.
+//! Counts from the beginning of an end on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::api::end_cause::EndCause;
 use crate::api::ids::{JobId, Text};
 use crate::api::outcome::Outcome;
 
-/// What is counted from the moment on at which the end began; or, where we ended a process of the
-/// worker and the end followed from that, from then on.
+/// Counts from the beginning of the end. If the end followed from a process that ojs-init ended,
+/// the counts begin with that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ShutdownCounts {
     /// Jobs whose ACK the backend has.
@@ -30,8 +30,8 @@ pub struct ShutdownCounts {
     pub stop: Option<(Duration, bool)>,
     /// Names of the jobs that were cut off, with their types. One that was delivered twice has one.
     pub names: BTreeMap<JobId, Text>,
-    /// The same of the jobs in `left`, of at most [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES)
-    /// of them.
+    /// Names and types of the jobs in `left`, of at most
+    /// [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES) of them.
     pub left_names: BTreeMap<JobId, Text>,
     /// Jobs that failed because their process went away while it held them.
     pub died: usize,

@@ -1,4 +1,4 @@
-//! What can become due, each with the question that it answers.
+//! The timers, each with the question that it answers.
 
 use std::fmt;
 
@@ -95,7 +95,7 @@ pub enum JobTimer {
     JobTimeout(Claim),
     /// When has the handler had its time to answer the cancel?
     JobGrace(Claim),
-    /// The same for a job that is lost.
+    /// The grace of a handler whose job is lost.
     LostGrace(Claim),
     /// When has whoever has this job said nothing for too long?
     Silence(Claim),
@@ -117,8 +117,8 @@ pub enum JobTimer {
     Checkpoint(Claim),
 }
 
-/// What can become due. Of two with the same owner the one that comes first here goes first when
-/// both are due at the same moment.
+/// The timers. If two of one owner are due at the same moment, the one that comes first here goes
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
     /// One of the end.

@@ -17,7 +17,7 @@ pub enum WorkerState {
     Terminated,
 }
 
-/// What made the state change.
+/// The cause of a change of the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     Sigterm,
@@ -104,8 +104,8 @@ pub enum About {
 /// Why a job was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropCause {
-    /// Whoever had it tells what it has, and did not name it several times in a row.
+    /// The holder names its jobs, and did not name this one several times in a row.
     NotNamed,
-    /// Whoever had it said nothing for longer than the job may take.
+    /// The holder sent nothing for longer than the job may take.
     Silent,
 }

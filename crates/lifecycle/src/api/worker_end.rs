@@ -9,7 +9,7 @@ use ojs_values::signal::Signal;
 /// How a worker ended, and what is known of the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkerEnd {
-    /// What `waitpid` told.
+    /// The status of `waitpid`.
     pub ended: Ended,
     /// How many processes of this container the kernel had killed since the worker's start because
     /// memory ran out, where the worker may be one of them.
@@ -62,7 +62,7 @@ pub enum Manner {
 /// Why nobody waits any longer for processes that got SIGKILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StillThere {
-    /// They had time enough to be gone: the kernel holds them.
+    /// The processes had time enough to be gone. The kernel holds them.
     Held,
     /// The SIGKILL went out only so long ago, and there is no time to see what comes of it.
     NoTime(Duration),

@@ -15,7 +15,7 @@ use crate::retry::state::RetryState;
 /// Most queues that a registration names.
 const MOST_KNOWN_QUEUES: usize = 100;
 
-/// What we know of the backend.
+/// Knowledge about the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Agent {
     /// Our name; another one for each incarnation of the worker.
@@ -27,7 +27,7 @@ pub(crate) struct Agent {
     is_known: bool,
     /// When and how heartbeats go out.
     pub(crate) heartbeats: HeartbeatState,
-    /// What this kind of backend does differently.
+    /// The differences of this kind of backend.
     traits: BackendTraits,
     /// Whether it was asked, and did answer, or does not answer.
     knows_traits: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Agent {
     pub(super) fetch_pace: FetchPace,
     /// Registrations in a row that failed.
     pub(super) registrations: RetryState,
-    /// What the last heartbeat's reply asked for.
+    /// The directive in the last heartbeat's reply.
     last_directive: Option<Directive>,
     /// When the last request went out that showed that the backend's store is there: it took an
     /// outcome, brought jobs or extended a reservation. The store was there at that time or later.
@@ -106,7 +106,7 @@ impl Agent {
     }
 }
 
-/// Who we are to the backend.
+/// The worker as the backend knows it.
 impl Agent {
     /// Our name.
     pub(crate) fn worker(&self) -> Option<&WorkerId> {
@@ -246,9 +246,9 @@ impl Agent {
     }
 }
 
-/// What kind of backend it is.
+/// The kind of the backend.
 impl Agent {
-    /// What it does differently.
+    /// The differences of this kind of backend.
     pub(crate) fn traits(&self) -> BackendTraits {
         self.traits
     }
@@ -258,18 +258,19 @@ impl Agent {
         self.knows_traits
     }
 
-    /// It has told.
+    /// The backend has told its kind.
     pub(super) fn has_traits(&mut self, traits: BackendTraits) {
         self.traits = traits;
         self.knows_traits = true;
     }
 
-    /// It does not tell, or not us: then it is as any other.
+    /// The backend does not tell its kind, or not to this worker. It counts as the usual kind.
     pub(super) fn has_no_traits(&mut self) {
         self.knows_traits = true;
     }
 
-    /// It could not be asked; after so many times it counts as one that does not tell.
+    /// The backend could not be asked for its kind. After so many times it counts as the usual
+    /// kind.
     pub(super) fn traits_not_heard(&mut self, most: u32) {
         self.manifest_failures += 1;
         self.knows_traits = self.manifest_failures >= most;
@@ -280,7 +281,7 @@ impl Agent {
         self.bare_acks_since.filter(|since| since.elapsed(now) < within)
     }
 
-    /// It took an ACK, in the bare form since then; None: in the full form.
+    /// The backend accepted an ACK, in the bare form since this moment. None: in the full form.
     pub(crate) fn acks_are_bare_since(&mut self, since: Option<Moment>) {
         self.bare_acks_since = since;
     }
@@ -289,7 +290,7 @@ impl Agent {
         self.has_no_progress
     }
 
-    /// It takes no progress.
+    /// The backend accepts no progress.
     pub(crate) fn refuses_progress(&mut self) {
         self.has_no_progress = true;
     }
@@ -298,7 +299,7 @@ impl Agent {
         self.has_no_checkpoints
     }
 
-    /// It saves no checkpoints.
+    /// The backend saves no checkpoints.
     pub(crate) fn refuses_checkpoints(&mut self) {
         self.has_no_checkpoints = true;
     }
@@ -309,9 +310,9 @@ impl Agent {
     }
 }
 
-/// What it has shown and asked for.
+/// Answers and directives of the backend.
 impl Agent {
-    /// What the last heartbeat's reply asked for.
+    /// The directive in the last heartbeat's reply.
     pub(super) fn last_directive(&self) -> Option<Directive> {
         self.last_directive
     }
@@ -331,7 +332,7 @@ impl Agent {
         self.store_seen
     }
 
-    /// It took an outcome.
+    /// The backend accepted an outcome.
     pub(crate) fn took_outcome(&mut self, now: Moment) {
         self.outcome_taken_at = Some(now);
     }
@@ -341,7 +342,7 @@ impl Agent {
         self.outcome_taken_at
     }
 
-    /// What waits is tried again at this moment.
+    /// Waiting requests are tried again at this moment.
     pub(super) fn retries_at(&mut self, at: Moment) {
         self.retried_now_at = Some(at);
     }

@@ -15,7 +15,7 @@ const HANGS_AFTER: [Duration; 6] = [
     Duration::from_millis(3200),
 ];
 
-/// The same while nothing was answered yet.
+/// The time after which a request hangs before anything was answered.
 const HANGS_AFTER_AT_FIRST: Duration = Duration::from_secs(1);
 
 /// An answer may take this many times as long as the slow ones of late before its request may be

@@ -54,8 +54,8 @@ impl Link {
             LinkTimer::Register => self.register(cx),
             LinkTimer::MemoryGate => self.look_at_memory_gate(cx),
             LinkTimer::Listen(index) => self.listen(index, cx),
-            // They only expire: `fetch` asks whether they are armed. Whoever handles a call that is
-            // due answers it.
+            // These only expire: `fetch` asks whether they are armed. The machine answers a call
+            // that is due.
             LinkTimer::Fetch | LinkTimer::FetchReturned | LinkTimer::FetchAgain | LinkTimer::Call(_) => {}
         }
     }

@@ -42,7 +42,7 @@ impl Calls {
         self.all.insert(call, purpose);
     }
 
-    /// It was answered, or nobody waits for it any more.
+    /// The call was answered, or nobody waits for it any more.
     pub(crate) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
         self.repeatable.remove(call);
         let purpose = self.all.remove(call)?;
@@ -57,7 +57,7 @@ impl Calls {
         Some(purpose)
     }
 
-    /// What it is for.
+    /// The purpose of a call.
     pub(crate) fn get(&self, call: &CallId) -> Option<&Purpose> {
         self.all.get(call)
     }
@@ -67,7 +67,7 @@ impl Calls {
         self.repeatable.get(call)
     }
 
-    /// What is done about it if it hangs.
+    /// The rule for a call that hangs.
     pub(super) fn when_it_hangs(&self, call: &CallId) -> Option<WhenItHangs> {
         let purpose = self.all.get(call)?;
         Some(purpose.when_it_hangs(self.repeatable.contains_key(call)))
@@ -88,7 +88,7 @@ impl Calls {
         self.all.len()
     }
 
-    /// What those are for that are about no single job.
+    /// The purposes of calls that are about no single job.
     pub(crate) fn general(&self) -> impl Iterator<Item = (CallId, &Purpose)> {
         self.general
             .iter()
@@ -114,7 +114,7 @@ impl Calls {
     ///
     /// # Errors
     ///
-    /// What is not.
+    /// Compares the counts with the calls.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut right = Self::default();
         for (call, purpose) in &self.all {

@@ -27,7 +27,7 @@ pub(crate) struct Demand {
     pub(crate) newest_pull: Option<PullId>,
 }
 
-/// What one FETCH asks for.
+/// The content of one FETCH.
 struct Asked {
     count: usize,
     queues: Option<Vec<Text>>,
@@ -170,7 +170,7 @@ impl Link {
             self.pause_fetch_for(LinkTimer::Fetch, pause, cx);
             self.fetch_was_in_vain(cx);
         } else if is_news && self.agent.fetch_forms.sent() != FetchForm::Full {
-            // They are reserved for as long as the backend likes, until a heartbeat names them.
+            // The backend alone decides how long they are reserved, until a heartbeat names them.
             self.heartbeat_for_worker(cx);
         }
         self.is_known_now(&fetch.worker, cx);

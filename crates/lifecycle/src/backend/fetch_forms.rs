@@ -8,7 +8,7 @@ use crate::api::{FetchForm, Moment};
 /// How long a form other than the full one is used before the full one is tried again.
 const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// What this backend takes; what worked is remembered.
+/// The forms that this backend accepts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FetchForms {
     form: FetchForm,
@@ -23,7 +23,7 @@ pub(crate) struct FetchForms {
 }
 
 impl FetchForms {
-    /// What was learnt about a backend may not be so with the next one.
+    /// Forgets the backend, because the next one may differ.
     pub(super) fn forget_backend(&mut self) {
         self.form = FetchForm::Full;
         self.since = None;

@@ -100,7 +100,7 @@ impl FetchPace {
         self.is_slow = false;
     }
 
-    /// What was learnt about a backend may not be so with the next one.
+    /// Forgets the backend, because the next one may differ.
     pub(super) fn forget_backend(&mut self) {
         *self = Self::default();
     }

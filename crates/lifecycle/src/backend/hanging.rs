@@ -16,7 +16,7 @@ use crate::retry::patience::REPORT_HANGS_AFTER;
 /// may still be at it.
 const RESET_AFTER: u32 = 4;
 
-/// It has this long at least.
+/// A FAIL or a requeue has this long at least.
 const RESET_AFTER_AT_LEAST: Duration = Duration::from_secs(5);
 
 impl Link {

@@ -41,25 +41,25 @@ pub(crate) struct HeartbeatState {
     is_answered_by_others: bool,
 }
 
-/// What a heartbeat said that is on its way.
+/// A heartbeat on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentHeartbeat {
     pub(super) worker: WorkerId,
     /// When it went out.
     pub(crate) at: Moment,
-    /// What it says of us.
+    /// The state in the heartbeat.
     pub(super) state: WorkerState,
     pub(crate) named: Vec<(JobId, Claim)>,
     pub(crate) form: HeartbeatForm,
-    /// It says quiet on the way to terminate.
+    /// The heartbeat says quiet on the way to terminate.
     pub(super) says_quiet_first: bool,
     /// How long it keeps what it names.
     pub(crate) kept_for: Duration,
-    /// It went out after a resume that was not answered until then.
+    /// The heartbeat went out after a resume that was not answered until then.
     pub(super) is_after_resume: bool,
 }
 
-/// What follows from a refusal.
+/// The consequence of a refusal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refusal {
     /// The form to try at once; none: each was refused.
@@ -87,7 +87,7 @@ impl HeartbeatState {
         }
     }
 
-    /// What was learnt about a backend may not be so with the next one.
+    /// Forgets the backend, because the next one may differ.
     pub(super) fn forget_backend(&mut self) {
         self.extends = false;
         self.try_full_form();
@@ -123,7 +123,7 @@ impl HeartbeatState {
         self.says_quiet_first = true;
     }
 
-    /// What one would say that goes out in this state.
+    /// The state that a heartbeat would have now.
     pub(super) fn would_say(&self, state: WorkerState) -> WorkerState {
         if self.says_quiet_first {
             WorkerState::Quiet
@@ -132,8 +132,8 @@ impl HeartbeatState {
         }
     }
 
-    /// What the next one says, which goes out now; quiet on the way to terminate is said once, and
-    /// another one follows it as soon as there is room.
+    /// The state in the heartbeat that goes out now. Quiet on the way to terminate is sent once,
+    /// and another heartbeat follows as soon as there is room.
     pub(super) fn goes_out(&mut self, state: WorkerState) -> (WorkerState, bool) {
         let state = self.would_say(state);
         let says_quiet = mem::take(&mut self.says_quiet_first);

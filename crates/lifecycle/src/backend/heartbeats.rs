@@ -42,8 +42,8 @@ impl Link {
         }
         self.timers
             .arm(LinkTimer::Heartbeat, cx.now.after(self.agent.heartbeats.interval()));
-        // Whoever never heard of us does not have to hear of our end, unless a job of a former
-        // worker is still reserved.
+        // A backend that never heard of the worker need not hear of its end, unless a job of a
+        // former worker is still reserved.
         if cx.is_terminating() && !self.agent.is_known() && !cx.jobs.has_kept() {
             return;
         }
@@ -217,7 +217,7 @@ impl Link {
                 .is_any(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.form == form))
     }
 
-    /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the
+    /// A refused heartbeat counts as not sent. Until one has said terminate, quiet is sent in the
     /// next form.
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
         let is_on_its_way =

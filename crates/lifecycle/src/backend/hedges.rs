@@ -26,20 +26,20 @@ pub(crate) struct Hedges {
 }
 
 impl Hedges {
-    /// It went out, and something is to be done when it hangs.
+    /// Watches a request for which there is a rule if it hangs.
     pub(super) fn watches(&mut self, call: CallId, now: Moment) {
         self.sent.insert(call, now);
         self.watched.insert(call);
     }
 
-    /// It went out beside another one.
+    /// A request went out beside another one.
     pub(super) fn joins(&mut self, first: CallId, sibling: CallId, now: Moment) {
         self.siblings.joins(first, sibling);
         self.sent.insert(sibling, now);
         self.done_about(first);
     }
 
-    /// What there was to be done about it was done.
+    /// The rule for this request was applied.
     pub(super) fn done_about(&mut self, call: CallId) {
         self.watched.remove(&call);
     }
@@ -55,7 +55,7 @@ impl Hedges {
         self.reset.remove(&call)
     }
 
-    /// It is answered, or given up: when it went out.
+    /// The request is answered, or given up. Returns when it went out.
     pub(super) fn forget(&mut self, call: CallId) -> Option<Moment> {
         self.watched.remove(&call);
         self.sent.remove(&call)
@@ -77,7 +77,7 @@ impl Hedges {
         self.watched.is_empty()
     }
 
-    /// What is watched, and when it went out; the oldest first.
+    /// The watched requests, with the time when each went out, the oldest first.
     pub(super) fn watched(&self) -> impl Iterator<Item = (CallId, Moment)> {
         let sent = |call: &CallId| self.sent.get(call).map(|at| (*call, *at));
         self.watched.iter().filter_map(sent)

@@ -1,7 +1,7 @@
 //! The link to the backend as one part of the machine: registration, heartbeats, FETCH, event
 //! streams, hedges and outages.
 //!
-//! It knows no other part. It reads [`Facts`] about the others and returns a list of [`Said`]:
+//! The part knows no other one. It reads [`Facts`] about the others and returns a list of [`Said`]:
 //! orders for the shell and requests to the other parts, in the order in which they are to be
 //! carried out.
 
@@ -26,7 +26,7 @@ use crate::timers::Timers;
 /// shell should have reported it.
 pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 
-/// What ojs-init and the backend know of each other, and every request that is on its way.
+/// The knowledge of ojs-init and the backend about each other, and every request on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub(super) agent: Agent,
@@ -42,11 +42,11 @@ pub(crate) struct Link {
     said: Vec<Said>,
 }
 
-/// What the link has to know of the end.
+/// Facts about the end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndFacts {
     pub(crate) phase: Phase,
-    /// What the backend is told about the phase.
+    /// The phase as the backend knows it.
     pub(crate) state: WorkerState,
     /// The last heartbeat is the only one that may still go out.
     pub(crate) has_said_goodbye: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Kept {
     pub(crate) visibility: Option<Duration>,
 }
 
-/// What the link asks about the jobs. Each is a walk over all of them.
+/// Questions about the jobs. Each is a walk over all of them.
 pub(crate) trait Reservations {
     /// The jobs that a heartbeat has to name.
     fn kept(&self) -> Vec<Kept>;
@@ -80,7 +80,7 @@ pub(crate) trait Reservations {
     fn has_any_of(&self, worker: &WorkerId) -> bool;
 }
 
-/// What a decision depends on besides the state of the link.
+/// The facts of a decision besides the state of the link.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
@@ -171,9 +171,9 @@ impl Link {
     }
 }
 
-/// What the other parts see of it.
+/// Questions of the other parts.
 impl Link {
-    /// What ojs-init and the backend know of each other.
+    /// The knowledge of ojs-init and the backend about each other.
     pub(crate) fn agent(&self) -> &Agent {
         &self.agent
     }
@@ -230,7 +230,7 @@ impl Link {
     }
 }
 
-/// What is on its way.
+/// Requests on their way.
 impl Link {
     /// Whether any FETCH is on its way.
     pub(crate) fn is_fetching(&self) -> bool {

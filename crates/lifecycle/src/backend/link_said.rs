@@ -1,4 +1,4 @@
-//! What the link to the backend asks of the shell and of the other parts.
+//! The requests of the link to the shell and to the other parts.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::api::{Directive, Effect, Moment, Notice};
 use crate::backend::heartbeat_state::SentHeartbeat;
 use crate::retry::state::Failures;
 
-/// What the link to the backend asks of the shell and of the other parts.
+/// A request of the link to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
     /// Do this.

@@ -1,9 +1,9 @@
-//! What is known of the memory gate.
+//! The state of the memory gate.
 
 /// Whether the memory lets us ask for jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct MemoryGate {
-    /// What the shell told last, in percent; none: nothing yet.
+    /// The last reading of the shell, in percent. None: no reading yet.
     pub(super) taken: Option<u8>,
     pub(super) is_closed: bool,
 }

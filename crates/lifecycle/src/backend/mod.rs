@@ -16,7 +16,7 @@
 //! | event streams | `wake`, `streams`, `deafness` |
 //! | failures | `answers`, `retries`, `hanging`, `hedges`, `answer_times`, `outage`, `outages` |
 //!
-//! It may use `api`, `timers` and `retry`.
+//! The part may use `api`, `timers` and `retry`.
 
 pub(super) mod agent;
 pub(super) mod answer_times;

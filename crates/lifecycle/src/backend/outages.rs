@@ -1,8 +1,8 @@
-//! What is remembered of outages of the backend.
+//! The memory of outages of the backend.
 
 use crate::api::{Failure, Moment};
 
-/// What is remembered of outages.
+/// The memory of outages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Outages {
     pub(super) now: Option<Present>,

@@ -4,7 +4,7 @@ use crate::api::ids::{PullId, Text, WorkerId};
 use crate::api::{Farewell, HeartbeatForm, JobRequest, Moment, WorkerState};
 use crate::backend::heartbeat_state::SentHeartbeat;
 
-/// What a request to the backend was for.
+/// The purpose of a request to the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     Register(WorkerId),
@@ -31,17 +31,17 @@ pub(crate) struct SentFetch {
     pub(crate) pull: Option<PullId>,
     /// A stream of events brought it forward.
     pub(crate) is_woken: bool,
-    /// It is for credit that was pushed as well.
+    /// The FETCH is for pushed credit as well.
     pub(crate) is_for_pushed: bool,
     /// Another one was on its way when it went out.
     pub(crate) is_second: bool,
 }
 
-/// What is done about a request that hangs while the backend answers others.
+/// The rule for a request that hangs while the backend answers others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenItHangs {
-    /// It goes out once more, on another connection: coming twice does no harm. A FAIL or a requeue
-    /// among the reports does.
+    /// The request goes out once more, on another connection, because it may arrive twice. Of the
+    /// reports, a FAIL and a requeue may not.
     Again,
     /// A newer one goes out, which says what is so by then.
     Newer,
@@ -52,8 +52,8 @@ pub(super) enum WhenItHangs {
 }
 
 impl Purpose {
-    /// What is done about such a request if it hangs. An ACK may be sent twice, a FAIL or a requeue
-    /// may not.
+    /// The rule for such a request if it hangs. An ACK may be sent twice, a FAIL or a requeue may
+    /// not.
     pub(super) fn when_it_hangs(&self, may_be_sent_twice: bool) -> WhenItHangs {
         match self {
             Self::OfJob(JobRequest::Report(_)) if !may_be_sent_twice => WhenItHangs::Reset,
@@ -75,7 +75,7 @@ impl Purpose {
     }
 }
 
-/// What kind of thing such a request is about.
+/// The subject of such a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Topic {
     /// No single job.

@@ -47,7 +47,7 @@ impl Link {
         self.call(call, purpose, cx.options.request_timeout, cx);
     }
 
-    /// What the backend is told that the worker takes. What nobody has configured is what its
+    /// The jobs that the worker takes, for the backend. Without a configuration it is what the
     /// holders have asked for until now.
     pub(crate) fn takes(&self, options: &Options) -> Takes {
         let is_asked_for = options.queues == Queues::AsAsked;
@@ -149,8 +149,8 @@ impl Link {
         self.register_more_queues(cx);
     }
 
-    /// What was configured, else recommended; but never more than the backend and the reservations
-    /// bear (WP 10.3).
+    /// Sets the configured interval, or else the recommended one, but never more than the backend
+    /// and the reservations bear (WP 10.3).
     fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, cx: &Context) {
         let configured = cx.options.heartbeat_interval;
         let is_fixed = cx.options.heartbeat_interval_is_fixed;
@@ -274,7 +274,7 @@ impl Link {
             // The next heartbeat asks again, a few times.
             self.agent.traits_not_heard(MANIFEST_ATTEMPTS);
         } else {
-            // It does not tell, or not us: then it is as any other.
+            // The backend does not tell its kind, or not to this worker.
             self.agent.has_no_traits();
         }
     }

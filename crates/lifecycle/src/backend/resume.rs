@@ -1,4 +1,4 @@
-//! What a resume waits for. The backend may have asked for quiet, and only the reply to a heartbeat
+//! The wait after a resume. The backend may have asked for quiet, and only the reply to a heartbeat
 //! says whether it still does.
 //!
 //! Without the wait a FETCH would go out beside the heartbeat, and the jobs that it brings would

@@ -73,9 +73,9 @@ impl Link {
         self.agent.retries_at(at);
     }
 
-    /// Whether the backend is there. What somebody else answers, or that something broke, can be a
-    /// matter of one job or of one path: it tells something about the backend where a worker
-    /// introduces itself or says that it is there.
+    /// Notes whether the backend is there. An answer of another server, or a server error, can be a
+    /// matter of one job or of one path. It counts for the backend only if it answers a
+    /// registration or a heartbeat.
     pub(crate) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
         let is_greeting = matches!(
             purpose,

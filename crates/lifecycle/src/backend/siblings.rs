@@ -23,7 +23,7 @@ pub(crate) struct Siblings {
     first_of: BTreeMap<CallId, CallId>,
 }
 
-/// What an answer means that may be one of several.
+/// The meaning of an answer that may be one of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OneAnswer {
     /// It, or a weightier one of before, is the answer to the request that went out first under
@@ -31,7 +31,7 @@ pub(crate) enum OneAnswer {
     Decides {
         /// The first one's number.
         first: CallId,
-        /// What is answered.
+        /// The answer.
         reply: Reply,
         /// Those that nobody waits for any more.
         open: Vec<CallId>,
@@ -147,7 +147,7 @@ fn weightier(before: Failure, later: Failure) -> Failure {
     if weight(before) > weight(later) { before } else { later }
 }
 
-/// What came of an earlier one may be what a later one met.
+/// The failure of a request of which an earlier copy may have been carried out.
 fn sent_more_than_once(failure: Failure) -> Failure {
     if let Failure::Conflict { .. } = failure {
         Failure::Conflict { was_sent_twice: true }

@@ -41,7 +41,7 @@ enum StreamStage {
     Closed,
     /// The request is on its way.
     Asked(CallId),
-    /// It tells, since then.
+    /// The stream is open, since then.
     Open(CallId, Moment),
 }
 
@@ -54,15 +54,15 @@ struct Stream {
     failures: u32,
     /// Answers in a row that something went wrong there, and nothing else.
     server_errors: u32,
-    /// It ended because the backend could not be reached, or did not answer well.
+    /// The stream ended because the backend could not be reached, or did not answer well.
     awaits_backend: bool,
     /// The backend has said that there is no such stream, or the stream is deaf.
     is_missing: bool,
-    /// It has told something, at any time.
+    /// The stream has told something, at any time.
     has_told: bool,
     /// Polls that found new jobs which it did not tell of.
     missed: u8,
-    /// It was closed for that.
+    /// The stream was closed because it told nothing.
     is_deaf: bool,
     /// The queue was not there: its first job says that it is.
     awaits_job: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Streams {
     all: Vec<Stream>,
     /// Whether they are wanted at the moment.
     is_listening: bool,
-    /// What the reader of the log knows: whether the backend tells of new jobs.
+    /// The log's knowledge: whether the backend tells of new jobs.
     is_offered: Option<bool>,
     /// When a FETCH was last brought forward to.
     woken_for: Option<Moment>,
@@ -136,7 +136,7 @@ impl Streams {
         self.all.len().checked_sub(1)
     }
 
-    /// What a stream is about.
+    /// The subject of a stream.
     pub(super) fn topic(&self, index: usize) -> Option<&StreamTopic> {
         self.all.get(index).map(|stream| &stream.topic)
     }
@@ -169,7 +169,7 @@ impl Streams {
         self.all.iter().take(queues).all(|stream| stream.is_missing)
     }
 
-    /// It is asked for.
+    /// The stream is asked for.
     pub(super) fn asked(&mut self, index: usize, call: CallId) {
         if let Some(stream) = self.all.get_mut(index) {
             stream.stage = StreamStage::Asked(call);
@@ -177,7 +177,7 @@ impl Streams {
         }
     }
 
-    /// It is there.
+    /// The stream is open.
     pub(super) fn opened(&mut self, index: usize, call: CallId, now: Moment) {
         if let Some(stream) = self.all.get_mut(index) {
             stream.stage = StreamStage::Open(call, now);
@@ -187,7 +187,7 @@ impl Streams {
         }
     }
 
-    /// It is not wanted any more: the request to give up.
+    /// The stream is not wanted any more. Returns the request to give up.
     pub(super) fn close(&mut self, index: usize) -> Option<CallId> {
         let stream = self.all.get_mut(index)?;
         let call = stream.call();
@@ -195,7 +195,7 @@ impl Streams {
         call
     }
 
-    /// It is over, or was not to be had: how long to wait before it is asked for again.
+    /// The stream is over, or was not to be had. Returns the time until it is asked for again.
     pub(super) fn ended(&mut self, index: usize, failure: Failure, jitter: &mut Jitter, now: Moment) -> Duration {
         let Some(stream) = self.all.get_mut(index) else {
             return NOT_OFFERED;
@@ -277,7 +277,7 @@ impl Streams {
     }
 }
 
-/// What comes of what they tell.
+/// Consequences of events.
 impl Streams {
     /// A job that was given back would be told of: until then nothing is brought forward.
     pub(crate) fn hold_until(&mut self, until: Moment) {
@@ -345,7 +345,7 @@ impl Streams {
         queues > 0 && self.all.iter().take(queues).all(|stream| stream.is_deaf)
     }
 
-    /// It has told something.
+    /// The stream has told something.
     pub(super) fn told(&mut self, index: usize) {
         if let Some(stream) = self.all.get_mut(index) {
             stream.has_told = true;
@@ -371,8 +371,8 @@ impl Streams {
         deaf
     }
 
-    /// It is deaf, and so are the other streams of single queues that have told nothing, because
-    /// one backend serves all of them: the requests to give up.
+    /// The stream is deaf, and so are the other streams of single queues that have told nothing,
+    /// because one backend serves all of them. Returns the requests to give up.
     pub(super) fn are_deaf(&mut self, index: usize) -> Vec<CallId> {
         let together = self.together();
         let is_single = |other: usize| Some(other) != together;
@@ -390,7 +390,7 @@ impl Streams {
         calls
     }
 
-    /// It may be another backend by now: what the streams of the last one did says nothing.
+    /// Forgets the backend, because the streams of the next one may differ.
     pub(super) fn forget_backend(&mut self) {
         for stream in &mut self.all {
             stream.has_told = false;

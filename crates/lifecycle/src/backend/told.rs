@@ -1,5 +1,4 @@
-//! What the other parts tell the link: what they have learnt of the backend, and what it shall wait
-//! for.
+//! News of the other parts for the link: about the backend, and about pauses.
 
 use crate::api::{JobRequest, LinkTimer, Moment};
 use crate::backend::link::{Context, Link};
@@ -45,8 +44,8 @@ impl Link {
         self.agent.heartbeats.take_resumed();
     }
 
-    /// What was given back must not come straight back to us: no FETCH before a pause is over. In
-    /// terminate there is none anyway.
+    /// Sends no FETCH before a pause is over, because a job that was given back must not come
+    /// straight back. In terminate there is no FETCH anyway.
     pub(crate) fn pause_fetch(&mut self, cx: &Context) {
         let pause = cx.options.poll_interval;
         self.pause_fetch_for(LinkTimer::FetchReturned, pause, cx);

@@ -19,8 +19,8 @@ const SPREAD: Duration = Duration::from_millis(10);
 /// Least time between two FETCHes that streams bring forward.
 const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(200);
 
-/// What is not offered is asked for again within this time when the backend may be another one, or
-/// our credentials are.
+/// Streams that are not offered are asked for again within this time if the backend may be another
+/// one, or if the credentials changed.
 const ASK_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A queue whose first job has come is asked for within this time.
@@ -110,7 +110,7 @@ impl Link {
         self.wake_up(cx);
     }
 
-    /// It is over, or was not to be had.
+    /// The stream is over, or was not to be had.
     pub(crate) fn stream_ended(&mut self, call: CallId, failure: Failure, cx: &Context) {
         let Some(index) = self.streams.find(call) else { return };
         let pause = self.streams.ended(index, failure, &mut self.draws.jitter, cx.now);

@@ -20,7 +20,7 @@ impl Jobs {
         takes_bare && what.is_ack()
     }
 
-    /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
+    /// Remembers the form that worked for an ACK. A FAIL may have been refused for its content.
     pub(super) fn note_ack_form(&mut self, is_bare: bool, cx: &Context) {
         let since = cx.backend.bare_acks_since(BARE_FOR, cx.now);
         self.say(Said::AcksAreBare(is_bare.then(|| since.unwrap_or(cx.now))));

@@ -18,15 +18,14 @@ const WAS_LOST: &str = "the reservation was lost; the backend takes no outcome f
 enum Standing {
     /// Its outcome is not decided, or the backend does not take the one that it was told.
     Open(Claim),
-    /// It is lost.
+    /// The job is lost.
     Lost(Claim),
     /// The outcome that counts, and whether the backend has it.
     Decided(About, bool),
     Refused(ErrorCode),
-    /// It was dropped and struck out; the claim on the same job that waits in our buffer, if there
-    /// is one.
+    /// The job was dropped and struck out. If another claim on it waits in our buffer, this is it.
     Dropped(Option<Claim>),
-    /// It was never given out, as far as is remembered.
+    /// The job was never given out, as far as the memory goes.
     Unknown,
 }
 
@@ -177,7 +176,8 @@ impl Jobs {
         self.ledger.get(claim)?.report()?.listener
     }
 
-    /// Whoever told this outcome has its answer: from here on it is ours alone.
+    /// The holder that reported this outcome has its reply. From here on ojs-init alone is
+    /// responsible for the outcome.
     pub(crate) fn outcome_is_ours(&mut self, claim: Claim) {
         self.timers.cancel(JobTimer::AnswerBy(claim));
         let Some(report) = self.ledger.report_mut(claim) else {
@@ -226,7 +226,7 @@ impl Jobs {
         }
     }
 
-    /// What becomes of a job that any of several may answer is remembered.
+    /// Remembers the end of a job that any of several holders may report.
     pub(super) fn remember_end(&mut self, job: &Job) {
         if job.any_may_answer {
             let what = match &job.place {

@@ -72,9 +72,9 @@ impl Jobs {
         }
     }
 
-    /// What a heartbeat says of jobs of which nothing but heartbeats tells. It speaks for those
-    /// that it names, whoever has them. One that names no job at all speaks against those that its
-    /// holder has; one that names some says nothing of the others.
+    /// Weighs a heartbeat for jobs that only heartbeats show. A heartbeat speaks for the jobs that
+    /// it names, whichever holder has them. If it names no job at all, it speaks against the jobs
+    /// of its holder. If it names some, it says nothing of the others.
     fn weigh_names(&mut self, id: HolderId, named: &[JobId], cx: &Context) {
         if !cx.takers.is_known_by_words_alone(id) {
             return;

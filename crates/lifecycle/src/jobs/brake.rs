@@ -26,7 +26,7 @@ const MOST_BESIDE_EACH: usize = 8;
 /// Longest hold, as a part of the visibility timeout.
 const VISIBILITY_SHARE: u32 = 3;
 
-/// Who gives a job back.
+/// The side that gives a job back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GivenBackBy {
     /// The worker, which asks for this delay.
@@ -38,7 +38,7 @@ pub(super) enum GivenBackBy {
     UsUnstarted,
 }
 
-/// What the brake does with a job that goes back.
+/// The decision of the brake about a job that goes back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Braked {
     /// How long the job is held first.

@@ -123,7 +123,7 @@ impl Jobs {
             let offered = offered(job);
             let is_taken = cx.takers.take(offered);
             if limit.is_some_and(|most| offered.bytes > most) {
-                // Whoever could be given it has left since it came.
+                // The holders that could take it have left since it came.
                 self.is_refused_as_too_large(claim, cx);
                 continue;
             }
@@ -209,7 +209,7 @@ impl Jobs {
     pub(crate) fn job_timed_out(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         if job.is_lost {
-            // It has been told of already, and its handler was told to stop.
+            // The log has it already, and its handler was told to stop.
             return self.end_if_stuck(claim, cx);
         }
         if !job.holder().is_some_and(|holder| may_end_for_a_job(holder, cx)) {

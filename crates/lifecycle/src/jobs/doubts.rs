@@ -235,7 +235,7 @@ impl Jobs {
         }
         let failure = reply.failure();
         if question == Question::ResultTaken {
-            // Whatever a look meets: the ACK itself is tried again, with its result.
+            // The ACK is tried again with its result, whatever the look meets.
             self.ledger.step(claim, ReportStage::Due);
         } else if failure.may_pass() {
             self.pause_report(claim, ReportStage::Doubtful, failure, cx);

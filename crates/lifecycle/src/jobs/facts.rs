@@ -1,15 +1,15 @@
-//! What the jobs ask about the other parts. Nothing here changes anything.
+//! The questions of the jobs about the other parts. Nothing here changes anything.
 
 use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, HolderId, ProcessId, PullId, Text};
 use crate::api::{BackendTraits, EndCause, Moment, Phase, Subject, WorkerState};
 
-/// What the jobs have to know of the end.
+/// Facts about the end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndFacts {
     pub(crate) phase: Phase,
-    /// What the worker is told about the phase.
+    /// The phase as the worker knows it.
     pub(crate) state: WorkerState,
     /// The one job of `--once` was claimed.
     pub(crate) has_its_one_job: bool,
@@ -21,7 +21,7 @@ pub(crate) struct EndFacts {
     pub(crate) cancel_grace_left: Option<Duration>,
 }
 
-/// What the jobs ask about the backend.
+/// Questions about the backend.
 pub(crate) trait Backend {
     fn traits(&self) -> BackendTraits;
     /// Since when it takes ACKs in the bare form, if an ACK was sent like that within this time.
@@ -32,7 +32,7 @@ pub(crate) trait Backend {
     fn store_seen(&self) -> Option<Moment>;
     /// When it last took an outcome.
     fn outcome_taken_at(&self) -> Option<Moment>;
-    /// It has named the jobs that a heartbeat extended, at least once.
+    /// The backend has named the jobs that a heartbeat extended, at least once.
     fn has_told_extended(&self) -> bool;
     /// FETCH says the visibility timeout.
     fn is_told_visibility(&self) -> bool;
@@ -76,7 +76,7 @@ pub(crate) struct WaitingPull {
 /// (None: any number).
 pub(crate) type OldestOf<'a> = &'a dyn Fn(Option<&[Text]>, Option<usize>) -> Option<Claim>;
 
-/// What the jobs ask about those who take them.
+/// Questions about the holders.
 pub(crate) trait Takers {
     /// How long a holder may wait for the answer to an outcome; none where it does not wait for
     /// that alone.

@@ -47,8 +47,8 @@ impl Jobs {
             let job = self.ledger.get(claim);
             match job.and_then(|job| cx.takers.emptiest_taker(offered(job))) {
                 Some(process) => self.begin_turn(claim, process, cx),
-                // It runs alone without a turn, or, as of any other job, it is told that nobody
-                // takes it.
+                // The suspect runs alone without a turn. If no holder takes it, the log says so, as
+                // of any other job.
                 None => {
                     self.ledger.is_suspect(claim, false);
                     are_released = true;
@@ -80,8 +80,8 @@ impl Jobs {
                 ..turn
             });
         }
-        // Who asks for jobs itself is told that there are none for now: the process shall become
-        // empty, or stay alone.
+        // Holders that ask for jobs get none for now, because the process has to become empty, or
+        // stay alone.
         for holder in cx.takers.holders_of(turn.process) {
             self.say(Said::EndPullsOf(holder));
         }

@@ -11,7 +11,7 @@ use crate::retry::state::RetryState;
 /// One claimed job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Job {
-    /// What the backend delivered. The envelope is empty once a worker has it.
+    /// The delivery. The envelope is empty once a worker has the job.
     pub delivery: Delivery,
     /// On whose behalf it was claimed.
     pub worker: WorkerId,
@@ -31,17 +31,17 @@ pub struct Job {
     pub is_dropped: bool,
     /// Its process crashed the last time: it waits until it can run alone.
     pub is_suspect: bool,
-    /// What heartbeats that did not extend it have led to.
+    /// The suspicion after heartbeats that did not extend the job.
     pub suspicion: Suspicion,
-    /// It came while the outcome of an earlier delivery was on its way, and may have ended with
-    /// that one.
+    /// The job came while the outcome of an earlier delivery was on its way, and may have ended
+    /// with that one.
     pub again: Option<Box<Again>>,
     /// News for the backend that are not its outcome.
     pub news: News,
-    /// It was given to a worker.
+    /// The job was given to a worker.
     pub handover: Option<Handover>,
-    /// It was given to a holder which waits for the answer to each outcome: any other such holder
-    /// may tell its outcome.
+    /// The job was given to a holder that waits for the reply to each outcome. Any other such
+    /// holder may report the outcome.
     pub any_may_answer: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Handover {
     pub is_measured: bool,
 }
 
-/// What is known of a reservation that a heartbeat did not extend.
+/// The state of a reservation that a heartbeat did not extend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Suspicion {
     /// The look at the job that is on its way.
@@ -67,7 +67,7 @@ pub struct Suspicion {
     pub missing_since: Option<Moment>,
 }
 
-/// What is to be found out about a delivery before anything is done with it.
+/// The open question about a delivery, before anything is done with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Again {
     /// The reservation that came before it and has ended: known from then on.
@@ -118,18 +118,18 @@ pub struct Held {
     pub is_told_of_shutdown: bool,
     /// The job's timeout is over, and nothing is made of that.
     pub is_past_its_time: bool,
-    /// What is known of it where the words of the worker are all that tells that it has the job.
+    /// The heartbeats about the job, if they alone show that the worker has it.
     pub words: Words,
 }
 
-/// What heartbeats of the worker have said of a job that it has.
+/// The heartbeats of the worker about a job that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Words {
     /// When a heartbeat last named it; at first, when it was given out or adopted.
     pub named_at: Moment,
     /// Heartbeats of its holder since then that named no job at all.
     pub beats_without: u8,
-    /// It was dropped, came again and was adopted, and no heartbeat has named it since.
+    /// The job was dropped, came again and was adopted, and no heartbeat has named it since.
     pub was_adopted: bool,
 }
 
@@ -156,7 +156,7 @@ pub struct Report {
     pub step: ReportStage,
     /// Failed attempts to deliver it.
     pub setbacks: RetryState,
-    /// Who is told when the backend has it.
+    /// The holder that is told when the backend has the outcome.
     pub listener: Option<HolderId>,
     /// The job goes straight back: it was never meant for a worker and does not count as active.
     pub is_surplus: bool,
@@ -164,13 +164,13 @@ pub struct Report {
     pub hold: Hold,
     /// Requests of this outcome that went out, less those that certainly never got there.
     pub sent: u32,
-    /// What the next look is to find out.
+    /// The question of the next look.
     pub question: Question,
     /// The backend said that there is no such job.
     pub missing: Option<Missing>,
 }
 
-/// What a look at a job finds out before its outcome is sent again.
+/// The question of a look at a job before its outcome is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Question {
     /// Was a FAIL or a requeue carried out that had no answer?
@@ -189,7 +189,7 @@ pub struct Missing {
     pub since: Moment,
     /// From then on it is believed: the reservation is over, as it stood at that time.
     pub until: Moment,
-    /// What went out then or later was asked of a store that had shown itself since the first time.
+    /// Requests from this moment on reached a store that had shown itself since the first time.
     pub asked_again: Option<Moment>,
 }
 
@@ -215,11 +215,11 @@ pub struct News {
 /// Whether a job that goes back is held first, see `brake`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hold {
-    /// It is not, or its hold in its place is over.
+    /// The job is not held, or its hold in its place is over.
     No,
-    /// It is, and counts against the concurrency as before.
+    /// The job is held, and counts against the concurrency as before.
     InItsPlace,
-    /// It is, and takes no place of another job until it has gone back.
+    /// The job is held, and takes no place of another job until it has gone back.
     Beside,
     /// The hold is over. The job takes no place until the backend has the requeue.
     WasBeside,
@@ -256,7 +256,7 @@ impl Report {
 }
 
 impl Job {
-    /// What it is.
+    /// Name, type and queue of the job.
     #[must_use]
     pub fn subject(&self) -> Arc<Subject> {
         Arc::clone(&self.delivery.subject)
@@ -282,7 +282,7 @@ impl Job {
         !is_done && !self.is_lost
     }
 
-    /// Who holds it.
+    /// The holder of the job.
     #[must_use]
     pub fn holder(&self) -> Option<HolderId> {
         match &self.place {

@@ -123,7 +123,7 @@ impl Ledger {
         *self.by_worker.entry(worker.clone()).or_default() += 1;
     }
 
-    /// What waits is what was delivered again: another attempt may have another type.
+    /// Replaces the delivery that waits. Another attempt may have another type.
     pub(super) fn replace(&mut self, claim: Claim, delivery: Delivery) {
         if let Some(job) = self.jobs.get(&claim) {
             // Whether anybody takes it is asked anew, whatever its type.
@@ -139,12 +139,12 @@ impl Ledger {
         self.change(claim, |job| job.is_lost = true);
     }
 
-    /// Nothing tells any more that the holder of this job still has it: it does not count against the concurrency from here on.
+    /// The job was dropped. It does not count against the concurrency from here on.
     pub fn drop_job(&mut self, claim: Claim) {
         self.change(claim, |job| job.is_dropped = !job.is_lost && job.holder().is_some());
     }
 
-    /// It is ours again: it was delivered once more.
+    /// The job is ours again, because it was delivered once more.
     pub(super) fn regain(&mut self, claim: Claim) {
         self.change(claim, |job| {
             job.is_lost = false;
@@ -192,7 +192,7 @@ impl Ledger {
         });
     }
 
-    /// A job that is to go back waits first, beside those that count against the concurrency or as one of them.
+    /// A job is held before it goes back, in its place or beside the concurrency.
     pub(super) fn hold(&mut self, claim: Claim, is_beside: bool) {
         self.change(claim, |job| {
             if let Place::Reporting(report) = &mut job.place {
@@ -208,7 +208,7 @@ impl Ledger {
         self.change(claim, |job| job.news.checkpoint_call = Some((call, state)));
     }
 
-    /// It is not any more: which it was.
+    /// The checkpoint is answered. Returns it.
     pub fn checkpoint_answered(&mut self, claim: Claim) -> Option<Text> {
         let mut taken = None;
         self.change(claim, |job| taken = job.news.checkpoint_call.take());
@@ -320,8 +320,7 @@ impl Ledger {
             .filter_map(|(claim, job)| Some((*claim, job.again.as_deref_mut()?)))
     }
 
-    /// The claims on the job of this name, oldest first; there are two while the outcome of an earlier one is on its
-    /// way.
+    /// The claims on a job, oldest first: two while the outcome of the first is on its way.
     pub fn claims_of(&self, id: &JobId) -> impl Iterator<Item = Claim> {
         self.by_id.get(id).into_iter().flatten().copied()
     }
@@ -361,13 +360,14 @@ impl Ledger {
         self.with_holders - self.lost.len() - self.dropped.len()
     }
 
-    /// Whoever holds jobs.
+    /// The holders with jobs.
     pub fn holders(&self) -> impl Iterator<Item = HolderId> {
         self.held.names().copied()
     }
 
-    /// The next report that can be sent, also one whose job has a checkpoint on its way if that does not count any more. Requeues come
-    /// last: the outcomes of finished work must not wait behind them.
+    /// The next report that can be sent, also one whose job has a checkpoint on its way if that
+    /// does not count any more. Requeues come last: the outcomes of finished work must not wait
+    /// behind them.
     #[must_use]
     pub fn next_due(&self, without_checkpoints: bool) -> Option<Claim> {
         let others = self.awaiting_checkpoint.first().filter(|_| without_checkpoints);
@@ -418,13 +418,13 @@ impl Ledger {
         self.dropped.first().copied()
     }
 
-    /// Jobs that count against the concurrency: all but those that go straight back, are lost or dropped.
+    /// Jobs that count against the concurrency: not surplus, lost or dropped.
     #[must_use]
     pub fn active(&self) -> usize {
         self.unfinished() - self.lost.len() - self.dropped.len()
     }
 
-    /// The same and those that are lost or dropped: a worker may still be working on them.
+    /// Active jobs, and lost or dropped ones on which a worker may still be working.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.jobs.len() - self.surplus
@@ -437,7 +437,7 @@ impl Ledger {
         reports.filter(|report| !report.is_surplus).count()
     }
 
-    /// Jobs whose reservations are ours, with those that go straight back, without those that go back after a hold.
+    /// Jobs whose reservations are ours, except those that go back after a hold.
     #[must_use]
     pub fn reserved(&self) -> usize {
         self.jobs.len() - self.lost.len() - self.dropped.len() - self.beside

@@ -156,7 +156,7 @@ impl Jobs {
         let was_dropped = self.ledger.get(claim).is_some_and(|job| job.is_dropped);
         self.is_ours_again(claim);
         if let Some(Place::Held(held)) = self.ledger.get(claim).map(|job| job.place.clone()) {
-            // What it is told from here on is about the new reservation.
+            // Messages from here on are about the new reservation.
             let cancelled = None;
             let mut words = Words::named_at(cx.now);
             words.was_adopted = was_dropped;
@@ -253,14 +253,14 @@ impl Jobs {
         }
     }
 
-    /// The same when the slots of a holder have changed.
+    /// Ends the process of a holder whose slots have changed, if a handler is stuck.
     pub(crate) fn end_if_a_handler_is_stuck(&mut self, id: HolderId, cx: &Context) {
         if let Some(process) = cx.takers.process_of(id) {
             self.end_process_if_stuck(process, cx);
         }
     }
 
-    /// The same when one of its holders is over.
+    /// Ends the process of a holder that is over, if a handler is stuck.
     pub(crate) fn end_process_if_stuck(&mut self, process: ProcessId, cx: &Context) {
         let holder = cx.takers.overdue_of(process);
         let overdue = holder.and_then(|holder| self.ledger.overdue_of(holder).first().copied());
@@ -280,7 +280,7 @@ fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bo
     let suspicion = &job.suspicion;
     let can_be_proved = |since: Moment| is_backed || since.elapsed(now) >= MISSING_FOR_GOOD;
     let is_here = matches!(job.place, Place::Waiting | Place::Held(_)) && job.again.is_none();
-    // What was delivered since then is another reservation.
+    // A delivery since then is another reservation.
     is_here
         && !job.is_lost
         && !job.is_dropped

@@ -11,12 +11,12 @@ use crate::jobs::stages::ReportStage;
 /// The lists of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// Who has it.
+    /// The holder of the job.
     pub(super) holder: Option<HolderId>,
-    /// It waits in our buffer.
+    /// The job waits in our buffer.
     pub(super) is_waiting: bool,
-    /// What says in which lines it waits; none while it is to be looked at first, or waits until it
-    /// can run alone.
+    /// Type and queue, which name the lines in which the job waits. None while it is to be looked
+    /// at first, or waits until it can run alone.
     pub(super) line: Option<Arc<Subject>>,
     /// Its outcome can be sent, and is no requeue.
     pub(super) is_due: bool,
@@ -24,9 +24,9 @@ pub(super) struct Marks {
     pub(super) is_due_requeue: bool,
     /// Its outcome could be sent but for a checkpoint that is on its way.
     pub(super) awaits_checkpoint: bool,
-    /// It can be looked at before anything is done with it.
+    /// The job can be looked at before anything is done with it.
     pub(super) is_to_look: bool,
-    /// It waits until it can run alone.
+    /// The job waits until it can run alone.
     pub(super) is_suspect: bool,
     /// Its reservation is not ours any more.
     pub(super) is_lost: bool,
@@ -34,9 +34,9 @@ pub(super) struct Marks {
     pub(super) is_overdue: bool,
     /// Nothing tells that its holder still has it.
     pub(super) is_dropped: bool,
-    /// It goes straight back.
+    /// The job goes straight back.
     pub(super) is_surplus: bool,
-    /// It was held before it goes back, or is, and takes no place.
+    /// The job is or was held before it goes back, and takes no place.
     pub(super) is_beside: bool,
 }
 

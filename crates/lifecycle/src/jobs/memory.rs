@@ -12,24 +12,24 @@ const MOST_REMEMBERED: usize = 10_000;
 /// Most bytes that what is remembered takes, as far as names make it long.
 const MOST_REMEMBERED_BYTES: usize = 2 * 1024 * 1024;
 
-/// What an entry takes beside the names in it, in bytes, about.
+/// Bytes of an entry beside the names in it, about.
 const ENTRY_BYTES: usize = 64;
 
 /// Most entries that are counted again after each event, in debug builds and tests.
 const MOST_COUNTED: usize = 100;
 
-/// What became of a job.
+/// The end of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Remembered {
     /// This outcome was decided, and whether the backend has it.
     Decided(About, bool),
     /// No outcome of it is taken, for this reason.
     Refused(ErrorCode),
-    /// It was dropped, and is not kept any more: an outcome that comes late goes to the backend.
+    /// The job was dropped and is not kept any more. A late outcome goes to the backend.
     Dropped(Box<Delivery>, WorkerId),
 }
 
-/// What became of which job, and when it was learnt.
+/// The ends of jobs, in the order in which they became known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Entry {
     what: Remembered,
@@ -71,7 +71,7 @@ impl Memory {
         Some(what)
     }
 
-    /// What became of a job.
+    /// The end of a job.
     #[must_use]
     pub fn of(&self, id: &JobId) -> Option<&Remembered> {
         self.by_id.get(id).map(|entry| &entry.what)

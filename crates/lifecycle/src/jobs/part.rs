@@ -1,9 +1,9 @@
 //! The jobs as one part of the machine: who has each, to whom it goes, and its outcome's way to the
 //! backend.
 //!
-//! It knows no other part. It asks [`Backend`] and [`Takers`] about the others and returns a list
-//! of [`Said`]: orders for the shell and requests to the other parts, in the order in which they
-//! are to be carried out.
+//! The part knows no other one. It asks [`Backend`] and [`Takers`] about the others and returns a
+//! list of [`Said`]: orders for the shell and requests to the other parts, in the order in which
+//! they are to be carried out.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Jobs {
     said: Vec<Said>,
 }
 
-/// What a decision depends on besides the state of the jobs.
+/// The facts of a decision besides the state of the jobs.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
@@ -64,7 +64,7 @@ impl Context<'_> {
     }
 }
 
-/// What the other parts see of it.
+/// Questions of the other parts.
 impl Jobs {
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -132,7 +132,7 @@ impl Jobs {
     }
 }
 
-/// What becomes due.
+/// Timers.
 impl Jobs {
     /// Acts on a timer.
     pub(crate) fn due(&mut self, timer: JobTimer, cx: &Context) {

@@ -174,7 +174,7 @@ impl Jobs {
     }
 }
 
-/// What is kept of progress for whoever asks for the status.
+/// The part of progress that the status shows.
 fn for_operators(progress: &Progress) -> Progress {
     let clipped = |message: &Text| message.chars().take(MOST_MESSAGE_CHARS).collect::<String>().into();
     Progress {

@@ -21,19 +21,20 @@ use crate::retry::state::is_of_an_outage;
 /// How long it is tried to look at such a delivery.
 const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
 
-/// What a look at such a delivery means.
+/// The meaning of a look at such a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LookVerdict {
-    /// It is ours.
+    /// The delivery is ours.
     Ours,
-    /// It is not, for this reason.
+    /// The delivery is not ours, for this reason.
     Void(&'static str),
-    /// It may be: nobody is to touch it.
+    /// The delivery may be ours. Nobody is to touch it.
     Unknown,
 }
 
 impl Jobs {
-    /// What came while an ACK was on its way is done as well: the backend decides by id.
+    /// Marks a delivery that came while an ACK was on its way as done, because the backend decides
+    /// by id.
     pub(super) fn done_as_well(&mut self, id: &JobId, cx: &Context) {
         let later: Vec<Claim> = self.ledger.claims_of(id).collect();
         for claim in later {
@@ -125,11 +126,11 @@ impl Jobs {
         });
     }
 
-    /// What waits in our buffer is replaced by what came again: another attempt has another
+    /// Replaces the delivery that waits in our buffer by the new one. Another attempt has another
     /// envelope, another checkpoint, another time.
     pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, cx: &Context) {
         self.forget_looks(claim);
-        // What it waits for begins anew.
+        // The wait for a holder begins anew.
         self.timers.cancel(JobTimer::NoHandler(claim));
         self.ledger.replace(claim, delivery.clone());
         self.ledger.is_of(claim, worker, cx.now);
@@ -182,7 +183,7 @@ impl Jobs {
     }
 }
 
-/// What the backend shows.
+/// The state that the backend shows.
 fn by_look(job: &Job, view: &JobView) -> LookVerdict {
     let is_new = |before| view.reservation.differs_from(before);
     match view.state {

@@ -1,4 +1,4 @@
-//! What the jobs ask of the shell and of the other parts.
+//! The requests of the jobs to the shell and to the other parts.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::api::{
     About, Call, Effect, EndCause, ErrorCode, Failure, GivenJob, JobRequest, Moment, Notice, Subject, ToWorker,
 };
 
-/// What the jobs ask of the shell and of the other parts.
+/// A request of the jobs to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
     /// Do this.
@@ -51,7 +51,8 @@ pub(crate) enum Said {
     /// A checkpoint of this job is not saved. That the backend saves none is told once, and only of
     /// a job that needs it.
     CheckpointNotSaved(Arc<Subject>, Failure),
-    /// What was given back must not come straight back: no FETCH before a pause is over.
+    /// Send no FETCH before a pause is over, because a job that was given back must not come
+    /// straight back.
     PauseFetch,
     /// This holder has so many jobs. Nobody waits for so many of them any more.
     Holds(HolderId, usize, usize),

@@ -43,7 +43,7 @@ impl ReportStage {
     }
 }
 
-/// What can happen to an outcome on its way.
+/// The events of an outcome on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportEvent {
     Room,
@@ -75,18 +75,18 @@ impl ReportEvent {
     }
 }
 
-/// What is done with an outcome.
+/// The next step of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportStep {
     Send,
-    /// It is struck out: the backend has it.
+    /// Strike the job out, because the backend has the outcome.
     Settle,
     /// The failure decides: see [`after_failure`].
     Weigh {
         failure: Failure,
         asked_at: Moment,
     },
-    /// It goes out again as soon as there is room.
+    /// Send the outcome again as soon as there is room.
     Repeat,
     Look,
     /// The pause before the look is over.
@@ -112,7 +112,7 @@ impl fmt::Display for ReportStep {
     }
 }
 
-/// What an event does in a stage.
+/// The effect of an event in a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportVerdict {
     /// That is done.
@@ -199,16 +199,16 @@ fn on_no_other_answer(stage: ReportStage) -> ReportVerdict {
     }
 }
 
-/// What a failed request says about the outcome that it was to bring.
+/// The meaning of a failed request for the outcome that it was to bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterFailure {
-    /// It is sent again after a pause.
+    /// The outcome is sent again after a pause.
     Repeat,
     /// The same; when somebody else has answered for minutes, the job is gone.
     RepeatUnlessForGood,
     /// The same; when nothing else is met for minutes, it may be the result that is never taken.
     RepeatOrDoubtResult,
-    /// It may have been carried out: after a pause the job is looked at.
+    /// The request may have been carried out. After a pause the job is looked at.
     Look,
     /// Whether the job is completed by us is found out by a look, after a pause.
     LookWhetherCompleted { was_sent_twice: bool },

@@ -26,7 +26,7 @@ pub(crate) const ALONE_FOR: Duration = Duration::from_secs(60);
 /// the other.
 pub(crate) const TURN_WITHIN: Duration = Duration::from_secs(120);
 
-/// What is remembered of crashes, and which job has a process for itself.
+/// The memory of crashes, and the job that has a process for itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Suspects {
     crashed: Crashed,

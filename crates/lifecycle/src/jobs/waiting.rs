@@ -13,9 +13,9 @@ pub struct Waiting {
     all: BTreeSet<Claim>,
     /// Those that can be given to somebody; the others are looked at first.
     in_line: BTreeSet<Claim>,
-    /// The same by type.
+    /// Jobs by type.
     by_type: Groups<Text, Claim>,
-    /// The same by queue.
+    /// Jobs by queue.
     by_queue: Groups<Text, Claim>,
     /// Those that stand in a line since a moment ago: whether anybody takes them was not asked yet.
     fresh: BTreeSet<Claim>,
@@ -35,7 +35,7 @@ impl Waiting {
         }
     }
 
-    /// It is not any more, or not in that line.
+    /// The job waits no more, or not in that line.
     pub(super) fn leaves(&mut self, claim: Claim, job: Option<&Subject>) {
         self.all.remove(&claim);
         self.fresh.remove(&claim);

@@ -15,7 +15,7 @@ use ojs_values::signal::Signal;
 /// Exit status if the one job of `--once` was claimed and not acknowledged.
 const NOT_DONE: u8 = 1;
 
-/// What is known of the last worker when an account is given.
+/// Facts about the last worker, for the account.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastWorker {
     pub(crate) ended: Option<WorkerEnd>,
@@ -61,8 +61,8 @@ impl Ending {
         self.tally.is_fetch_abandoned |= *notice == Notice::FetchAbandoned;
     }
 
-    /// What becomes of the jobs of such a process belongs to the account of an end that follows
-    /// from its own.
+    /// Counts the jobs of a process that ojs-init ended. They belong to the account of an end that
+    /// follows from it.
     fn account_for_ended_process(&mut self, cause: &EndCause) {
         if !self.phase.is_terminating() {
             self.tally = ShutdownCounts::default();
@@ -138,7 +138,7 @@ impl Ending {
         }
     }
 
-    /// What is known of the end by now.
+    /// The account of the end, as far as it is known.
     pub(crate) fn account(&self, worker: LastWorker, backend: Option<Trouble>, now: Moment) -> EndReport {
         let is_abandoned = self.shutdown.abandoned_with().is_some();
         let cause = match (self.shutdown.is_asked(), worker.refused_with) {

@@ -1,8 +1,8 @@
 //! The end as one part of the machine: its phase, its times, its steps, and the account of it.
 //!
-//! It knows no other part. It takes triggers and [`Facts`] about the others, and answers with a
-//! list of [`Said`]: orders for the shell and requests to the other parts, in the order in which
-//! they are to be carried out. `lifecycle::consequences` does that.
+//! The part knows no other one. It takes triggers and [`Facts`] about the others, and returns a
+//! list of [`Said`]: orders for the shell and requests to the other parts. `router::end` carries
+//! them out in order.
 
 use crate::api::{EndingTimer, Moment, Notice, Options, Phase, ShutdownCounts, ToWorker, WorkerState};
 use crate::shutdown::idle_state::Idle;
@@ -22,8 +22,7 @@ pub(crate) struct Ending {
     said: Vec<Said>,
 }
 
-/// What the other parts are asked before the end decides something. All of it is cheap, however
-/// many jobs there are.
+/// Facts about the other parts for one decision. All are cheap, however many jobs there are.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Facts {
@@ -64,7 +63,7 @@ impl Facts {
     }
 }
 
-/// What a decision depends on besides the state of the end.
+/// The facts of a decision besides the state of the end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
@@ -85,13 +84,13 @@ impl Default for Ending {
     }
 }
 
-/// What the other parts see of it.
+/// Questions of the other parts.
 impl Ending {
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What the worker and the backend are told about the phase.
+    /// The phase as the worker and the backend know it.
     pub(crate) fn state(&self) -> WorkerState {
         match self.phase {
             Phase::Running => WorkerState::Running,
@@ -100,7 +99,7 @@ impl Ending {
         }
     }
 
-    /// Who asked for the end, since when, and how far it is.
+    /// The request for the end, its time, and how far the end is.
     pub(crate) fn shutdown(&self) -> &Shutdown {
         &self.shutdown
     }

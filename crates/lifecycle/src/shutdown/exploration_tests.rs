@@ -183,7 +183,7 @@ impl World {
 
 /// The promises.
 impl World {
-    /// What the test itself concludes from an event before the part decides.
+    /// Draws the test's own conclusions from an event, before the part decides.
     fn remember(&mut self, event: Event) {
         let is_ending = self.ending.phase().is_terminating();
         match event {

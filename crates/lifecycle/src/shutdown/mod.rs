@@ -4,9 +4,9 @@
 //! |---|---|
 //! | how long something of the end may take | `timeouts` |
 //! | which trigger leads from which phase to which | `phase`, a table |
-//! | what happens when a phase begins | `transitions`; in the other parts `lifecycle/consequences` |
+//! | what happens when a phase begins | `transitions`; in the other parts `router/end` |
 //! | which step of the stop phase follows which, and what it waits for | `steps`, a table |
-//! | what a step does | `stop`; in the other parts `lifecycle/consequences` |
+//! | what a step does | `stop`; in the other parts `router/end` |
 //! | what counts as a request to end, and as a repetition of one | `triggers`, `stop_signals` |
 //! | when the end begins without a request | `idle` |
 

@@ -17,7 +17,7 @@
 use crate::api::Phase;
 use std::fmt;
 
-/// What can move a phase.
+/// The triggers that can move a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trigger {
     /// Take no new jobs: SIGTSTP, `quiet`, `prestop`, the server.
@@ -56,7 +56,7 @@ impl Trigger {
     ];
 }
 
-/// What a trigger does in a phase.
+/// The effect of a trigger in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Go there.

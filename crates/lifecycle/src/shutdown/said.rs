@@ -1,11 +1,11 @@
-//! What the end asks of the shell and of the other parts.
+//! The requests of the end to the shell and to the other parts.
 
 use std::time::Duration;
 
 use crate::api::{Force, Notice, Phase, Reason, ToWorker, WorkerState};
 use ojs_values::signal::Signal;
 
-/// What the end asks of the shell and of the other parts.
+/// A request of the end to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
     /// Tell the log.
@@ -43,7 +43,7 @@ pub(crate) enum Said {
     Kill,
     /// Send what is left to the backend, quickly.
     Report,
-    /// What the backend has not taken by now it will not hear of any more, for this reason.
+    /// Give up on outcomes that the backend has not accepted by now, for this reason.
     GiveUpOnOutcomes(&'static str),
     /// Send the last heartbeat.
     SayLast(WorkerState),

@@ -1,5 +1,5 @@
-//! What is known of the end: who asked for it and how urgently, since when, how far it is. Other
-//! files say what happened and ask what follows; the fields are nobody else's.
+//! The state of the end: who asked for it and how urgently, since when, how far it is. Other files
+//! report events and ask questions. Only this file changes the fields.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::shutdown::steps::StopStep;
 use crate::shutdown::stop_signals::StopSignals;
 use crate::shutdown::timeouts::{MOST_TSTPS, StopPlan};
 
-/// What we know of the end.
+/// The state of the end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Shutdown {
     quiet: QuietBy,
@@ -20,7 +20,7 @@ pub(crate) struct Shutdown {
     /// When the last preStop hook ran: its clock counts when that of the first comes to nothing.
     last_prestop: Option<Moment>,
     stop_signals: StopSignals,
-    /// Who did not wait for the deadline.
+    /// The request that did not wait for the deadline.
     forced: Option<Force>,
     /// Nobody gets a cancel grace any more.
     skips_cancel_grace: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Shutdown {
     has_beaten_last: bool,
     /// The word `terminated` was sent after it.
     has_said_terminated: bool,
-    /// What started it.
+    /// The cause of the end.
     reason: Reason,
     began: Option<Moment>,
     /// The drain that was planned then, or what a clock that started later has left of it.
@@ -52,7 +52,7 @@ pub(crate) struct Shutdown {
     calls_end: Option<Moment>,
 }
 
-/// Who asked for quiet and has not taken it back.
+/// The sides that asked for quiet and have not taken it back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct QuietBy {
     /// A signal, or a person on the control socket.
@@ -73,7 +73,7 @@ impl QuietBy {
 
 /// Quiet, and what takes it back.
 impl Shutdown {
-    /// Who asked for quiet.
+    /// The sides that asked for quiet.
     pub(crate) fn quiet_by(&self) -> QuietBy {
         self.quiet
     }
@@ -140,7 +140,7 @@ impl Shutdown {
     }
 }
 
-/// Who asked for the end, and how urgently.
+/// The request for the end, and its urgency.
 impl Shutdown {
     /// How long ago a stop signal came that a SIGCONT of this moment belongs to.
     pub(super) fn stop_signal_just_came(&self, now: Moment) -> Option<Duration> {
@@ -187,7 +187,7 @@ impl Shutdown {
         self.is_asked
     }
 
-    /// What began the end.
+    /// The cause of the end.
     pub(crate) fn reason(&self) -> Reason {
         self.reason
     }
@@ -207,7 +207,7 @@ impl Shutdown {
         self.granted
     }
 
-    /// Who did not wait for the deadline.
+    /// The request that did not wait for the deadline.
     pub(super) fn forced_by(&self) -> Option<Force> {
         self.forced
     }
@@ -302,7 +302,7 @@ impl Shutdown {
     }
 }
 
-/// What became of processes, jobs and outcomes.
+/// Counts of processes, jobs and outcomes.
 impl Shutdown {
     /// SIGKILL went out.
     pub(super) fn killed(&mut self, now: Moment) {

@@ -15,8 +15,7 @@ pub enum StopStep {
     /// Jobs are cancelled; their handlers may answer.
     Cancel,
     Ask,
-    /// Who asked for something on the control socket, and has the answer, may leave before the
-    /// SIGKILL.
+    /// Clients of the control socket that have their reply may leave before the SIGKILL.
     BeforeKill,
     /// The worker is made to end.
     Kill,
@@ -47,14 +46,14 @@ impl StopStep {
     ];
 }
 
-/// What can end a step.
+/// The triggers that can end a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepTrigger {
     /// The phase has become the end game.
     EndGameBegins,
     /// The phase has become the stop phase.
     StopBegins,
-    /// What the step waits for has happened.
+    /// The awaited event of the step has happened.
     Done,
     TimeOver,
     /// Somebody asked again: nobody gets a cancel grace any more.
@@ -72,7 +71,7 @@ impl StepTrigger {
     ];
 }
 
-/// What a step waits for.
+/// The awaited event of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
     /// Not for itself: its phase has to begin, or has ended.
@@ -81,7 +80,7 @@ pub enum WaitsFor {
     Handlers,
     /// Nothing is left of the worker, and nobody holds a job.
     WorkerGone,
-    /// Who has an answer on the control socket has left.
+    /// The clients of the control socket that have their reply have left.
     OperatorsGone,
     /// The backend has every outcome, and no FETCH is on its way.
     Outcomes,
@@ -110,7 +109,7 @@ impl fmt::Display for WaitsFor {
 /// When the time of a step is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepTime {
-    /// It takes no time.
+    /// The step takes no time.
     None,
     /// With the cancel grace.
     CancelGrace,
@@ -158,7 +157,7 @@ impl fmt::Display for StepTime {
     }
 }
 
-/// What a trigger does in a step.
+/// The effect of a trigger in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepVerdict {
     /// That step begins.
@@ -181,7 +180,7 @@ const NOTHING_ENDS: &str = "nothing is being ended yet";
 
 const OVER: &str = "the exit is ordered";
 
-/// What a step waits for.
+/// The awaited event of a step.
 #[must_use]
 pub fn waits_for(step: StopStep) -> WaitsFor {
     match step {

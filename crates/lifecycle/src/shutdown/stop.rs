@@ -24,7 +24,7 @@ impl Ending {
             EndingTimer::DelayOver => self.delay_is_over(cx),
             EndingTimer::DrainLog => self.log_drain(cx),
             EndingTimer::PrestopLapse => self.prestop_lapsed(cx),
-            // It only expires: `end_if_idle` compares the times.
+            // This timer only expires: `end_if_idle` compares the times.
             EndingTimer::Idle => {}
         }
     }
@@ -165,7 +165,7 @@ impl Ending {
         self.say(Said::Report);
     }
 
-    /// What can be said of processes that have got SIGKILL and are still there.
+    /// The state of processes that have got SIGKILL and are still there.
     pub(crate) fn still_there(&self, now: Moment) -> StillThere {
         let waited = self.shutdown.since_kill(now);
         match self.shutdown.exit_by() {
@@ -175,7 +175,7 @@ impl Ending {
         }
     }
 
-    /// What the backend has not taken by now it will not hear of any more; then the last heartbeat
+    /// Gives up on outcomes that the backend has not accepted by now. The last heartbeat follows
     /// (GS 5.3).
     fn say_goodbye(&mut self, cx: &Context) {
         self.timers.cancel(EndingTimer::Deadline);

@@ -41,8 +41,8 @@ impl Ending {
         }
     }
 
-    /// What a heartbeat's reply asks for (worker protocol 4.4). It is new if the reply before asked
-    /// for something else.
+    /// Follows the directive of a heartbeat's reply (worker protocol 4.4). It is new if the reply
+    /// before had another one.
     pub(crate) fn directed(&mut self, directive: Option<Directive>, is_new: bool, cx: &Context) {
         match directive {
             Some(Directive::Terminate) if !self.phase.is_terminating() => {

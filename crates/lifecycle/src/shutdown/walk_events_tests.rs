@@ -32,7 +32,8 @@ pub(super) enum Link {
     Deregistering,
 }
 
-/// What the other parts answer at one moment. The next answer may be anything: none of it is remembered.
+/// The answers of the other parts at one moment. The next answers may be anything, because the walk
+/// remembers none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Others {
     jobs: Jobs,
@@ -101,7 +102,7 @@ fn pairs<A: Copy, B: Copy>(a: &[A], b: &[B]) -> Vec<(A, B)> {
     a.iter().flat_map(|a| b.iter().map(|b| (*a, *b))).collect()
 }
 
-/// What happens. Each kind happens so often on one way as `Left` says.
+/// The events. `Left` says how often each kind may happen on one way.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
     Signal(Signal),

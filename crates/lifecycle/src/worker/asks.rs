@@ -11,12 +11,12 @@ const MOST_QUEUES: usize = 64;
 /// The queues of a holder's requests up to now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Asks {
-    /// It has asked for no job.
+    /// The holder has asked for no job.
     #[default]
     Nothing,
-    /// It has named these queues.
+    /// The holder has named these queues.
     Queues(BTreeSet<Text>),
-    /// It has named no queue, or too many.
+    /// The holder has named no queue, or too many.
     Anything,
 }
 

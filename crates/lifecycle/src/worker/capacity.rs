@@ -2,7 +2,7 @@
 
 use crate::api::{HolderId, Moment, ProcessId};
 
-/// What the log knows of it. Nothing is decided by that.
+/// The capacity as the log knows it. No decision depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Capacity {
     /// The number that was told last.
@@ -20,6 +20,6 @@ pub(crate) struct Capacity {
     /// Holders whose `ready` was told, and until when that counts.
     pub(super) ready_lines: u32,
     pub(super) ready_lines_until: Option<Moment>,
-    /// It was compared with `worker.concurrency`.
+    /// The capacity was compared with `worker.concurrency`.
     pub(super) is_compared: bool,
 }

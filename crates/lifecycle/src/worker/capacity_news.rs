@@ -70,7 +70,7 @@ impl Workers {
         self.timers.arm_at_latest(WorkerTimer::Capacity, at);
     }
 
-    /// It is time to tell what came of it. What the end of the worker takes away is told with that.
+    /// Logs the capacity. A change because of the worker's end is logged with that end.
     pub(super) fn tell_capacity(&mut self, cx: &Context) {
         let process = self.supervision.process().filter(|_| self.supervision.is_alive());
         let is_ending = |process| self.holders.ending(process).is_some();

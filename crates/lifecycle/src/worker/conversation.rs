@@ -77,7 +77,7 @@ impl Workers {
         is_there.is_some()
     }
 
-    /// What it has said makes sense.
+    /// The last message was valid.
     pub(crate) fn makes_sense(&mut self, id: HolderId) {
         self.holders.change(id, |holder| holder.malformed = 0);
     }
@@ -104,7 +104,7 @@ impl Workers {
         self.supervision.said_ready(cx.now);
     }
 
-    /// It said something that is no message.
+    /// The holder sent something that is no message.
     pub(crate) fn garbage(&mut self, id: HolderId, code: ErrorCode, message: &Text, job: Option<JobId>, cx: &Context) {
         self.refuse(id, code, message, job);
         let malformed = self.holders.change(id, |holder| {
@@ -156,7 +156,7 @@ impl Workers {
         let Some(holder) = self.holders.get(id) else { return };
         let pings = holder.pings;
         if !holder.answers_pings_now() {
-            // It works and need not listen meanwhile.
+            // The holder works and need not read meanwhile.
             self.holders.change(id, |holder| holder.pings = 0);
         } else if pings == PING_LIMIT {
             let process = holder.process;
@@ -196,9 +196,8 @@ impl Workers {
         }
     }
 
-    /// It has not read what was written to it. One that works on a job may do that without reading;
-    /// one that has nothing else to do may not, nor one whose answers we do not read before it
-    /// does.
+    /// The holder has not read its messages. A holder that works on a job need not read. A holder
+    /// that has nothing else to do must, and so must one whose messages are not read until then.
     pub(super) fn stalled(&mut self, id: HolderId, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let works = !holder.is_reading_paused
@@ -219,7 +218,7 @@ impl Workers {
         self.timers.cancel(WorkerTimer::CancelSignal(id));
         let holder = self.holders.get(id)?;
         let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
-        // What such a one closes says nothing about its process.
+        // A connection that such a holder closes says nothing about its process.
         let waits_for_answers = holder.manners.answer_within;
         self.holders.change(id, |holder| holder.is_closed = true);
         self.forget_pulls(id);
@@ -291,7 +290,7 @@ impl Workers {
         }
     }
 
-    /// It is gone: whatever it had written is there to be read now.
+    /// The process is gone, so all that it had written can be read now.
     pub(crate) fn process_gone(&mut self, id: ProcessId, cx: &Context) {
         self.timers.cancel(WorkerTimer::KillProcess(id));
         self.timers.cancel(WorkerTimer::HungUp(id));

@@ -19,7 +19,7 @@ pub struct Holder {
     pub is_of_unknown_process: bool,
     /// When it last said something, where that is all that tells that it is there.
     pub last_said: Option<Moment>,
-    /// What can be expected of it.
+    /// The manners of the holder.
     pub manners: Manners,
     /// Its conditions; none before it has said ready.
     pub ready: Option<Ready>,
@@ -37,7 +37,7 @@ pub struct Holder {
     pub is_closed: bool,
     /// Its process is kept for one job: it gets no other.
     pub is_kept: bool,
-    /// It gets no more jobs: closing, silent, or not reading.
+    /// The holder gets no more jobs: it closes, is silent, or does not read.
     pub is_given_up: bool,
     /// Malformed frames in a row.
     pub malformed: u8,
@@ -48,7 +48,7 @@ pub struct Holder {
     pub signal_pause: Duration,
     /// When it got its last job, as a count of jobs.
     pub served: u64,
-    /// What it offers, once it has said ready.
+    /// The offer of the holder, once it has said ready.
     pub(super) offer: Option<OfferNumber>,
     /// How many jobs it has; which, the ledger knows.
     pub(super) held: usize,
@@ -101,8 +101,8 @@ impl Holder {
         self.held
     }
 
-    /// Whether nothing but what it says tells that it still has its jobs: no process of its own is
-    /// known, and it waits for answers as those do that come without a connection of their own.
+    /// Whether only its heartbeats show that the holder still has its jobs: its process is unknown,
+    /// and it waits for replies as clients of the gateway do.
     #[must_use]
     pub fn is_known_by_words_alone(&self) -> bool {
         self.is_of_unknown_process && self.manners.answer_within.is_some()
@@ -148,7 +148,7 @@ impl Holder {
     }
 }
 
-/// What one holder adds to what is known of all of them, and of those of its process.
+/// The part of one holder in the sums of all holders and of its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) is_ready: bool,
@@ -182,7 +182,7 @@ impl Share {
 pub struct Process {
     /// Why it is being ended, if it is.
     pub ending: Option<EndCause>,
-    /// It can do nothing any more.
+    /// The process can do nothing any more.
     pub(super) is_gone: bool,
     /// How many jobs were unanswered when the first of them was decided after its end.
     pub(super) left_unanswered: Option<usize>,

@@ -133,7 +133,8 @@ impl Holders {
         self.at_work -= usize::from(share.is_at_work(process_of.is_gone));
     }
 
-    /// It takes jobs on these conditions: whether they are news, and whether it had none.
+    /// The holder takes jobs on these conditions. Returns whether they are new, and whether it had
+    /// none.
     pub fn is_ready(&mut self, id: HolderId, ready: Ready) -> Option<(bool, bool)> {
         let holder = self.all.get(&id)?;
         let is_news = holder.ready.as_ref() != Some(&ready);
@@ -155,7 +156,7 @@ impl Holders {
         Some((is_news, is_first))
     }
 
-    /// It has so many jobs, of which nobody waits for so many.
+    /// The holder has so many jobs, of which nobody waits for so many.
     pub fn has_jobs(&mut self, id: HolderId, held: usize, overdue: usize) {
         self.change(id, |holder| {
             holder.held = held;
@@ -419,7 +420,7 @@ impl Holders {
         self.offers.choose(kind, bytes)
     }
 
-    /// What those offer who can be given a job now.
+    /// The offers of holders that can get a job now.
     pub fn idle(&self) -> impl Iterator<Item = &Offer> {
         self.offers.idle()
     }
@@ -440,7 +441,7 @@ impl Holders {
     ///
     /// # Errors
     ///
-    /// What is not.
+    /// Compares the sums with the holders.
     pub fn check(&self, counted: impl Fn(HolderId) -> (usize, usize)) -> Result<(), String> {
         let mut right = Self {
             served: self.served,

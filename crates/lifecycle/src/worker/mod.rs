@@ -14,7 +14,7 @@
 //! | how many jobs can the worker take? | `capacity`; its log line: `capacity_news` |
 //! | how does a blocked program learn of a cancel? | `cancel_signals` |
 //!
-//! It knows how many jobs a holder has, and no job. It may use `api`, `timers`, `groups` and
+//! The part knows how many jobs a holder has, and no job. It may use `api`, `timers`, `groups` and
 //! `values`.
 
 pub(super) mod asks;

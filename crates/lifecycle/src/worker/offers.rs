@@ -10,7 +10,7 @@ use crate::groups::Groups;
 /// Most types that a record about a job without a handler can name.
 const MOST_NAMED_TYPES: usize = 20;
 
-/// What some holders take.
+/// An offer: the types and queues that some holders take.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offer {
     /// The types of jobs; none: every type.
@@ -138,7 +138,7 @@ impl Offers {
         }
     }
 
-    /// It cannot any more.
+    /// The holder cannot take such a job any more.
     pub fn is_busy(&mut self, number: OfferNumber, turn: Turn) {
         if let Some((_, takers)) = self.made.get_mut(&number) {
             takers.idle.remove(&turn);
@@ -164,7 +164,7 @@ impl Offers {
         self.to_take(kind, bytes).any(|takers| takers.present > 0)
     }
 
-    /// Whose turn it is to be given such a job now.
+    /// The holder whose turn it is to get such a job.
     #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         let first = self.to_take(kind, bytes).filter_map(|takers| takers.idle.first()).min();

@@ -102,7 +102,7 @@ impl Workers {
         self.pulls.were_asked_for(queues, until);
     }
 
-    /// What was given out of what a FETCH brought for them is all that they get.
+    /// Answers the pulls of a FETCH with the jobs that were given out to them, perhaps none.
     pub(crate) fn answer_asked_pulls(&mut self) {
         while let Some(pull) = self.pulls.first_asked() {
             self.answer_pull(pull, Vec::new());
@@ -136,7 +136,8 @@ impl Workers {
         }
     }
 
-    /// Whoever waited for the answer to this pull is gone. Whether it had no answer yet.
+    /// The client that waited for the reply to this pull is gone. Returns whether the pull had no
+    /// reply yet.
     pub(crate) fn wants_no_more(&mut self, holder: HolderId, id: PullId) -> bool {
         let is_theirs = self.pulls.get(id).is_some_and(|pull| pull.holder == holder);
         if is_theirs {

@@ -58,7 +58,7 @@ impl Pulls {
         self.all.insert(id, pull);
     }
 
-    /// It is given one more job. One that has all that it asked for takes no other.
+    /// Gives the pull one more job. A pull that has all that it asked for takes no other.
     pub fn spend(&mut self, id: PullId) {
         let Some(pull) = self.all.get_mut(&id).filter(|pull| pull.left > 0) else {
             return;
@@ -89,7 +89,7 @@ impl Pulls {
         }
     }
 
-    /// It is answered, or whoever asked is gone: what is left of it lapses.
+    /// The pull is answered, or its client is gone. The rest of its credit lapses.
     pub fn take(&mut self, id: PullId) -> Option<Pull> {
         let pull = self.all.remove(&id)?;
         self.wanted -= pull.left;
@@ -118,9 +118,9 @@ impl Pulls {
         theirs.find(|id| self.all.get(id).is_some_and(takes)).copied()
     }
 
-    /// What the next FETCH asks for: from which queues, and how many jobs. Where one takes whatever
-    /// comes, that is for all of them, from the configured queues; else it is for the oldest and
-    /// for those that name the same queues, in the order that they name them.
+    /// The queues and the number of jobs of the next FETCH. If a pull takes jobs of any queue, the
+    /// FETCH is for all pulls, from the configured queues. Otherwise it is for the oldest pull and
+    /// for those that name the same queues in the same order.
     #[must_use]
     pub fn next(&self) -> (Option<&[Text]>, usize) {
         let oldest = self.all.values().next().and_then(|pull| pull.queues.as_ref());

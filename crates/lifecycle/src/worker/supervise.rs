@@ -15,9 +15,8 @@ use crate::worker::workers_said::Said;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// How long after a process of the worker was ended, and had its grace, the end of the worker
-/// counts as a consequence: a parent that sees its child end tells the others to end, and waits for
-/// them.
+/// How long after the end of one of its processes, and its grace, the end of the worker counts as a
+/// consequence. A parent that sees its child end tells the others to end, and waits for them.
 const CONSEQUENCE: Duration = Duration::from_secs(10);
 
 /// Exit status when the system has no process for us.
@@ -184,8 +183,8 @@ impl Workers {
         }
     }
 
-    /// They get SIGTERM and some time: what is left of the drain when the worker ended in good
-    /// order, else the grace of a cancel.
+    /// Sends the descendants SIGTERM and gives them time: the rest of the drain if the worker ended
+    /// in good order, otherwise the grace of a cancel.
     fn ask_descendants(&mut self, drain_left: Duration, cx: &Context) {
         self.order(Effect::TerminateDescendants);
         let patience = if cx.phase == Phase::EndGame {
@@ -230,7 +229,7 @@ impl Workers {
         for process in processes {
             self.kill_process(process);
         }
-        // Whoever is reaped next may have left children.
+        // The processes that are reaped next may have left children.
         self.timers.arm_at_latest(WorkerTimer::Rescan, cx.now);
     }
 
@@ -239,7 +238,7 @@ impl Workers {
         let holders = self.holders.with_jobs();
         let is_left = |(_, holder): &(HolderId, &Holder)| {
             let is_gone = self.holders.is_gone(holder.process);
-            // What the worker's own process held, a descendant that is left may be working on.
+            // A descendant that is left may be working on jobs of the worker's own process.
             let is_with_descendants = self.supervision.process() == Some(holder.process);
             !(is_gone && holder.is_closed) || is_with_descendants
         };
@@ -356,7 +355,7 @@ impl Workers {
             return;
         }
         self.timers.cancel(WorkerTimer::StartAnyway);
-        // Whoever is still there spoke for the former incarnation.
+        // Connections that are still open belong to the former incarnation.
         self.close_all_holders(cx);
         self.supervision.state = WorkerProcessState::Starting;
         self.supervision.started_at = cx.now;

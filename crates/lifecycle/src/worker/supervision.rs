@@ -1,5 +1,5 @@
-//! What is known of the worker's process: whether it runs, since when, how it ended, how often it
-//! was started again.
+//! The state of the worker's process: whether it runs, since when, how it ended, how often it was
+//! started again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) const RESTART_WINDOW: Duration = Duration::from_secs(600);
 /// Exit status when we ended the worker, and do not start it again.
 const ENDED_BY_US: u8 = 1;
 
-/// What we know of the worker.
+/// The state of the worker's process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Supervision {
     pub(super) state: WorkerProcessState,
@@ -57,7 +57,7 @@ pub(super) enum WorkerProcessState {
     /// The system had no process for it; its start will be ordered again.
     Postponed,
     Alive(ProcessId),
-    /// It was reaped; its descendants are being ended.
+    /// The process was reaped, and its descendants are being ended.
     Clearing {
         process: ProcessId,
         children_left: bool,
@@ -181,7 +181,7 @@ impl Supervision {
         self.started_at.after(timeout)
     }
 
-    /// What its end makes our exit status when nobody asked for the end.
+    /// Our exit status after the end of the worker, if nobody asked for the end.
     pub(crate) fn status(&self, remap: &RemapExit) -> u8 {
         let of_its_end = || match self.ended_for {
             Some(_) => ENDED_BY_US,

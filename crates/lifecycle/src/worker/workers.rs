@@ -1,8 +1,8 @@
 //! The workers as one part of the machine: the worker process, whoever in it holds jobs, what these
 //! offer and ask for.
 //!
-//! It knows no other part. Which jobs a holder has is not known here, only how many. It returns a
-//! list of [`Said`]: orders for the shell and requests to the other parts, in the order in which
+//! The part knows no other one. It knows how many jobs a holder has, and no job. It returns a list
+//! of [`Said`]: orders for the shell and requests to the other parts, in the order in which
 //! they are to be carried out.
 
 use crate::api::ids::{HolderId, JobId, ProcessId};
@@ -27,7 +27,7 @@ pub(crate) struct Workers {
     said: Vec<Said>,
 }
 
-/// What a decision depends on besides the state of the workers.
+/// The facts of a decision besides the state of the workers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
@@ -68,7 +68,7 @@ impl Workers {
     }
 }
 
-/// What the other parts see of it.
+/// Questions of the other parts.
 impl Workers {
     pub(crate) fn holders(&self) -> &Holders {
         &self.holders
@@ -119,7 +119,7 @@ impl Workers {
     }
 }
 
-/// What becomes due.
+/// Timers.
 impl Workers {
     /// Acts on a timer.
     pub(crate) fn due(&mut self, timer: WorkerTimer, cx: &Context) {
@@ -140,13 +140,13 @@ impl Workers {
             WorkerTimer::Stalled(holder) => self.stalled(holder, cx),
             WorkerTimer::CancelSignal(holder) => self.say(Said::SignalPauseIsOver(holder)),
             WorkerTimer::Pull(pull) => self.answer_pull(pull, Vec::new()),
-            // It only expires: `start_next` asks whether it is armed.
+            // This timer only expires: `start_next` asks whether it is armed.
             WorkerTimer::StartAnyway => {}
         }
     }
 }
 
-/// What the jobs tell it.
+/// News of the jobs.
 impl Workers {
     /// A holder has so many jobs. Nobody waits for so many of them any more.
     pub(crate) fn has_jobs(&mut self, holder: HolderId, held: usize, overdue: usize) {

@@ -1,9 +1,9 @@
-//! What the workers ask of the shell and of the other parts.
+//! The requests of the workers to the shell and to the other parts.
 
 use crate::api::ids::{HolderId, Text, WorkerId};
 use crate::api::{Effect, Notice};
 
-/// What the workers ask of the shell and of the other parts.
+/// A request of the workers to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
     /// Do this.
