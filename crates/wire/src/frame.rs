@@ -30,7 +30,7 @@ pub enum Frame<'a> {
 #[derive(Debug)]
 pub struct FrameReader {
     max_bytes: usize,
-    /// What came of a line whose end did not come yet, or the line that was handed out last.
+    /// The beginning of a line without an end so far, or the line that was handed out last.
     partial: Vec<u8>,
     state: ReadState,
 }
@@ -84,9 +84,9 @@ impl FrameReader {
         Some(Frame::Line(&self.partial))
     }
 
-    /// What came after the last `\n`, once the stream is at its end: a line that somebody did not
-    /// finish, to be logged. It is not a frame, even if it reads like one: who died in the middle
-    /// of a number has written another number.
+    /// The unfinished line after the last `\n`, once the stream is at its end, for the log. It is
+    /// not a frame, even if it reads like one: a process that died in the middle of a number has
+    /// written another number.
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         match self.state {

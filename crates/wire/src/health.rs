@@ -17,8 +17,8 @@ pub struct UnhealthyReason {
     pub message: String,
 }
 
-/// What the troubles are told as. `words` is what the log says of the backend's last failure;
-/// nothing where whoever asks may not know an address.
+/// The troubles as a reply has them. `words` is the backend's last failure as in the log, or none
+/// if the client must not see an address.
 pub(crate) fn reasons(health: &Health, words: Option<&str>) -> Vec<UnhealthyReason> {
     let reasons = health.troubles.iter().map(|trouble| {
         let mut reason = reason(trouble);

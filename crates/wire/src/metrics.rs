@@ -376,7 +376,8 @@ fn labels(kind: &JobKind) -> [(&'static str, &str); 2] {
     [("queue", &kind.queue), ("type", &kind.kind)]
 }
 
-/// What an outcome makes of a job. Whether a FAIL leads to another attempt is the backend's secret.
+/// The state of a job after an outcome. Only the backend knows whether a FAIL leads to another
+/// attempt.
 fn state_after(end: JobEnd) -> &'static str {
     if end == JobEnd::Acked {
         "completed"

@@ -1,4 +1,4 @@
-//! What the values of the lifecycle are called on the wire.
+//! The names of the lifecycle's values on the wire.
 
 use ojs_lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, JobEnd, Phase, Probe, WorkerState};
 

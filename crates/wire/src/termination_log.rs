@@ -75,7 +75,7 @@ fn is_all_about_the_worker(account: &EndReport) -> bool {
     account.cause == EndedBy::WorkerEnded && account.tally.stop.is_none() && !account.is_abandoned
 }
 
-/// What began the end and how it went, with what status, and how long that took: each once.
+/// The cause of the end, how it went, the status and the time, each once.
 fn first_line(account: &EndReport) -> String {
     let cause = match account.cause {
         EndedBy::Asked(reason) => format!("{}: ", who(reason)),
@@ -168,7 +168,7 @@ fn why_not_started(status: u8) -> &'static str {
     }
 }
 
-/// Who or what asked for the end.
+/// The side that asked for the end.
 fn who(reason: Reason) -> &'static str {
     if reason == Reason::Worker {
         "the worker"

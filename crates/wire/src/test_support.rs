@@ -1,4 +1,4 @@
-//! What the tests of this folder send and get.
+//! Values that the tests of this folder send and get.
 
 use std::time::Duration;
 

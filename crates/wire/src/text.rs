@@ -103,7 +103,7 @@ pub fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// What asked for a change of state, for a person.
+/// The cause of a change of state, for a person.
 #[must_use]
 pub fn asked_by(reason: Reason) -> &'static str {
     match reason {

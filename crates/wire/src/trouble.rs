@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::text::several;
 use ojs_lifecycle::api::{Failure, Trouble};
 
-/// What the backend does: `refuses our credentials`.
+/// The behaviour of the backend: `refuses our credentials`.
 #[must_use]
 pub fn state(failure: Failure) -> &'static str {
     match failure {

@@ -106,16 +106,14 @@ impl Judge<'_> {
         }
     }
 
-    /// The report of its outcome had arrived, and the backend's slow answer would have come after
-    /// the end. The log has to say that the job is left.
+    /// The report of its outcome had arrived, and the backend's delay would have ended after the
+    /// end. The log has to say that the job is left.
     fn is_slowed_down(&self, hand: &Hand<'_>) -> bool {
         let id = &hand.job.id;
         let is_about = |event: &Event| event.jobs.contains(id) || event.request.contains(id.as_str());
         let is_report = |event: &&&Event| ["ack", "nack"].contains(&event.operation) && is_about(event);
-        let mut reports = self.requests.iter().filter(is_report);
-        self.plan.weather == Weather::Slow
-            && self.is_said_to_lapse(hand)
-            && reports.any(|event| event.took_ms.is_none())
+        let is_held = |event: &Event| event.fault == Some("delay") && event.took_ms.is_none();
+        self.is_said_to_lapse(hand) && self.requests.iter().filter(is_report).any(|event| is_held(event))
     }
 
     pub(super) fn is_said_to_lapse(&self, hand: &Hand<'_>) -> bool {

@@ -18,7 +18,7 @@ use crate::backend::timestamp;
 use crate::backend::trace;
 use crate::json::lenient::{Name, Object};
 
-/// What an answer to a FETCH holds.
+/// The jobs in an answer to a FETCH.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fetched {
     /// The jobs, in their order.
@@ -118,7 +118,7 @@ fn trace(fields: &Object<'_>) -> Option<Trace> {
     trace::read(&fields.object("meta")?.text("traceparent")?)
 }
 
-/// What tells this reservation from another, in an envelope or in a job that we looked at.
+/// The marks of this reservation, in an envelope or in a job that was looked at.
 pub(crate) fn reservation(job: &Object<'_>) -> Reservation {
     Reservation {
         attempt: job.whole("attempt"),
@@ -147,7 +147,7 @@ fn text(raw: &str) -> Text {
     one_line(raw).into()
 }
 
-/// What was read before the end or the first error.
+/// The deliveries before the end or the first error.
 #[derive(Default)]
 struct Elements<'a> {
     /// The elements of the array `jobs`.

@@ -27,7 +27,7 @@ const MOST_NAME_BYTES: usize = 1 << 10;
 /// Longest details that are sent, in bytes, without a backtrace that is added to them.
 const MOST_DETAILS_BYTES: usize = 64 << 10;
 
-/// What says in the details that not all of them are there.
+/// The field of details that were cut.
 const CUT: (&str, &str) = ("truncated", "true");
 
 /// Bytes of an element of an object beside its name and its value.

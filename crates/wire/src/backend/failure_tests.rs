@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What the public backends that take least take, in bytes.
+/// The smallest limit of the public backends, in bytes.
 const BACKENDS_TAKE: usize = 1 << 20;
 
 fn error() -> JobError {

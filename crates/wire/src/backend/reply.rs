@@ -47,10 +47,10 @@ pub fn is_object(body: &[u8]) -> bool {
     Object::is_one(body)
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What the answer means, for the lifecycle.
+    /// The meaning for the lifecycle.
     pub reply: Reply,
     /// For the person who reads the log: what is odd about the answer. Never holds anything of a
     /// job.
@@ -69,7 +69,7 @@ impl From<Reply> for Answer {
     }
 }
 
-/// What the body of a success is.
+/// The body of a success.
 enum Content<'a> {
     /// No body at all.
     Nothing,
@@ -77,9 +77,9 @@ enum Content<'a> {
     Object(Object<'a>),
     /// One of which nothing has to be read.
     SomeObject,
-    /// It begins like one, and not all of it came.
+    /// The body begins like JSON, and not all of it came.
     Broken,
-    /// It ended before it began.
+    /// The body ended before it began.
     Missing,
     /// Anything else: nobody who speaks OJS wrote it.
     Foreign,
@@ -104,7 +104,7 @@ fn content<'a>(call: &Call, answered: &Answered<'a>) -> Content<'a> {
     }
 }
 
-/// What an answer to this call means.
+/// The meaning of an answer to this call.
 #[must_use]
 pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
     if !(200..300).contains(&answered.status) {
@@ -138,7 +138,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
         Call::Fetch { .. } => Reply::Fetched(Vec::new()).into(),
         Call::GetJob { .. } => looked(fields).into(),
         Call::Manifest => described(fields.as_ref()).into(),
-        // What was to come as it happens is all here, and over: it is no stream.
+        // All events are here at once, and the answer is over, so it is no stream.
         Call::Listen { .. } => Reply::Failed(Failure::NotFromBackend).into(),
         // The status says it all.
         Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Answer {
@@ -227,7 +227,7 @@ fn directive(word: &str) -> Option<Directive> {
     }
 }
 
-/// What cannot be read may have been jobs.
+/// Reads the jobs of an answer. Entries that cannot be read may have been jobs.
 fn fetched(body: &[u8], count: u32) -> Answer {
     let fetched = delivery::fetched(body);
     let brought = fetched.deliveries.len();
@@ -280,7 +280,7 @@ fn looked(fields: Option<Object<'_>>) -> Reply {
     })
 }
 
-/// What a manifest's `backend` tells about it (HTTP binding 21). What nobody knows is as most are.
+/// The traits in a manifest's `backend` (HTTP binding 21). Unknown ones are as of most backends.
 fn described(fields: Option<&Object<'_>>) -> Reply {
     let text = |key| fields.and_then(|fields| fields.text(key));
     let kind = text("backend").unwrap_or_default().to_ascii_lowercase();
@@ -365,7 +365,7 @@ pub fn is_of_ojs(body: &[u8]) -> bool {
     error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
 }
 
-/// What a conflict says of the job's state; not every backend does.
+/// The job's state in a conflict. Not every backend has it.
 fn current_state(body: &[u8]) -> Option<String> {
     let details = error_of(body).and_then(|error| error.object("details"))?;
     let state = details.text("current_state").filter(|state| !state.is_empty());

@@ -1,4 +1,4 @@
-//! What is asked of the backend, as HTTP; [`read`] is the way back.
+//! The requests to the backend, as HTTP. [`read`] is the way back.
 //!
 //! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it
 //! lacks (register, deregister, progress, checkpoint) is asked for where the extensions put it.
@@ -34,7 +34,7 @@ const REQUEUE_ERROR_CODE: &str = "cancelled";
 /// Least visibility timeout that the JSON schemas of heartbeat and FETCH allow.
 const SHORTEST_VISIBILITY: Duration = Duration::from_secs(1);
 
-/// Who we are, as registration and heartbeats tell it.
+/// The worker, as registration and heartbeats describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Name of this machine or container.
@@ -282,7 +282,7 @@ fn registration<'a>(worker: &'a WorkerId, takes: &'a Takes, us: &'a Identity) ->
     }
 }
 
-/// What a heartbeat says, before it is spelled.
+/// The content of a heartbeat.
 struct Heartbeat<'a> {
     worker: &'a WorkerId,
     state: WorkerState,

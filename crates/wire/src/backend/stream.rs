@@ -1,9 +1,8 @@
 //! Streams of events (server-sent events): from bytes, in whatever pieces they come, to what they
 //! tell us.
 //!
-//! What is too long, no text, no JSON or nothing that we know is passed over, to the next empty
-//! line; what is kept meanwhile has a bound. Nobody has to answer anything, so nothing here is an
-//! error.
+//! An event that is too long, no text, no JSON or unknown is passed over, to the next empty line.
+//! The kept bytes have a bound. Nobody has to answer an event, so nothing here is an error.
 
 use crate::json::fields::Fields;
 use ojs_lifecycle::api::{JobId, StreamNews};
@@ -21,7 +20,7 @@ const AVAILABLE: &str = "job_available";
 /// The type of an event that says that the backend ends (real-time extension 2.2).
 const SHUTDOWN: &str = "server.shutdown";
 
-/// What stands before everything where somebody writes it.
+/// The mark that some writers put before everything.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads one stream.
@@ -127,7 +126,7 @@ impl EventSoFar {
         }
     }
 
-    /// What it tells, if anything.
+    /// The news in the event, if any.
     fn news(self) -> Option<StreamNews> {
         let data = self.data.filter(|_| !self.is_odd)?;
         if self.is_availability {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a stream tells whose bytes come in these pieces.
+/// The news of a stream whose bytes come in these pieces.
 fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<StreamNews> {
     let mut reader = StreamReader::default();
     let mut news = Vec::new();
@@ -113,7 +113,7 @@ fn nothing_makes_the_reader_keep_more_than_a_line_and_its_data() {
     assert!(reader.line.capacity() <= 2 * MOST_LINE_BYTES);
 }
 
-/// What the stream is made of: events, halves of events, and whatever else.
+/// The pieces of a stream: events, halves of events, and anything else.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(change("a", "available").into_bytes()),

@@ -63,8 +63,8 @@ fn a_success_that_is_no_json_object_is_a_proxy_s_for_every_request() {
     for call in calls {
         for body in bodies {
             let answer = read_part(&call, body, true);
-            // What may have been carried out is looked at before it is said again; a FETCH may have
-            // claimed jobs.
+            // A request that may have been carried out is looked at before it is repeated; a FETCH
+            // may have claimed jobs.
             let is_unrepeatable = call.endpoint() == Endpoint::Nack;
             let may_hold_jobs = matches!(call, Call::Fetch { .. }) && body.starts_with('{');
             let expected = if is_unrepeatable || may_hold_jobs {

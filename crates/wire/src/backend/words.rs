@@ -1,5 +1,4 @@
-//! What an answer of the backend says to a person: its status, its error, and what became of the
-//! job.
+//! The words of an answer for a person: its status, its error, and the state of the job.
 //!
 //! Only what the fields of an error and `state` are for; never anything else of a body, which may
 //! hold arguments of jobs.
@@ -21,16 +20,15 @@ const CUT: char = '…';
 /// The words of one answer. Whoever writes them to a log escapes them: they are the backend's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
-    /// What there is to say about an answer that is no success: its status, and the error's code
-    /// and message.
+    /// The words of an answer that is no success: its status, and the error's code and message.
     pub failure: Option<String>,
-    /// What a job became that was failed or given back, as the backend calls it: `retryable`,
+    /// The state of a job after a FAIL or a requeue, in the backend's word: `retryable`,
     /// `discarded`.
     pub state: Option<String>,
 }
 
 impl Words {
-    /// What a success says.
+    /// The words of a success.
     pub(crate) fn of_success(call: &Call, body: &[u8]) -> Self {
         let tells_state = call.endpoint() == Endpoint::Nack;
         let fields = tells_state.then(|| Object::read_bytes(body)).flatten();
@@ -38,7 +36,7 @@ impl Words {
         Self { failure: None, state }
     }
 
-    /// What a success says whose body nobody of OJS has written.
+    /// The words of a success whose body is not of OJS.
     pub(crate) fn of_foreign(status: u16) -> Self {
         Self {
             failure: Some(format!("status {status}, and the body is no JSON object")),
@@ -46,7 +44,7 @@ impl Words {
         }
     }
 
-    /// What another answer says.
+    /// The words of another answer.
     pub(crate) fn of_failure(status: u16, error: Option<&Object<'_>>) -> Self {
         let text = |key, most| {
             let text = error.and_then(|error| error.text(key)).filter(|text| !text.is_empty());
@@ -60,7 +58,7 @@ impl Words {
         }
     }
 
-    /// The same words with more behind them.
+    /// Adds further words.
     #[must_use]
     pub fn and(mut self, more: &str) -> Self {
         if let Some(failure) = &mut self.failure {

@@ -10,7 +10,7 @@ use crate::http::tunnel::{TunnelBody, TunnelHead, USUAL_HEAD_BYTES};
 use crate::names;
 use ojs_lifecycle::api::{ErrorCode, GivenJob, JobId, WorkerState};
 
-/// What goes out when somebody waits for it before sending a body.
+/// The interim response for a client that waits before it sends a body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The type of an OJS body.
@@ -151,8 +151,8 @@ pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
     form.json(Status::Ok, &body)
 }
 
-/// What the backend answered to an ACK or a FAIL, handed on: its status (2xx or 4xx) and its body,
-/// a JSON object.
+/// The backend's answer to an ACK or a FAIL, passed on: its status (2xx or 4xx) and its body, a
+/// JSON object.
 #[must_use]
 pub fn handed_on(status: u16, body: &[u8], form: AnswerForm) -> Vec<u8> {
     form.write(&format!("{status} {}", reason(status)), body)
@@ -256,9 +256,9 @@ fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
 pub struct GatewayError<'a> {
     /// The status.
     pub status: Status,
-    /// What programs go by; it begins with `gateway_`.
+    /// The code for programs, which begins with `gateway_`.
     pub code: &'a str,
-    /// The same for a person.
+    /// The message for a person.
     pub message: &'a str,
 }
 

@@ -28,7 +28,7 @@ const NO_OBJECT: BadBody = BadBody("the body must be a JSON object");
 /// A request for jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchBody {
-    /// What the SDK calls itself.
+    /// The SDK's name for itself.
     pub worker: Option<String>,
     /// Most jobs; `count`, or `batch_size` as the Ruby SDK has it.
     pub count: u32,
@@ -39,18 +39,18 @@ pub struct FetchBody {
 /// A heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeatBody {
-    /// What the SDK calls itself.
+    /// The SDK's name for itself.
     pub worker: Option<String>,
     /// All jobs that it has; none: it does not say which.
     pub jobs: Option<Vec<JobId>>,
 }
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeBody {
     /// Which job.
     pub job: JobId,
-    /// The same in the lifecycle's words.
+    /// The outcome in the lifecycle's words.
     pub said: FromWorker,
 }
 
@@ -58,7 +58,7 @@ pub struct OutcomeBody {
 ///
 /// # Errors
 ///
-/// It is no JSON object, names too many queues, or none although it has to.
+/// The body is no JSON object, names too many queues, or none although it has to.
 pub fn read_fetch(body: &[u8], has_to_name_queues: bool) -> Result<FetchBody, BadBody> {
     let body = Object::read_bytes(body).ok_or(NO_OBJECT)?;
     let count = body
@@ -98,7 +98,7 @@ fn worker(body: &Object<'_>) -> Option<String> {
 ///
 /// # Errors
 ///
-/// It is no JSON object.
+/// The body is no JSON object.
 pub fn read_beat(body: &[u8]) -> Result<BeatBody, BadBody> {
     let body = Object::read_bytes(body).ok_or(NO_OBJECT)?;
     let arrays = ["active_jobs", "active_job_ids"];
@@ -147,8 +147,8 @@ pub fn with_worker(body: Vec<u8>, worker: &str) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// It is no JSON object, or does not say, or says twice, which job it is about: the backend may
-/// take the other one.
+/// The body is no JSON object, or does not name a job, or names it twice: the backend may read the
+/// other one.
 pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBody> {
     let text = std::str::from_utf8(body).map_err(|_| NO_OBJECT)?;
     let body = Fields::read(text, ["job_id", "result", "error", "requeue"]).map_err(|_| NO_OBJECT)?;

@@ -1,4 +1,4 @@
-//! What a worker that was built on an OJS SDK asks over HTTP, and how it is answered.
+//! The requests of a worker that is built on an OJS SDK, over HTTP, and the answers to it.
 //!
 //! Requests are read more leniently than any backend reads them: a field of the wrong type is a
 //! missing field, and a failure whose error makes no sense is a failure. Answers have the words of

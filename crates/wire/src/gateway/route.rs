@@ -1,7 +1,7 @@
 //! Which request is what: by its method and its path, with or without the prefix of the
 //! specification.
 
-/// What a request is to us.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// A worker asks for jobs.
@@ -23,7 +23,7 @@ pub enum Route {
     Doubtful,
 }
 
-/// What everything but the manifest and the health endpoints is below.
+/// The prefix of everything but the manifest and the health endpoints.
 const PREFIX: [&str; 2] = ["ojs", "v1"];
 
 /// The part of a path that what workers ask for has in common.
@@ -32,12 +32,12 @@ const WORKERS: &str = "workers";
 /// How often a path is decoded to find out what a server could make of it.
 const MOST_DECODINGS: usize = 4;
 
-/// What may end a part of a path, or be dropped from it, for a server that reads it once more than
-/// we do. `%` begins a further escape.
+/// Characters that may end a part of a path, or be dropped from it, for a server that decodes once
+/// more than we do. `%` begins a further escape.
 const DOUBTFUL: &[char] = &['/', '\\', ';', '?', '#', '%'];
 
-/// What this request is. A path is compared as a server may understand it: decoded, without empty
-/// parts, and with those that lead back taken back.
+/// The kind of this request. A path is compared as a server may understand it: decoded, without
+/// empty parts, and with `..` resolved.
 #[must_use]
 pub fn route(method: &str, target: &str) -> Route {
     let path = target.split(['?', '#']).next().unwrap_or_default();
@@ -120,7 +120,7 @@ fn decoded(part: &str) -> String {
     String::from_utf8(unescaped(part.as_bytes())).unwrap_or_default()
 }
 
-/// The same with its escapes undone once. What is no escape stays.
+/// Undoes escapes once. Other characters stay.
 fn unescaped(part: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part;

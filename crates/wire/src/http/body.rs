@@ -27,7 +27,7 @@ enum BodyPart {
     Over,
 }
 
-/// What is next in a body.
+/// The next step in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyStep<'a> {
     /// Payload; never empty. It stays where it is until it is told how much of it was taken.
@@ -58,7 +58,7 @@ impl BodyReader {
         matches!(self.0, BodyPart::Over | BodyPart::Counted(0))
     }
 
-    /// What is next in these bytes, which shrink by what is no payload.
+    /// Takes the next step in these bytes, and removes bytes that are no payload from them.
     ///
     /// # Errors
     ///

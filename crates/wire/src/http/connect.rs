@@ -27,7 +27,7 @@ pub fn request(target: &str, credentials: Option<&str>) -> Vec<u8> {
 /// The answer of a proxy to a CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectReply {
-    /// It is not all here yet.
+    /// The answer is not all here yet.
     Incomplete,
     /// The connection is there.
     Connected,
@@ -95,7 +95,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(read(text.as_bytes()), expected, "{text}");
-            // Whatever comes first of it is no answer yet, or the same one.
+            // An interim answer does not count.
             let status = text.split(' ').nth(1).filter(|status| *status != "100");
             let head = text.find("\r\n\r\n").filter(|_| status.is_some());
             for end in 0..head.unwrap_or(0) {

@@ -6,7 +6,7 @@ pub const MAX_HEAD: usize = 4 << 10;
 /// Most header lines of a request.
 pub const MAX_HEADERS: usize = 64;
 
-/// What the head of a request says.
+/// The head of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head<'a> {
     pub method: &'a str,
@@ -17,9 +17,9 @@ pub struct Head<'a> {
 /// Why a head cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoHead {
-    /// It is no HTTP/1 request.
+    /// The bytes are no HTTP/1 request.
     Malformed,
-    /// It has more than [`MAX_HEAD`] bytes, or more than [`MAX_HEADERS`] lines.
+    /// The head has more than [`MAX_HEAD`] bytes, or more than [`MAX_HEADERS`] lines.
     TooLarge,
 }
 

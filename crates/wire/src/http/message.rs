@@ -33,7 +33,7 @@ pub struct MessageHead {
 /// How the end of a body is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// It has so many bytes; most requests without a body say nothing and have none.
+    /// The body has so many bytes. Most requests without a body give no length.
     Bytes(u64),
     Chunked,
 }
@@ -41,13 +41,13 @@ pub enum BodyLength {
 /// Why a request cannot be read. Where the next one would begin is not known then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadMessage {
-    /// It is no HTTP/1 request, for this reason.
+    /// The bytes are no HTTP/1 request, for this reason.
     Malformed(&'static str),
     /// Its head has more than [`MOST_HEAD_BYTES`] bytes, or more than [`MOST_HEADER_LINES`] lines.
     HeadTooLarge,
     /// Its body comes in a coding other than chunks.
     UnknownCoding,
-    /// It expects something other than `100-continue`.
+    /// The request expects something other than `100-continue`.
     UnknownExpectation,
 }
 

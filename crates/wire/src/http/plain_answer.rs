@@ -12,21 +12,21 @@ pub const MOST_HEADER_LINES: usize = 128;
 /// Most digits of a length: with more it may not fit into 64 bits.
 const MOST_DIGITS: usize = 18;
 
-/// What such a head says.
+/// The content of such a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlainAnswer {
     /// Bytes of the body, at least one.
     pub length: u64,
 }
 
-/// What came of looking at the beginning of an answer.
+/// The result of a look at the beginning of an answer.
 #[derive(Debug)]
 pub enum PlainLook<T> {
     /// The head is such a one.
     Plain(T),
     /// Its end is not here yet.
     Unfinished,
-    /// It is another one, or none.
+    /// The answer is another one, or none.
     Other,
 }
 
@@ -46,8 +46,7 @@ pub fn look<T>(bytes: &[u8], take: impl FnOnce(&Response<'_, '_>, usize, PlainAn
     }
 }
 
-/// What the head says, if it is plain. Statuses without a body, or that send the client elsewhere,
-/// are not.
+/// The content of a plain head. Statuses without a body and redirects are not plain.
 fn plain(response: &Response<'_, '_>) -> Option<PlainAnswer> {
     let status = response.code?;
     let has_body = matches!(status, 200..=299 | 400..=599) && !matches!(status, 204 | 205);

@@ -19,7 +19,7 @@ const PATHS: [(&str, ProbePath); 5] = [
     ("/metrics", ProbePath::Metrics),
 ];
 
-/// What can be asked for.
+/// The paths of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbePath {
     /// Whether the instance is well.
@@ -32,7 +32,7 @@ pub enum ProbePath {
 /// One request of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeRequest {
-    /// What the request asks for, or why it gets nothing.
+    /// The path, or the reason of a refusal.
     pub asks: Result<ProbePath, ProbeRefusal>,
     /// HEAD gets the head of the response only.
     pub wants_body: bool,
@@ -41,7 +41,7 @@ pub struct ProbeRequest {
 /// Why a request gets nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeRefusal {
-    /// It is no HTTP/1 request.
+    /// The bytes are no HTTP/1 request.
     Malformed,
     /// Its head has more than [`MAX_HEAD`] bytes, or too many lines.
     TooLarge,

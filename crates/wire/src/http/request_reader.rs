@@ -98,7 +98,7 @@ impl RequestReader {
         }
     }
 
-    /// What is next of the body of the request whose head came last.
+    /// Takes the next step in the body of the request whose head came last.
     ///
     /// # Errors
     ///

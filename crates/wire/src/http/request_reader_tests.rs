@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::http::message::{BodyLength, MOST_HEADER_LINES};
 
-/// What came out of a connection: each request with its body, and why it ended early.
+/// The requests of a connection, each with its body, and the reason of an early end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     requests: Vec<(MessageHead, Vec<u8>)>,

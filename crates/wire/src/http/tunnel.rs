@@ -7,8 +7,8 @@ use crate::http::plain_answer::MOST_HEADER_LINES;
 /// Room for a usual head: one that is longer gets more.
 pub const USUAL_HEAD_BYTES: usize = 512;
 
-/// What concerns one connection alone (RFC 9110 7.6.1), or is said anew for the next one. Names
-/// that begin with [`PROXY_PREFIX`] and those that `Connection` names belong to them.
+/// Headers of one connection alone (RFC 9110 7.6.1), or that are written anew for the next one.
+/// Names that begin with [`PROXY_PREFIX`] and those that `Connection` names belong to them.
 const OF_ONE_CONNECTION: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -23,7 +23,7 @@ const OF_ONE_CONNECTION: [&str; 9] = [
 
 const PROXY_PREFIX: &[u8] = b"proxy-";
 
-/// What only we tell the backend: where it is, and that we may.
+/// Headers that only ojs-init sends to the backend: its address, and the credentials.
 const OURS: [&str; 2] = ["host", "authorization"];
 
 /// Requests that may go out a second time: they change nothing (RFC 9110 9.2.1).
@@ -105,7 +105,7 @@ impl TunnelRequest {
     }
 }
 
-/// What we add to the head of each request, and what goes before its path.
+/// The headers that ojs-init adds to each request, and the prefix of its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnLines {
     /// The path of the backend's URL; empty, or with a slash at its beginning and none at its end.
@@ -139,7 +139,7 @@ impl TunnelHead {
         Self::of(&response, body)
     }
 
-    /// The same of one that was read before.
+    /// The head of a request that was read before.
     #[must_use]
     pub fn of(response: &httparse::Response<'_, '_>, body: TunnelBody) -> Option<Self> {
         let lines = response.headers.iter().map(|header| (header.name, header.value));

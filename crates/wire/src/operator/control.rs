@@ -49,11 +49,11 @@ impl NoRequest {
     }
 }
 
-/// What an operator asks for with this line, given without its `\n`. Unknown fields are ignored.
+/// Reads an operator's request from a line without its `\n`. Unknown fields are ignored.
 ///
 /// # Errors
 ///
-/// It is no JSON object (`not_json`), a request that this version does not know
+/// The line is no JSON object (`not_json`), a request that this version does not know
 /// (`unknown_request`), or one with a field that is missing or wrong (`invalid_request`).
 pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
     let not_json = || NoRequest::new("not_json", "a request is one JSON object on one line");
@@ -168,7 +168,7 @@ pub struct ControlReply {
     pub message: String,
 }
 
-/// What an instance answers with this line, given without its `\n`; `None` when it is no answer.
+/// Reads an instance's answer from a line without its `\n`; `None` if it is no answer.
 #[must_use]
 pub fn decode_answer(line: &[u8]) -> Option<ControlReply> {
     let text = std::str::from_utf8(line).ok()?;
@@ -188,7 +188,8 @@ pub fn decode_answer(line: &[u8]) -> Option<ControlReply> {
     })
 }
 
-/// What may be put on a terminal: another user's program may have written it.
+/// The text without characters that a terminal acts on, because another user's program may have
+/// written it.
 fn shown(text: &str) -> String {
     let is_plain = |character: &char| !is_terminal_control(*character);
     text.chars().filter(is_plain).take(MOST_SHOWN).collect()

@@ -1,4 +1,4 @@
-//! What operators see: the control socket's lines, the status and its picture.
+//! The side of operators: the control socket's lines, the status and its screen.
 
 mod connections;
 pub mod control;

@@ -78,8 +78,8 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     lines
 }
 
-/// What became of an instance that was watched: `last` is what it said last, `is_killed` whether
-/// that was all that it will ever say to us.
+/// The end of an instance that was watched. `last` is its last answer, and `is_killed` says that no
+/// other will come.
 #[must_use]
 pub fn farewell(last: Option<&StatusReply>, is_killed: bool) -> String {
     let Some(last) = last else {
@@ -195,7 +195,7 @@ fn state(report: &StatusReply, screen: &Screen) -> String {
     line.text
 }
 
-/// Who or what asked for the state.
+/// The side that asked for the state.
 fn who(reason: &str) -> &str {
     match reason {
         "operator" => "a signal or the control socket",
@@ -382,7 +382,7 @@ fn heading(screen: &Screen) -> String {
     line.text
 }
 
-/// What a job is, and below it what its handler told last, and that it is past its timeout.
+/// The row of a job, and below it the last progress, and that the job is past its timeout.
 fn rows(job: &JobReport, screen: &Screen) -> Vec<String> {
     let (id, kind) = widths(screen);
     let mut line = Line::new(screen);
@@ -429,7 +429,7 @@ fn time(ms: u64) -> String {
     }
 }
 
-/// The same of a time that somebody has set, which is mostly a whole number of seconds.
+/// A time that somebody has set, which is mostly a whole number of seconds.
 fn period(ms: u64) -> String {
     if ms < 10_000 && ms.is_multiple_of(1000) {
         format!("{}s", ms / 1000)

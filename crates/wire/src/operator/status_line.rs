@@ -1,5 +1,5 @@
-//! What is shown of an instance: `status` and `health` on the control socket, and `/status` over
-//! HTTP, which names no job, no label and no URL. `docs/control.md` and `docs/health.md` list the
+//! The view of an instance: `status` and `health` on the control socket, and `/status` over HTTP,
+//! which names no job, no label and no URL. `docs/control.md` and `docs/health.md` list the
 //! names; all times are in milliseconds.
 
 use std::time::Duration;
@@ -37,24 +37,24 @@ const LONGEST_ERROR: usize = 300;
 /// Most queues, and most labels.
 const MOST_NAMES: usize = 40;
 
-/// What only the shell knows.
+/// Facts that only the shell knows.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceInfo {
     /// Our own pid.
     pub pid: u32,
-    /// What the worker runs, without arguments; in mode exec what is run for a job.
+    /// The worker's program, without arguments; in mode exec the program of a job.
     pub program: String,
     /// The backend, without user and password.
     pub url: String,
     /// Those that are configured.
     pub queues: Vec<String>,
-    /// What we told the backend of ourselves.
+    /// The labels in the registration.
     pub labels: Vec<String>,
     /// How jobs reach the program (`worker.mode`).
     pub mode: String,
     /// In mode gateway, by what callers are known.
     pub caller_proof: Option<&'static str>,
-    /// What the log says of the last request to the backend that failed.
+    /// The last failed request to the backend, in the words of the log.
     pub backend_error: Option<String>,
 }
 
@@ -113,7 +113,7 @@ struct PublicBackend {
     trouble: Option<TroubleReport>,
 }
 
-/// What is shown on the control socket, as a line with its `\n`. `up` is since our start.
+/// The reply on the control socket, as a line with its `\n`. `up` is the time since our start.
 #[must_use]
 pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_records_dropped: u64) -> Vec<u8> {
     match shown {

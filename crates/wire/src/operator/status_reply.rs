@@ -1,13 +1,12 @@
-//! What `status` and `health` are answered on the control socket, as those who ask read it. What
-//! this version does not know is ignored, and what another version leaves out is nothing; an answer
-//! with a value of another type is none.
+//! The replies to `status` and `health` on the control socket, as clients read them. Unknown fields
+//! are ignored, and missing ones are empty. A reply with a value of another type is none.
 
 use serde::{Deserialize, Serialize};
 
 use crate::health::UnhealthyReason;
 use crate::text::{escape, is_terminal_control};
 
-/// What `status` is answered. A name that is missing is `None`, 0 or empty.
+/// The reply to `status`. A name that is missing is `None`, 0 or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatusReply {
@@ -19,7 +18,7 @@ pub struct StatusReply {
     pub pid: u32,
     /// How long ojs-init runs.
     pub up_ms: u64,
-    /// What the worker and the backend are told: running, quiet, terminate.
+    /// The state as the worker and the backend know it: running, quiet, terminate.
     pub state: String,
     /// running, quiet, delay, drain, end_game, stop, exited.
     pub phase: String,
@@ -35,7 +34,7 @@ pub struct StatusReply {
     /// The whole period that `left_ms` is what is left of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_of_ms: Option<u64>,
-    /// What comes right after this answer: kill or exit.
+    /// The next step after this reply: kill or exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
     /// The exit status, where `ending` is exit.
@@ -73,7 +72,7 @@ pub struct StatusReply {
     /// Connections that are not among `connections`.
     pub connections_not_shown: u64,
     pub queues: Vec<String>,
-    /// What the backend is told of this worker.
+    /// The labels in the registration.
     pub labels: Vec<String>,
     /// How much of the memory is taken that the container may have, where there is a gate before
     /// it.
@@ -108,7 +107,7 @@ pub struct ReturnsReport {
 #[serde(default)]
 pub struct JobReport {
     pub id: String,
-    /// What kind of work it is.
+    /// The type of the job.
     #[serde(rename = "type")]
     pub kind: String,
     pub queue: String,
@@ -130,7 +129,7 @@ pub struct JobReport {
     /// The last progress that its handler told, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Fraction>,
-    /// What the handler said with it.
+    /// The words of the handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_message: Option<String>,
 }
@@ -174,9 +173,9 @@ impl std::str::FromStr for Fraction {
 pub struct TroubleReport {
     /// How the last request failed: `error.type` of the log.
     pub kind: String,
-    /// What the backend does, for a person.
+    /// The behaviour of the backend, for a person.
     pub state: String,
-    /// What the log says of the last failure.
+    /// The last failure in the words of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Since the first request that failed.
@@ -237,7 +236,7 @@ pub struct BackendReport {
     pub trouble: Option<TroubleReport>,
 }
 
-/// What `health` is answered.
+/// The reply to `health`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthReport {
@@ -247,7 +246,7 @@ pub struct HealthReport {
     pub probe: String,
     /// The answer is yes.
     pub healthy: bool,
-    /// What the worker and the backend are told.
+    /// The state as the worker and the backend know it.
     pub state: String,
     /// Why it is no.
     pub reasons: Vec<UnhealthyReason>,

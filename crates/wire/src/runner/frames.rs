@@ -1,7 +1,6 @@
 //! The worker socket from the worker's side: what the runner is told, and what it says.
 //!
-//! What it is told comes from PID 1, which is ourselves; still nothing here panics or grows,
-//! whatever comes.
+//! The frames to the runner come from PID 1. Still nothing here panics or grows, whatever comes.
 
 use std::borrow::Cow;
 use std::str;
@@ -38,7 +37,7 @@ pub enum Told<'a> {
         job: String,
         about: About,
     },
-    /// What was said was refused.
+    /// A frame of the runner was refused.
     Error {
         code: String,
         message: String,
@@ -65,7 +64,7 @@ const FIELDS: [&str; 9] = [
     "code",
 ];
 
-/// What the runner is told with this line, given without its `\n`; none: that is no frame.
+/// Reads a frame for the runner from a line without its `\n`. None: the line is no frame.
 #[must_use]
 pub fn decode(line: &[u8]) -> Option<Told<'_>> {
     let line = str::from_utf8(line).ok()?;
@@ -119,7 +118,7 @@ fn about(name: &str) -> Option<About> {
     all.find(|about| names::about(*about) == name)
 }
 
-/// What of an envelope the runner and its jobs have to know.
+/// The fields of an envelope that the runner and its jobs need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobFacts<'a> {
     pub id: String,
@@ -130,7 +129,7 @@ pub struct JobFacts<'a> {
     pub max_attempts: Option<u64>,
     /// How long it may take, where the envelope says it.
     pub timeout: Option<Duration>,
-    /// What it shall work on, as JSON.
+    /// The arguments, as JSON.
     pub args: Option<&'a str>,
     /// The W3C trace context that it was enqueued in.
     pub traceparent: Option<String>,

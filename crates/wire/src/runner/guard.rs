@@ -187,7 +187,7 @@ fn name_of(word: &OsString) -> &str {
     name.trim_end_matches(|letter: char| letter.is_ascii_digit() || matches!(letter, '.' | '-'))
 }
 
-/// What is no text is nobody's name and no option.
+/// The word as text. A word that is no text is neither a program's name nor an option.
 fn text(word: &OsString) -> &str {
     word.to_str().unwrap_or_default()
 }

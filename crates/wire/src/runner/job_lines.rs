@@ -1,4 +1,4 @@
-//! What a job tells the runner: lines that a shell can write with `echo`.
+//! The lines of a job to the runner, which a shell can write with `echo`.
 //!
 //! ```
 //! use ojs_wire::runner::job_lines::{JobLine, decode};
@@ -28,15 +28,15 @@ pub enum JobLine<'a> {
         /// JSON.
         state: &'a str,
     },
-    /// It is alive.
+    /// The job is alive.
     Heartbeat,
 }
 
-/// What a job says with this line, given without its `\n`.
+/// Reads a job's line without its `\n`.
 ///
 /// # Errors
 ///
-/// It is none of the three; the text says what is accepted.
+/// The line is none of the three. The text says what is accepted.
 pub fn decode(line: &[u8]) -> Result<JobLine<'_>, &'static str> {
     let line = str::from_utf8(line).map_err(|_| "a line is UTF-8")?;
     let line = line.trim_matches([' ', '\t', '\r']);

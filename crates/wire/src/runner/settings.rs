@@ -1,6 +1,5 @@
-//! What the runner is told at its start: one JSON object in one variable of its environment. The
-//! command for jobs that no route takes is not in it: that comes as arguments, whose bytes need not
-//! be UTF-8.
+//! The runner's settings: one JSON object in one variable of its environment. The command for jobs
+//! without a route is not in it. It comes as arguments, whose bytes need not be UTF-8.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +27,7 @@ pub struct RunnerSettings {
     /// From the SIGTERM to a job whose time is over to its SIGKILL, in milliseconds.
     pub timeout_grace_ms: u64,
     pub leftovers: JobLeftovers,
-    /// What the end of a job means, by exit status (`"75"`) or signal (`"SIGXCPU"`), defaults
+    /// The meaning of a job's end, by exit status (`"75"`) or signal (`"SIGXCPU"`), defaults
     /// included. Any other end is [`ExitMeaning::Retry`].
     pub exits: BTreeMap<String, ExitMeaning>,
     /// Patterns of names (`*_TOKEN`) of variables whose values are struck from what is told of a
@@ -59,7 +58,7 @@ pub struct RouteSetting {
     pub command: Vec<String>,
 }
 
-/// What a job finds on its standard input.
+/// The standard input of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobInput {
@@ -73,7 +72,7 @@ pub enum JobInput {
     None,
 }
 
-/// What a job's standard output is.
+/// The use of a job's standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobOutput {
@@ -83,27 +82,27 @@ pub enum JobOutput {
     Log,
 }
 
-/// What becomes of processes that a job leaves behind.
+/// The fate of processes that a job leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobLeftovers {
-    /// They are ended before the job's outcome is told.
+    /// The processes are ended before the job's outcome is reported.
     End,
-    /// They stay.
+    /// The processes stay.
     Keep,
 }
 
-/// What the end of a job's process means.
+/// The meaning of the end of a job's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitMeaning {
-    /// It is done.
+    /// The job is done.
     Ack,
-    /// It goes back after so many milliseconds; no failure.
+    /// The job goes back after so many milliseconds, without a failure.
     Release { after_ms: u64 },
-    /// It failed, and may be tried again.
+    /// The job failed, and may be tried again.
     Retry,
-    /// It failed, and is not tried again.
+    /// The job failed, and is not tried again.
     Discard,
 }
 

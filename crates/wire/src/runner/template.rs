@@ -25,8 +25,8 @@ pub const MOST_WORD_BYTES: usize = (128 << 10) - 1;
 /// The placeholders, for a person.
 pub const ACCEPTED: &str = "{id}, {type}, {args.0} and so on, {args.0.name} for a part of an argument";
 
-/// What stands before a dot, a bracket or the closing brace in text that is meant as a placeholder:
-/// those that exist, and names that people try.
+/// The names of placeholders, before a dot, a bracket or the closing brace: those that exist, and
+/// names that people try.
 const MEANT: [&str; 16] = [
     "args",
     "arg",
@@ -63,7 +63,7 @@ enum Piece {
     Placeholder { spelled: String, value: Value },
 }
 
-/// What a placeholder stands for.
+/// The value behind a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
     Id,

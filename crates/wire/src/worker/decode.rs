@@ -1,4 +1,4 @@
-//! What a worker says.
+//! The frames of a worker, read.
 
 use std::str;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const FIELDS: [&str; 18] = [
     "id",
 ];
 
-/// What a worker said with this line, given without its `\n`.
+/// Reads a worker's frame from a line without its `\n`.
 #[must_use]
 pub fn decode(line: &[u8]) -> FromWorker {
     let (frame, text) = match read(line) {
@@ -43,7 +43,7 @@ pub fn decode(line: &[u8]) -> FromWorker {
     understand(&frame, text).unwrap_or_else(|wrong| wrong.said(job(&frame).ok()))
 }
 
-/// What a worker said with a line that is longer than `max_bytes` (worker.max_frame).
+/// The frame for a line that is longer than `max_bytes` (worker.max_frame).
 #[must_use]
 pub fn too_long(max_bytes: usize) -> FromWorker {
     Wrong::new(
@@ -60,7 +60,7 @@ fn read(line: &[u8]) -> Result<(RawFrame<'_>, &str), Wrong> {
         return Err(not_json("a frame is one line".to_owned()));
     }
     let frame = Fields::read(text, FIELDS).map_err(|error| {
-        // What serde says of a wrong type quotes the value, which may be a secret.
+        // serde's message about a wrong type quotes the value, which may be a secret.
         not_json(if error.is_data() {
             "a frame is a JSON object".to_owned()
         } else {

@@ -1,4 +1,4 @@
-//! What a worker is told.
+//! The frames to a worker, written.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use ojs_lifecycle::api::{JOB_FRAME_BYTES, Text, ToWorker};
 /// Bytes of a job frame beside the envelope and the checkpoint, its `\n` not counted.
 pub const JOB_OVERHEAD: usize = r#"{"type":"job","job":,"checkpoint":}"#.len();
 
-// What is too large is decided where nobody knows how a frame is spelled.
+// The machine decides which job is too large, and does not know the text of a frame.
 const _: () = assert!(JOB_OVERHEAD == JOB_FRAME_BYTES);
 
-/// What a hello says beside the word itself.
+/// The content of a hello.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HelloContext {
     /// Most jobs at once over all connections (worker.concurrency).

@@ -55,8 +55,7 @@ fn message_or_name(message: Option<Text>, kind: &Option<Text>, code: &Option<Tex
     }
 }
 
-/// What the retry specification's codes for handlers (7) mean; any other failure may be tried
-/// again.
+/// Whether a failure may be tried again, by the retry specification's codes for handlers (7).
 fn retryable_by(code: Option<&str>) -> bool {
     !matches!(code, Some("DISCARD" | "DEAD_LETTER"))
 }

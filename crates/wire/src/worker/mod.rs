@@ -1,7 +1,7 @@
 //! The worker socket protocol, version 1: what a worker says, and what it is told.
 //!
-//! What is not understood is an answer too ([`FromWorker::Garbage`]): decoding never fails. The
-//! rules, beyond the tables of the protocol:
+//! Decoding never fails: a line that is not understood is an answer too ([`FromWorker::Garbage`]).
+//! The rules, beyond the tables of the protocol:
 //!
 //! - Fields that are not known are ignored; `null` in an optional field is the same as no field,
 //!   except in `result` and `state`, where it is the value. Of a field that is there twice the last

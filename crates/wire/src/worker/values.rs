@@ -19,7 +19,7 @@ impl Wrong {
         Self { code, message }
     }
 
-    /// The same refusal with the place named first.
+    /// Puts the place before the text of the refusal.
     pub(crate) fn within(self, place: &str) -> Self {
         let message = format!("{place}{}", self.message);
         Self { message, ..self }
