@@ -2,10 +2,10 @@
 //! allocator gives the page back and takes another one, again and again: a fifth of what a job
 //! cost. dlmalloc keeps such pages for the next job.
 //!
-//! It keeps them for good: the kernel hands out addresses downwards, and dlmalloc gives back at the
-//! upper end alone. So it has one range of addresses with a bound, the arena (`os::arena`), which
-//! is handed out upwards. What has no room in there is musl's, and so is what is large. To whom a
-//! block is given back is told by where it is.
+//! dlmalloc keeps them for good, because the kernel hands out addresses downwards, and dlmalloc
+//! gives back at the upper end alone. So dlmalloc has one range of addresses with a bound, the
+//! arena (`os::arena`), which is handed out upwards. musl has large blocks, and blocks without room
+//! in the arena. The address of a block says which allocator it belongs to.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -148,7 +148,7 @@ mod tests {
         Layout::from_size_align(size, align).unwrap()
     }
 
-    /// What stands in a block at each place, so that a mix-up is seen.
+    /// The mark in a block at each place, which shows a mix-up.
     fn mark(size: usize, at: usize) -> u8 {
         u8::try_from((size ^ (at * 31)) & 0xff).unwrap()
     }

@@ -124,7 +124,7 @@ unsafe impl Pages for Arena {
         true
     }
 
-    /// What was given back and is taken again is zero, but no block is told apart by that.
+    /// Memory that was given back and is taken again is zero, but no block is told apart by that.
     fn allocates_zeros(&self) -> bool {
         false
     }
@@ -167,7 +167,7 @@ impl Small {
     ///
     /// # Safety
     ///
-    /// It is a block of this arena, in use, with this layout, and is used no more.
+    /// `block` is a block of this arena, in use, with this layout, and is used no more.
     pub(crate) unsafe fn give_back(&mut self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller promises it.
         unsafe { self.blocks.c_free(block) };
@@ -182,7 +182,8 @@ impl Small {
     ///
     /// # Safety
     ///
-    /// It is a block of this arena, in use, with this layout; where it is moved it is used no more.
+    /// `block` is a block of this arena, in use, with this layout. If it is moved, it is used no
+    /// more.
     pub(crate) unsafe fn resize(&mut self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         if layout.align() > USUAL_ALIGN {
             // dlmalloc would not keep the alignment.

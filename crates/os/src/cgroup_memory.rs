@@ -34,7 +34,7 @@ pub struct MemoryCgroup {
 struct Level {
     limit: File,
     taken: File,
-    /// What says how much of it is page cache.
+    /// The file with the share of page cache.
     details: Option<File>,
     /// The name of the line in `details`.
     inactive: &'static str,
@@ -61,7 +61,7 @@ impl MemoryCgroup {
         found.map(|levels| Self { levels })
     }
 
-    /// What the container may take, in bytes; none: as much as there is.
+    /// The memory limit of the container, in bytes. None: no limit.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.levels.iter().filter_map(Level::limit).min()

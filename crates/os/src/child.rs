@@ -33,7 +33,7 @@ const STACK_BYTES: usize = 16 * 1024;
 /// Runs a script that lacks its `#!` line, as `execvp` and every shell do.
 const SHELL: &CStr = c"/bin/sh";
 
-/// What to start, and how it differs from us.
+/// The program to start, and its differences from this process.
 #[derive(Debug)]
 pub struct ChildPlan {
     /// Where the program may be, in the order to try.
@@ -45,7 +45,7 @@ pub struct ChildPlan {
     terminal: Option<OwnedFd>,
     job: Option<JobTraits>,
     open_files: Option<OpenFiles>,
-    /// It gets this signal when we end.
+    /// The child gets this signal when this process ends.
     at_our_end: Option<Signal>,
 }
 
@@ -292,7 +292,7 @@ impl ChildPlan {
     }
 }
 
-/// What parent and child share while the parent is suspended.
+/// The memory that parent and child share while the parent is suspended.
 struct SpawnOrder<'a> {
     plan: &'a ChildPlan,
     args: *const *const c_char,

@@ -1,4 +1,4 @@
-//! Who is whose child, as the kernel lists it for each thread: no process has to be asked for its
+//! The children of each thread, as the kernel lists them. No process has to be asked for its
 //! parent.
 
 use std::fs::{self, File, ReadDir};

@@ -1,5 +1,4 @@
-//! What a child is started with, as the kernel takes it: the paths of its program, and the entries
-//! of its environment.
+//! The paths of a child's program and the entries of its environment, as the kernel takes them.
 
 use std::ffi::{CString, NulError, OsStr};
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What other processes have open, as far as we may look.
+//! The open descriptors of other processes, as far as we may look.
 
 use std::fs::{self, ReadDir};
 use std::io::{self, Write};
@@ -19,8 +19,7 @@ pub enum Sight {
     /// We may not: another user's process is closed to us without `CAP_SYS_PTRACE`, and so is one
     /// that keeps its memory to itself. Or there is no `/proc` that shows it.
     Closed(io::Error),
-    /// It could not be found out: there was no descriptor left, for example, or there is no such
-    /// process.
+    /// The look failed: there was no descriptor left, for example, or there is no such process.
     Unknown(io::Error),
 }
 

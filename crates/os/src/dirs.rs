@@ -14,13 +14,13 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::mounts::Mount;
 
-/// What a directory is opened for: to look things up in it, which needs no permission to read it.
+/// Flags of a directory in which names are looked up, which needs no permission to read it.
 const LOOK_UP: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// What a file is opened with to be locked.
+/// Flags of a file that is locked.
 const LOCKABLE: OFlag = OFlag::O_RDWR
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_NONBLOCK)
@@ -36,7 +36,7 @@ const PERMISSIONS: u32 = 0o7777;
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
-/// Whose a directory is and who may do what in it.
+/// The owner and the mode of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     pub uid: u32,
@@ -96,7 +96,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// What `fstat` says; none is known.
+    /// The error of `fstat`; none is known.
     pub fn owner(&self) -> io::Result<Owner> {
         let FileStat {
             st_uid: uid,

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
-/// What the kernel gave this process.
+/// The arguments and the environment of this process, as the kernel gave them.
 #[derive(Debug)]
 pub struct Invocation {
     /// The arguments, the program's name first.
@@ -79,8 +79,8 @@ impl Environ {
         overwritten
     }
 
-    /// The same block once more, for one who passes it on and neither writes it nor hands out
-    /// references into it.
+    /// A second handle of the block, for a caller that passes it on and neither writes it nor hands
+    /// out references into it.
     pub(crate) fn alias(&self) -> Self {
         Self(self.0)
     }

@@ -1,4 +1,4 @@
-//! What makes a process an init: adopting orphans, and holding on to nothing that is the child's.
+//! The duties of an init: to adopt orphans, and to hold on to nothing that is the child's.
 
 use std::fs::{self, File};
 use std::io;
@@ -160,7 +160,7 @@ fn release_standard() {
             if libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) < 0 {
                 libc::dup2(null, libc::STDERR_FILENO);
             }
-            // It may itself have got the number of a closed standard descriptor; then it stays.
+            // /dev/null may have got the number of a closed standard descriptor. Then it stays.
             if null >= FIRST_EXTRA_DESCRIPTOR.cast_signed() {
                 libc::close(null);
             }

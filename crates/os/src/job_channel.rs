@@ -55,7 +55,7 @@ impl JobChannel {
     ///
     /// # Errors
     ///
-    /// What the kernel says; nothing is known.
+    /// The kernel's error; none is known.
     pub fn is_shut(&self) -> io::Result<bool> {
         let mut byte = [0_u8; 1];
         let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;

@@ -1,4 +1,4 @@
-//! What processes of a job have left behind, by proofs: which session, which mark, which user.
+//! The processes that a job has left behind, by proofs: session, mark, user.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -38,15 +38,15 @@ pub fn session(pid: Pid) -> Option<i32> {
     (session > 0).then_some(session)
 }
 
-/// What a process's environment says of a mark.
+/// The mark in a process's environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkSeen {
     Yes,
     /// Its environment has none, or may not be read: it is another user's.
     No,
-    /// It shows no environment: it has none, or is about to execute another program.
+    /// The process shows no environment: it has none, or is about to execute another program.
     Hidden,
-    /// It shows none since it is on its way out, or is gone.
+    /// The process shows none, because it is on its way out or gone.
     Ending,
 }
 
@@ -67,7 +67,7 @@ pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
     }
 }
 
-/// What the environment of one thread says, and then how much of its process is on its way out.
+/// The mark in the environment of one thread, and how much of its process is on its way out.
 fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, Ending) {
     let environment = environment(thread);
     let ending = process::ending(thread);
@@ -79,8 +79,7 @@ fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, Ending) {
         Ok(environment) => match has_mark(&environment, mark) {
             Some(true) => MarkSeen::Yes,
             Some(false) if ending == Ending::No => MarkSeen::No,
-            // Who has written its title over it, to the last byte, shows the whole of it all the
-            // same.
+            // A process that has written its title over the environment still shows all bytes.
             None if ending == Ending::No && is_whole(thread, &environment) => MarkSeen::No,
             Some(false) | None => hidden,
         },
@@ -98,9 +97,9 @@ fn is_whole(pid: Pid, environment: &[u8]) -> bool {
     !environment.is_empty() && bytes == Some(environment.len())
 }
 
-/// What the kernel shows of an environment.
+/// The environment as the kernel shows it.
 fn environment(pid: Pid) -> io::Result<Vec<u8>> {
-    // What is read at once is read as a whole, or not at all.
+    // One read gets the whole environment, or nothing.
     let mut environment = Vec::with_capacity(ENVIRONMENT_AT_ONCE);
     let file = File::open(format!("/proc/{pid}/environ"))?;
     file.take(MOST_ENVIRONMENT).read_to_end(&mut environment)?;
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn a_child_is_known_by_its_mark_and_its_session() {
         let mut child = sleeps().env("OJS_JOB_ID", "a=b").spawn().unwrap();
-        // Whoever starts a process goes on before the kernel shows its environment.
+        // The parent goes on before the kernel shows the environment of its child.
         while mark(pid(&child), b"OJS_JOB_ID=a=b") != MarkSeen::Yes {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::yield_now();

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What nobody may do with a sealed file: write, make it longer or shorter, or take this back.
+/// The seals of a file: no write, no growth, no shrinking, and no change of the seals.
 const SEALS: libc::c_int = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
 
 /// A file with these bytes, to be read from its beginning. It goes away with its last descriptor;

@@ -35,7 +35,7 @@ impl Mount {
 /// The number of the mount, among what `statx` can tell.
 const STATX_MNT_ID: u32 = 0x1000;
 
-/// What `statx` writes: 256 bytes, of which two fields count here. Not every C library has the
+/// The result of `statx`: 256 bytes, of which two fields count here. Not every C library has the
 /// structure.
 #[repr(C)]
 struct Statx {

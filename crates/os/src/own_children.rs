@@ -63,7 +63,8 @@ impl OwnChildren {
                     lives
                 })
                 .collect();
-            // Who has ended since the list was read has left us children that are not on it.
+            // A process that has ended since the list was read has left children that are not on
+            // it.
             if living.len() == strangers().count() {
                 break;
             }

@@ -15,7 +15,7 @@ pub struct ProcessWatch {
     hold: Hold,
 }
 
-/// What tells the process from a later one with the same pid.
+/// The mark that differs from a later process with the same pid.
 #[derive(Debug)]
 enum Hold {
     /// A descriptor of the process itself (a pidfd).
@@ -75,8 +75,8 @@ impl ProcessWatch {
             }
         }
         let watch = Self::by(best.max(Way::OfPid), pid)?;
-        // Whoever still holds the other end after we took hold was there the whole time, and so was
-        // its pid.
+        // A process that still holds the other end now was there the whole time, and so was its
+        // pid.
         let is_closed = is_closed(socket)?;
         let hold = if is_closed { Hold::Ended } else { watch.hold };
         Ok(Self { pid, hold })

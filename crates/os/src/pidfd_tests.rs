@@ -77,7 +77,7 @@ fn a_process_that_got_the_pid_of_another_is_not_taken_for_it() {
         watch.signal(Signal::TERM).unwrap_err().raw_os_error(),
         Some(libc::ESRCH)
     );
-    // It was not signalled: SIGKILL is the first that it gets.
+    // The child was not signalled: SIGKILL is its first signal.
     assert_eq!(kill_and_reap(child).signal(), Some(libc::SIGKILL));
 }
 

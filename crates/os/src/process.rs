@@ -97,7 +97,7 @@ pub fn children() -> io::Result<Vec<Pid>> {
     Ok(of_ours(everybody(false)?))
 }
 
-/// The same with those that have ended and are not reaped.
+/// The children of a process, also those that have ended and are not reaped.
 ///
 /// # Errors
 ///
@@ -157,7 +157,7 @@ pub fn is_descendant(pid: Pid) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whose child a process is.
+/// The parent of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parent {
     Is(Pid),
@@ -167,7 +167,7 @@ pub enum Parent {
     Gone,
 }
 
-/// Whose child this process is.
+/// The parent of this process.
 ///
 /// # Errors
 ///
@@ -197,7 +197,7 @@ pub fn user_of(pid: Pid) -> io::Result<Option<u32>> {
     Ok(users.and_then(|users| users.split_ascii_whitespace().last()?.parse().ok()))
 }
 
-/// It ended before it was opened, or before it was read.
+/// Whether the process ended before its file was opened, or before it was read.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
@@ -255,7 +255,7 @@ pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
                 .ok_or_else(|| io::Error::other("/proc/PID/stat is cut short"));
             if stat.has_ended { Ok(None) } else { known.map(Some) }
         }
-        // It ended between open and read.
+        // The process ended between open and read.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if exists(pid) {
@@ -271,7 +271,7 @@ pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
 /// How much of a process is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It lives, or that cannot be told.
+    /// The process lives, or nothing can be seen.
     No,
     /// Its first thread has ended or is ending. Others are there, and may be for long.
     FirstThread,
@@ -331,7 +331,7 @@ pub(crate) fn check_proc() -> io::Result<()> {
     }
 }
 
-/// What a line of `/proc/PID/stat` says.
+/// The fields of a line of `/proc/PID/stat`.
 struct Stat {
     /// A zombie, unless only its first thread has ended.
     has_ended: bool,

@@ -1,4 +1,4 @@
-//! What memory processes take, and whose children they are.
+//! The memory of processes, and their parents.
 
 use std::fs;
 use std::io;

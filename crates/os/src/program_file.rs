@@ -1,4 +1,4 @@
-//! What is in the file of a program, as far as that tells why the kernel does not run it.
+//! The file of a program, as far as it shows why the kernel does not run it.
 
 use std::env::consts::ARCH;
 use std::ffi::{OsStr, c_char};
@@ -39,7 +39,7 @@ const MACHINES: [(u64, &str); 8] = [
 /// Machines whose kernels may run programs for another one as well: ours, and the other.
 const COMPATIBLE: [(&str, &str); 2] = [("x86_64", "x86"), ("aarch64", "arm")];
 
-/// What begins a program for another system.
+/// The first bytes of programs for other systems.
 const FOREIGN: [(&[u8], &str); 5] = [
     (b"MZ", "Windows"),
     (b"\xcf\xfa\xed\xfe", "macOS"),
@@ -73,8 +73,7 @@ impl Trouble {
     }
 }
 
-/// What about this file keeps the kernel from running it; none: nothing is seen, or it cannot be
-/// read.
+/// The reason why the kernel does not run this file. None: no reason is seen, or it cannot be read.
 #[must_use]
 pub fn trouble(path: &Path) -> Option<Trouble> {
     let mut beginning = Vec::with_capacity(READ_BYTES);

@@ -8,7 +8,7 @@ use crate::process::Pid;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// What one look found.
+/// The result of one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaped {
     /// This process ended; its pid is free from now on.
@@ -23,7 +23,7 @@ pub enum Reaped {
 ///
 /// # Errors
 ///
-/// What the kernel says other than "no child" and "interrupted"; none is known.
+/// An error other than "no child" and "interrupted"; none is known.
 pub fn reap_one() -> io::Result<Reaped> {
     loop {
         let mut status = 0;
@@ -49,7 +49,7 @@ pub fn reap_one() -> io::Result<Reaped> {
     }
 }
 
-/// What a process and those that it has waited for took of the machine.
+/// The resources of a process and of those that it has waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Processor time, in user mode and in the kernel.

@@ -20,7 +20,7 @@ use crate::mounts::Mount;
 /// A directory, and no symbolic link to one.
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// What the error says of a mount.
+/// The text of the error for a mount.
 const MOUNTED: &str = "something is mounted";
 
 /// Removes this directory with everything in it, giving up after `limit`. Symbolic links are
@@ -144,7 +144,7 @@ impl Removal {
             return Err(Errno::EXDEV);
         }
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        // What fails here fails again, with a reason, in the call that needs it.
+        // A failure here comes again, with a reason, in the call that needs it.
         let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
         openat(&found, ".", OFlag::O_RDONLY | DIRECTORY, Mode::empty())
     }
@@ -161,7 +161,7 @@ impl Removal {
 /// Removes a file, a link or an empty directory.
 fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
-        // What a directory is answered with differs between file systems.
+        // The error for a directory differs between file systems.
         Err(Errno::EISDIR | Errno::EPERM) => unlinkat(directory, name, UnlinkatFlags::RemoveDir),
         result => result,
     }

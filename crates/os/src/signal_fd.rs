@@ -9,8 +9,8 @@ use ojs_values::signal::Signal;
 /// A descriptor that is readable while a signal of its set is pending. The signals have to be
 /// blocked.
 ///
-/// It shows what is pending for the process and for the thread that asks, so wait and
-/// [`take`](Self::take) on the same thread.
+/// A descriptor of pending signals. It shows those of the process and of the calling thread, so
+/// wait and [`take`](Self::take) on the same thread.
 #[derive(Debug)]
 pub struct SignalFd {
     descriptor: OwnedFd,
@@ -54,7 +54,7 @@ impl SignalFd {
     ///
     /// # Errors
     ///
-    /// What the kernel says; none is known.
+    /// The kernel's error; none is known.
     pub fn take(&self) -> io::Result<Option<Signal>> {
         if let Some(signal) = signals::take_set_aside(self.set) {
             return Ok(Some(signal));
@@ -143,7 +143,7 @@ mod tests {
         poll(&mut waiting, PollTimeout::ZERO).unwrap() == 1
     }
 
-    /// What is set aside belongs to the whole process, so one test at a time.
+    /// Signals that are set aside belong to the whole process, so one test at a time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     /// Runs `test` on a thread of its own with every signal blocked.

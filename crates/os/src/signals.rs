@@ -20,7 +20,7 @@ pub(crate) const KERNEL_SET_BYTES: usize = 8;
 /// clock.
 const LONGEST_WAIT_SECONDS: u64 = 1 << 32;
 
-/// What musl's threads use: timer, cancel, synchronous call.
+/// The signals of musl's threads: timer, cancel, synchronous call.
 const LIBRARY_SIGNALS: [i32; 3] = [32, 33, 34];
 
 /// Signals taken from the kernel ahead of time, one bit each.
@@ -121,7 +121,7 @@ pub fn restore_inherited() {
     if CHLD_WAS_IGNORED.load(Ordering::Relaxed) {
         set_disposition(libc::SIGCHLD, libc::SIG_IGN);
     }
-    // What is ignored stays ignored over exec, and a thread may have been started before this
+    // An ignored signal stays ignored over exec, and a thread may have been started before this
     // child.
     if let Some(actions) = LIBRARY_ACTIONS.get() {
         for (number, action) in LIBRARY_SIGNALS.into_iter().zip(actions) {
@@ -174,7 +174,7 @@ fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> libc::sighan
 ///
 /// # Errors
 ///
-/// What the kernel says; only a seccomp filter that forbids `rt_sigtimedwait` is known to.
+/// The kernel's error; the only known cause is a seccomp filter that forbids `rt_sigtimedwait`.
 pub fn wait(set: SignalSet, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
     if let Some(signal) = take_set_aside(set) {
         return Ok(Some(signal));

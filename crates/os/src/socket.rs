@@ -113,7 +113,7 @@ impl BoundSocket {
     ///
     /// # Errors
     ///
-    /// What `chmod` says.
+    /// The error of `chmod`.
     pub fn open_to_all(&self) -> Result<(), SocketError> {
         self.set_mode(0o666)
     }
@@ -131,7 +131,7 @@ impl BoundSocket {
     ///
     /// # Errors
     ///
-    /// What `listen` says; none is known.
+    /// The error of `listen`; none is known.
     pub fn listen(self) -> Result<Listener, SocketError> {
         let Self { descriptor, path } = self;
         // SAFETY: numbers only.
@@ -145,7 +145,7 @@ impl BoundSocket {
     }
 }
 
-/// Who has connected, as the kernel knows it.
+/// The peer of a connection, as the kernel knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Its process; `None` for one that has no number here, because it is in another PID namespace.
@@ -291,12 +291,12 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Who is at the other end, as the kernel noted it when it connected, or, for one that we have
-    /// connected to, began to listen.
+    /// The process at the other end, as the kernel noted it when it connected, or when it began to
+    /// listen.
     ///
     /// # Errors
     ///
-    /// What `getsockopt` says; none is known.
+    /// The error of `getsockopt`; none is known.
     pub fn peer(&self) -> io::Result<Peer> {
         let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut size = libc::socklen_t::try_from(size_of_val(&found)).unwrap_or(0);
@@ -324,7 +324,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// What `poll` says.
+    /// The error of `poll`.
     pub fn has_hung_up(&self) -> io::Result<bool> {
         let mut asked = [PollFd::new(self.as_fd(), PollFlags::empty())];
         poll(&mut asked, PollTimeout::ZERO)?;
@@ -337,7 +337,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// What `ioctl` says; none is known, but a seccomp filter may forbid it.
+    /// The error of `ioctl`; none is known, but a seccomp filter may forbid it.
     pub fn readable(&self) -> io::Result<usize> {
         let mut count: libc::c_int = 0;
         // SAFETY: the number is valid to write to.
@@ -346,7 +346,7 @@ impl Stream {
     }
 }
 
-/// What one read has brought.
+/// The result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// How many bytes.

@@ -1,5 +1,4 @@
-//! Whose a TCP connection on this machine is, as the kernel knows it: asked by sock_diag, or looked
-//! up in `/proc/net`.
+//! The owner of a TCP connection on this machine, by sock_diag or by `/proc/net`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -24,7 +23,7 @@ const MESSAGE_BYTES: usize = 512;
 /// To whom a socket belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketOwner {
-    /// Who opened it, as seen from our user namespace.
+    /// The user that opened it, as seen from our user namespace.
     pub uid: u32,
     /// The number of the socket, by which descriptors of it are known; never 0, which is the number
     /// of those that nobody has.
@@ -49,8 +48,8 @@ impl SocketQuestions {
         }
     }
 
-    /// Whose the other end of a connection is: that with `local` as its own address, connected to
-    /// `remote`. `None`: there is no such socket, or nobody has it any more.
+    /// The owner of the other end of a connection: of the socket with the address `local`,
+    /// connected to `remote`. `None`: there is no such socket, or no process has it any more.
     ///
     /// # Errors
     ///
@@ -62,7 +61,7 @@ impl SocketQuestions {
             match ask(netlink, self.sequence, local, remote) {
                 Ok(owner) => return Ok(owner.filter(|owner| owner.inode != 0)),
                 Err(error) if is_passing(&error) => return Err(error),
-                // It does not answer such questions at all.
+                // The kernel does not answer such questions at all.
                 Err(_) => self.netlink = None,
             }
         }

@@ -50,7 +50,7 @@ pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// It is no file (ESPIPE), or is not open.
+/// Standard input is no file (ESPIPE), or is not open.
 pub fn read_input_from_its_beginning(most: u64) -> io::Result<Vec<u8>> {
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let length = stdin.metadata()?.len().min(most);

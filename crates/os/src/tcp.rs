@@ -1,4 +1,4 @@
-//! What can be asked of a TCP socket and has no other way to be asked.
+//! Operations on a TCP socket that the standard library lacks.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use socket2::SockRef;
 ///
 /// # Errors
 ///
-/// What the kernel says. That the other side is gone raises no SIGPIPE.
+/// The kernel's error. A closed peer raises no SIGPIPE.
 pub fn send(socket: &impl AsFd, bytes: &[u8], is_end_next: bool) -> io::Result<usize> {
     let wait = if is_end_next { libc::MSG_MORE } else { 0 };
     SockRef::from(socket).send_with_flags(bytes, wait | libc::MSG_NOSIGNAL)

@@ -1,4 +1,4 @@
-//! What tests of several files of this folder need.
+//! Helpers for the tests of several files in this folder.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
