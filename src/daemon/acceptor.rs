@@ -25,12 +25,12 @@ pub trait Accepting: AsRawFd {
     fn next(&self) -> Next<Self::Connection>;
 }
 
-/// What came of an attempt to take a connection.
+/// The result of an attempt to accept a connection.
 #[derive(Debug)]
 pub enum Next<C> {
     Taken(C),
     Nobody,
-    /// Whoever was next has given up meanwhile, and another one may follow.
+    /// The next client has given up meanwhile, and another one may follow.
     GoneAgain,
     /// No descriptor or no memory is left, for example: in these words.
     Failed(String),
@@ -87,7 +87,7 @@ impl<L: Accepting> Acceptor<L> {
     ///
     /// # Errors
     ///
-    /// What epoll says.
+    /// The error of epoll.
     pub fn new(
         listener: L,
         source: TokenOwner,

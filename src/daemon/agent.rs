@@ -208,7 +208,7 @@ struct Way {
     interface: Interface,
     /// For the worker's environment.
     variables: Vec<(&'static str, OsString)>,
-    /// What the worker had without us; none: it is ours.
+    /// The limit that the worker would have without ojs-init. None: ours.
     open_files: Option<OpenFiles>,
 }
 
@@ -226,7 +226,7 @@ fn way(
     }
 }
 
-/// They speak the protocol of the worker socket.
+/// The worker's programs speak the protocol of the worker socket.
 fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &Poll) -> Result<Way, StartFailure> {
     let listener = directory
         .worker_socket()
@@ -253,7 +253,7 @@ fn exec_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &Po
     Ok(way)
 }
 
-/// They speak HTTP, as if we were the backend.
+/// The worker's programs speak HTTP, as if ojs-init were the backend.
 fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Poll) -> Result<Way, StartFailure> {
     // Connections and processes take a descriptor each, and the usual limit is made for much
     // smaller programs.
@@ -368,7 +368,7 @@ fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<Pro
         .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))
 }
 
-/// What talks to the backend, on the loop.
+/// Starts the client of the backend, on the loop.
 fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> {
     let settings = BackendSettings {
         backend: config.backend.clone(),
@@ -433,13 +433,13 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
     }
 }
 
-/// What is not set is not told either.
+/// The narrator of the log, which names only what is set.
 fn narrator(config: &Config, facts: &InstanceInfo) -> Narrator {
     let (concurrency, queues) = (options::set_concurrency(config), options::set_queues(config));
     Narrator::new(concurrency, queues, &facts.url)
 }
 
-/// What our child is called in a message that it could not be started.
+/// The name of the child in a message that it could not be started.
 fn started_program(config: &Config, facts: &InstanceInfo) -> String {
     match config.mode {
         Mode::Exec => exec::OWN_NAME.to_owned(),

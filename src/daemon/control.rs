@@ -64,7 +64,7 @@ struct ControlClient {
     outbound: Outbound,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
-    /// It has asked for something and has no answer yet.
+    /// The client has sent a request and has no answer yet.
     has_asked: bool,
     /// Nothing was read from the client yet.
     is_new: bool,
@@ -84,7 +84,7 @@ struct RateLimit {
     since: Option<Moment>,
 }
 
-/// What there was to be had from a client.
+/// The input of a client.
 enum ClientInput {
     Asked(OperatorRequest),
     Garbage(NoRequest),
@@ -99,7 +99,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// What epoll says.
+    /// The error of epoll.
     pub fn new(listener: Listener, own: u32, registry: &Registry) -> io::Result<Self> {
         let source = TokenOwner::ControlSocket;
         Ok(Self {

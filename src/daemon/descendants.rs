@@ -1,4 +1,4 @@
-//! What the child leaves behind: asked to end one by one, killed together.
+//! The processes that the child leaves behind: asked to end one by one, killed together.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,10 +17,10 @@ use ojs_values::signal::Signal;
 /// of a processor.
 const KILL_WITHIN: Duration = Duration::from_millis(250);
 
-/// The same where the orchestrator's limit is near.
+/// Longest wait after SIGKILL when the orchestrator's limit is near.
 const KILL_WITHIN_AT_THE_LIMIT: Duration = Duration::from_millis(100);
 
-/// What comes after that: the last lines of the log.
+/// Time for the last lines of the log after that.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 
 /// How soon after a SIGKILL the children of who had it have become ours.

@@ -58,7 +58,7 @@ const EVENTS_BEFORE_TIMERS: usize = 256;
 #[derive(Debug, Clone, Copy)]
 pub struct Worker {
     pub pid: Pid,
-    /// What the lifecycle calls it.
+    /// The lifecycle's name of the process.
     pub process: ProcessId,
 }
 
@@ -80,7 +80,7 @@ pub struct EventLoop {
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
     pub(super) plan: ChildPlan,
-    /// What the plan starts, for a message that it could not be started.
+    /// The program of the plan, for a message that it could not be started.
     pub(super) program: String,
     pub(super) worker: Option<Worker>,
     /// Where the kernel tells how often it ended somebody for want of memory.
@@ -98,7 +98,7 @@ pub struct EventLoop {
     pub(super) narrator: Narrator,
     /// The log, which counts the records that it drops.
     pub(super) log: LogHandle,
-    /// What operators are shown of us, and since when we run.
+    /// Facts about this instance for operators.
     pub(super) facts: InstanceInfo,
     pub(super) started_at: Moment,
     pub(super) termination_log: TerminationLog,
@@ -128,7 +128,7 @@ impl EventLoop {
             .registry()
             .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         let mut ready = Events::with_capacity(EVENTS_PER_TURN);
-        // Whoever exec'ed us may have left children that ended before we could be told.
+        // The program that exec'ed us may have left children that ended before we could see it.
         self.reap();
         loop {
             // Before the machine asks for jobs, which it does when it is told something or

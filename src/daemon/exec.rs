@@ -25,7 +25,7 @@ use ojs_wire::runner::settings::{
 use ojs_wire::runner::template::{Template, command_name};
 use ojs_wire::text::milliseconds;
 
-/// What the runner is called.
+/// The name of the runner.
 pub const OWN_NAME: &str = "ojs-init";
 
 /// The subcommand that makes it the runner; the command for jobs follows `--`.
@@ -262,7 +262,7 @@ fn program(
     start::rehearse(&plan, Some(&name.to_string_lossy()), |message| warn!("{message}"))
 }
 
-/// What operators are shown as the worker's program.
+/// The worker's program as operators see it.
 #[must_use]
 pub fn shown_program(config: &Config, command: &[OsString]) -> String {
     match command.first() {

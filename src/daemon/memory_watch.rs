@@ -56,7 +56,7 @@ impl MemoryWatch {
         self.looked_at = Some(now);
         let taken = match self.cgroup.percent(self.no_matter_below) {
             Some(taken) => taken,
-            // It could not be read just now.
+            // The file could not be read just now.
             None if self.cgroup.limit().is_some() => return None,
             None => 0,
         };

@@ -30,14 +30,14 @@ pub fn surroundings(environ: &Environ) -> Surroundings {
     }
 }
 
-/// What a start would doubt of the times of a shutdown.
+/// The doubts of a start about the times of a shutdown.
 #[must_use]
 pub fn doubtful_times(config: &Config, environ: &Environ) -> Vec<String> {
     let times = ShutdownTimes::of_agent(&config.shutdown.limits, surroundings(environ));
     config::doubtful_times(config, &times)
 }
 
-/// What the lifecycle is told.
+/// The options of the lifecycle.
 pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Options {
     let worker = &config.worker;
     let shutdown = &config.shutdown;
@@ -89,7 +89,7 @@ pub(super) fn concurrency(config: &Config) -> u32 {
     set_concurrency(config).unwrap_or(MAX_CONCURRENCY)
 }
 
-/// The same as far as somebody has set it: a worker behind the gateway asks for as much as it
+/// The concurrency, if somebody has set it. A worker behind the gateway asks for as much as it
 /// likes.
 pub(super) fn set_concurrency(config: &Config) -> Option<u32> {
     let is_bound = config.mode != Mode::Gateway || config.worker.concurrency_is_explicit;
@@ -115,7 +115,7 @@ fn texts(queues: &[String]) -> Vec<Text> {
     queues.iter().map(|queue| queue.as_str().into()).collect()
 }
 
-/// Who says which they are.
+/// The source of the queues.
 fn queues(config: &Config) -> Queues {
     match config.mode {
         Mode::Gateway => set_queues(config).map_or(Queues::AsAsked, |queues| Queues::Only(texts(queues))),

@@ -84,7 +84,7 @@ fn start(
     let has_terminal = terminal.is_some();
     let plan = plan(command, environ)?.run_as(credentials).hand_over(terminal);
     let pid = start::spawn(&plan, &program, |message| warn!("{message}"))?;
-    // It owns the terminal's descriptor, which the next line would close behind its back.
+    // The plan owns the terminal's descriptor, which the next line would close behind its back.
     drop(plan);
     init::release_inherited();
     image::let_go_of_pages();
@@ -157,7 +157,7 @@ impl Supervisor {
     }
 
     fn run(&mut self) -> Exit {
-        // Whoever exec'ed us may have left children that ended before we could be told.
+        // The program that exec'ed us may have left children that ended before we could see it.
         let mut reap_again = true;
         loop {
             if reap_again {
@@ -281,7 +281,7 @@ impl Supervisor {
     }
 }
 
-/// What is said of a child that ended like this while the kernel ended so many processes because
+/// The words for a child that ended like this while the kernel ended so many processes because
 /// memory ran out.
 fn out_of_memory(ended: Ended, oom_kills: u64) -> Option<String> {
     let end = WorkerEnd { ended, oom_kills };

@@ -1,4 +1,4 @@
-//! What both loops begin with: the log, and becoming an init.
+//! The beginning of both loops: the log, and becoming an init.
 
 use std::ffi::OsString;
 
@@ -47,7 +47,7 @@ pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
     let ends_a_container = match salvage::intent(args) {
         Intent::Run => true,
         Intent::Other => return report(message),
-        // It may be somebody who tries a subcommand beside a worker that runs.
+        // A person may try a subcommand beside a worker that runs.
         Intent::Unclear => init::is_pid_1(),
     };
     let environment = Environment::from_entries(environ.entries());

@@ -32,7 +32,7 @@ const MOST_WARNINGS: usize = 64;
 /// Longest that is looked for an instance that runs here.
 const LOOK_LIMIT: Duration = Duration::from_millis(200);
 
-/// What a start would say.
+/// The errors and warnings of a start.
 #[derive(Debug)]
 pub struct Checked {
     /// Whether the configuration holds, and each warning on a line of its own: a start would go on
@@ -77,7 +77,7 @@ fn play(config: &Config, command: &[OsString], environ: &Environ) -> Vec<String>
     errors
 }
 
-/// What comes before the child in the agent, in its order.
+/// The steps before the child in the agent, in their order.
 fn agent_steps(
     config: &Config,
     environ: &Environ,

@@ -47,7 +47,7 @@ pub fn credentials(process: &Process) -> Result<Option<Credentials>, StartFailur
 pub enum NotStartedNow {
     /// There is no process to be had at the moment (EAGAIN, ENOMEM): trying again may help.
     Shortage(io::Error),
-    /// It will not get better.
+    /// The failure is final.
     Refused(StartFailure),
 }
 
@@ -67,10 +67,9 @@ fn not_started_now(plan: &ChildPlan, program: &str, error: SpawnError) -> NotSta
     }
 }
 
-/// What a start would say against the child, without running the program; without a program only
-/// its user is tried. An interpreter or loader that the program's file names and that is missing
-/// counts as well. A shortage of processes may be over by the time of the start, so it is a
-/// warning.
+/// The errors of a start about the child, without running the program. Without a program only its
+/// user is tried. An interpreter or loader that the program's file names and that is missing counts
+/// as well. A shortage of processes may be over by the time of the start, so it is a warning.
 pub fn rehearse(
     plan: &ChildPlan,
     program: Option<&str>,
@@ -94,7 +93,7 @@ pub fn rehearse(
     }
 }
 
-/// What the program's file says against it. A file that is no program for this machine is only
+/// Judges the program's file. A file that is no program for this machine is only
 /// warned of: the host's binfmt_misc may know how to run it, and in most containers nobody can see
 /// that.
 fn rehearsed(program: &str, trouble: Trouble, warn: impl Fn(fmt::Arguments<'_>)) -> Result<(), StartFailure> {
@@ -145,7 +144,7 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
     }
 }
 
-/// Whoever exec'ed us may have left children; each that has ended holds a process that we are
+/// Reaps children of the program that exec'ed us. Each that has ended holds a process that we are
 /// waiting for.
 fn reap_inherited() {
     for _ in 0..MOST_INHERITED {

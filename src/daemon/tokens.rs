@@ -1,4 +1,4 @@
-//! What a token of the poll stands for: one table for the whole loop.
+//! The owners of the poll's tokens: one table for the whole loop.
 
 use mio::Token;
 
@@ -29,7 +29,7 @@ const FIRST_TUNNEL: usize = FIRST_BACKEND + BACKEND_SLOTS;
 /// come.
 const FIRST_WORKER: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
 
-/// What takes turns there: connections and processes.
+/// Connections and processes take turns there.
 const WORKER_KINDS: usize = 2;
 
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
@@ -37,7 +37,7 @@ const LAST_CLIENT: usize = FIRST_BACKEND - 1;
 const LAST_BACKEND: usize = FIRST_TUNNEL - 1;
 const LAST_TUNNEL: usize = FIRST_WORKER - 1;
 
-/// What the kernel tells us about.
+/// The owner of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenOwner {
     Signals,

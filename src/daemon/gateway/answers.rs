@@ -1,4 +1,4 @@
-//! What the lifecycle has to say, as answers to the requests that wait for it.
+//! The lifecycle's words, as answers to the requests that wait for them.
 
 use std::collections::VecDeque;
 

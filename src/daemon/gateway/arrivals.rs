@@ -1,4 +1,4 @@
-//! Who connects: a bounded number in each turn, each one looked up, and room for those who may
+//! New connections: a bounded number in each turn, each one looked up, and room for those that may
 //! stay.
 
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// another one, where there is none.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
-/// What everybody is told who is not the worker.
+/// The answer to callers that are not the worker.
 pub(super) const FORBIDDEN: GatewayError<'static> = GatewayError {
     status: Status::Forbidden,
     code: "gateway_forbidden",
@@ -126,7 +126,7 @@ impl Gateway {
         }
     }
 
-    /// It is known who has come.
+    /// Settles a connection whose caller is known.
     fn settle(&mut self, mut stream: TcpStream, admission: Admission, turn: &mut GatewayTurn<'_>) {
         let is_refused = matches!(admission, Admission::Refused(_));
         if is_refused && self.refused >= MOST_REFUSED {

@@ -1,5 +1,5 @@
-//! Who among the worker's programs is which holder, and which connection waits for which word of
-//! the lifecycle.
+//! The holder of each of the worker's programs, and the connections that wait for words of the
+//! lifecycle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const MOST_HOLDERS: usize = 4096;
 /// The number of a connection; never used again.
 pub(super) type LinkId = u64;
 
-/// Who a program is: its process, and the name that its SDK gives itself in it.
+/// The identity of a program: its process, and the name that its SDK gives itself in it.
 type Program = (Option<ProcessId>, String);
 
 /// The connections that wait for the answer to an outcome. One of them is the reason that it was
@@ -27,7 +27,7 @@ struct Waiting {
     links: Vec<LinkId>,
 }
 
-/// What waited for a word to a holder that is no more.
+/// The connections that waited for words to a holder that is gone.
 #[derive(Debug)]
 pub(super) struct Forgotten {
     /// Requests for jobs.
@@ -86,7 +86,7 @@ impl Book {
         if let Some(process) = process {
             processes.got_job(process);
             if processes.is_gone(process) {
-                // It was said to be gone when nobody knew it.
+                // The process was said to be gone before anything knew it.
                 events.push_back(Event::ProcessGone(process));
             }
         }

@@ -1,5 +1,5 @@
-//! Who may use the gateway. All containers of a pod share the loopback, and behind the gateway's
-//! port lies our token: so whoever connects is looked up before a byte of it is read.
+//! The callers that may use the gateway. All containers of a pod share the loopback, and behind the
+//! gateway's port lies our token. So each connection is looked up before a byte of it is read.
 //!
 //! The kernel knows whose the other end of a connection is. Where we may look into `/proc`, its
 //! process has to be the worker or a descendant of it. Where we may not, another container with the
@@ -59,10 +59,10 @@ impl CallerProof {
     }
 }
 
-/// What becomes of a connection.
+/// The decision about a connection.
 #[derive(Debug)]
 pub enum Admission {
-    /// It is the worker's, or everybody's. The process behind it, where it could be found.
+    /// The connection is the worker's, or anybody's. The process behind it, if it could be found.
     Taken(Option<Rc<ProcessWatch>>),
     /// Its uid is right; each request on it has to pass [`Callers::shows_bearer`] as well.
     AsksForBearer,
@@ -99,12 +99,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What we may see of the worker.
+/// The part of the worker that we may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Insight {
     /// None was started yet.
     NoWorker,
-    /// What each of its processes has open.
+    /// The open descriptors of each of its processes.
     Processes,
     /// Its uid.
     UidAlone,
@@ -159,7 +159,7 @@ impl Callers {
         })
     }
 
-    /// What the worker is given in the place of a token. Another one at each start of ours.
+    /// The worker's bearer in the place of a token. Another one at each start of ojs-init.
     #[must_use]
     pub fn bearer(&self) -> &str {
         &self.bearer

@@ -36,10 +36,10 @@ impl Gateway {
     pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         match &link.stage {
-            // What is whole in its socket counts. It waits for us, and gets its time when there is
-            // room.
+            // A complete request of a dead process still counts. This one waits for body space. Its
+            // timeout starts when it gets some.
             LinkStage::Gathering(request) if request.waits_for_place => {}
-            // It waits for the backend to take more.
+            // The request waits for the backend to take more.
             LinkStage::Relaying(relay) if !relay.is_body_done => self.hang_up(id, turn),
             LinkStage::Head
             | LinkStage::Gathering(_)
@@ -65,7 +65,8 @@ impl Gateway {
             }
             for holder in self.book.left_behind_of(process) {
                 let last = self.forget(holder, turn);
-                // What it said last is ours, whoever else waits for the answer.
+                // ojs-init alone is responsible for its last outcomes, whoever else waits for the
+                // answer.
                 last.iter().for_each(|job| self.outcome_was_taken(job, None, None));
             }
         }

@@ -1,5 +1,5 @@
-//! What the worker finds in its environment: our address in the place of the backend's, and a
-//! bearer of its own in the place of our token.
+//! The worker's environment: our address in the place of the backend's, and a bearer of its own in
+//! the place of our token.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;

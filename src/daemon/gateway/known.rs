@@ -26,7 +26,7 @@ const MOST_LOOKS: usize = 1024;
 #[derive(Debug)]
 struct KnownProcess {
     pid: Pid,
-    /// Whoever else holds on to it decides for how long it is known.
+    /// Weak, because other owners decide how long the process is known.
     watch: Weak<ProcessWatch>,
     /// Where its connections were, the last one first: a number is used again as soon as it is
     /// free.

@@ -29,7 +29,7 @@ pub(super) enum LinkStage {
     Gathering(Request),
     /// The lifecycle has it.
     Asked(Asked),
-    /// It passes through.
+    /// The request passes through.
     Relaying(Relay),
     /// Its answer goes out; that to a request for jobs has to arrive, or they go back.
     Answering(Option<Pulling>),
@@ -54,13 +54,13 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
     /// The room that it has, when it is a large one.
     pub(super) place: Option<LargePlace>,
-    /// It is a large one, and there is no room yet.
+    /// The body is large, and there is no room yet.
     pub(super) waits_for_place: bool,
     /// Since when it has room that it had to wait for.
     pub(super) has_place_since: Option<Moment>,
 }
 
-/// What was asked of the lifecycle.
+/// The open question to the lifecycle.
 #[derive(Debug)]
 pub(super) enum Asked {
     /// Jobs.
@@ -111,7 +111,7 @@ pub(super) enum AnswerBody {
     Chunked,
 }
 
-/// What came of reading.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
     /// So many bytes.
@@ -130,7 +130,7 @@ pub(super) struct GatewayLink {
     pub(super) process: Option<ProcessId>,
     /// Each request has to show the worker's bearer, or none.
     pub(super) needs_bearer: bool,
-    /// It may not be here, and is about to be told so.
+    /// The caller is refused, and is about to get the answer.
     pub(super) is_refused: bool,
     pub(super) stage: LinkStage,
     /// How the answer to the request that is on it is given.
@@ -149,10 +149,10 @@ pub(super) struct GatewayLink {
     sent: usize,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
-    /// It has told that the client says no more: then there is an end to be read behind the last
+    /// The kernel says that the client sends no more. Then the end can be read behind the last
     /// byte.
     may_end: bool,
-    /// The same for room to write.
+    /// The kernel says that there is room to write.
     may_write: bool,
     /// The kernel tells of room to write as well.
     pub(super) is_told_of_room: bool,
@@ -166,7 +166,7 @@ pub(super) struct GatewayLink {
     pub(super) is_leaving: bool,
     /// The process at the other end is gone.
     pub(super) is_left_behind: bool,
-    /// It has its turn soon.
+    /// The connection has its turn soon.
     pub(super) is_queued: bool,
 }
 

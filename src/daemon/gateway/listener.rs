@@ -13,7 +13,7 @@ const BACKLOG: i32 = 1024;
 /// Left alone it would keep megabytes for each, at the expense of the container's memory.
 const SEND_BUFFER: usize = 128 << 10;
 
-/// The same for what we do not read.
+/// The receive buffer of a connection.
 const RECEIVE_BUFFER: usize = 128 << 10;
 
 /// Listens there. Where the port is 0, one that is free is taken.

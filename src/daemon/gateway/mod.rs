@@ -77,7 +77,7 @@ pub struct FetchRules {
     pub has_to_name_queues: bool,
 }
 
-/// What has a deadline.
+/// Owners of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum GatewayTimer {
     /// A connection has had its time.
@@ -92,7 +92,7 @@ enum GatewayTimer {
     Places,
 }
 
-/// What a turn of the gateway acts on.
+/// The parts that a turn of the gateway acts on.
 pub struct GatewayTurn<'a> {
     /// The lifecycle, which alone knows whether a job was given out here.
     pub machine: &'a Lifecycle,
@@ -102,7 +102,7 @@ pub struct GatewayTurn<'a> {
     pub processes: &'a mut Processes,
     /// Where the kernel is told of connections.
     pub registry: &'a Registry,
-    /// What the lifecycle is told.
+    /// Events for the lifecycle.
     pub events: &'a mut VecDeque<Event>,
     /// The backend's answer to an ACK or a FAIL, while the lifecycle handles that answer.
     pub answer: Option<&'a OutcomeReply>,
@@ -120,7 +120,7 @@ pub struct Gateway {
     /// A silent connection was closed for another one in the last turn: there may be more of both.
     has_made_room: bool,
     callers: Callers,
-    /// What the worker is to the backend.
+    /// The worker's name for the backend.
     worker_id: String,
     /// Those whose process is searched for.
     arrivals: Vec<Arrival>,
@@ -156,7 +156,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// What epoll says.
+    /// The error of epoll.
     pub fn new(
         (listener, address): (TcpListener, SocketAddr),
         callers: Callers,
@@ -343,7 +343,7 @@ impl Gateway {
             let Some(link) = self.links.get_mut(&id) else {
                 return false;
             };
-            // What passes through is written when all of it that is here is put together.
+            // A pass-through is written when all of its bytes that are here are put together.
             if !matches!(link.stage, LinkStage::Relaying(_)) {
                 link.flush();
             }
@@ -377,7 +377,7 @@ impl Gateway {
                 }
                 self.hang_up(id, turn);
             }
-            // Whoever asks for jobs and closes its side is not waiting for them.
+            // A client that asks for jobs and closes its side is not waiting for them.
             LinkStage::Asked(Asked::Jobs(_)) if !link.is_deaf => self.hang_up(id, turn),
             // Nobody hears the answer, but another request may be here that is whole.
             LinkStage::Asked(_) | LinkStage::Answering(_) if link.is_deaf && link.form.is_kept => {
@@ -386,7 +386,7 @@ impl Gateway {
             LinkStage::Asked(_) | LinkStage::Relaying(_) | LinkStage::Answering(_) if link.is_deaf => {
                 self.hang_up(id, turn);
             }
-            // It may still read.
+            // The client may still read.
             LinkStage::Asked(_) | LinkStage::Relaying(_) | LinkStage::Answering(_) => {}
         }
     }
@@ -439,7 +439,7 @@ fn release(Pulling { holder, pull }: Pulling, turn: &mut GatewayTurn<'_>) {
         .push_back(Event::Said(holder, FromWorker::WantsNoMore { pull }));
 }
 
-/// What a connection needs to go on.
+/// The next need of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Nothing: it has more to do.

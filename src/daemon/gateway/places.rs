@@ -72,7 +72,7 @@ impl BodyBounds {
         self.place_of_first(length).filter(|_| self.waiting.is_empty())
     }
 
-    /// The same for the first of those that wait.
+    /// A place for the first body that waits.
     pub(super) fn place_of_first(&self, length: BodyLength) -> Option<LargePlace> {
         let bytes = match length {
             BodyLength::Bytes(bytes) => usize::try_from(bytes).unwrap_or(self.most).min(self.most),

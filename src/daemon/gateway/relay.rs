@@ -216,7 +216,7 @@ impl Gateway {
         }
     }
 
-    /// What is new of the tunnels.
+    /// Takes in the news of the tunnels.
     pub(super) fn hear_tunnels(&mut self, turn: &mut GatewayTurn<'_>) {
         while let Some((tunnel, news)) = turn.backend.tunnel_news() {
             match self.tunnels.get(&tunnel).copied() {

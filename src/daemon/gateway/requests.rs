@@ -263,7 +263,8 @@ impl Gateway {
         }
     }
 
-    /// The same where nobody knows, or wants to know, where the next request begins.
+    /// Refuses a request and closes the connection, because the beginning of the next request is
+    /// unknown.
     pub(super) fn refuse(&mut self, id: LinkId, error: &GatewayError<'_>) -> Step {
         if let Some(link) = self.links.get_mut(&id) {
             link.form.is_kept = false;

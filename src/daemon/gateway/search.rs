@@ -71,7 +71,7 @@ enum Way {
     /// From ourselves downwards.
     Down {
         walk: Family,
-        /// What the walk before has found.
+        /// The result of the walk before.
         last: Option<BTreeSet<Pid>>,
         walks: usize,
     },
@@ -82,7 +82,7 @@ enum Way {
     Over,
 }
 
-/// What a search is for.
+/// The subject of a search.
 #[derive(Debug)]
 pub(super) struct Sought {
     /// The worker's user.

@@ -50,7 +50,7 @@ impl Gateway {
         while let Some(id) = self.bounds.first() {
             let request = match self.links.get_mut(&id).map(|link| &mut link.stage) {
                 Some(LinkStage::Gathering(request)) => request,
-                // It has gone meanwhile.
+                // The connection has gone meanwhile.
                 Some(
                     LinkStage::Head
                     | LinkStage::Asked(_)

@@ -1,5 +1,5 @@
-//! Who may connect to the worker socket. The kernel says who it was; the modes of file and
-//! directory are only the first hurdle.
+//! The processes that may connect to the worker socket. The kernel names the peer. The modes of
+//! file and directory are only the first hurdle.
 
 use std::fmt;
 
@@ -17,10 +17,9 @@ pub struct Allowed {
 /// Why somebody may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// It has no pid here, so it could not be watched, and where jobs are lost that would go
-    /// unnoticed.
+    /// The peer has no pid here. It could not be watched, and lost jobs would go unnoticed.
     OtherPidNamespace,
-    /// It runs as a user that nobody allowed.
+    /// The peer runs as a user that is not allowed.
     User(u32),
 }
 
@@ -79,7 +78,7 @@ impl Allowed {
 ///
 /// # Errors
 ///
-/// It may not: see [`NotAdmitted`].
+/// The peer may not connect: see [`NotAdmitted`].
 pub fn may_connect(peer: &Peer, allowed: &Allowed) -> Result<(), NotAdmitted> {
     if peer.pid.is_none() {
         return Err(NotAdmitted::OtherPidNamespace);

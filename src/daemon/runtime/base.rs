@@ -37,14 +37,15 @@ pub struct NoRuntimeDir {
 pub enum Unusable {
     /// A system call failed.
     Failed {
-        /// What was being done to the path.
+        /// The step that failed.
         step: &'static str,
         path: PathBuf,
         error: io::Error,
     },
-    /// It is a symbolic link, which may lead elsewhere tomorrow.
+    /// The path is a symbolic link, which may lead elsewhere tomorrow.
     Link(PathBuf),
-    /// It belongs to somebody who is neither we nor root, and who could replace what is in it.
+    /// The directory belongs to a user that is neither ours nor root, and that could replace its
+    /// content.
     Foreign {
         path: PathBuf,
         /// The user whom it belongs to.
@@ -147,7 +148,7 @@ pub(in crate::daemon) fn open(candidate: &Candidate, allowed: &Allowed) -> Resul
     Ok((base, path))
 }
 
-/// What to say about a directory that cannot be opened.
+/// The error for a directory that cannot be opened.
 pub(in crate::daemon) fn not_opened(path: &Path, error: io::Error) -> Unusable {
     if path.is_symlink() {
         return Unusable::Link(path.to_owned());

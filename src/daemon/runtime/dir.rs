@@ -74,7 +74,7 @@ impl RuntimeDir {
     ///
     /// # Errors
     ///
-    /// What a start would say.
+    /// The error that a start would have.
     pub fn rehearse(candidates: &[Candidate], allowed: &Allowed) -> Result<(), String> {
         let mut made = Vec::new();
         for candidate in candidates {
@@ -180,7 +180,7 @@ impl RuntimeDir {
     ///
     /// # Errors
     ///
-    /// What the file system says.
+    /// The error of the file system.
     pub fn remove(mut self) -> io::Result<()> {
         self.is_removed = true;
         clear(&self.home, &self.directory, &self.name)
@@ -240,7 +240,7 @@ fn remove_dead(home: &Directory, own: u32) {
 
 fn remove_if_dead(home: &Directory, name: &OsStr, own: u32) -> io::Result<bool> {
     let directory = home.open_in(name)?;
-    // What is mounted over one is not the directory that an instance has made.
+    // A mount over the directory is not the directory that an instance has made.
     if directory.owner()?.uid != own || !directory.is_on_the_mount_of(home)? {
         return Ok(false);
     }

@@ -53,15 +53,15 @@ pub enum Unreachable {
     Place(Unusable),
     /// No instance of this user has a directory there.
     Empty(u32),
-    /// It does not run any more.
+    /// The instance does not run any more.
     Dead,
-    /// It has no pid here: it is another container's.
+    /// The instance has no pid here: it is another container's.
     Elsewhere,
     /// Somebody else listens there.
     Foreign(u32),
     /// The queue of those who wait to be accepted is full.
     Full,
-    /// It does not take the connection.
+    /// The instance does not accept the connection.
     Failed(io::Error),
 }
 

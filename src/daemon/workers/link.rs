@@ -31,8 +31,8 @@ const SHARE: RangeInclusive<usize> = 1 << 10..=64 << 10;
 /// Bytes read at a time.
 pub const READ_BYTES: usize = 16 << 10;
 
-/// What is read at the end where the kernel does not say how much is there: more than a socket's
-/// buffer holds.
+/// Bytes that are read at the end if the kernel does not say how many are there: more than a
+/// socket's buffer holds.
 const MOST_LEFT: usize = 16 << 20;
 
 /// With more than this waiting to be read by the worker we read nothing from it: its questions make
@@ -43,7 +43,7 @@ const HIGH_WATER: usize = 64 << 10;
 /// Bytes of small frames that may wait behind a job.
 const CONTROL_BYTES: usize = 4 << 20;
 
-/// What may still be read in this turn.
+/// The bytes that may still be read in this turn.
 #[derive(Debug)]
 pub struct ReadBudget {
     bytes: usize,
@@ -84,7 +84,7 @@ pub struct WorkerLink {
     /// When bytes arrived last, by the monotonic clock; at first, when it was accepted. `None`: the
     /// worker has declared itself ready on it.
     heard_at: Option<Duration>,
-    /// It ends behind so many more bytes, and nothing is written to it any more.
+    /// The connection ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
     /// The machine knows that nothing is read from it.
     is_reading_paused: bool,
@@ -170,7 +170,7 @@ impl WorkerLink {
                     self.last_bytes = self.last_bytes.map(|last| last - count);
                     let frames = self.take_frames(buffer.get(..count).unwrap_or_default(), events);
                     budget.frames = budget.frames.saturating_sub(frames);
-                    // It was all that there was; more is told of anew.
+                    // All bytes are read. The kernel tells of more.
                     if count < room && !is_cut && !self.reads_until_nothing && !self.is_ending() {
                         self.may_read = false;
                         return Link::Open;
@@ -248,7 +248,7 @@ impl WorkerLink {
                 );
                 return Link::Closed;
             }
-            // What the worker had said before is still there to be read.
+            // Earlier frames of the worker can still be read.
             Written::Closed => self.end(),
         }
         self.tell_whether_heard(events);
@@ -263,7 +263,7 @@ impl WorkerLink {
         match self.outbound.flush(&mut self.stream) {
             Written::All => events.push_back(Event::OutboundEmptied(self.id)),
             Written::Some | Written::Overflow => {}
-            // What the worker had said before is still there to be read.
+            // Earlier frames of the worker can still be read.
             Written::Closed => self.end(),
         }
         self.tell_whether_heard(events);

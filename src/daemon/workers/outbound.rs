@@ -29,7 +29,7 @@ pub enum Kind {
     Control,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// The kernel has everything.
@@ -117,7 +117,7 @@ impl Outbound {
         if self.len() > 0 {
             return Written::Some;
         }
-        // What a large frame needed is given back.
+        // Gives back the memory of a large frame.
         self.bytes = Vec::new();
         self.written = 0;
         Written::All

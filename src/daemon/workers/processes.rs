@@ -38,9 +38,9 @@ struct Watched {
     is_new: bool,
     connections: usize,
     is_worker: bool,
-    /// It may hold jobs, or is being ended: whoever was given a job or a signal.
+    /// The process may hold jobs, or is being ended: it was given a job or a signal.
     is_needed: bool,
-    /// It was said to be gone.
+    /// The machine was told that the process is gone.
     is_gone: bool,
 }
 
@@ -85,7 +85,7 @@ impl Processes {
         let id = self.name(pid, true);
         match ProcessWatch::of(pid) {
             Ok(watch) => self.watch(id, Rc::new(watch), registry),
-            // It is our child: its end is noticed in any case.
+            // The worker is our child, so its end is noticed in any case.
             Err(error) => warn!("cannot watch the worker's process {pid}: {error}"),
         }
         id

@@ -60,7 +60,7 @@ impl WorkerSocket {
     ///
     /// # Errors
     ///
-    /// What epoll says.
+    /// The error of epoll.
     pub fn new(listener: Listener, allowed: Allowed, hello: HelloContext, registry: &Registry) -> io::Result<Self> {
         Ok(Self {
             acceptor: Acceptor::new(listener, TokenOwner::Interface, ACCEPTS_PER_TURN, "", registry)?,
@@ -266,8 +266,8 @@ impl WorkerSocket {
     }
 }
 
-/// What is asked about each connection at any time. Urgent data, too: a read ends at it, so a short
-/// one says nothing then.
+/// The events that epoll watches on each connection. Urgent data is one, because a read ends at it,
+/// so that a short read says nothing then.
 fn what_to_read() -> Interest {
     Interest::READABLE | Interest::PRIORITY
 }
