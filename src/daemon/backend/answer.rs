@@ -38,7 +38,7 @@ const EVENT_BYTES: u64 = 512 << 10;
 /// Most bytes of an answer that we ever read. Jobs that are beyond it lapse.
 const MOST_BODY_BYTES: u64 = 256 << 20;
 
-/// What an answer may hold for each job besides its envelope, in bytes.
+/// Bytes of an answer for each job besides its envelope, at most.
 const BYTES_AROUND_ENVELOPE: u64 = 64 << 10;
 
 /// Longest request head that the engine is shown, in bytes; it only has to have seen one.
@@ -77,9 +77,9 @@ enum AnswerStage {
 enum Passing {
     /// Nobody does, or somebody has it.
     Nothing,
-    /// It is wanted once it is there.
+    /// The head is wanted once it is there.
     Wanted,
-    /// It is here: none where it cannot be passed on.
+    /// The head is here. None: it cannot be passed on.
     Here(Option<TunnelHead>),
 }
 
@@ -97,9 +97,9 @@ pub(in crate::daemon) struct AnswerReader {
     /// Its head names both a length and chunks: somebody may read it differently.
     is_ambiguous: bool,
     head: Option<AnswerHead>,
-    /// What there is of it for whoever passes it on.
+    /// The part of the answer that is ready to be passed on.
     passing: Passing,
-    /// What the head says of the length of the body.
+    /// The length of the body, by the head.
     body_length: TunnelBody,
     body: Vec<u8>,
 }
@@ -137,7 +137,7 @@ impl AnswerReader {
         };
         let head = head.take();
         self.passing = Passing::Nothing;
-        // Whoever changes to another protocol was not asked to.
+        // Nobody asked for another protocol.
         let head = head.filter(|head| head.status != StatusCode::SWITCHING_PROTOCOLS.as_u16());
         Some(head.ok_or(Fault::NotHttp))
     }
@@ -191,7 +191,7 @@ impl AnswerReader {
         self.head.as_ref()
     }
 
-    /// What there is of an answer that broke off; `None`: not even its head.
+    /// The part of an answer that broke off. `None`: not even its head.
     pub(in crate::daemon) fn cut_off(self) -> Option<Received> {
         let (is_whole, leaves_connection_open) = match self.stage {
             AnswerStage::Over {
@@ -215,7 +215,7 @@ impl AnswerReader {
             _ if self.is_in_head() && rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
             AnswerStage::Body(_) if rest.len() > MOST_CHUNK_LINE_BYTES => return Err(Fault::NotHttp),
             AnswerStage::Start | AnswerStage::Head(_) | AnswerStage::Body(_) | AnswerStage::Plain(_) => usize::MAX,
-            // Whatever follows is nothing that was asked for: one byte of it says so.
+            // One byte is enough to see that more follows, which nobody asked for.
             AnswerStage::Over { .. } => 1,
         };
         self.rest
@@ -435,7 +435,7 @@ pub(in crate::daemon) fn body_limit(call: &Call, max_frame: u64) -> usize {
             .saturating_mul(most_jobs(call))
             .clamp(USUAL_BODY_BYTES, MOST_BODY_BYTES),
         AnswerSize::Fields => USUAL_BODY_BYTES,
-        // What the body of a refusal says.
+        // The body of a refusal.
         AnswerSize::Nothing => REPORT_BODY_BYTES,
         AnswerSize::Events => EVENT_BYTES,
     };

@@ -1,4 +1,4 @@
-//! What the head of an answer says, as far as anybody asks.
+//! The head of an answer, as far as it is needed.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ureq_proto::http::{Response, StatusCode};
 
 use ojs_wire::backend::request::STREAM_TYPE;
 
-/// What the head of an answer says.
+/// The head of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::daemon) struct AnswerHead {
     /// The status.

@@ -15,7 +15,7 @@ fn reader() -> AnswerReader {
     AnswerReader::new(LIMIT)
 }
 
-/// What comes of these bytes, so many at a time, and then the end.
+/// Reads these bytes, so many at a time, and then the end.
 fn read(bytes: &[u8], piece: usize) -> Result<Option<Received>, Fault> {
     read_with(reader(), bytes, piece)
 }
@@ -278,8 +278,7 @@ const LINES: &[&str] = &[
 const BODIES: &[&str] = &["", "hello!", "hello! and more", "6\r\nhello!\r\n0\r\n\r\n", "hel"];
 
 proptest! {
-    /// Whatever is taken for a plain head is read by the engine in the same way, in every respect,
-    /// to the last byte.
+    /// The engine reads each plain head in the same way, in every respect, to the last byte.
     #[test]
     fn a_plain_head_says_what_it_says_to_the_engine(
         status in select(STATUS_LINES),

@@ -49,7 +49,7 @@ const REQUESTS_PER_TURN: usize = 8;
 /// A report that has no answer after this time does not count as one under way when others wait.
 const SLOW_AFTER: Duration = Duration::from_millis(250);
 
-/// What the backend says to a request.
+/// The backend's words to a request.
 #[derive(Debug)]
 pub enum BackendSays {
     /// This is the answer, or there is none.
@@ -58,7 +58,7 @@ pub enum BackendSays {
     News(StreamNews),
 }
 
-/// What has a deadline.
+/// Owners of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::daemon::backend) enum BackendTimer {
     /// Nobody waits for the answer any more.
@@ -286,7 +286,7 @@ impl Backend {
         let Some(id) = id else { return };
         let is_of_it = |slot: usize, owner: Option<CallId>| match owner {
             Some(owner) => owner == id,
-            // It was about to get it.
+            // The request was about to get the connection.
             None => !self.kept.has(slot),
         };
         let of_it = self
@@ -338,7 +338,7 @@ impl Backend {
         self.fail(id, &fault);
     }
 
-    /// What keeps this request from getting a connection, if that is more than that nobody answers.
+    /// The fault that keeps this request from a connection, if it is more than silence.
     fn slow_connect(&mut self, id: CallId) -> Option<Fault> {
         let RequestStage::Dialing(dial) = &self.pending.get(&id)?.stage else {
             return None;
@@ -365,7 +365,7 @@ impl Backend {
         }
     }
 
-    /// What came is the answer.
+    /// Takes the received bytes as the answer.
     pub(in crate::daemon::backend) fn interpret(&mut self, id: CallId, received: &Received) {
         let Some(pending) = self.pending.get(&id) else { return };
         if matches!(received.head.status, 401 | 403) {
@@ -407,12 +407,12 @@ impl Backend {
             | RequestStage::NeedsAddress
             | RequestStage::Dialing(_) => false,
         };
-        // Whoever refuses a connection has taken nothing on it; who ends one that it has used may
-        // have.
+        // A backend that refuses a connection has accepted nothing on it. One that ends a used
+        // connection may have.
         let is_refused = !has_served && fault.is_refusal(&self.outcomes.settings().backend);
         let is_sent = pending.is_sent() && (!is_refused || pending.first_was_sent);
         let stage = match pending.stage {
-            // It stays with those that wait, until it is answered.
+            // The request stays with those that wait, until it is answered.
             RequestStage::Waiting => RequestStage::Waiting,
             RequestStage::Ready
             | RequestStage::NeedsToken
@@ -430,7 +430,7 @@ impl Backend {
                     connection.reset_at_close();
                 }
                 self.slots.close(exchange.slot);
-                // What has come of an answer counts as far as it goes, unless nobody wants to know.
+                // The received part of an answer counts, unless nobody waits for it.
                 if !matches!(fault, Fault::Abandoned)
                     && let Some(received) = exchange.received()
                 {
@@ -442,8 +442,8 @@ impl Backend {
                     return self.interpret(id, &received);
                 }
                 if matches!(fault, Fault::Abandoned | Fault::NoAnswerInTime) {
-                    // What cut its connection may have cut those that nobody has used since. That
-                    // of the heartbeats is theirs.
+                    // The cause may have cut connections that were idle since, too. The connection
+                    // of the heartbeats is for heartbeats only.
                     let doubtful = began.map(|began| self.kept.unused_since(began, lane == Lane::Beat));
                     doubtful.into_iter().flatten().for_each(|slot| self.slots.close(slot));
                 }
@@ -485,7 +485,7 @@ impl Backend {
         self.said.push((id, BackendSays::Answer(reply, heard)));
     }
 
-    /// It is so far.
+    /// Moves a request to another stage.
     pub(in crate::daemon::backend) fn set_stage(&mut self, id: CallId, stage: RequestStage) {
         if let Some(pending) = self.pending.get_mut(&id) {
             pending.stage = stage;

@@ -35,7 +35,7 @@ const STEPS_OF_HANDSHAKE: usize = 8;
 /// request. Tickets fit into one.
 const MOST_READS_OF_NOTHING: usize = 8;
 
-/// What all connections read with.
+/// The read buffers of all connections.
 #[derive(Debug)]
 pub(in crate::daemon) struct Buffers {
     raw: Vec<u8>,
@@ -58,11 +58,11 @@ pub(in crate::daemon) enum ConnectionPhase {
     Connecting,
     /// The proxy is asked, or TLS begins.
     Handshake,
-    /// It can be used.
+    /// The connection can be used.
     Open,
 }
 
-/// What came of writing.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum Sent {
     /// The kernel has all of it.
@@ -73,7 +73,7 @@ pub(in crate::daemon) enum Sent {
     Paused,
 }
 
-/// What came of reading.
+/// The result of a read.
 #[derive(Debug)]
 pub(in crate::daemon) enum Got<'a> {
     /// These bytes; none where TLS had something to tell itself.
@@ -84,14 +84,14 @@ pub(in crate::daemon) enum Got<'a> {
     End { is_clean: bool },
 }
 
-/// What a proxy is asked, and what it has answered so far.
+/// The request to a proxy, and its answer so far.
 #[derive(Debug)]
 struct ProxyRequest {
     request: Arc<[u8]>,
     sent: usize,
     /// At most one buffer more than is read of it.
     reply: Vec<u8>,
-    /// What begins when the proxy has connected.
+    /// The TLS session that begins when the proxy has connected.
     tls: Option<TlsSession>,
 }
 
@@ -129,7 +129,7 @@ pub(in crate::daemon) struct Connection<O = CallId> {
     pub(in crate::daemon) kept_until: Moment,
     /// Whether it has served a request.
     pub(in crate::daemon) has_served: bool,
-    /// It waits for its turn.
+    /// The connection waits for its turn.
     pub(in crate::daemon) is_queued: bool,
     may_read: bool,
     may_write: bool,
@@ -137,7 +137,7 @@ pub(in crate::daemon) struct Connection<O = CallId> {
     is_closing: bool,
     /// TLS has said goodbye.
     is_ended: bool,
-    /// What came behind the last good bytes is none of TLS.
+    /// The fault behind the last good bytes of TLS.
     broken: Option<Fault>,
 }
 
@@ -168,7 +168,7 @@ impl<O> Connection<O> {
         })
     }
 
-    /// What the kernel tells.
+    /// Takes in an event of the kernel.
     pub(in crate::daemon) fn is_ready(&mut self, event: &Event) {
         self.is_closing |= event.is_read_closed() || event.is_error();
         self.may_read |= event.is_readable() || self.is_closing;
@@ -180,7 +180,7 @@ impl<O> Connection<O> {
         self.may_read
     }
 
-    /// It is looked at whatever the kernel has told.
+    /// Makes the next turn look at the connection without an event of the kernel.
     pub(in crate::daemon) fn look_again(&mut self) {
         self.may_read = true;
     }
@@ -210,7 +210,7 @@ impl<O> Connection<O> {
         }
     }
 
-    /// It can be used, once the proxy has connected and TLS is there, where these are wanted.
+    /// Begins to use the connection. A proxy and TLS come first, if they are wanted.
     pub(in crate::daemon) fn begin(&mut self, opening: Opening) {
         let Opening { connect, tls } = opening;
         self.phase = if connect.is_some() || tls.is_some() {
@@ -226,7 +226,7 @@ impl<O> Connection<O> {
         }
     }
 
-    /// What keeps it from being used, if that is more than that nobody answers at its address.
+    /// The fault that keeps it from use, if it is more than a silent address.
     pub(in crate::daemon) fn slow_fault(&self) -> Option<Fault> {
         match self.phase {
             ConnectionPhase::Handshake if self.proxy.is_some() => Some(Fault::ProxySilent),
@@ -381,7 +381,7 @@ impl<O> Connection<O> {
         match tls.receive(raw, &mut buffers.plain) {
             Ok(is_ended) => self.is_ended = is_ended,
             Err(fault) if buffers.plain.is_empty() => return Err(fault),
-            // What is good counts: a FETCH that breaks off is good for the jobs before that point.
+            // The good bytes count: a FETCH that breaks off is good for the jobs before that point.
             Err(fault) => self.broken = Some(fault),
         }
         self.may_read |= self.is_ended || self.broken.is_some();
@@ -402,8 +402,8 @@ impl<O> Connection<O> {
         false
     }
 
-    /// What was not taken by the other side yet shall not arrive: the kernel would go on delivering
-    /// it for minutes after the close, a FAIL perhaps to the next reservation of its job.
+    /// Drops unsent bytes at the close. The kernel would go on delivering them for minutes, a FAIL
+    /// perhaps to the next reservation of its job.
     pub(in crate::daemon) fn reset_at_close(&self) {
         if let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)) {
             log::debug!("backend: a connection is closed in good order: {error}");

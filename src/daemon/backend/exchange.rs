@@ -19,14 +19,14 @@ pub(in crate::daemon) struct Exchange {
     broken: Option<Fault>,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(in crate::daemon) enum ExchangeStep {
     /// The kernel will tell of what follows.
     Waits,
     /// There is more to do, and others have their turn first.
     Paused,
-    /// It is over; without a fault the answer is all there.
+    /// The exchange is over. Without a fault the answer is all there.
     Over(Option<Fault>),
 }
 
@@ -98,11 +98,11 @@ impl Exchange {
         is_stream.then(|| self.answer.take_new_body())
     }
 
-    /// What there is of the answer; `None`: not even its head.
+    /// The received part of the answer. `None`: not even its head.
     pub(in crate::daemon) fn received(self) -> Option<Received> {
         let is_sent = self.is_sent;
         self.answer.cut_off().map(|received| Received {
-            // Who answers early may not have read the request to its end.
+            // A backend that answers early may not have read the request to its end.
             leaves_connection_open: received.leaves_connection_open && is_sent,
             ..received
         })

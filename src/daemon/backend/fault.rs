@@ -1,4 +1,4 @@
-//! What went wrong between a request and its answer, in words for a person.
+//! The faults between a request and its answer, in words for a person.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use crate::config::{Backend, BackendUrl};
 use crate::daemon::backend::tls_words;
 
-/// What to look at where the two sides do not speak the same.
+/// The advice if the two sides do not speak the same protocol.
 const CHECK: &str = "check the scheme (http or https) and the port of backend.url";
 
 /// Most bytes of an answer in which a server says that it wants TLS.
@@ -36,7 +36,7 @@ pub(in crate::daemon) enum Fault {
     ProxySilent,
     /// The proxy connected, and then nothing came in time.
     NothingThroughProxy,
-    /// What is taken for a proxy is none.
+    /// The address of the proxy is no proxy.
     NoProxy,
     /// No socket is left of those that we may have.
     NoSocket,
@@ -54,7 +54,7 @@ pub(in crate::daemon) enum Fault {
     Tls(rustls::Error),
     /// The system says so.
     Io(io::Error),
-    /// What came is no answer of HTTP.
+    /// The bytes are no answer of HTTP.
     NotHttp,
     /// One head is longer than we read.
     LongHead,
@@ -195,7 +195,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// What a proxy means by the status with which it answers, and what to do.
+/// The meaning of a proxy's status, and what to do.
 pub(in crate::daemon) fn refused_by_proxy(status: u16, backend: &Backend) -> String {
     let url = backend.url.as_ref().map_or("", BackendUrl::as_str);
     match status {

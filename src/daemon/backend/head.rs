@@ -12,7 +12,7 @@ use ojs_os::clock;
 use ojs_wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
 use ojs_wire::http::tunnel::OwnLines;
 
-/// What the head of a request has, besides the headers that all have in common, in bytes.
+/// Bytes of the head of a request besides the headers that all have in common.
 const USUAL_HEAD_BYTES: usize = 512;
 
 /// Where the backend is, as its URL says.
@@ -22,13 +22,13 @@ pub(in crate::daemon) struct UrlParts {
     pub(in crate::daemon) host: String,
     /// Port.
     pub(in crate::daemon) port: u16,
-    /// What goes before each path; empty, or with a slash at its beginning and none at its end.
+    /// The prefix of each path: empty, or with a slash at its beginning and none at its end.
     prefix: String,
     /// The host as it is spelled in the header of that name.
     authority: String,
 }
 
-/// What we add to requests of somebody else.
+/// The lines that ojs-init adds to a request that passes through.
 pub(in crate::daemon) fn own_lines(settings: &BackendSettings, place: &UrlParts) -> OwnLines {
     let backend = &settings.backend;
     let has_token = has_token(settings);
@@ -59,8 +59,8 @@ fn has_token(settings: &BackendSettings) -> bool {
 }
 
 impl UrlParts {
-    /// What goes before each path on the wire: a proxy that gets the whole request reads in it
-    /// where the backend is.
+    /// The prefix of each path on the wire. A proxy that gets the whole request reads the backend's
+    /// address in it.
     fn prefix(&self, backend: &Backend) -> String {
         match plain_proxy(backend) {
             Some(_) => format!("http://{}{}", self.authority, self.prefix),
@@ -102,7 +102,7 @@ pub(in crate::daemon) struct RequestWriter {
 }
 
 impl RequestWriter {
-    /// What the user set goes before what we would say, but for the token and the request's id.
+    /// The headers of the user replace ours, except for the token and the request's id.
     pub(in crate::daemon) fn new(settings: &BackendSettings, place: &UrlParts) -> Self {
         let backend = &settings.backend;
         let has_token = has_token(settings);

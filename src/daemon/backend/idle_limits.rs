@@ -19,7 +19,7 @@ const SAME_AGE_WITHIN: Duration = Duration::from_millis(250);
 /// Most addresses in memory. The one without an early end for the longest time is forgotten first.
 const MOST_ADDRESSES: usize = 16;
 
-/// What is known of one address.
+/// The knowledge about one address.
 #[derive(Debug)]
 struct Peer {
     address: SocketAddr,

@@ -34,7 +34,7 @@ pub(in crate::daemon) type Wake = Arc<dyn Fn() + Send + Sync>;
 /// The result of a look-up, and the number of the thread that made it.
 type Found = (u64, Result<Vec<SocketAddr>, NameError>);
 
-/// What is looked up, and how.
+/// The question of a look-up.
 #[derive(Clone)]
 pub(in crate::daemon::backend) struct Question {
     /// The name.
@@ -129,7 +129,7 @@ impl FamilyLookup {
         };
         threads::spawn(name, self.question.stack_bytes, move || thread.run())?;
         self.newest = number;
-        // It has just begun to listen.
+        // The thread has just begun to listen.
         let _ = questions.send(());
         self.questions = Some(questions);
         Ok(())
@@ -183,7 +183,7 @@ impl Drop for Counted {
     }
 }
 
-/// What a thread needs. It ends when nobody asks it any more.
+/// A thread of look-ups. It ends when nobody asks it any more.
 struct LookupThread {
     number: u64,
     question: Question,

@@ -35,7 +35,7 @@ const LATE_FOR: Duration = Duration::from_secs(60);
 /// Most addresses that are known not to answer.
 const MOST_LATE: usize = 16;
 
-/// What is known of a name.
+/// The knowledge about a name.
 #[derive(Debug)]
 pub(in crate::daemon) enum Lookup {
     /// These are its addresses.
@@ -43,7 +43,7 @@ pub(in crate::daemon) enum Lookup {
     /// The look-up is under way. At this time the last known addresses are used, if there are any,
     /// or what failed is looked up again.
     Wait(Option<Moment>),
-    /// It has none that we could use.
+    /// The name has no address that we could use.
     Failed(Fault),
 }
 

@@ -48,7 +48,7 @@ fn as_spelled(host: &str, _: u16, family: Family) -> Answer {
     }
 }
 
-/// What the loop is told, and the name.
+/// A name, and what the loop learns of it.
 struct Rig {
     names: Names,
     woken: Receiver<()>,
@@ -127,7 +127,7 @@ fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
         if addresses.is_empty() {
             let fault = match (a, aaaa) {
                 ("silent", _) | (_, "silent") => {
-                    // What failed is looked up again although the other half may be silent for
+                    // The failed half is looked up again, although the other half may be silent for
                     // long.
                     let again = [a, aaaa].contains(&"fails").then(|| at(510));
                     assert_eq!(rig.until(at(10)), again, "{a} {aaaa}");

@@ -40,7 +40,7 @@ impl OpenStream {
         if self.charged > MOST_BYTES_AT_ONCE {
             return None;
         }
-        // What is told a hundred times is told once.
+        // An event that comes a hundred times in a turn counts once.
         let mut told = BTreeSet::new();
         self.reader.push(bytes, |news| {
             if told.len() < CANCELLED_PER_TURN || !matches!(news, StreamNews::JobCancelled(_)) {

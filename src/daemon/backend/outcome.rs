@@ -20,9 +20,9 @@ const MOST_LOCATION_BYTES: usize = 200;
 pub struct BackendAnswer {
     /// The request.
     pub call: CallId,
-    /// What the lifecycle gets.
+    /// The reply for the lifecycle.
     pub reply: Reply,
-    /// What people and waiting workers get of it while the lifecycle handles the reply.
+    /// The words for people and waiting workers, while the lifecycle handles the reply.
     pub heard: Heard,
 }
 
@@ -32,7 +32,7 @@ pub struct BackendAnswer {
 pub struct Heard {
     /// The HTTP status, where anybody answered.
     pub status: Option<u16>,
-    /// What the answer says.
+    /// The words of the answer.
     pub words: Words,
     /// The answer itself, where it is one to an ACK or a FAIL that can be handed on.
     pub outcome: Option<OutcomeReply>,
@@ -42,7 +42,7 @@ pub struct Heard {
 /// way wait for the lifecycle.
 const MOST_HANDED_ON_BYTES: usize = 16 << 10;
 
-/// What the backend answered to an ACK or a FAIL.
+/// The backend's answer to an ACK or a FAIL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeReply {
     /// The job.
@@ -93,12 +93,12 @@ impl Outcomes {
         }
     }
 
-    /// What is configured.
+    /// The configuration.
     pub(in crate::daemon) fn settings(&self) -> &BackendSettings {
         &self.settings
     }
 
-    /// What an answer means.
+    /// The meaning of an answer.
     pub(in crate::daemon) fn of_answer(
         &mut self,
         call: &Call,
@@ -138,7 +138,7 @@ impl Outcomes {
         (reply, heard)
     }
 
-    /// What a proxy that gets the whole request says instead of the backend.
+    /// The words of a proxy that gets the whole request, instead of the backend's.
     fn said_by_proxy(&self, received: &Received) -> Option<String> {
         let backend = &self.settings.backend;
         let proxy = backend.proxy.as_ref().filter(|_| !self.is_https)?;
@@ -150,8 +150,7 @@ impl Outcomes {
         })
     }
 
-    /// What it means that there is no answer; `is_new`: on a connection that had served no other
-    /// request.
+    /// The meaning of a missing answer. `is_new`: the connection had served no other request.
     pub(in crate::daemon) fn of_fault(
         &self,
         call: &Call,
@@ -177,7 +176,7 @@ impl Outcomes {
         fault.reason(&self.settings.backend, self.is_https, is_new)
     }
 
-    /// What it means that there is no token. The log has said why.
+    /// The meaning of a missing token. The log has said why.
     pub(in crate::daemon) fn of_no_token(&self, call: &Call) -> (Reply, Heard) {
         self.debug(call, &"there is no token for it");
         (Reply::Failed(Failure::NoCredentials), Heard::default())
@@ -190,7 +189,7 @@ impl Outcomes {
         }
     }
 
-    /// What to do about such an answer, for the person who reads of it.
+    /// The advice about such an answer, for a person.
     fn advice(&self, reply: &Reply, received: &Received) -> String {
         let setting = &self.settings.url_setting;
         if !self.is_https && wants_tls(received.head.status, &received.body) {
@@ -214,8 +213,8 @@ impl Outcomes {
     }
 }
 
-/// What follows from the word of a proxy: that it forbids something says nothing of the backend's
-/// opinion.
+/// The consequence of a proxy's answer. A proxy that forbids something says nothing about the
+/// backend.
 fn of_proxy(reply: Reply, status: u16) -> Reply {
     if status == 403 {
         Reply::Failed(Failure::NotFromBackend)

@@ -9,21 +9,21 @@ use ojs_lifecycle::api::{Call, Lane, Moment};
 pub(in crate::daemon) enum RequestStage {
     /// Others of its kind go first.
     Waiting,
-    /// It has its turn soon.
+    /// The request has its turn soon.
     Ready,
     /// There is no token for it yet.
     NeedsToken,
     /// The backend's name is being looked up.
     NeedsAddress,
-    /// It opens a connection.
+    /// The request opens a connection.
     Dialing(Dial),
-    /// It is on a connection.
+    /// The request is on a connection.
     Exchanging(Box<Exchange>),
 }
 
 /// A request.
 pub(in crate::daemon) struct Pending {
-    /// What the backend is asked.
+    /// The call to the backend.
     pub(in crate::daemon) call: Call,
     /// Which bounds it is under.
     pub(in crate::daemon) lane: Lane,
@@ -31,11 +31,11 @@ pub(in crate::daemon) struct Pending {
     pub(in crate::daemon) give_up: Moment,
     /// How far it is.
     pub(in crate::daemon) stage: RequestStage,
-    /// What is known of the stream of events that its answer is.
+    /// The state of the event stream, if the answer is one.
     pub(in crate::daemon) stream: Option<Box<OpenStream>>,
     /// When it had its turn.
     pub(in crate::daemon) began: Option<Moment>,
-    /// The same one hangs on another connection.
+    /// An equal request hangs on another connection.
     pub(in crate::daemon) is_again: bool,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,

@@ -31,9 +31,9 @@ const MOST_STREAMS_AT_ONCE: usize = MOST_STREAMS + 1;
 /// Whether there is room for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum Room {
-    /// It can go now.
+    /// The request can go now.
     Now,
-    /// It waits for another one to end.
+    /// The request waits for another one to end.
     Later,
     /// There is none.
     None,

@@ -13,12 +13,12 @@ use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::tls_session::TlsSession;
 use ojs_wire::http::connect;
 
-/// The same for all connections.
+/// The route to the backend, one for all connections.
 pub(in crate::daemon) struct Route {
     tls: Option<Arc<ClientConfig>>,
-    /// Whose certificate the backend has to have.
+    /// The host that the backend's certificate has to name.
     host: String,
-    /// What the proxy is asked, if it has to be asked for a connection.
+    /// The CONNECT request, if a proxy needs one.
     connect: Option<Arc<[u8]>>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Route {
     }
 }
 
-/// What comes before the first request on one connection.
+/// The steps before the first request on one connection.
 #[derive(Debug)]
 pub(in crate::daemon) struct Opening {
     /// The question to the proxy.
@@ -58,7 +58,7 @@ impl Route {
         }
     }
 
-    /// What a new connection begins with.
+    /// The first steps of a new connection.
     ///
     /// # Errors
     /// The host can have no certificate, or rustls fails.

@@ -1,18 +1,17 @@
-//! What requests to the backend have to know of the configuration, and what is said where it cannot
-//! be used.
+//! The configuration of requests to the backend, and the errors if it cannot be used.
 
 use std::fmt;
 
 use crate::config::Backend;
 use ojs_wire::backend::request::Identity;
 
-/// What requests to the backend need to know of the configuration.
+/// The configuration of requests to the backend.
 #[derive(Debug, Clone)]
 pub struct BackendSettings {
     /// Where the backend is and how to reach it.
     pub backend: Backend,
-    /// What the address is, and where it was set, in the words of the configuration: a person is
-    /// told what to look at.
+    /// The address and its source, in the words of the configuration, so that a person knows where
+    /// to look.
     pub url_setting: String,
     /// Our name, as the backend is told it.
     pub identity: Identity,

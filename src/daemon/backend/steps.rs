@@ -44,7 +44,7 @@ impl Backend {
         }
         let (endpoint, is_second, is_again) = (pending.call.endpoint(), pending.is_second, pending.is_again);
         let used_since = self.hangs_since(endpoint.lane(), is_again, turn.now);
-        // What lasts has a connection of its own.
+        // An event stream has a connection of its own.
         let takes_any = !is_second && endpoint.lane() != Lane::Stream;
         if takes_any && let Some(slot) = self.take_kept(endpoint, used_since, turn.now) {
             return self.begin(id, slot, turn);
@@ -94,7 +94,7 @@ impl Backend {
         None
     }
 
-    /// It goes on when a thread has brought something, or at this time.
+    /// The request goes on when a thread has a result, or at this time.
     fn wait_for_thread(&mut self, id: CallId, stage: RequestStage, until: Option<Moment>) {
         self.set_stage(id, stage);
         self.waiting_for_thread.insert(id);
@@ -340,7 +340,7 @@ impl Backend {
         }
     }
 
-    /// It has a connection, so it needs no other.
+    /// Closes the other attempts of a request that has a connection.
     fn close_attempts(&mut self, id: CallId) {
         let Some(Pending {
             stage: RequestStage::Dialing(dial),

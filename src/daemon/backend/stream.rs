@@ -17,7 +17,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(45);
 /// The stream of several queues has no comment lines.
 const LONGEST_SILENCE_OF_QUEUES: Duration = Duration::from_secs(10 * 60);
 
-/// What its answer gets as its status.
+/// The status of its answer.
 const OK: u16 = 200;
 
 impl Backend {
@@ -55,7 +55,7 @@ impl Backend {
         self.pending.get(&id).is_some_and(|pending| pending.stream.is_some())
     }
 
-    /// It is over.
+    /// The stream is over.
     pub(in crate::daemon::backend) fn end_stream(&mut self, id: CallId, failure: Failure, why: &str) {
         if let Some(pending) = self.pending.get(&id)
             && let RequestStage::Exchanging(exchange) = &pending.stage

@@ -28,7 +28,7 @@ pub(in crate::daemon) struct TlsRefusal {
     pub(in crate::daemon) is_certain: bool,
 }
 
-/// What TLS says against a connection.
+/// The words for an error of TLS.
 #[expect(clippy::wildcard_enum_match_arm, reason = "an enum of a library, which grows")]
 pub(in crate::daemon) fn refusal(error: &Error, backend: &Backend) -> TlsRefusal {
     let (text, is_certain) = match error {
@@ -234,7 +234,7 @@ fn of_alert(alert: AlertDescription) -> String {
     }
 }
 
-/// What an alert says about the certificate that we showed, or did not show; `None`: nothing.
+/// The words for an alert about our certificate, or its absence. `None`: another alert.
 fn of_our_certificate(alert: AlertDescription, backend: &Backend) -> Option<&'static str> {
     let is_about_it = matches!(
         alert,

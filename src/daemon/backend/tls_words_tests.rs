@@ -1,4 +1,4 @@
-//! What the library can say, nearly all of it, and how it is passed on.
+//! Nearly all errors of the library, and their words.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Whether a request has its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum TokenState {
-    /// It has; perhaps it needs none.
+    /// The token is there, or none is needed.
     Ready,
     /// Its file is being read; at this time the token of last time does, if there is one.
     Wait(Option<Moment>),
@@ -33,12 +33,12 @@ pub(in crate::daemon) enum TokenState {
     Missing,
 }
 
-/// What one look into the file said, and which look it was.
+/// The result of one look into the file, and the number of the look.
 type Read = (u64, Result<Option<Secret>, NoToken>);
 
 /// The token, wherever it comes from.
 pub(in crate::daemon) struct TokenReader {
-    /// What has to be read; none where the token is fixed.
+    /// The source of the token. None: the token is fixed.
     source: Option<TokenSource>,
     wake: Wake,
     newest: Option<Result<Option<Secret>, NoToken>>,

@@ -23,7 +23,7 @@ const READS_PER_TURN: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TunnelId(pub u64);
 
-/// What there is to know of a tunnel. After `Done` and `Failed` it is no more.
+/// The news of a tunnel. `Done` and `Failed` are the last ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TunnelNews {
     /// The backend answers; comes once, before everything else of the answer.
@@ -47,7 +47,7 @@ pub struct TunnelFailure {
     pub text: String,
 }
 
-/// What whoever made the request has to be told.
+/// The failure as the client has to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelFailureKind {
     /// There are too many others; the backend has not got it.
@@ -69,17 +69,17 @@ pub enum TunnelFailureKind {
 pub(in crate::daemon) enum TunnelStage {
     /// Others go first.
     Waiting,
-    /// It has its turn soon, or waits for what a thread brings.
+    /// The tunnel has its turn soon, or waits for a thread.
     Ready,
-    /// It opens a connection.
+    /// The tunnel opens a connection.
     Dialing(Dial),
-    /// It is on the connection in this slot.
+    /// The tunnel is on the connection in this slot.
     Open(usize),
     /// All of the answer is here.
     Answered,
 }
 
-/// What came of a step on a connection.
+/// The result of a step on a connection.
 pub(in crate::daemon) enum TunnelStep {
     /// The kernel, or whoever made the request, will tell of what follows.
     Waits,
@@ -91,14 +91,14 @@ pub(in crate::daemon) enum TunnelStep {
     Broken(Fault),
 }
 
-/// What a tunnel waits for.
+/// The side that a tunnel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum TunnelSilence {
     /// The backend, to take or to answer.
     Backend,
     /// The backend, which tells of events when there are some.
     Events,
-    /// Whoever made the request, to send or to take.
+    /// The client, to send or to read.
     Client,
 }
 
@@ -107,15 +107,15 @@ pub(in crate::daemon) struct Tunnel {
     request: TunnelRequest,
     /// How far it is.
     pub(in crate::daemon) stage: TunnelStage,
-    /// It waits for its turn.
+    /// The tunnel waits for its turn.
     pub(in crate::daemon) is_queued: bool,
-    /// It counts as a stream of events, and takes no place from the others.
+    /// The tunnel counts as a stream of events, and takes no place from the others.
     pub(in crate::daemon) is_counted_as_stream: bool,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,
     /// When the last byte went in either direction.
     pub(in crate::daemon) moved_at: Moment,
-    /// Whoever made the request has sent or taken something since.
+    /// The client has sent or read something since.
     client_moved: bool,
     /// Bytes for the backend that wait, from `sent` on.
     outgoing: Vec<u8>,
@@ -217,7 +217,7 @@ impl Tunnel {
         self.left == 0
     }
 
-    /// What there is of the answer's body.
+    /// The received part of the answer's body.
     pub(in crate::daemon) fn body(&self) -> &[u8] {
         self.incoming.get(self.taken..).unwrap_or_default()
     }
@@ -270,7 +270,7 @@ impl Tunnel {
         true
     }
 
-    /// What to tell of a fault.
+    /// The failure for a fault.
     pub(in crate::daemon) fn failure_kind(&self, fault: &Fault) -> TunnelFailureKind {
         if self.has_answer_head {
             TunnelFailureKind::BrokenOff
@@ -283,7 +283,7 @@ impl Tunnel {
         }
     }
 
-    /// What has to happen for it to go on.
+    /// The side that has to act next.
     pub(in crate::daemon) fn silence(&self) -> TunnelSilence {
         let waits_to_be_taken = !self.body().is_empty();
         let waits_for_body = !self.is_body_done && self.sent == self.outgoing.len() && !self.has_answer_head;
@@ -370,7 +370,7 @@ impl Tunnel {
             Ok(Sent::Some) => false,
             Ok(Sent::Paused) => true,
             Err(fault) => {
-                // What the other side had said before may still be there.
+                // Earlier bytes of the other side may still be there.
                 self.broken = Some(fault);
                 connection.look_again();
                 false
@@ -378,7 +378,7 @@ impl Tunnel {
         }
     }
 
-    /// What has come of the answer is for whoever made the request.
+    /// Takes in the answer for the client.
     fn absorb(&mut self, news: &mut Vec<TunnelNews>) -> Result<(), Fault> {
         let Some(answer) = &mut self.answer else { return Ok(()) };
         if let Some(head) = answer.take_tunnel_head() {
@@ -406,7 +406,7 @@ impl Tunnel {
         let received = self.answer.take().and_then(AnswerReader::cut_off);
         match received {
             Some(received) if received.is_whole => TunnelStep::Over(Received {
-                // Who answers early may not have read the request to its end.
+                // A backend that answers early may not have read the request to its end.
                 leaves_connection_open: received.leaves_connection_open
                     && self.is_body_done
                     && self.sent == self.outgoing.len(),

@@ -1,4 +1,4 @@
-//! What the loop and the gateway do with tunnels.
+//! The operations of the loop and the gateway on tunnels.
 
 use mio::event::Event;
 
@@ -28,7 +28,8 @@ impl Backend {
         self.tunnels.body_done(id);
     }
 
-    /// What there is of the body of the answer. It stays until it is told how much of it was taken.
+    /// The received part of the answer's body. It stays until the caller says how much it has
+    /// taken.
     #[must_use]
     pub fn tunnel_body(&self, id: TunnelId) -> &[u8] {
         self.tunnels.get(id).map_or(&[], Tunnel::body)
@@ -40,15 +41,13 @@ impl Backend {
         self.tunnels.took(id, count)
     }
 
-    /// Whoever made the request is gone: its connection to the backend is reset, and nothing more
-    /// is told of it.
+    /// The client is gone. Its connection to the backend is reset, and no more news of it comes.
     pub fn close_tunnel(&mut self, id: TunnelId) {
         self.tunnels.close(id);
     }
 
-    /// Whoever made the request is gone, and the backend has all of it. It may still answer: that
-    /// is told as for any other tunnel, and so is that it took too long, or that another request
-    /// needed the place.
+    /// The client is gone, and the backend has the whole request and may still answer. News come as
+    /// for any other tunnel, also if the answer takes too long or another request needs the place.
     pub fn abandon_tunnel(&mut self, id: TunnelId, now: Moment) {
         self.tunnels.abandon(id, now);
     }

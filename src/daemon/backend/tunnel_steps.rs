@@ -47,7 +47,7 @@ impl Tunnels {
         }
     }
 
-    /// What keeps this request from getting a connection.
+    /// The fault that keeps this request from a connection.
     pub(in crate::daemon::backend) fn slow_connect(&mut self, id: TunnelId) -> Fault {
         let attempts = self.attempts(id);
         attempts
@@ -214,13 +214,13 @@ impl Tunnels {
         self.end(id, TunnelNews::Failed(TunnelFailure { kind, text }));
     }
 
-    /// It ends, with these news as the last ones.
+    /// Ends a tunnel, with these news as the last ones.
     pub(in crate::daemon::backend) fn end(&mut self, id: TunnelId, last: TunnelNews) {
         self.remove(id);
         self.news.push_back((id, last));
     }
 
-    /// It is no more, and what it had is closed. Another one goes instead.
+    /// Removes a tunnel and closes its connection. Another one goes instead.
     pub(in crate::daemon::backend) fn remove(&mut self, id: TunnelId) {
         let attempts = self.attempts(id);
         let Some(tunnel) = self.tunnels.remove(&id) else { return };

@@ -49,7 +49,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// How long the backend may be silent on a tunnel before it counts as gone.
 pub(in crate::daemon::backend) const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
-/// The same for a stream of events, which has something to say when something happens.
+/// Longest silence of a stream of events, which is silent while nothing happens.
 const LONGEST_SILENCE_OF_EVENTS: Duration = Duration::from_secs(30 * 60);
 
 /// How long the backend may take to answer a request whose client is gone. The answer says that the
@@ -62,10 +62,10 @@ const LONGEST_SILENCE_OF_CLIENT: Duration = Duration::from_secs(10 * 60);
 /// Most steps in one turn: then the loop has its own.
 const STEPS_PER_TURN: usize = 256;
 
-/// What has a deadline.
+/// Owners of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::daemon::backend) enum TunnelTimer {
-    /// It has waited for its turn for long enough.
+    /// The tunnel has waited for its turn for long enough.
     Room(TunnelId),
     /// There is no connection yet.
     Connect(TunnelId),
@@ -77,7 +77,7 @@ pub(in crate::daemon::backend) enum TunnelTimer {
     Abandoned(TunnelId),
 }
 
-/// What tunnels share with our own requests, in a turn.
+/// The parts that tunnels share with our own requests, in a turn.
 pub(in crate::daemon) struct TunnelTurn<'a> {
     /// Where the loop is told of connections.
     pub(in crate::daemon) registry: &'a Registry,
@@ -87,11 +87,11 @@ pub(in crate::daemon) struct TunnelTurn<'a> {
     pub(in crate::daemon) names: &'a mut Names,
     /// The token.
     pub(in crate::daemon) token: &'a mut TokenReader,
-    /// What a new connection begins with.
+    /// The first steps of a new connection.
     pub(in crate::daemon) route: &'a Route,
     /// The configuration, and words for faults.
     pub(in crate::daemon) outcomes: &'a Outcomes,
-    /// What is read with.
+    /// The read buffers.
     pub(in crate::daemon) buffers: &'a mut Buffers,
 }
 
@@ -244,7 +244,7 @@ impl Tunnels {
         }
     }
 
-    /// What waits for a thread has something to look at.
+    /// A thread has a result for tunnels that wait for one.
     pub(in crate::daemon) fn thread_has_news(&mut self) {
         for id in std::mem::take(&mut self.waiting_for_thread) {
             self.enqueue(id);
@@ -324,7 +324,7 @@ impl Tunnels {
                 };
                 let silent_until = tunnel.moved_at.after(limit);
                 if silent_until > turn.now {
-                    // What it waits for may change meanwhile, and the shortest limit with it.
+                    // The awaited side may change meanwhile, and the shortest limit with it.
                     let look_at = turn.now.after(LONGEST_SILENCE).min(silent_until);
                     self.deadlines.arm(TunnelTimer::Silence(id), look_at);
                 } else {
@@ -395,7 +395,7 @@ impl Tunnels {
         }
     }
 
-    /// It has its turn soon.
+    /// The tunnel has its turn soon.
     pub(in crate::daemon::backend) fn enqueue(&mut self, id: TunnelId) {
         if let Some(tunnel) = self.tunnels.get_mut(&id)
             && !std::mem::replace(&mut tunnel.is_queued, true)

@@ -12,7 +12,7 @@ use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 use ojs_wire::trouble::sentence;
 
-/// What is known of the end before it comes.
+/// The facts about the end before it comes.
 #[derive(Debug, Default)]
 pub struct LastWords {
     /// Why there is no worker, if the last attempt to start it failed: what is wrong, and what to
@@ -125,7 +125,7 @@ fn given_up(account: &EndReport) -> &'static str {
     }
 }
 
-/// It was ended by us, and there is no other one.
+/// The record of a worker that ojs-init ended, without another one.
 fn was_ended(account: &EndReport, left: &str, status: u8) -> LogRecord {
     let why = account.tally.ended_for.as_ref();
     let why = why.map_or_else(String::new, |cause| format!(": {cause}"));
@@ -195,7 +195,7 @@ pub fn about_cause(cause: &EndCause) -> RecordFields {
     }
 }
 
-/// What a person may not expect of a worker that a signal killed.
+/// The hint about a worker that a signal killed.
 fn hint(ended: Ended) -> &'static str {
     match ended {
         Ended::Signalled(Signal::HUP) => "; ojs-init passes SIGHUP on, and the worker has no handler for it",

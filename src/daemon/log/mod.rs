@@ -1,4 +1,4 @@
-//! What people read afterwards: log records, the words in them, the termination log.
+//! The texts that people read afterwards: log records, their words, the termination log.
 
 pub(super) mod job_line;
 pub(super) mod json_text;

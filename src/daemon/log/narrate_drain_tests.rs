@@ -1,4 +1,4 @@
-//! What is said of a drain.
+//! The records of a drain.
 #![allow(clippy::unwrap_used, reason = "a test whose record cannot be read has failed")]
 
 use ojs_wire::backend::request::Words;

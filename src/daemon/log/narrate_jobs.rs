@@ -1,5 +1,5 @@
-//! What becomes of jobs, as records of the log, in the words of OJS logging 6.1. Ids and types
-//! appear, arguments and results never.
+//! The records about jobs, in the words of OJS logging 6.1. Ids and types appear, arguments and
+//! results never.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const MOST_TYPES: usize = 64;
 /// Most types that a record about a job without a handler lists.
 const LISTED_TYPES: usize = 8;
 
-/// What a checkpoint that is lost means for a job.
+/// The consequence of a lost checkpoint.
 const BEGINS_BEFORE: &str = "another attempt begins at the one before";
 const MAY_BEGIN_BEFORE: &str = "another attempt may begin at the one before";
 
@@ -63,12 +63,12 @@ impl JobNarrator {
         )
     }
 
-    /// It was taken from the backend.
+    /// The job was taken from the backend.
     pub fn claimed(job: &Subject) -> LogRecord {
         note(Level::Debug, job, Some("active"), "Job fetched by worker")
     }
 
-    /// It was given to a worker.
+    /// The job was given to a worker.
     pub fn handed_over(job: &Subject, connection: HolderId) -> LogRecord {
         let fields = RecordFields::of_job(job, Some("active")).with("connection", connection.0);
         LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
@@ -114,25 +114,25 @@ impl JobNarrator {
         )
     }
 
-    /// It was delivered again before a worker had it.
+    /// The job was delivered again before a worker had it.
     pub fn replaced(job: &Subject) -> LogRecord {
         let message = "Job delivered again while it waits for a worker; the new delivery counts";
         note(Level::Warn, job, Some("active"), message)
     }
 
-    /// It was delivered again while a worker has it.
+    /// The job was delivered again while a worker has it.
     pub fn adopted(job: &Subject) -> LogRecord {
         let message = "Job delivered again; its handler goes on with the new reservation";
         note(Level::Warn, job, Some("active"), message)
     }
 
-    /// It was dropped, and a heartbeat of the worker names it again.
+    /// The job was dropped, and a heartbeat of the worker names it again.
     pub fn named_again(job: &Subject) -> LogRecord {
         let message = "Job is named again in the worker's heartbeats: ojs-init keeps its reservation again";
         note(Level::Info, job, Some("active"), message)
     }
 
-    /// It is no longer ours.
+    /// The job is no longer ours.
     /// `said` is what the answer says that ended it, if one did.
     pub fn reservation_lost(job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {
         match reason {
@@ -201,7 +201,7 @@ impl JobNarrator {
         note(Level::Warn, job, None, message)
     }
 
-    /// It is acked without its result.
+    /// The job is acked without its result.
     pub fn result_dropped(job: &Subject) -> LogRecord {
         let message = "Job's result is not taken by the backend: ACK without it";
         note(Level::Warn, job, None, message)
@@ -236,8 +236,8 @@ impl JobNarrator {
         note(level, job, Some("active"), &message)
     }
 
-    /// It goes back, and jobs of its type (`is_of_type`) or this very one did so again and again:
-    /// one line for each type at a time.
+    /// The job goes back, and jobs of its type (`is_of_type`) or this one did so again and again.
+    /// One line for each type at a time.
     pub fn given_back_again(
         &mut self,
         job: &Subject,
@@ -298,7 +298,7 @@ fn types_taken(kind: &str, taken: &[Text]) -> String {
     format!("; the worker takes {}{more}{meant}", listed.join(", "))
 }
 
-/// What is told of this type; those beyond the bound share one.
+/// The throttle of this type. Types beyond the bound share one.
 fn of_type<'a>(all: &'a mut BTreeMap<String, Throttle>, kind: &str) -> &'a mut Throttle {
     let is_known = all.contains_key(kind) || all.len() < MOST_TYPES;
     all.entry(if is_known { kind.to_owned() } else { String::new() })
@@ -323,7 +323,8 @@ fn known(state: Option<&str>) -> (Option<&'static str>, bool) {
     (known, known.is_some_and(|known| another.contains(&known)))
 }
 
-/// What becomes of it is the backend's own business, so nothing is said that it has not said.
+/// The record of a failure. The backend decides the next state, so the record has only the
+/// backend's word.
 fn failed(job: &Subject, error: &JobError, state: Option<&str>) -> LogRecord {
     let note = match known(state) {
         (known @ Some("discarded"), _) => note(Level::Error, job, known, &format!("Job discarded{}", attempts(job))),

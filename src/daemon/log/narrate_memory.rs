@@ -5,8 +5,8 @@ use log::Level;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use ojs_lifecycle::api::Notice;
 
-/// What a notice about the gate says; none about anything else. All in percent of the container's
-/// limit.
+/// The record of a notice about the gate. None for any other notice. All in percent of the
+/// container's limit.
 pub fn gate(notice: &Notice) -> Option<LogRecord> {
     let (taken, level, message) = if let Notice::MemoryGateClosed {
         taken,

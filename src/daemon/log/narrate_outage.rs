@@ -159,7 +159,7 @@ fn is_silence(failure: Failure) -> bool {
     matches!(failure, Failure::NotSent | Failure::Unanswered)
 }
 
-/// What the backend is like in an outage of this kind.
+/// The state of the backend in an outage of this kind.
 fn state(failure: Failure) -> &'static str {
     if failure == Failure::NotSent {
         "unreachable"

@@ -189,8 +189,8 @@ pub fn requeued() -> Outcome {
     }
 }
 
-/// What is said of jobs that are given back again and again: each of another type, because a type
-/// has its line once.
+/// Notices of jobs that are given back again and again, each of another type, because a type has
+/// its line once.
 pub fn given_back_again() -> Vec<Notice> {
     let cases = [("v", true, true), ("w", false, true), ("x", false, false)];
     let notice = |(kind, is_of_type, is_held): (&str, bool, bool)| Notice::GivenBackAgain {

@@ -1,4 +1,4 @@
-//! What is said, against docs/logging.md: each message with its level, category, state and
+//! The records against docs/logging.md: each message with its level, category, state and
 //! attributes.
 #![allow(
     clippy::unwrap_used,
@@ -356,7 +356,7 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         .flatten()
         .map(|notice| read(&narrator.note(notice, &Words::default(), now).unwrap()))
         .collect();
-    // Whatever the error and the number of attempts may suggest, it is what the answer says.
+    // The answer decides, whatever the error and the number of attempts suggest.
     let states = [Some("retryable"), Some("discarded"), Some("parked"), None];
     for (attempt, state) in [1, 3]
         .into_iter()
@@ -420,7 +420,7 @@ fn no_remark_is_left_out_here() {
         .filter_map(|line| line.strip_prefix("    "))
         .filter(is_name)
         .map(name)
-        // It is for the metrics alone.
+        // This notice is for the metrics alone.
         .filter(|name| name != "OutcomeSent")
         .collect();
     let samples = [about_jobs(), given_back_again(), about_the_worker()]

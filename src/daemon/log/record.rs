@@ -74,10 +74,10 @@ impl Severity {
     }
 }
 
-/// What a record is about (OJS logging 6).
+/// The subject of a record (OJS logging 6).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Category {
-    /// What becomes of a job.
+    /// The way of a job.
     Lifecycle,
     /// Everything else about the worker and ourselves.
     #[default]
@@ -120,7 +120,7 @@ impl RecordAbout {
     }
 }
 
-/// What an attribute can be.
+/// The value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attribute {
     Text(String),
@@ -151,7 +151,7 @@ impl From<usize> for Attribute {
     }
 }
 
-/// What a record says besides its message.
+/// The fields of a record besides its message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordFields {
     category: Category,

@@ -31,8 +31,9 @@ const QUEUE_BYTES: usize = 256 * 1024;
 /// that went well must not keep out what went wrong.
 const RESERVED_PART: usize = 4;
 
-/// What comes within this time after a batch is written with the next one. The first record after a
-/// pause is written at once; a thousand jobs a second are not a thousand wake-ups of a thread.
+/// Records that come within this time after a batch are written with the next one. The first record
+/// after a pause is written at once. A thousand jobs a second are not a thousand wake-ups of a
+/// thread.
 const LINGER: Duration = Duration::from_millis(5);
 
 /// When so much of the queue is taken, one part in this many, the writer does not wait for more.
@@ -126,7 +127,7 @@ pub fn set_worker(worker: &str) {
     }
 }
 
-/// What we cannot go on after, as a line of the log; none before there is a log.
+/// A fatal error as a line of the log. None before there is a log.
 pub fn fatal(message: &str) -> Option<String> {
     let fields = RecordFields::of(Category::Error);
     LOG.get().map(|sink| sink.line(Severity::Fatal, message, &fields))
@@ -238,7 +239,8 @@ impl Queue {
         }
     }
 
-    /// The same for a writer that has no records; none: it waits for some.
+    /// The time until lost records are logged, for a writer that has no records. None: it waits for
+    /// some.
     fn until_loss(&self, now: Duration) -> Option<Duration> {
         self.is_loss_writable().then(|| self.loss_pause(now))
     }
@@ -267,7 +269,7 @@ impl Queue {
     }
 }
 
-/// What the log crate's macros end in.
+/// The logger behind the log crate's macros.
 struct Macros;
 
 impl log::Log for Macros {

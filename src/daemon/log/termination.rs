@@ -1,9 +1,9 @@
 //! The file that an orchestrator shows of a container that ended (`kubectl describe pod`). It is
 //! there or it is not: it is never created, and nothing but a regular file is written to.
 //!
-//! It is opened once, at the start: then somebody learns at once of a path that cannot be used,
-//! nobody can put another file in its place, and the end needs no look-up on a file system that may
-//! hang by then. A write can hang even so, on a network mount say, so a thread of its own makes it,
+//! The file is opened once, at the start. So a path that cannot be used is known at once, nobody
+//! can put another file in its place, and the end needs no look-up on a file system that may hang
+//! by then. A write can hang even so, on a network mount say, so a thread of its own makes it,
 //! which the exit waits for a moment only. That thread starts with the first text, at the end of
 //! the container's life: until then there is nothing to pay for.
 

@@ -41,18 +41,19 @@ impl Throttle {
         }
     }
 
-    /// It happened. What to add to a line about it, unless there was one a moment ago.
+    /// Counts an event. Returns the text to add to a line about it, unless there was one a moment
+    /// ago.
     pub fn is_due(&mut self) -> Option<String> {
         self.is_due_at(clock::monotonic())
     }
 
-    /// The same at this time of the monotonic clock.
+    /// [`Self::is_due`] at this time of the monotonic clock.
     pub fn is_due_at(&mut self, now: Duration) -> Option<String> {
         self.happened(now).map(and_more)
     }
 
-    /// It happened at this time. To be said now: how often it happened since the last line, this
-    /// time not counted.
+    /// Counts an event at this time. Returns how often it happened since the last line, this time
+    /// not counted, if a line is due now.
     fn happened(&mut self, now: Duration) -> Option<u64> {
         if self.next.is_some_and(|next| now < next) {
             self.unsaid += 1;
@@ -63,7 +64,7 @@ impl Throttle {
     }
 }
 
-/// What is added to a line about what happened so many times more.
+/// The text to add to a line about an event that happened so many times more.
 fn and_more(count: u64) -> String {
     match count {
         0 => String::new(),

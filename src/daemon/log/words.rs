@@ -37,8 +37,8 @@ pub fn named<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>, count: usize) -
     names.join(", ") + &rest
 }
 
-/// What is left to be done with so many active jobs, of which so many only wait for the backend to
-/// take their outcomes.
+/// The words for so many active jobs, of which so many only wait for the backend to accept their
+/// outcomes.
 pub fn in_progress(active: usize, reporting: usize) -> String {
     let worked_on = active.saturating_sub(reporting);
     let outcomes = several(reporting, "outcome");
@@ -49,7 +49,7 @@ pub fn in_progress(active: usize, reporting: usize) -> String {
     }
 }
 
-/// Who asked for it, and with which signal.
+/// The side that asked for it, and its signal.
 pub fn because_of(reason: Reason) -> RecordFields {
     let signal = match reason {
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
@@ -102,7 +102,7 @@ pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
     }
 }
 
-/// What the worker is or does in this state, for a person.
+/// The words for a state of the worker, for a person.
 pub fn what_follows(state: WorkerState) -> &'static str {
     match state {
         WorkerState::Running => "running, taking jobs",
