@@ -359,6 +359,9 @@ impl Workers {
         self.close_all_holders(cx);
         self.supervision.state = WorkerProcessState::Starting;
         self.supervision.started_at = cx.now;
+        // If there is no process to be had, the life of the last worker must not count once more.
+        self.supervision.ready_since = None;
+        self.supervision.shortages = 0;
         self.order(Effect::StartWorker);
     }
 }
