@@ -10,12 +10,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{Directive, FinalState, Force, Moment, Options, Phase, Reason};
+use crate::api::{Directive, EndingTimer, FinalState, Force, Moment, Options, Phase, Reason};
 use crate::default_options;
 use crate::part_walk::{Walk, walk};
 use crate::shutdown::ending::{Context, Ending};
 use crate::shutdown::phase::Trigger;
 use crate::shutdown::said::Said;
+use crate::shutdown::steps::StopStep;
 use crate::shutdown::walk_events_tests::{Event, Left, NOTHING, Others};
 use ojs_values::signal::Signal;
 
@@ -200,6 +201,12 @@ impl World {
         }
     }
 
+    /// The step of the end, and its deadline.
+    fn step(&self) -> (StopStep, Option<Moment>) {
+        let deadline = self.ending.timers().deadline_of(EndingTimer::Step);
+        (self.ending.shutdown().step(), deadline)
+    }
+
     fn check(&mut self, said: &Said) -> Result<(), String> {
         let stage = match said {
             Said::TerminateBegins if self.t0.is_some() => return Err("the end begins twice".to_owned()),
@@ -298,9 +305,15 @@ impl Walk for World {
     fn take(&mut self, (event, others): &Self::Step) -> Result<(), String> {
         self.remember(*event);
         let before = self.ending.phase();
+        let step = self.step();
         self.decide(*event, *others);
-        for said in self.ending.take_said() {
-            self.check(&said)?;
+        let all_said = self.ending.take_said();
+        for said in &all_said {
+            self.check(said)?;
+        }
+        let (after, is_farewell) = (self.step(), all_said.contains(&Said::Deregister));
+        if after.0 == step.0 && after.1 > step.1 && step.1.is_some() && !is_farewell {
+            return Err("a step gets more time".to_owned());
         }
         let phase = self.ending.phase();
         if before.is_terminating() && !phase.is_terminating() {
@@ -390,7 +403,11 @@ fn a_worker_that_is_lost_and_a_stop() {
 
 #[test]
 fn a_delay_before_the_drain() {
-    let left = Left { term: 2, ..NOTHING };
+    let left = Left {
+        term: 2,
+        pauses: 1,
+        ..NOTHING
+    };
     explore("a delay", left, |options| options.term_delay = Duration::from_secs(2));
 }
 
@@ -398,7 +415,7 @@ fn a_delay_before_the_drain() {
 fn an_idle_end_beside_a_sigterm() {
     let left = Left {
         term: 1,
-        empty: 2,
+        empty: 1,
         ..NOTHING
     };
     explore("an idle end", left, |options| {

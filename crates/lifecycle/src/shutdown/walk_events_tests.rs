@@ -56,7 +56,10 @@ const LINKS: [Link; 6] = [
 impl Others {
     /// Every answer. A request to end reads little of it, so it meets fewer.
     pub(super) fn all(event: Event) -> Vec<Self> {
-        let is_request = !matches!(event, Event::Advance | Event::TimeComes | Event::EndIfIdle);
+        let is_request = !matches!(
+            event,
+            Event::Advance | Event::TimeComes | Event::EndIfIdle | Event::FoundNoJob
+        );
         let jobs = if is_request { &JOBS[3..] } else { &JOBS[..] };
         let workers = if is_request { &WORKERS[..1] } else { &WORKERS[..] };
         let links = if is_request { &LINKS[..3] } else { &LINKS[..] };
