@@ -1,17 +1,11 @@
-//! The answer to a request, from its bytes. A plain head, as nearly all are, tells how long its
-//! body is; of any other one `ureq-proto` knows where head and body begin and end. The bounds are
-//! ours, and what counts as an answer where it breaks off.
-
-use ureq_proto::BodyMode;
-use ureq_proto::Error as ProtocolError;
-use ureq_proto::client::state::{RecvBody, RecvResponse};
-use ureq_proto::client::{Call as Engine, RecvBodyResult, RecvResponseResult, SendRequestResult};
-use ureq_proto::http::{Method, Request, Response, StatusCode};
+//! The answer to a request, from its bytes, piece by piece. `wire/http` knows where head and body
+//! end. Here are the bounds, and what counts as an answer where it breaks off.
 
 use crate::daemon::backend::answer_head::AnswerHead;
 use crate::daemon::backend::fault::Fault;
 use ojs_lifecycle::api::{AnswerSize, Call};
-use ojs_wire::http::plain_answer::{self, PlainAnswer, PlainLook};
+use ojs_wire::http::answer_head::{self, AnswerBody, AnswerFraming};
+use ojs_wire::http::body::{BodyReader, BodyStep};
 use ojs_wire::http::tunnel::{TunnelBody, TunnelHead};
 
 /// Longest head of an answer, in bytes.
@@ -20,10 +14,6 @@ const MOST_HEAD_BYTES: usize = 32 << 10;
 /// Most bytes of all that comes before the body of an answer, interim answers (100 to 199)
 /// included: what makes each of them ends nowhere, and each costs time.
 const MOST_BYTES_BEFORE_BODY: usize = 128 << 10;
-
-/// Longest line between two chunks of a body, in bytes. It has no bound where its end is spelled in
-/// an unusual way.
-const MOST_CHUNK_LINE_BYTES: usize = 4 << 10;
 
 /// Most bytes of an answer that we read, where nothing asks for more.
 const USUAL_BODY_BYTES: u64 = 4 << 20;
@@ -41,9 +31,6 @@ const MOST_BODY_BYTES: u64 = 256 << 20;
 /// Bytes of an answer for each job besides its envelope, at most.
 const BYTES_AROUND_ENVELOPE: u64 = 64 << 10;
 
-/// Longest request head that the engine is shown, in bytes; it only has to have seen one.
-const SHOWN_HEAD_BYTES: usize = 64;
-
 /// An answer, as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::daemon) struct Received {
@@ -59,13 +46,12 @@ pub(in crate::daemon) struct Received {
 
 /// How far it is.
 enum AnswerStage {
-    /// Nothing came, or a part of a head that may be a plain one.
-    Start,
-    /// Boxed: an engine is large, is seldom needed, and what waits for an answer is moved about.
-    Head(Box<Engine<RecvResponse>>),
-    Body(Box<Engine<RecvBody>>),
-    /// So many bytes are left of the body behind a plain head.
-    Plain(u64),
+    /// No head came yet but those of interim answers.
+    Head,
+    Body {
+        body: BodyReader,
+        leaves_connection_open: bool,
+    },
     /// Everything came that is read.
     Over {
         is_whole: bool,
@@ -79,8 +65,7 @@ enum Passing {
     Nothing,
     /// The head is wanted once it is there.
     Wanted,
-    /// The head is here. None: it cannot be passed on.
-    Here(Option<TunnelHead>),
+    Here(TunnelHead),
 }
 
 /// Reads one answer.
@@ -94,13 +79,9 @@ pub(in crate::daemon) struct AnswerReader {
     bytes_before_body: usize,
     /// Most bytes of the body that are read.
     limit: usize,
-    /// Its head names both a length and chunks: somebody may read it differently.
-    is_ambiguous: bool,
     head: Option<AnswerHead>,
     /// The part of the answer that is ready to be passed on.
     passing: Passing,
-    /// The length of the body, by the head.
-    body_length: TunnelBody,
     body: Vec<u8>,
 }
 
@@ -108,15 +89,13 @@ impl AnswerReader {
     /// The reader of an answer with at most so many bytes in its body.
     pub(in crate::daemon) fn new(limit: usize) -> Self {
         Self {
-            stage: AnswerStage::Start,
+            stage: AnswerStage::Head,
             is_head_alone: false,
             rest: Vec::new(),
             bytes_before_body: 0,
             limit,
-            is_ambiguous: false,
             head: None,
             passing: Passing::Nothing,
-            body_length: TunnelBody::None,
             body: Vec::new(),
         }
     }
@@ -132,14 +111,16 @@ impl AnswerReader {
 
     /// The head to pass on, once it is there, and only once; an error: it cannot be passed on.
     pub(in crate::daemon) fn take_tunnel_head(&mut self) -> Option<Result<TunnelHead, Fault>> {
-        let Passing::Here(head) = &mut self.passing else {
+        const SWITCHING_PROTOCOLS: u16 = 101;
+        if !matches!(self.passing, Passing::Here(_)) {
+            return None;
+        }
+        let Passing::Here(head) = std::mem::replace(&mut self.passing, Passing::Nothing) else {
             return None;
         };
-        let head = head.take();
-        self.passing = Passing::Nothing;
         // Nobody asked for another protocol.
-        let head = head.filter(|head| head.status != StatusCode::SWITCHING_PROTOCOLS.as_u16());
-        Some(head.ok_or(Fault::NotHttp))
+        let is_usual = head.status != SWITCHING_PROTOCOLS;
+        Some(is_usual.then_some(head).ok_or(Fault::NotHttp))
     }
 
     /// The body since the last time.
@@ -174,12 +155,8 @@ impl AnswerReader {
     /// There was no answer.
     pub(in crate::daemon) fn end(&mut self, is_clean: bool) -> Result<(), Fault> {
         let is_whole = match &self.stage {
-            AnswerStage::Start | AnswerStage::Head(_) => return Err(Fault::Closed),
-            AnswerStage::Plain(_) => false,
-            AnswerStage::Body(engine) => {
-                let is_to_the_end = matches!(engine.body_mode(), BodyMode::CloseDelimited);
-                (is_to_the_end && is_clean) || engine.is_ended_chunked()
-            }
+            AnswerStage::Head => return Err(Fault::Closed),
+            AnswerStage::Body { body, .. } => body.is_whole_if_closed(is_clean),
             AnswerStage::Over { .. } => return Ok(()),
         };
         self.stage = over(is_whole, false);
@@ -198,7 +175,7 @@ impl AnswerReader {
                 is_whole,
                 leaves_connection_open,
             } => (is_whole, leaves_connection_open),
-            AnswerStage::Start | AnswerStage::Head(_) | AnswerStage::Body(_) | AnswerStage::Plain(_) => (false, false),
+            AnswerStage::Head | AnswerStage::Body { .. } => (false, false),
         };
         Some(Received {
             head: self.head?,
@@ -211,10 +188,10 @@ impl AnswerReader {
     fn keep(&mut self, rest: &[u8]) -> Result<(), Fault> {
         let before_body = self.bytes_before_body.saturating_add(rest.len());
         let most = match self.stage {
-            _ if self.is_in_head() && before_body > MOST_BYTES_BEFORE_BODY => return Err(Fault::EndlessHead),
-            _ if self.is_in_head() && rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
-            AnswerStage::Body(_) if rest.len() > MOST_CHUNK_LINE_BYTES => return Err(Fault::NotHttp),
-            AnswerStage::Start | AnswerStage::Head(_) | AnswerStage::Body(_) | AnswerStage::Plain(_) => usize::MAX,
+            AnswerStage::Head if before_body > MOST_BYTES_BEFORE_BODY => return Err(Fault::EndlessHead),
+            AnswerStage::Head if rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
+            // A line between two chunks, which has a bound of its own.
+            AnswerStage::Head | AnswerStage::Body { .. } => usize::MAX,
             // One byte is enough to see that more follows, which nobody asked for.
             AnswerStage::Over { .. } => 1,
         };
@@ -224,164 +201,92 @@ impl AnswerReader {
     }
 
     fn is_in_head(&self) -> bool {
-        matches!(self.stage, AnswerStage::Start | AnswerStage::Head(_))
+        matches!(self.stage, AnswerStage::Head)
     }
 
     /// Takes as much as makes sense by itself; how many bytes that were.
     fn take(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         let mut used = 0;
-        loop {
-            let rest = bytes.get(used..).unwrap_or_default();
-            let step = match self.stage {
-                AnswerStage::Start => self.take_plain_head(rest)?,
-                AnswerStage::Head(_) => self.take_head(rest)?,
-                AnswerStage::Plain(left) => self.take_plain_body(rest, left),
-                AnswerStage::Body(_) => self.take_body(rest)?,
-                AnswerStage::Over { .. } => 0,
-            };
-            if step == 0 {
-                return Ok(used);
+        while self.is_in_head() {
+            match self.take_head(bytes.get(used..).unwrap_or_default())? {
+                0 => return Ok(used),
+                length => used += length,
             }
-            used += step;
         }
+        Ok(used + self.take_body(bytes.get(used..).unwrap_or_default())?)
     }
 
-    /// A plain head is taken. Any other one is for the engine, and so is all that follows it.
-    fn take_plain_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    /// Takes one head; 0: its end is not here yet.
+    fn take_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         let is_wanted = matches!(self.passing, Passing::Wanted);
-        let look = if self.is_head_alone {
-            PlainLook::Other
-        } else {
-            plain_answer::look(bytes, |response, end, PlainAnswer { length }| {
-                let body_length = TunnelBody::Length(length);
-                let passed = is_wanted.then(|| TunnelHead::of(response, body_length));
-                (end, length, AnswerHead::of_plain(response), passed)
-            })
+        let head = answer_head::read(bytes, self.is_head_alone, |response, length, framing| match framing {
+            AnswerFraming::Interim => (length, None),
+            AnswerFraming::Final { body, leaves_open } => {
+                let passed = is_wanted.then(|| TunnelHead::of(response, tunnel_body(body)));
+                (length, Some((body, leaves_open, AnswerHead::of(response), passed)))
+            }
+        });
+        let Some((length, answer)) = head.map_err(|_| Fault::NotHttp)? else {
+            return Ok(0);
         };
-        match look {
-            PlainLook::Plain((end, length, head, passed)) => {
-                self.count_head(end)?;
-                self.head = Some(head);
-                self.body_length = TunnelBody::Length(length);
-                if let Some(passed) = passed {
-                    self.passing = Passing::Here(passed);
-                }
-                self.stage = AnswerStage::Plain(length);
-                Ok(end)
+        self.count_head(length)?;
+        if let Some((body, leaves_connection_open, head, passed)) = answer {
+            self.head = Some(head);
+            if let Some(passed) = passed {
+                self.passing = Passing::Here(passed);
             }
-            PlainLook::Unfinished => Ok(0),
-            PlainLook::Other => {
-                self.stage = AnswerStage::Head(Box::new(engine(self.is_head_alone)?));
-                self.take_head(bytes)
-            }
+            self.stage = AnswerStage::Body {
+                body: BodyReader::of_answer(body),
+                leaves_connection_open,
+            };
         }
-    }
-
-    fn take_plain_body(&mut self, bytes: &[u8], left: u64) -> usize {
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-        let count = most.min(self.limit.saturating_sub(self.body.len()));
-        self.body.extend_from_slice(bytes.get(..count).unwrap_or_default());
-        let left = left - count as u64;
-        self.stage = match left {
-            _ if self.body.len() >= self.limit => over(false, false),
-            0 => over(true, true),
-            left => AnswerStage::Plain(left),
-        };
-        count
+        Ok(length)
     }
 
     /// So many bytes were a head.
-    fn count_head(&mut self, used: usize) -> Result<(), Fault> {
-        if used > MOST_HEAD_BYTES {
+    fn count_head(&mut self, length: usize) -> Result<(), Fault> {
+        if length > MOST_HEAD_BYTES {
             return Err(Fault::LongHead);
         }
-        self.bytes_before_body = self.bytes_before_body.saturating_add(used);
+        self.bytes_before_body = self.bytes_before_body.saturating_add(length);
         if self.bytes_before_body > MOST_BYTES_BEFORE_BODY {
             return Err(Fault::EndlessHead);
         }
         Ok(())
     }
 
-    fn take_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
-        let AnswerStage::Head(engine) = &mut self.stage else {
-            return Ok(0);
-        };
-        let (used, response) = match engine.try_response(bytes, false) {
-            Ok(result) => result,
-            // The engine takes no headers with it; others do.
-            Err(ProtocolError::HeadersWith100) => (head_length(bytes), None),
-            Err(_) => return Err(Fault::NotHttp),
-        };
-        self.count_head(used)?;
-        if let Some(response) = response {
-            self.begin_body(&response)?;
-            if matches!(self.passing, Passing::Wanted) {
-                let head = bytes.get(..used).unwrap_or_default();
-                self.passing = Passing::Here(TunnelHead::read(head, self.body_length));
-            }
-        }
-        Ok(used)
-    }
-
-    fn begin_body(&mut self, response: &Response<()>) -> Result<(), Fault> {
-        let headers = response.headers();
-        self.is_ambiguous = headers.contains_key("transfer-encoding") && headers.contains_key("content-length");
-        self.head = Some(AnswerHead::of(response));
-        let no_body = over(true, false);
-        let AnswerStage::Head(engine) = std::mem::replace(&mut self.stage, no_body) else {
-            return Ok(());
-        };
-        let is_other_protocol = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        self.stage = match engine.proceed() {
-            Some(RecvResponseResult::RecvBody(engine)) => {
-                self.body_length = match engine.body_mode() {
-                    BodyMode::NoBody => TunnelBody::None,
-                    BodyMode::LengthDelimited(length) => TunnelBody::Length(length),
-                    BodyMode::Chunked | BodyMode::CloseDelimited => TunnelBody::Chunked,
-                };
-                AnswerStage::Body(Box::new(engine))
-            }
-            Some(RecvResponseResult::Redirect(engine)) => {
-                over(true, !engine.must_close_connection() && !self.is_ambiguous)
-            }
-            Some(RecvResponseResult::Cleanup(engine)) => over(
-                true,
-                !engine.must_close_connection() && !is_other_protocol && !self.is_ambiguous,
-            ),
-            None => return Err(Fault::NotHttp),
-        };
-        Ok(())
-    }
-
+    /// Takes what there is of the body; how many bytes that were.
     fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
-        let AnswerStage::Body(engine) = &mut self.stage else {
-            return Ok(0);
-        };
-        let before = self.body.len();
-        let room = bytes.len().min(self.limit.saturating_sub(before));
-        self.body.resize(before + room, 0);
-        let into = self.body.get_mut(before..).unwrap_or_default();
-        let result = engine.read(bytes, into);
-        let (used, written) = result.as_ref().copied().unwrap_or((0, 0));
-        self.body.truncate(before + written);
-        if result.is_err() {
-            return Err(Fault::NotHttp);
+        let mut rest = bytes;
+        while let AnswerStage::Body {
+            body,
+            leaves_connection_open,
+        } = &mut self.stage
+        {
+            match body.step(&mut rest).map_err(|_| Fault::NotHttp)? {
+                BodyStep::Payload(payload) => {
+                    let count = payload.len().min(self.limit.saturating_sub(self.body.len()));
+                    self.body.extend_from_slice(payload.get(..count).unwrap_or_default());
+                    rest = rest.get(count..).unwrap_or_default();
+                    body.took(count);
+                    if self.body.len() >= self.limit {
+                        self.stage = over(false, false);
+                    }
+                }
+                BodyStep::Unfinished => break,
+                BodyStep::Over => self.stage = over(true, *leaves_connection_open),
+            }
         }
-        if self.body.len() >= self.limit {
-            self.stage = over(false, false);
-        } else if engine.can_proceed() && !matches!(engine.body_mode(), BodyMode::CloseDelimited) {
-            let whole = over(true, false);
-            let AnswerStage::Body(engine) = std::mem::replace(&mut self.stage, whole) else {
-                return Ok(used);
-            };
-            let must_close = match engine.proceed() {
-                Some(RecvBodyResult::Cleanup(engine)) => engine.must_close_connection(),
-                Some(RecvBodyResult::Redirect(engine)) => engine.must_close_connection(),
-                None => true,
-            };
-            self.stage = over(true, !must_close && !self.is_ambiguous);
-        }
-        Ok(used)
+        Ok(bytes.len() - rest.len())
+    }
+}
+
+/// The body as it is passed on: one that ends with the connection is sent in chunks.
+fn tunnel_body(body: AnswerBody) -> TunnelBody {
+    match body {
+        AnswerBody::None => TunnelBody::None,
+        AnswerBody::Bytes(length) => TunnelBody::Length(length),
+        AnswerBody::Chunked | AnswerBody::ToTheEnd => TunnelBody::Chunked,
     }
 }
 
@@ -389,32 +294,6 @@ fn over(is_whole: bool, leaves_connection_open: bool) -> AnswerStage {
     AnswerStage::Over {
         is_whole,
         leaves_connection_open,
-    }
-}
-
-/// An engine that waits for an answer. Whatever we ask, an answer is framed in the same way unless
-/// only its head was asked for: so it is shown the shortest request that there is, and ours are
-/// written by ourselves.
-fn engine(is_head_alone: bool) -> Result<Engine<RecvResponse>, Fault> {
-    let mut request = Request::new(());
-    *request.method_mut() = if is_head_alone { Method::HEAD } else { Method::GET };
-    let engine = Engine::new(request).map_err(|_| Fault::Internal)?;
-    let mut engine = engine.proceed();
-    engine.write(&mut [0; SHOWN_HEAD_BYTES]).map_err(|_| Fault::Internal)?;
-    match engine.proceed() {
-        Ok(Some(SendRequestResult::RecvResponse(engine))) => Ok(engine),
-        Ok(Some(SendRequestResult::Await100(_) | SendRequestResult::SendBody(_)) | None) | Err(_) => {
-            Err(Fault::Internal)
-        }
-    }
-}
-
-/// Where a head ends that is known to be whole.
-fn head_length(bytes: &[u8]) -> usize {
-    let mut headers = [httparse::EMPTY_HEADER; ureq_proto::client::MAX_RESPONSE_HEADERS];
-    match httparse::Response::new(&mut headers).parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) | Err(_) => 0,
     }
 }
 

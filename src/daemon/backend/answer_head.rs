@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use ureq_proto::http::{Response, StatusCode};
-
-use ojs_wire::backend::request::STREAM_TYPE;
+use ojs_wire::http::answer_head::is_event_stream;
 
 /// The head of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,31 +20,21 @@ pub(in crate::daemon) struct AnswerHead {
 }
 
 impl AnswerHead {
-    /// Of one that the engine has read.
-    pub(in crate::daemon) fn of(response: &Response<()>) -> Self {
-        let headers = response.headers();
-        Self::with(response.status().as_u16(), |name| {
-            headers.get(name).map(|value| value.as_bytes())
-        })
-    }
-
-    /// Of a plain one.
-    pub(in crate::daemon) fn of_plain(response: &httparse::Response<'_, '_>) -> Self {
-        Self::with(response.code.unwrap_or_default(), |name| {
+    /// The head as far as it is needed; of several lines of one name the first one counts.
+    pub(in crate::daemon) fn of(response: &httparse::Response<'_, '_>) -> Self {
+        const OK: u16 = 200;
+        let text = |name: &str| {
             let mut headers = response.headers.iter();
             let header = headers.find(|header| header.name.eq_ignore_ascii_case(name));
-            header.map(|header| header.value)
-        })
-    }
-
-    /// With this status, and the value of the first header line of each name.
-    fn with<'v>(status: u16, value: impl Fn(&str) -> Option<&'v [u8]>) -> Self {
-        let text = |name: &str| value(name).and_then(visible);
+            header.and_then(|header| visible(header.value))
+        };
+        let status = response.code.unwrap_or_default();
         Self {
             status,
             retry_after: text("retry-after").map(str::to_owned),
             location: text("location").map(str::to_owned),
-            is_event_stream: status == StatusCode::OK.as_u16() && text("content-type").is_some_and(is_event_stream),
+            is_event_stream: status == OK
+                && text("content-type").is_some_and(|value| is_event_stream(value.as_bytes())),
             keep_alive: text("keep-alive").and_then(keep_alive),
         }
     }
@@ -56,12 +44,6 @@ impl AnswerHead {
 fn visible(value: &[u8]) -> Option<&str> {
     let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     std::str::from_utf8(value).ok().filter(|_| value.iter().all(is_visible))
-}
-
-/// `text/event-stream; charset=utf-8`.
-fn is_event_stream(value: &str) -> bool {
-    let essence = value.as_bytes().split(|byte| *byte == b';').next();
-    essence.is_some_and(|essence| essence.trim_ascii().eq_ignore_ascii_case(STREAM_TYPE.as_bytes()))
 }
 
 /// `timeout=5, max=100`: the seconds.

@@ -6,6 +6,9 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use ureq_proto::BodyMode;
+use ureq_proto::client::{Call, RecvResponseResult, SendRequestResult};
+use ureq_proto::http::{Method, Request};
 
 use super::*;
 
@@ -16,18 +19,8 @@ fn reader() -> AnswerReader {
 }
 
 /// Reads these bytes, so many at a time, and then the end.
-fn read(bytes: &[u8], piece: usize) -> Result<Option<Received>, Fault> {
-    read_with(reader(), bytes, piece)
-}
-
-fn read_with(mut reader: AnswerReader, bytes: &[u8], piece: usize) -> Result<Option<Received>, Fault> {
-    for piece in bytes.chunks(piece) {
-        if reader.push(piece)? {
-            return Ok(reader.cut_off());
-        }
-    }
-    reader.end(true)?;
-    Ok(reader.cut_off())
+fn read(bytes: &[u8], piece: usize) -> Result<Received, Fault> {
+    seen(reader(), bytes, piece, true)
 }
 
 fn body_of(received: &Received) -> &str {
@@ -68,7 +61,7 @@ fn an_answer_is_the_same_in_pieces_of_every_size() {
     ];
     for (answer, leaves_open) in answers {
         for piece in 1..=answer.len() {
-            let received = read(answer.as_bytes(), piece).unwrap().unwrap();
+            let received = read(answer.as_bytes(), piece).unwrap();
             assert_eq!(body_of(&received), "hello!", "{answer} by {piece}");
             assert!(received.is_whole, "{answer} by {piece}");
             assert_eq!(received.leaves_connection_open, leaves_open, "{answer} by {piece}");
@@ -86,7 +79,7 @@ fn an_answer_that_breaks_off_anywhere_is_none_or_one_that_is_not_whole() {
                 assert!(matches!(result, Err(Fault::Closed)), "{end}");
                 continue;
             }
-            let received = result.unwrap().unwrap();
+            let received = result.unwrap();
             assert!("hello!".starts_with(body_of(&received)), "{end}");
             assert!(!received.leaves_connection_open, "{end}");
             // All chunks are there as soon as the last one was announced.
@@ -104,10 +97,10 @@ fn a_connection_with_more_than_an_answer_on_it_is_not_used_again() {
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
     ] {
-        let received = read(answer.as_bytes(), usize::MAX).unwrap().unwrap();
+        let received = read(answer.as_bytes(), usize::MAX).unwrap();
         assert!(received.is_whole && !received.leaves_connection_open, "{answer}");
     }
-    let empty = read(b"HTTP/1.1 204 No Content\r\n\r\n", usize::MAX).unwrap().unwrap();
+    let empty = read(b"HTTP/1.1 204 No Content\r\n\r\n", usize::MAX).unwrap();
     assert!(empty.leaves_connection_open);
 }
 
@@ -134,7 +127,7 @@ fn lengths_that_lie_are_read_to_the_bound() {
     for chunk in ["ffffffffffffffff\r\n", "1\r\nxx\r\n", "+\r\n", "\r\n"] {
         let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}");
         let result = read(answer.as_bytes(), usize::MAX);
-        let is_whole = matches!(result, Ok(Some(Received { is_whole: true, .. })));
+        let is_whole = matches!(result, Ok(Received { is_whole: true, .. }));
         assert!(!is_whole, "{chunk:?}");
     }
 }
@@ -158,7 +151,7 @@ fn whatever_does_not_end_has_a_bound() {
     ));
     assert!(matches!(endless("HTTP/1.1 200 OK\r\nX: ", "xxxxxxxx"), Fault::LongHead));
     assert!(matches!(endless("HTTP/1.1 200 OK\r\n", "X: x\r\n"), Fault::NotHttp));
-    // Lines that end in the way that the engine does not look for.
+    // Lines of a chunk without the line break that ends them.
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert!(matches!(endless(chunked, "1\n"), Fault::NotHttp));
     assert!(matches!(endless(chunked, " "), Fault::NotHttp));
@@ -181,7 +174,7 @@ fn a_head_is_as_long_as_it_may_be_and_no_longer() {
 fn what_the_head_says_is_kept() {
     let answer =
         "HTTP/1.1 307 X\r\nRetry-After: 5\r\nLocation: /x\r\nKeep-Alive: max=3, timeout=7\r\nContent-Length: 0\r\n\r\n";
-    let received = read(answer.as_bytes(), usize::MAX).unwrap().unwrap();
+    let received = read(answer.as_bytes(), usize::MAX).unwrap();
     let expected = AnswerHead {
         status: 307,
         retry_after: Some("5".to_owned()),
@@ -203,28 +196,20 @@ fn a_stream_of_events_is_known_by_its_status_and_its_type() {
         (404, "text/event-stream", false),
     ] {
         let answer = format!("HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: 0\r\n\r\n");
-        let received = read(answer.as_bytes(), usize::MAX).unwrap().unwrap();
+        let received = read(answer.as_bytes(), usize::MAX).unwrap();
         assert_eq!(received.head.is_event_stream, is_stream, "{status} {kind}");
     }
 }
 
-/// Everything that can be seen of an answer, by whoever passes it on or not, piece by piece.
-fn seen(mut reader: AnswerReader, bytes: &[u8], piece: usize) -> String {
-    let mut seen = Vec::new();
+/// The answer in pieces of this size, and then the end of its connection.
+fn seen(mut reader: AnswerReader, bytes: &[u8], piece: usize, is_clean: bool) -> Result<Received, Fault> {
     for piece in bytes.chunks(piece) {
-        let is_over = reader.push(piece);
-        seen.push(format!("{is_over:?} {:?}", reader.take_tunnel_head()));
-        if !matches!(is_over, Ok(false)) {
-            return format!("{seen:?} {:?}", reader.cut_off());
+        if reader.push(piece)? {
+            return Ok(reader.cut_off().unwrap());
         }
     }
-    format!("{seen:?} {:?} {:?}", reader.end(true), reader.cut_off())
-}
-
-/// A reader whose engine reads every head, plain or not.
-fn of_engine(reader: AnswerReader) -> AnswerReader {
-    let stage = AnswerStage::Head(Box::new(engine(reader.is_head_alone).unwrap()));
-    AnswerReader { stage, ..reader }
+    reader.end(is_clean)?;
+    Ok(reader.cut_off().unwrap())
 }
 
 const STATUS_LINES: &[&str] = &[
@@ -278,33 +263,93 @@ const LINES: &[&str] = &[
 const BODIES: &[&str] = &["", "hello!", "hello! and more", "6\r\nhello!\r\n0\r\n\r\n", "hel"];
 
 proptest! {
-    /// The engine reads each plain head in the same way, in every respect, to the last byte.
+    /// Neither the pieces in which it comes nor that it is passed on change what an answer says.
     #[test]
-    fn a_plain_head_says_what_it_says_to_the_engine(
-        status in select(STATUS_LINES),
-        lines in vec(select(LINES), 0..5),
-        line_end in select(&["\r\n", "\n"][..]),
-        body in select(BODIES),
+    fn an_answer_is_the_same_however_it_comes(
+        (status, lines, line_end, body) in (
+            select(STATUS_LINES), vec(select(LINES), 0..5), select(&["\r\n", "\n"][..]), select(BODIES)),
         piece in 1_usize..200,
         limit in select(&[3_usize, 6, LIMIT][..]),
+        is_clean in any::<bool>(),
+    ) {
+        let answer = answer(status, &lines, line_end, body);
+        // Bytes behind an answer are seen only where they come with it.
+        let all_of = |reader, piece| {
+            let received = seen(reader, &answer, piece, is_clean).map_err(|fault| format!("{fault:?}"));
+            received.map(|received| (received.head, received.body, received.is_whole))
+        };
+        let whole = all_of(AnswerReader::new(limit), usize::MAX);
+        prop_assert_eq!(&whole, &all_of(AnswerReader::new(limit), piece));
+        let passed = AnswerReader { limit, ..AnswerReader::of_tunnel(false) };
+        prop_assert_eq!(&whole, &all_of(passed, piece));
+    }
+
+    /// A library reads the same answer in the same bytes.
+    #[test]
+    fn an_answer_is_the_one_that_a_library_reads(
+        (status, lines, line_end, body) in (
+            select(STATUS_LINES), vec(select(LINES), 0..5), select(&["\r\n", "\n"][..]), select(BODIES)),
         is_head_alone in any::<bool>(),
     ) {
-        let head: String = lines.iter().map(|line| format!("{line}{line_end}")).collect();
-        let answer = format!("{status}{line_end}{head}{line_end}{body}");
-        let bytes = answer.as_bytes();
-        let (ours, engines) = (AnswerReader::new(limit), of_engine(AnswerReader::new(limit)));
-        prop_assert_eq!(seen(ours, bytes, piece), seen(engines, bytes, piece), "{}", answer);
-        let tunnel = || AnswerReader::of_tunnel(is_head_alone);
-        prop_assert_eq!(seen(tunnel(), bytes, piece), seen(of_engine(tunnel()), bytes, piece), "{}", answer);
+        let answer = answer(status, &lines, line_end, body);
+        let reader = AnswerReader { is_head_alone, ..reader() };
+        prop_assert_eq!(what_is_left(reader, &answer), read_by_a_library(&answer, is_head_alone));
     }
 }
 
-#[test]
-fn a_usual_answer_needs_no_engine() {
-    assert!(size_of::<AnswerReader>() <= 320, "{}", size_of::<AnswerReader>());
-    let mut reader = reader();
-    reader
-        .push(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nContent-Type: application/json\r\n\r\nhel")
-        .unwrap();
-    assert!(matches!(reader.stage, AnswerStage::Plain(3)));
+fn answer(status: &str, lines: &[&str], line_end: &str, body: &str) -> Vec<u8> {
+    let head: String = lines.iter().map(|line| format!("{line}{line_end}")).collect();
+    format!("{status}{line_end}{head}{line_end}{body}").into_bytes()
+}
+
+/// The status, the body and whether that is all of it; `None`: no answer. Chunks that make no sense
+/// end the body, and so does the end of the connection.
+fn what_is_left(mut reader: AnswerReader, answer: &[u8]) -> Option<(u16, Vec<u8>, bool)> {
+    if reader.push(answer).is_ok() {
+        reader.end(true).ok()?;
+    }
+    let received = reader.cut_off()?;
+    Some((received.head.status, received.body, received.is_whole))
+}
+
+/// The same, by the engine of an HTTP client.
+fn read_by_a_library(answer: &[u8], is_head_alone: bool) -> Option<(u16, Vec<u8>, bool)> {
+    let method = if is_head_alone { Method::HEAD } else { Method::GET };
+    let mut call = Call::new(Request::builder().method(method).body(()).unwrap())
+        .unwrap()
+        .proceed();
+    call.write(&mut [0; 100]).unwrap();
+    let SendRequestResult::RecvResponse(mut call) = call.proceed().unwrap().unwrap() else {
+        unreachable!("there is no body to be sent");
+    };
+    let mut rest = answer;
+    let response = loop {
+        let (used, response) = call.try_response(rest, false).ok()?;
+        rest = &rest[used..];
+        match response {
+            Some(response) => break response,
+            None if used == 0 => return None,
+            None => {}
+        }
+    };
+    let status = response.status().as_u16();
+    let RecvResponseResult::RecvBody(mut call) = call.proceed()? else {
+        return Some((status, Vec::new(), true));
+    };
+    let (mut body, mut read) = (Vec::new(), [0; 100]);
+    loop {
+        let Ok((used, written)) = call.read(rest, &mut read) else {
+            return Some((status, body, false));
+        };
+        rest = &rest[used..];
+        body.extend_from_slice(&read[..written]);
+        if used == 0 {
+            let is_to_the_end = call.body_mode() == BodyMode::CloseDelimited;
+            return Some((
+                status,
+                body,
+                call.can_proceed() || is_to_the_end || call.is_ended_chunked(),
+            ));
+        }
+    }
 }

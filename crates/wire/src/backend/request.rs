@@ -16,14 +16,12 @@ pub use crate::backend::failure::DEFAULT_ERROR_CODE;
 use crate::backend::failure::ErrorBody;
 use crate::backend::raw_json::Json;
 pub use crate::backend::reply::{Answer, Answered, Words, is_object, is_of_ojs, read};
+use crate::http::answer_head::EVENT_STREAM;
 use crate::names::worker_state;
 use crate::text::milliseconds;
 
 /// The type of the bodies of requests and answers alike.
 pub const CONTENT_TYPE: &str = "application/openjobspec+json";
-
-/// The type of a stream of events.
-pub const STREAM_TYPE: &str = "text/event-stream";
 
 /// The version of the specification that we speak; the value of the header `OJS-Version`.
 pub const OJS_VERSION: &str = "1.0.0-rc.1";
@@ -145,7 +143,7 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
         },
         Call::Manifest => get("/ojs/manifest".to_owned()),
         Call::Listen { topic } => HttpRequest {
-            accept: STREAM_TYPE,
+            accept: EVENT_STREAM,
             ..get(events(topic))
         },
         Call::Deregister { worker, way } => deregistration(worker, *way),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::http::answer_head;
 
 const KEPT: AnswerForm = AnswerForm {
     wants_body: true,
@@ -58,7 +59,10 @@ fn every_answer_says_that_it_is_ours_in_a_type_that_every_sdk_takes() {
 fn the_type_of_an_ojs_body_that_passes_through_is_one_that_every_sdk_takes() {
     let passed = |line: &str| {
         let head = format!("HTTP/1.1 404 Not Found\r\nX-A: application/openjobspec+json\r\n{line}\r\nX-B:  b\r\n\r\n");
-        let head = TunnelHead::read(head.as_bytes(), TunnelBody::Length(2)).unwrap();
+        let read = answer_head::read(head.as_bytes(), false, |head, _, _| {
+            TunnelHead::of(head, TunnelBody::Length(2))
+        });
+        let head = read.unwrap().unwrap();
         String::from_utf8(passed_head(&head, true, KEPT)).unwrap()
     };
     let untouched = |line: &str| {

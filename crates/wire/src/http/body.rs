@@ -1,5 +1,6 @@
 //! The body of a message, as it comes: where it ends, and what of the bytes is payload.
 
+use crate::http::answer_head::AnswerBody;
 use crate::http::message::BodyLength;
 
 /// Longest line with the size of a chunk, its extensions included, in bytes.
@@ -24,6 +25,8 @@ enum BodyPart {
     ChunkEnd,
     /// The lines behind the last chunk, of which there were so many bytes.
     Trailer(usize),
+    /// All that comes until the connection is closed.
+    ToTheEnd,
     Over,
 }
 
@@ -52,6 +55,29 @@ impl BodyReader {
         })
     }
 
+    /// The body of an answer of which nothing came yet.
+    #[must_use]
+    pub fn of_answer(body: AnswerBody) -> Self {
+        Self(match body {
+            AnswerBody::None => BodyPart::Over,
+            AnswerBody::Bytes(count) => BodyPart::Counted(count),
+            AnswerBody::Chunked => BodyPart::SizeLine,
+            AnswerBody::ToTheEnd => BodyPart::ToTheEnd,
+        })
+    }
+
+    /// Whether all of it was read if the connection is closed now. `is_clean`: the other side has
+    /// closed it as it should, so that nothing may be missing at its end.
+    #[must_use]
+    pub fn is_whole_if_closed(&self, is_clean: bool) -> bool {
+        match self.0 {
+            BodyPart::ToTheEnd => is_clean,
+            // The last chunk was announced: only lines that nobody reads can be missing.
+            BodyPart::Trailer(_) | BodyPart::Over | BodyPart::Counted(0) => true,
+            BodyPart::Counted(_) | BodyPart::SizeLine | BodyPart::Chunk(_) | BodyPart::ChunkEnd => false,
+        }
+    }
+
     /// Whether all of it was read.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -67,6 +93,8 @@ impl BodyReader {
         loop {
             match self.0 {
                 BodyPart::Counted(0) => self.0 = BodyPart::Over,
+                BodyPart::ToTheEnd if input.is_empty() => return Ok(BodyStep::Unfinished),
+                BodyPart::ToTheEnd => return Ok(BodyStep::Payload(input)),
                 BodyPart::Counted(left) | BodyPart::Chunk(left) if left > 0 => {
                     let most = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
                     return Ok(match input.get(..most) {
@@ -75,6 +103,10 @@ impl BodyReader {
                     });
                 }
                 BodyPart::Counted(_) | BodyPart::Chunk(_) => self.0 = BodyPart::ChunkEnd,
+                // httparse takes a line without any digit for the last chunk.
+                BodyPart::SizeLine if input.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) => {
+                    return Err(BadChunk);
+                }
                 BodyPart::SizeLine => match httparse::parse_chunk_size(input) {
                     Ok(httparse::Status::Complete((length, size))) if length <= MOST_SIZE_LINE_BYTES => {
                         *input = input.get(length..).unwrap_or_default();
@@ -123,7 +155,7 @@ impl BodyReader {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         match &mut self.0 {
             BodyPart::Counted(left) | BodyPart::Chunk(left) => *left = left.saturating_sub(count),
-            BodyPart::SizeLine | BodyPart::ChunkEnd | BodyPart::Trailer(_) | BodyPart::Over => {}
+            BodyPart::SizeLine | BodyPart::ChunkEnd | BodyPart::Trailer(_) | BodyPart::ToTheEnd | BodyPart::Over => {}
         }
     }
 }

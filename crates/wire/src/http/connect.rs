@@ -1,11 +1,12 @@
 //! The request by which an HTTP proxy is asked to connect to a host (CONNECT, RFC 9110 9.3.6), and
 //! what it answers.
 
+use httparse::Response;
+
+use crate::http::answer_head::{self, AnswerFraming};
+
 /// Longest answer to a CONNECT that is read, in bytes.
 pub const MOST_REPLY_BYTES: usize = 16 << 10;
-
-/// Most header lines of such an answer.
-const MOST_HEADER_LINES: usize = 64;
 
 /// The request for a connection to `target`, which is host and port. `credentials` is the value of
 /// Proxy-Authorization.
@@ -43,17 +44,17 @@ pub enum ConnectReply {
 pub fn read(bytes: &[u8]) -> ConnectReply {
     let mut rest = bytes;
     loop {
-        let mut lines = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
-        let mut response = httparse::Response::new(&mut lines);
-        let length = match response.parse(rest) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) if bytes.len() < MOST_REPLY_BYTES => return ConnectReply::Incomplete,
-            Ok(httparse::Status::Partial) | Err(_) => return ConnectReply::NotOfProxy,
+        let take = |head: &Response<'_, '_>, length, framing| (head.code.unwrap_or_default(), length, framing);
+        let (status, length, framing) = match answer_head::read(rest, false, take) {
+            Ok(Some(head)) => head,
+            Ok(None) if bytes.len() < MOST_REPLY_BYTES => return ConnectReply::Incomplete,
+            Ok(None) | Err(_) => return ConnectReply::NotOfProxy,
         };
         rest = rest.get(length..).unwrap_or_default();
-        return match response.code.unwrap_or_default() {
-            // An interim answer.
-            100..=199 => continue,
+        if framing == AnswerFraming::Interim {
+            continue;
+        }
+        return match status {
             // The host speaks only when it has been spoken to: what follows is a page of the proxy,
             // or of no proxy.
             200..=299 if rest.is_empty() => ConnectReply::Connected,

@@ -70,7 +70,7 @@ pub fn read_head(bytes: &[u8]) -> Option<Result<(MessageHead, usize), BadMessage
 fn understand(request: &httparse::Request<'_, '_>) -> Result<MessageHead, BadMessage> {
     let is_1_1 = request.version == Some(1);
     let headers: &[Header<'_>] = request.headers;
-    let said = |name: &str, token: &str| values(headers, name).any(|value| lists(value, token));
+    let said = |name: &str, token: &str| values(headers, name).any(|value| is_listed(value, token));
     let is_kept = if is_1_1 {
         !said("connection", "close")
     } else {
@@ -94,7 +94,8 @@ fn understand(request: &httparse::Request<'_, '_>) -> Result<MessageHead, BadMes
     })
 }
 
-fn values<'h>(headers: &'h [Header<'_>], name: &str) -> impl Iterator<Item = &'h [u8]> {
+/// The values of all lines of this name, in whatever case.
+pub(crate) fn values<'h>(headers: &'h [Header<'_>], name: &str) -> impl Iterator<Item = &'h [u8]> {
     let named = headers
         .iter()
         .filter(move |header| header.name.eq_ignore_ascii_case(name));
@@ -102,7 +103,7 @@ fn values<'h>(headers: &'h [Header<'_>], name: &str) -> impl Iterator<Item = &'h
 }
 
 /// Whether a list of words separated by commas has this one.
-fn lists(value: &[u8], word: &str) -> bool {
+pub(crate) fn is_listed(value: &[u8], word: &str) -> bool {
     let mut words = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     words.any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
 }

@@ -169,6 +169,8 @@ fn a_head_is_bounded_in_bytes_and_in_lines() {
 fn chunks_that_make_no_sense_are_refused() {
     for chunks in [
         "x\r\n",
+        "\r\n",
+        " 3\r\n",
         "-1\r\n",
         "ffffffffffffffff\r\n",
         "10000000000000000\r\n",

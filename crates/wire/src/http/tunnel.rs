@@ -1,8 +1,8 @@
 //! Requests of somebody else that go through us to the backend, and what is answered to them: which
 //! header lines go on.
 
+use crate::http::answer_head::is_event_stream;
 use crate::http::header_lines::{HeaderLines, push_line};
-use crate::http::plain_answer::MOST_HEADER_LINES;
 
 /// Room for a usual head: one that is longer gets more.
 pub const USUAL_HEAD_BYTES: usize = 512;
@@ -129,19 +129,9 @@ pub struct TunnelHead {
 }
 
 impl TunnelHead {
-    /// Reads a head that is known to be whole; `None`: it is none. `body` is what is known of its
-    /// body.
+    /// The head as it goes on, with what is known of its body.
     #[must_use]
-    pub fn read(bytes: &[u8], body: TunnelBody) -> Option<Self> {
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
-        let mut response = httparse::Response::new(&mut headers);
-        response.parse(bytes).ok().filter(httparse::Status::is_complete)?;
-        Self::of(&response, body)
-    }
-
-    /// The head of a request that was read before.
-    #[must_use]
-    pub fn of(response: &httparse::Response<'_, '_>, body: TunnelBody) -> Option<Self> {
+    pub fn of(response: &httparse::Response<'_, '_>, body: TunnelBody) -> Self {
         let lines = response.headers.iter().map(|header| (header.name, header.value));
         let mut lengths = lines
             .clone()
@@ -149,20 +139,18 @@ impl TunnelHead {
         let length = lengths.next().filter(|_| body == TunnelBody::None);
         let is_onward = is_end_to_end(lines.clone().map(|(name, value)| (name.as_bytes(), value)));
         let onward = lines.filter(|(name, _)| is_onward(name.as_bytes()));
-        Some(Self {
-            status: response.code?,
+        Self {
+            status: response.code.unwrap_or_default(),
             reason: response.reason.unwrap_or_default().to_owned(),
             headers: HeaderLines::of(onward.chain(length)),
             body,
-        })
+        }
     }
 
     /// Whether its body tells of events as they happen, and nothing for as long as nothing does.
     #[must_use]
     pub fn is_event_stream(&self) -> bool {
-        let value = self.headers.value("content-type");
-        let essence = value.and_then(|value| value.split(|byte| *byte == b';').next());
-        essence.is_some_and(|essence| essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
+        self.headers.value("content-type").is_some_and(is_event_stream)
     }
 }
 
@@ -210,6 +198,7 @@ pub fn push_chunk(bytes: &mut Vec<u8>, payload: &[u8]) {
 #[allow(clippy::unwrap_used, reason = "a test that cannot get at its answer has failed")]
 mod tests {
     use super::*;
+    use crate::http::answer_head;
 
     fn lines(lines: &[(&str, &str)]) -> HeaderLines {
         HeaderLines::of(lines.iter().map(|(name, value)| (*name, value.as_bytes())))
@@ -305,16 +294,20 @@ mod tests {
     fn an_answer_goes_on_but_for_what_concerns_its_connection() {
         let bytes = b"HTTP/1.1 201 Created Now\r\nContent-Length: 5\r\nConnection: keep-alive, X-A\r\nX-A: 1\r\n\
                       Keep-Alive: timeout=5\r\nx-B: \xff\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
-        let head = TunnelHead::read(bytes, TunnelBody::Length(5)).unwrap();
+        let head_with = |body| {
+            answer_head::read(bytes, false, |head, _, _| TunnelHead::of(head, body))
+                .unwrap()
+                .unwrap()
+        };
+        let head = head_with(TunnelBody::Length(5));
         assert_eq!((head.status, head.reason.as_str()), (201, "Created Now"));
         assert_eq!(
             head.headers.as_bytes(),
             b"x-B: \xff\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
         );
         assert!(head.is_event_stream());
-        let without_body = TunnelHead::read(bytes, TunnelBody::None).unwrap();
+        let without_body = head_with(TunnelBody::None);
         assert_eq!(without_body.headers.value("content-length"), Some(b"5".as_slice()));
-        assert_eq!(TunnelHead::read(b"HTTP/1.1 200 OK\r\n", TunnelBody::None), None);
     }
 
     #[test]
