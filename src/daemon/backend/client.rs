@@ -19,16 +19,16 @@ use crate::daemon::backend::connection::Buffers;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
 use crate::daemon::backend::idle_limits::IdleLimits;
-use crate::daemon::backend::kept::{EarlyEnd, KeptConnections};
+use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::lookup::Wake;
 use crate::daemon::backend::names::Names;
 pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
-use crate::daemon::backend::pending::{Pending, RequestStage};
+use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
+use crate::daemon::backend::reach::{Reach, Sign, Way};
 use crate::daemon::backend::rooms::{LaneRooms, Room};
 use crate::daemon::backend::route::Route;
 use crate::daemon::backend::settings::{BackendError, BackendSettings};
-use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::TokenReader;
 use crate::daemon::backend::tunnels::Tunnels;
@@ -81,6 +81,14 @@ pub(in crate::daemon::backend) struct BackendTurn<'a> {
     pub(in crate::daemon::backend) now: Moment,
 }
 
+/// The parts that a step on a connection needs.
+pub(in crate::daemon::backend) struct Parts<'a> {
+    pub(in crate::daemon::backend) reach: &'a mut Reach<CallId>,
+    pub(in crate::daemon::backend) tunnels: &'a mut Tunnels,
+    pub(in crate::daemon::backend) outcomes: &'a Outcomes,
+    pub(in crate::daemon::backend) way: Way<'a>,
+}
+
 /// All that there is between the loop and the backend.
 pub struct Backend {
     pub(in crate::daemon::backend) outcomes: Outcomes,
@@ -90,8 +98,9 @@ pub struct Backend {
     pub(in crate::daemon::backend) token: TokenReader,
     pub(in crate::daemon::backend) rooms: LaneRooms,
     pub(in crate::daemon::backend) pending: BTreeMap<CallId, Pending>,
-    pub(in crate::daemon::backend) slots: Slots,
-    pub(in crate::daemon::backend) kept: KeptConnections,
+    pub(in crate::daemon::backend) reach: Reach<CallId>,
+    /// Signs of this turn that the backend leaves.
+    pub(in crate::daemon::backend) signs: Vec<Sign>,
     /// The last kept connection that the peer has closed too soon.
     pub(in crate::daemon::backend) early_end: Option<EarlyEnd>,
     pub(in crate::daemon::backend) idle_limits: IdleLimits,
@@ -103,9 +112,6 @@ pub struct Backend {
     pub(in crate::daemon::backend) ready_slots: VecDeque<usize>,
     /// Requests that wait for what a thread brings.
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<CallId>,
-    /// Requests to which nobody has answered yet where they connect to, and which may have any
-    /// connection.
-    pub(in crate::daemon::backend) dialing: BTreeSet<CallId>,
     pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
     pub(in crate::daemon::backend) said: Vec<(CallId, BackendSays)>,
     pub(in crate::daemon::backend) buffers: Buffers,
@@ -147,14 +153,13 @@ impl Backend {
             outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),
             rooms: LaneRooms::new(concurrency),
             pending: BTreeMap::new(),
-            slots: Slots::new(BACKEND_SLOTS, TokenOwner::Backend),
-            kept: KeptConnections::default(),
+            reach: Reach::new(BACKEND_SLOTS, TokenOwner::Backend),
+            signs: Vec::new(),
             early_end: None,
             idle_limits: IdleLimits::default(),
             ready: VecDeque::new(),
             ready_slots: VecDeque::new(),
             waiting_for_thread: BTreeSet::new(),
-            dialing: BTreeSet::new(),
             deadlines: Timers::default(),
             said: Vec::new(),
             buffers: Buffers::default(),
@@ -166,7 +171,7 @@ impl Backend {
     pub fn send(&mut self, id: CallId, call: Call, give_up: Moment, is_again: bool) {
         let lane = call.endpoint().lane();
         let stage = match self.rooms.enter(lane, id) {
-            Room::Now => RequestStage::Ready,
+            Room::Now => RequestStage::Reaching(Awaits::Turn),
             Room::Later => RequestStage::Waiting,
             Room::None => {
                 log::debug!("backend: no room for another request of this kind ({lane:?})");
@@ -174,7 +179,7 @@ impl Backend {
                 return self.said.push((id, BackendSays::Answer(overloaded, Heard::default())));
             }
         };
-        if matches!(stage, RequestStage::Ready) {
+        if matches!(stage, RequestStage::Reaching(_)) {
             self.ready.push_back(id);
         }
         let pending = Pending::new(call, lane, give_up, stage);
@@ -189,7 +194,7 @@ impl Backend {
         };
         let slow = self.pending.values().filter(is_slow).count();
         while let Some(next) = self.rooms.stand_in(slow) {
-            self.set_stage(next, RequestStage::Ready);
+            self.set_stage(next, RequestStage::Reaching(Awaits::Turn));
             self.ready.push_back(next);
         }
     }
@@ -207,7 +212,7 @@ impl Backend {
 
     /// The kernel says that something happened on the connection in this slot.
     pub fn is_ready(&mut self, slot: usize, event: &Event) {
-        if let Some(connection) = self.slots.get(slot) {
+        if let Some(connection) = self.reach.slots.get(slot) {
             connection.is_ready(event);
             self.enqueue(slot);
         }
@@ -229,9 +234,7 @@ impl Backend {
                 BackendTimer::GiveUp(_) | BackendTimer::Connect(_) | BackendTimer::Room => overdue.push(due),
             }
         }
-        for slot in self.kept.outdated(now) {
-            self.slots.close(slot);
-        }
+        self.reach.close_outdated(now);
         let mut requests = REQUESTS_PER_TURN;
         // Those that come again have more to do than fits into a turn.
         let mut connections = CONNECTIONS_PER_TURN.min(self.ready_slots.len());
@@ -239,12 +242,14 @@ impl Backend {
             if let Some(slot) = self.ready_slots.front().copied().filter(|_| connections > 0) {
                 self.ready_slots.pop_front();
                 connections -= 1;
-                let owner = self.slots.get(slot).and_then(|connection| connection.owner);
-                self.guarded(owner, slot, |backend| backend.serve(slot, turn));
+                let owner = self.reach.slots.get(slot).and_then(|connection| connection.owner);
+                self.guarded(owner, Some(slot), |backend| backend.serve(slot, turn));
+                self.heed_signs(now);
             } else if let Some(id) = self.ready.front().copied().filter(|_| requests > 0) {
                 self.ready.pop_front();
                 requests -= 1;
-                self.guarded(Some(id), usize::MAX, |backend| backend.advance(id, turn));
+                self.guarded(Some(id), None, |backend| backend.advance(id, turn));
+                self.heed_signs(now);
             } else {
                 break;
             }
@@ -276,34 +281,17 @@ impl Backend {
     }
 
     /// A panic costs this one answer and its connection.
-    fn guarded(&mut self, id: Option<CallId>, slot: usize, work: impl FnOnce(&mut Self)) {
+    fn guarded(&mut self, id: Option<CallId>, slot: Option<usize>, work: impl FnOnce(&mut Self)) {
         if panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_ok() {
             return;
         }
         log::error!("internal error in a request to the backend: it counts as unanswered");
-        self.kept.forget(slot);
-        self.slots.close(slot);
+        self.reach.close_all_of(id, slot);
         let Some(id) = id else { return };
-        let is_of_it = |slot: usize, owner: Option<CallId>| match owner {
-            Some(owner) => owner == id,
-            // The request was about to get the connection.
-            None => !self.kept.has(slot),
-        };
-        let of_it = self
-            .slots
-            .iter()
-            .filter(|(slot, connection)| is_of_it(*slot, connection.owner));
-        for slot in of_it.map(|(slot, _)| slot).collect::<Vec<_>>() {
-            self.slots.close(slot);
-        }
-        let slots = &mut self.slots;
+        let slots = &mut self.reach.slots;
         let mut has_no_connection = |pending: &Pending| match &pending.stage {
             RequestStage::Exchanging(exchange) => slots.get(exchange.slot).is_none(),
-            RequestStage::Waiting
-            | RequestStage::Ready
-            | RequestStage::NeedsToken
-            | RequestStage::NeedsAddress
-            | RequestStage::Dialing(_) => false,
+            RequestStage::Waiting | RequestStage::Reaching(_) => false,
         };
         let others = self.pending.iter().filter(|(_, pending)| has_no_connection(pending));
         // Another request may just have got the connection.
@@ -315,50 +303,57 @@ impl Backend {
 
     fn overdue(&mut self, due: BackendTimer, now: Moment) {
         let id = match due {
-            BackendTimer::GiveUp(id) => {
-                self.note_late_addresses(id, now);
-                id
-            }
+            BackendTimer::GiveUp(id) => id,
             BackendTimer::Connect(id) => {
-                self.note_late_addresses(id, now);
-                let fault = self.slow_connect(id).unwrap_or(Fault::NoConnectionInTime);
-                return self.fail(id, &fault);
+                let fault = self.reach.slow_fault(id, &mut self.names, now);
+                return self.fail(id, &fault.unwrap_or(Fault::NoConnectionInTime));
             }
             BackendTimer::Step(id) => return self.ready.push_back(id),
             BackendTimer::Room => return self.look_for_slow_reports(now),
         };
         let Some(pending) = self.pending.get(&id) else { return };
         let fault = match pending.stage {
-            RequestStage::NeedsToken => return self.fail_without_token(id),
-            RequestStage::Waiting | RequestStage::Ready => Fault::TooLate,
-            RequestStage::NeedsAddress => Fault::NameTooSlow,
-            RequestStage::Dialing(_) => self.slow_connect(id).unwrap_or(Fault::NoAnswerInTime),
+            RequestStage::Reaching(Awaits::Token) => return self.fail_without_token(id),
+            RequestStage::Waiting | RequestStage::Reaching(Awaits::Turn) => Fault::TooLate,
+            RequestStage::Reaching(Awaits::Address) => Fault::NameTooSlow,
+            RequestStage::Reaching(Awaits::Peer) => {
+                let fault = self.reach.slow_fault(id, &mut self.names, now);
+                fault.unwrap_or(Fault::NoAnswerInTime)
+            }
             RequestStage::Exchanging(_) => Fault::NoAnswerInTime,
         };
         self.fail(id, &fault);
     }
 
-    /// The fault that keeps this request from a connection, if it is more than silence.
-    fn slow_connect(&mut self, id: CallId) -> Option<Fault> {
-        let RequestStage::Dialing(dial) = &self.pending.get(&id)?.stage else {
-            return None;
+    /// The parts that a step on a connection needs, in this turn.
+    pub(in crate::daemon::backend) fn parts<'a>(&'a mut self, turn: BackendTurn<'a>) -> Parts<'a> {
+        let way = Way {
+            registry: turn.registry,
+            now: turn.now,
+            names: &mut self.names,
+            token: &mut self.token,
+            route: &self.route,
+            buffers: &mut self.buffers,
+            signs: &mut self.signs,
         };
-        let mut attempts = dial.attempts();
-        attempts.find_map(|slot| self.slots.get(slot)?.slow_fault())
+        Parts {
+            reach: &mut self.reach,
+            tunnels: &mut self.tunnels,
+            outcomes: &self.outcomes,
+            way,
+        }
     }
 
-    /// Nobody answers where this request connects to, and it has no more time.
-    fn note_late_addresses(&mut self, id: CallId, now: Moment) {
-        if let Some(pending) = self.pending.get(&id)
-            && let RequestStage::Dialing(dial) = &pending.stage
-        {
-            self.names.are_late(&dial.late(None, now), now);
+    /// Looks at what connections have told of the backend.
+    pub(in crate::daemon::backend) fn heed_signs(&mut self, now: Moment) {
+        for sign in std::mem::take(&mut self.signs) {
+            self.heed(sign, now);
         }
     }
 
     /// The connection has its turn soon.
     pub(in crate::daemon::backend) fn enqueue(&mut self, slot: usize) {
-        if let Some(connection) = self.slots.get(slot)
+        if let Some(connection) = self.reach.slots.get(slot)
             && !std::mem::replace(&mut connection.is_queued, true)
         {
             self.ready_slots.push_back(slot);
@@ -397,15 +392,11 @@ impl Backend {
             return;
         };
         let has_served = match &pending.stage {
-            RequestStage::Exchanging(exchange) => self
-                .slots
-                .get(exchange.slot)
-                .is_some_and(|connection| connection.has_served),
-            RequestStage::Waiting
-            | RequestStage::Ready
-            | RequestStage::NeedsToken
-            | RequestStage::NeedsAddress
-            | RequestStage::Dialing(_) => false,
+            RequestStage::Exchanging(exchange) => {
+                let connection = self.reach.slots.get(exchange.slot);
+                connection.is_some_and(|connection| connection.has_served)
+            }
+            RequestStage::Waiting | RequestStage::Reaching(_) => false,
         };
         // A backend that refuses a connection has accepted nothing on it. One that ends a used
         // connection may have.
@@ -414,22 +405,14 @@ impl Backend {
         let stage = match pending.stage {
             // The request stays with those that wait, until it is answered.
             RequestStage::Waiting => RequestStage::Waiting,
-            RequestStage::Ready
-            | RequestStage::NeedsToken
-            | RequestStage::NeedsAddress
-            | RequestStage::Dialing(_)
-            | RequestStage::Exchanging(_) => RequestStage::Ready,
+            RequestStage::Reaching(_) | RequestStage::Exchanging(_) => RequestStage::Reaching(Awaits::Turn),
         };
         let is_new = !has_served;
         let (lane, began) = (pending.lane, pending.began);
         match std::mem::replace(&mut pending.stage, stage) {
-            RequestStage::Waiting | RequestStage::Ready | RequestStage::NeedsToken | RequestStage::NeedsAddress => {}
-            RequestStage::Dialing(dial) => dial.attempts().for_each(|slot| self.slots.close(slot)),
+            RequestStage::Waiting | RequestStage::Reaching(_) => {}
             RequestStage::Exchanging(exchange) => {
-                if let Some(connection) = self.slots.get(exchange.slot) {
-                    connection.reset_at_close();
-                }
-                self.slots.close(exchange.slot);
+                self.reach.reset(exchange.slot);
                 // The received part of an answer counts, unless nobody waits for it.
                 if !matches!(fault, Fault::Abandoned)
                     && let Some(received) = exchange.received()
@@ -444,8 +427,11 @@ impl Backend {
                 if matches!(fault, Fault::Abandoned | Fault::NoAnswerInTime) {
                     // The cause may have cut connections that were idle since, too. The connection
                     // of the heartbeats is for heartbeats only.
-                    let doubtful = began.map(|began| self.kept.unused_since(began, lane == Lane::Beat));
-                    doubtful.into_iter().flatten().for_each(|slot| self.slots.close(slot));
+                    let doubtful = began.map(|began| self.reach.kept.unused_since(began, lane == Lane::Beat));
+                    doubtful
+                        .into_iter()
+                        .flatten()
+                        .for_each(|slot| self.reach.slots.close(slot));
                 }
             }
         }
@@ -475,11 +461,11 @@ impl Backend {
             self.deadlines.cancel(due);
         }
         self.waiting_for_thread.remove(&id);
-        self.dialing.remove(&id);
+        self.reach.give_up(id);
         if matches!(pending.stage, RequestStage::Waiting) {
             self.rooms.forget(pending.lane, id);
         } else if let Some(next) = self.rooms.leave(pending.lane) {
-            self.set_stage(next, RequestStage::Ready);
+            self.set_stage(next, RequestStage::Reaching(Awaits::Turn));
             self.ready.push_back(next);
         }
         self.said.push((id, BackendSays::Answer(reply, heard)));

@@ -58,9 +58,14 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
             }
         }
     }
-    assert_eq!(backend.slots.iter().count(), 2);
-    backend.guarded(Some(CallId(1)), usize::MAX, |_| panic!("a bug"));
-    let left: Vec<Option<CallId>> = backend.slots.iter().map(|(_, connection)| connection.owner).collect();
+    assert_eq!(backend.reach.slots.iter().count(), 2);
+    backend.guarded(Some(CallId(1)), None, |_| panic!("a bug"));
+    let left: Vec<Option<CallId>> = backend
+        .reach
+        .slots
+        .iter()
+        .map(|(_, connection)| connection.owner)
+        .collect();
     assert_eq!(left, [Some(CallId(2))]);
     let mut answers = Vec::new();
     for _ in 0..2 {
@@ -119,5 +124,5 @@ fn a_stream_that_is_silent_for_longer_than_comments_may_be_apart_is_closed_and_n
         ),
         "{said:?}"
     );
-    assert_eq!(backend.slots.iter().count(), 0);
+    assert_eq!(backend.reach.slots.iter().count(), 0);
 }

@@ -1,23 +1,26 @@
-//! Connections that no request has at the moment. The last one that was used is used first, so that the others age and go.
+//! Connections that no request has at the moment. The one that was used last is used first, so that
+//! the others age and are closed.
 //!
-//! The one that carried the last heartbeat is for the next one: what hangs on the others, and that no further one can be
-//! had, delays no heartbeat.
+//! The connection of the last heartbeat is for the next one. So no heartbeat is late because other
+//! connections hang, or because no further one can be had.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{Endpoint, Lane, Moment};
+use ojs_lifecycle::api::{Lane, Moment};
 
-/// Most connections that are kept without a request: as many as are in use when all is well and there is much to do.
+/// Most connections that are kept without a request: as many as are in use when all is well and
+/// there is much to do.
 const MOST_KEPT: usize = 80;
 
-/// How long one is kept. It is closed when somebody looks after that: nobody is woken for it.
+/// How long a connection is kept. It is closed when somebody looks after that: nobody is woken for it.
 const KEPT_LIMIT: Duration = Duration::from_secs(15);
 
-/// How long a backend keeps a connection for certain, where it says nothing: the shortest that is usual is 5 s.
+/// How long a backend keeps a connection for certain, where it says nothing: the shortest that is
+/// usual is 5 s.
 const USUAL_KEEP_ALIVE: Duration = Duration::from_secs(4);
 
-/// What is taken off of what a backend says: our request is on its way for a time.
+/// Time taken off of what a backend says: our request is on its way for some of it.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 /// Age from which on a connection is replaced: its name may have got another address.
@@ -26,27 +29,27 @@ const RENEWED_AFTER: Duration = Duration::from_secs(5 * 60);
 /// Between two looks at what has been kept for too long.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// One of them.
+/// A kept connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct KeptConnection {
     slot: usize,
     since: Moment,
-    /// Until then the backend does not close it for being unused.
+    /// The backend does not close it for being unused before this.
     safe_until: Moment,
-    /// From then on it is too old.
+    /// The connection is too old from then on.
     old_at: Moment,
-    /// It is for heartbeats and their like.
+    /// Only heartbeats and their like get this one.
     is_reserved: bool,
 }
 
-/// What there is to know of a connection that is to be kept.
+/// A connection that is to be kept, and what it has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) struct Used {
     /// Since when it is there.
     pub(in crate::daemon) since: Moment,
     /// How long the backend keeps it without a request, as far as it says so.
     pub(in crate::daemon) keep_alive: Option<Duration>,
-    /// What it has carried last.
+    /// The kind of its last request.
     pub(in crate::daemon) lane: Lane,
 }
 
@@ -58,16 +61,29 @@ impl Used {
     }
 }
 
+/// The connection that a request wants.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::daemon) struct Wanted {
+    /// The kind of the request.
+    pub(in crate::daemon) lane: Lane,
+    /// The backend may get it twice.
+    pub(in crate::daemon) may_come_twice: bool,
+    /// A kept connection will do.
+    pub(in crate::daemon) takes_kept: bool,
+    /// A kept connection must have carried an answer since then.
+    pub(in crate::daemon) used_since: Option<Moment>,
+}
+
 /// A kept connection that the peer has closed sooner than it says, or than is usual.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::daemon) struct EarlyEnd {
-    /// Where it led to.
+    /// The address that it led to.
     pub(in crate::daemon) address: SocketAddr,
     /// When it was closed.
     pub(in crate::daemon) at: Moment,
 }
 
-/// All of them, the one that was used last at the end.
+/// The kept connections, the one that was used last at the end.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct KeptConnections {
     kept: Vec<KeptConnection>,
@@ -99,29 +115,15 @@ impl KeptConnections {
         }
     }
 
-    /// One for a request to this endpoint; for one that hangs on another connection one that has carried an answer since
-    /// then, at `used_since`.
-    pub(in crate::daemon) fn take(
-        &mut self,
-        endpoint: Endpoint,
-        used_since: Option<Moment>,
-        now: Moment,
-    ) -> Option<usize> {
-        self.take_used_since(endpoint.may_come_twice(), endpoint.lane(), used_since, now)
-    }
-
-    /// One for a request of this kind. What may not come twice gets none that the backend may just be closing.
-    pub(in crate::daemon) fn take_for(&mut self, may_come_twice: bool, lane: Lane, now: Moment) -> Option<usize> {
-        self.take_used_since(may_come_twice, lane, None, now)
-    }
-
-    fn take_used_since(
-        &mut self,
-        may_come_twice: bool,
-        lane: Lane,
-        used_since: Option<Moment>,
-        now: Moment,
-    ) -> Option<usize> {
+    /// One that fits the request. What may not come twice gets none that the backend may just be
+    /// closing.
+    pub(in crate::daemon) fn take(&mut self, wanted: Wanted, now: Moment) -> Option<usize> {
+        let Wanted {
+            lane,
+            may_come_twice,
+            used_since,
+            ..
+        } = wanted;
         let is_beat = lane == Lane::Beat;
         let lives =
             |kept: &KeptConnection| now < kept.old_at && used_since.is_none_or(|used_since| kept.since > used_since);
@@ -181,6 +183,7 @@ impl KeptConnections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ojs_lifecycle::api::Endpoint;
 
     fn at(millis: u64) -> Moment {
         Moment::new(Duration::from_millis(millis))
@@ -194,6 +197,15 @@ mod tests {
         }
     }
 
+    fn of(endpoint: Endpoint, used_since: Option<Moment>) -> Wanted {
+        Wanted {
+            lane: endpoint.lane(),
+            may_come_twice: endpoint.may_come_twice(),
+            takes_kept: true,
+            used_since,
+        }
+    }
+
     fn report(since: u64) -> Used {
         used(since, None, Lane::Report)
     }
@@ -204,10 +216,10 @@ mod tests {
         for (slot, millis) in [(1, 0), (2, 10)] {
             assert_eq!(kept.keep(slot, report(0), at(millis)), None);
         }
-        assert_eq!(kept.take(Endpoint::Fetch, None, at(4_005)), Some(2));
-        assert_eq!(kept.take(Endpoint::Nack, None, at(4_005)), None);
-        assert_eq!(kept.take(Endpoint::Ack, None, at(4_005)), Some(1));
-        assert_eq!(kept.take(Endpoint::Ack, None, at(4_005)), None);
+        assert_eq!(kept.take(of(Endpoint::Fetch, None), at(4_005)), Some(2));
+        assert_eq!(kept.take(of(Endpoint::Nack, None), at(4_005)), None);
+        assert_eq!(kept.take(of(Endpoint::Ack, None), at(4_005)), Some(1));
+        assert_eq!(kept.take(of(Endpoint::Ack, None), at(4_005)), None);
     }
 
     #[test]
@@ -215,8 +227,8 @@ mod tests {
         let mut kept = KeptConnections::default();
         kept.keep(1, used(0, Some(60), Lane::Fetch), at(0));
         kept.keep(2, used(0, Some(2), Lane::Fetch), at(0));
-        assert_eq!(kept.take(Endpoint::Fetch, None, at(1_500)), Some(1));
-        assert_eq!(kept.take(Endpoint::Fetch, None, at(1_500)), None);
+        assert_eq!(kept.take(of(Endpoint::Fetch, None), at(1_500)), Some(1));
+        assert_eq!(kept.take(of(Endpoint::Fetch, None), at(1_500)), None);
     }
 
     #[test]
@@ -224,16 +236,16 @@ mod tests {
         let mut kept = KeptConnections::default();
         kept.keep(1, used(0, None, Lane::Beat), at(0));
         kept.keep(2, report(0), at(1));
-        assert_eq!(kept.take(Endpoint::Ack, None, at(2)), Some(2));
-        assert_eq!(kept.take(Endpoint::Ack, None, at(2)), None);
-        assert_eq!(kept.take(Endpoint::Heartbeat, None, at(10_000)), Some(1));
+        assert_eq!(kept.take(of(Endpoint::Ack, None), at(2)), Some(2));
+        assert_eq!(kept.take(of(Endpoint::Ack, None), at(2)), None);
+        assert_eq!(kept.take(of(Endpoint::Heartbeat, None), at(10_000)), Some(1));
         // Without one it takes any, and of several the last one counts.
         kept.keep(2, report(0), at(10_000));
-        assert_eq!(kept.take(Endpoint::Heartbeat, None, at(10_000)), Some(2));
+        assert_eq!(kept.take(of(Endpoint::Heartbeat, None), at(10_000)), Some(2));
         kept.keep(1, used(0, None, Lane::Beat), at(10_000));
         kept.keep(2, used(0, None, Lane::Beat), at(10_000));
-        assert_eq!(kept.take(Endpoint::Ack, None, at(10_000)), Some(1));
-        assert_eq!(kept.take(Endpoint::Ack, None, at(10_000)), None);
+        assert_eq!(kept.take(of(Endpoint::Ack, None), at(10_000)), Some(1));
+        assert_eq!(kept.take(of(Endpoint::Ack, None), at(10_000)), None);
     }
 
     #[test]
@@ -242,7 +254,7 @@ mod tests {
         let five_minutes = 5 * 60 * 1_000;
         assert_eq!(kept.keep(1, report(0), at(five_minutes)), Some(1));
         kept.keep(2, report(0), at(five_minutes - 1));
-        assert_eq!(kept.take(Endpoint::Ack, None, at(five_minutes)), None);
+        assert_eq!(kept.take(of(Endpoint::Ack, None), at(five_minutes)), None);
         assert_eq!(kept.outdated(at(five_minutes)), [2]);
         kept.keep(3, report(five_minutes), at(five_minutes));
         assert!(kept.outdated(at(five_minutes + 14_999)).is_empty());
@@ -260,9 +272,9 @@ mod tests {
         for (slot, millis) in [(2, 0), (3, 20)] {
             kept.keep(slot, report(0), at(millis));
         }
-        assert_eq!(kept.take(Endpoint::Ack, Some(at(10)), at(30)), Some(3));
-        assert_eq!(kept.take(Endpoint::Ack, Some(at(10)), at(30)), None);
-        assert_eq!(kept.take(Endpoint::Heartbeat, Some(at(10)), at(30)), None);
+        assert_eq!(kept.take(of(Endpoint::Ack, Some(at(10))), at(30)), Some(3));
+        assert_eq!(kept.take(of(Endpoint::Ack, Some(at(10))), at(30)), None);
+        assert_eq!(kept.take(of(Endpoint::Heartbeat, Some(at(10))), at(30)), None);
         assert_eq!(kept.unused_since(at(10), false), [2]);
         assert_eq!(kept.unused_since(at(10), true), [1]);
     }

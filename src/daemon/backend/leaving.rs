@@ -5,49 +5,51 @@
 use std::net::SocketAddr;
 
 use crate::daemon::backend::client::{Backend, BackendSays};
-use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::idle_limits::ENDS_TOGETHER;
 use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::pending::RequestStage;
+use crate::daemon::backend::reach::{Reach, Sign};
 use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Moment, StreamNews};
 
 impl Backend {
-    /// A connection to this address failed. Where that was refused nothing listens there any more.
-    pub(in crate::daemon::backend) fn note_attempt(&mut self, address: SocketAddr, fault: &Fault) {
-        if fault.is_no_listener() {
-            self.address_leaves(address, "it refuses connections");
-        }
-    }
-
-    /// The peer has closed the kept connection in this slot, or answered that it closes it. Where
-    /// it did so too soon, and no other connection is kept to that address, the peer leaves. An old
-    /// connection that ends says nothing by itself: servers close what is idle for some time.
-    /// Neither does one that ends at an idle age at which the peer has closed one before.
-    pub(in crate::daemon::backend) fn note_end_of_kept(&mut self, slot: usize, now: Moment) {
-        let Some(connection) = self.slots.get(slot).filter(|connection| connection.has_served) else {
-            return;
+    /// Looks at a sign. A peer leaves where nothing listens any more, and where it has closed a
+    /// connection too soon and no other one is kept to it. An old connection that ends says nothing
+    /// by itself: servers close what is idle for some time. Neither does one that ends at an idle
+    /// age at which the peer has closed one before.
+    pub(in crate::daemon::backend) fn heed(&mut self, sign: Sign, now: Moment) {
+        let (address, is_early, idle) = match sign {
+            Sign::Refused(address) => return self.address_leaves(address, "it refuses connections"),
+            Sign::Ended {
+                address,
+                is_early,
+                idle,
+            } => (address, is_early, idle),
         };
-        let (address, is_early) = (connection.address, now < connection.kept_until);
-        let age = connection.idle_since.filter(|_| connection.owner.is_none());
-        let age = age.map(|since| since.elapsed(now));
-        if is_early && !age.is_some_and(|age| self.idle_limits.explain(address, age, now)) {
+        if is_early && !idle.is_some_and(|age| self.idle_limits.explain(address, age, now)) {
             self.early_end = Some(EarlyEnd { address, at: now });
         }
         let is_early = |end: &EarlyEnd| end.address == address && end.at.elapsed(now) < ENDS_TOGETHER;
         if !self.early_end.as_ref().is_some_and(is_early) || self.streams_to(address).is_empty() {
             return;
         }
-        let is_other = |other: usize| other != slot && self.slots.address(other) == Some(address);
-        let others: Vec<usize> = self.kept.slots().filter(|other| is_other(*other)).collect();
+        let Reach { slots, kept, .. } = &mut self.reach;
+        let others: Vec<usize> = kept
+            .slots()
+            .filter(|slot| slots.address(*slot) == Some(address))
+            .collect();
         for other in others {
             // The kernel may know by now that this one was closed as well, and not have told it
             // yet.
-            if self.is_still_quiet(other) {
+            let is_quiet = slots.get(other).is_some_and(|connection| {
+                connection.look_again();
+                connection.is_quiet(&mut self.buffers)
+            });
+            if is_quiet {
                 return;
             }
-            self.kept.forget(other);
-            self.slots.close(other);
+            kept.forget(other);
+            slots.close(other);
         }
         self.address_leaves(address, "it has closed every connection that was kept to it");
     }
@@ -64,7 +66,7 @@ impl Backend {
         let open = self.pending.iter().filter(|(_, pending)| {
             pending.stream.is_some()
                 && matches!(&pending.stage, RequestStage::Exchanging(exchange)
-                    if self.slots.address(exchange.slot) == Some(address))
+                    if self.reach.slots.address(exchange.slot) == Some(address))
         });
         open.map(|(id, _)| *id).collect()
     }

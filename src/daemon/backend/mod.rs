@@ -17,6 +17,7 @@ pub(super) mod names;
 pub(super) mod open_stream;
 pub mod outcome;
 pub(super) mod pending;
+pub(super) mod reach;
 pub(super) mod rooms;
 pub(super) mod route;
 pub mod settings;

@@ -1,6 +1,5 @@
 //! A request that is not answered yet, and how far it is.
 
-use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::exchange::Exchange;
 use crate::daemon::backend::open_stream::OpenStream;
 use ojs_lifecycle::api::{Call, Lane, Moment};
@@ -9,16 +8,23 @@ use ojs_lifecycle::api::{Call, Lane, Moment};
 pub(in crate::daemon) enum RequestStage {
     /// Others of its kind go first.
     Waiting,
-    /// The request has its turn soon.
-    Ready,
-    /// There is no token for it yet.
-    NeedsToken,
-    /// The backend's name is being looked up.
-    NeedsAddress,
-    /// The request opens a connection.
-    Dialing(Dial),
+    /// The request is on its way to a connection, and this comes next.
+    Reaching(Awaits),
     /// The request is on a connection.
     Exchanging(Box<Exchange>),
+}
+
+/// The thing that a request on its way to a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum Awaits {
+    /// Its turn.
+    Turn,
+    /// The token.
+    Token,
+    /// The addresses of the backend's name.
+    Address,
+    /// The peer.
+    Peer,
 }
 
 /// A request.
@@ -63,11 +69,7 @@ impl Pending {
     pub(in crate::daemon) fn is_sent(&self) -> bool {
         let is_sent = match &self.stage {
             RequestStage::Exchanging(exchange) => exchange.is_sent(),
-            RequestStage::Waiting
-            | RequestStage::Ready
-            | RequestStage::NeedsToken
-            | RequestStage::NeedsAddress
-            | RequestStage::Dialing(_) => false,
+            RequestStage::Waiting | RequestStage::Reaching(_) => false,
         };
         is_sent || self.first_was_sent
     }

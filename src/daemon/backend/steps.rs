@@ -1,21 +1,18 @@
 //! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what
 //! becomes of the connection.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::daemon::backend::answer::body_limit;
 use crate::daemon::backend::client::{Backend, BackendTimer, BackendTurn};
 use crate::daemon::backend::connection::ConnectionPhase;
-use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::kept::Used;
-use crate::daemon::backend::names::Lookup;
-use crate::daemon::backend::pending::{Pending, RequestStage};
-use crate::daemon::backend::token_reader::TokenState;
+use crate::daemon::backend::kept::{Used, Wanted};
+use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
+use crate::daemon::backend::reach::Reached;
 use ojs_lifecycle::api::ids::CallId;
-use ojs_lifecycle::api::{Endpoint, Lane, Moment};
+use ojs_lifecycle::api::{Lane, Moment};
 use ojs_wire::backend::request;
 
 /// A heartbeat without an answer for this long may hang: the next one does not go on a connection
@@ -29,38 +26,29 @@ impl Backend {
             return;
         };
         pending.began.get_or_insert(turn.now);
-        match pending.stage {
-            RequestStage::Ready | RequestStage::NeedsToken | RequestStage::NeedsAddress => {}
-            RequestStage::Dialing(_) => return self.dial(id, turn),
-            RequestStage::Waiting | RequestStage::Exchanging(_) => return,
+        if !matches!(pending.stage, RequestStage::Reaching(_)) {
+            return;
         }
-        if pending.give_up <= turn.now {
+        if pending.give_up <= turn.now && !self.reach.is_dialing(id) {
             return self.fail(id, &Fault::TooLate);
         }
-        match self.token.state(turn.now) {
-            TokenState::Ready => {}
-            TokenState::Wait(until) => return self.wait_for_thread(id, RequestStage::NeedsToken, until),
-            TokenState::Missing => return self.fail_without_token(id),
-        }
         let (endpoint, is_second, is_again) = (pending.call.endpoint(), pending.is_second, pending.is_again);
-        let used_since = self.hangs_since(endpoint.lane(), is_again, turn.now);
-        // An event stream has a connection of its own.
-        let takes_any = !is_second && endpoint.lane() != Lane::Stream;
-        if takes_any && let Some(slot) = self.take_kept(endpoint, used_since, turn.now) {
-            return self.begin(id, slot, turn);
-        }
-        match self.names.addresses(turn.now) {
-            Lookup::Known(addresses) => {
-                self.set_stage(id, RequestStage::Dialing(Dial::new(&addresses, turn.now)));
-                let limit = self.outcomes.settings().backend.connect_timeout;
-                self.deadlines.arm(BackendTimer::Connect(id), turn.now.after(limit));
-                if takes_any {
-                    self.dialing.insert(id);
-                }
-                self.dial(id, turn);
-            }
-            Lookup::Wait(until) => self.wait_for_thread(id, RequestStage::NeedsAddress, until),
-            Lookup::Failed(fault) => self.fail(id, &fault),
+        let wanted = Wanted {
+            lane: endpoint.lane(),
+            may_come_twice: endpoint.may_come_twice(),
+            // An event stream has a connection of its own.
+            takes_kept: !is_second && endpoint.lane() != Lane::Stream,
+            used_since: self.hangs_since(endpoint.lane(), is_again, turn.now),
+        };
+        let mut parts = self.parts(turn);
+        let mut make_room = || parts.tunnels.close_oldest_kept();
+        match parts.reach.advance(id, wanted, &mut parts.way, &mut make_room) {
+            Reached::Open(slot) => self.begin(id, slot, turn),
+            Reached::Token(until) => self.wait_for_thread(id, Awaits::Token, until),
+            Reached::Address(until) => self.wait_for_thread(id, Awaits::Address, until),
+            Reached::Dialing { next_at, is_paused } => self.wait_for_peer(id, next_at, is_paused, turn.now),
+            Reached::NoToken => self.fail_without_token(id),
+            Reached::Failed(fault) => self.fail(id, &fault),
         }
     }
 
@@ -77,149 +65,44 @@ impl Backend {
             .flatten()
     }
 
-    /// A kept connection on which the request may go.
-    fn take_kept(&mut self, endpoint: Endpoint, used_since: Option<Moment>, now: Moment) -> Option<usize> {
-        while let Some(slot) = self.kept.take(endpoint, used_since, now) {
-            let is_quiet = if endpoint.may_come_twice() {
-                self.is_quiet(slot)
-            } else {
-                self.is_still_quiet(slot)
-            };
-            if is_quiet {
-                return Some(slot);
-            }
-            self.note_end_of_kept(slot, now);
-            self.slots.close(slot);
-        }
-        None
-    }
-
     /// The request goes on when a thread has a result, or at this time.
-    fn wait_for_thread(&mut self, id: CallId, stage: RequestStage, until: Option<Moment>) {
-        self.set_stage(id, stage);
+    fn wait_for_thread(&mut self, id: CallId, awaits: Awaits, until: Option<Moment>) {
+        self.set_stage(id, RequestStage::Reaching(awaits));
         self.waiting_for_thread.insert(id);
         if let Some(until) = until {
             self.deadlines.arm(BackendTimer::Step(id), until);
         }
     }
 
-    /// Connects to the next address, if it is time for that; there may be no further one.
-    fn dial(&mut self, id: CallId, turn: BackendTurn<'_>) {
-        loop {
-            let Some(Pending {
-                stage: RequestStage::Dialing(dial),
-                ..
-            }) = self.pending.get_mut(&id)
-            else {
-                return;
-            };
-            if let Some(fault) = dial.is_over() {
-                return self.fail(id, &fault);
-            }
-            let Some(address) = dial.next(turn.now) else {
-                if let Some(at) = dial.next_at() {
-                    self.deadlines.arm(BackendTimer::Step(id), at);
-                }
-                return;
-            };
-            let attempt = self.connect(id, address, turn);
-            if let Err(fault) = &attempt {
-                self.note_attempt(address, fault);
-            }
-            let Some(Pending {
-                stage: RequestStage::Dialing(dial),
-                ..
-            }) = self.pending.get_mut(&id)
-            else {
-                return;
-            };
-            match attempt {
-                Ok(slot) => dial.began(slot),
-                Err(fault) => dial.failed(None, fault, turn.now),
-            }
+    /// The request goes on when a peer answers, or when the next address has its turn.
+    fn wait_for_peer(&mut self, id: CallId, next_at: Option<Moment>, is_paused: bool, now: Moment) {
+        self.set_stage(id, RequestStage::Reaching(Awaits::Peer));
+        match next_at {
+            Some(next_at) => self.deadlines.arm(BackendTimer::Step(id), next_at),
+            None => self.deadlines.cancel(BackendTimer::Step(id)),
         }
-    }
-
-    /// Opens a connection; the kernel tells when it is there.
-    fn connect(&mut self, id: CallId, address: SocketAddr, turn: BackendTurn<'_>) -> Result<usize, Fault> {
-        let Self {
-            slots, kept, tunnels, ..
-        } = self;
-        // One that nobody uses makes room for one that somebody needs.
-        slots.connect(address, id, (turn.registry, turn.now), |slots| match kept.oldest() {
-            Some(oldest) => {
-                slots.close(oldest);
-                true
-            }
-            None => tunnels.close_oldest_kept(),
-        })
+        if self.deadlines.deadline_of(BackendTimer::Connect(id)).is_none() {
+            let limit = self.outcomes.settings().backend.connect_timeout;
+            self.deadlines.arm(BackendTimer::Connect(id), now.after(limit));
+        }
+        if is_paused {
+            self.ready.push_back(id);
+        }
     }
 
     /// The next step on a connection.
     pub(in crate::daemon::backend) fn serve(&mut self, slot: usize, turn: BackendTurn<'_>) {
-        let Some(connection) = self.slots.get(slot) else { return };
+        let Some(connection) = self.reach.slots.get(slot) else {
+            return;
+        };
         connection.is_queued = false;
-        let Some(id) = connection.owner else {
-            if !self.is_quiet(slot) {
-                self.note_end_of_kept(slot, turn.now);
-                self.kept.forget(slot);
-                self.slots.close(slot);
+        match (connection.owner, connection.phase) {
+            (Some(id), ConnectionPhase::Open) => self.exchange(id, slot, turn),
+            (Some(id), ConnectionPhase::Connecting | ConnectionPhase::Handshake) => self.advance(id, turn),
+            (None, _) => {
+                let mut parts = self.parts(turn);
+                parts.reach.look_at_kept(slot, &mut parts.way);
             }
-            return;
-        };
-        let result = match connection.phase {
-            ConnectionPhase::Open => return self.exchange(id, slot, turn),
-            ConnectionPhase::Connecting => connection.is_connected(),
-            ConnectionPhase::Handshake => connection.shake_hands(&mut self.buffers),
-        };
-        match result {
-            Ok(false) if connection.may_read() => self.enqueue(slot),
-            Ok(false) => {}
-            Ok(true) if connection.phase == ConnectionPhase::Connecting => self.connected(id, slot, turn),
-            Ok(true) => self.begin(id, slot, turn),
-            Err(fault) => self.attempt_failed(id, slot, fault, turn),
-        }
-    }
-
-    fn attempt_failed(&mut self, id: CallId, slot: usize, fault: Fault, turn: BackendTurn<'_>) {
-        if let Some(address) = self.slots.address(slot) {
-            self.note_attempt(address, &fault);
-        }
-        self.slots.close(slot);
-        if let Some(Pending {
-            stage: RequestStage::Dialing(dial),
-            ..
-        }) = self.pending.get_mut(&id)
-        {
-            dial.failed(Some(slot), fault, turn.now);
-            self.dial(id, turn);
-        }
-    }
-
-    /// The first address that answers is the one.
-    fn connected(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
-        let Some(Pending {
-            stage: RequestStage::Dialing(dial),
-            ..
-        }) = self.pending.get_mut(&id)
-        else {
-            return;
-        };
-        self.names.are_late(&dial.late(Some(slot), turn.now), turn.now);
-        for other in dial.settle(slot) {
-            self.slots.close(other);
-        }
-        self.deadlines.cancel(BackendTimer::Step(id));
-        let opening = match self.route.opening() {
-            Ok(opening) => opening,
-            Err(fault) => return self.attempt_failed(id, slot, fault, turn),
-        };
-        let Some(connection) = self.slots.get(slot) else { return };
-        connection.begin(opening);
-        if connection.phase == ConnectionPhase::Open {
-            self.begin(id, slot, turn);
-        } else {
-            self.enqueue(slot);
         }
     }
 
@@ -227,15 +110,13 @@ impl Backend {
     fn begin(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
         self.deadlines.cancel(BackendTimer::Connect(id));
         self.deadlines.cancel(BackendTimer::Step(id));
-        self.dialing.remove(&id);
-        let (Some(pending), Some(connection)) = (self.pending.get_mut(&id), self.slots.get(slot)) else {
+        let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
-        connection.owner = Some(id);
         // Its file may have become empty meanwhile: nothing goes out without a token where there
         // shall be one.
         if !self.token.is_there() {
-            self.slots.close(slot);
+            self.reach.slots.close(slot);
             return self.fail_without_token(id);
         }
         let settings = self.outcomes.settings();
@@ -247,7 +128,7 @@ impl Backend {
                 self.exchange(id, slot, turn);
             }
             Err(fault) => {
-                self.slots.close(slot);
+                self.reach.slots.close(slot);
                 self.fail(id, &fault);
             }
         }
@@ -261,7 +142,7 @@ impl Backend {
                 ..
             }),
             Some(connection),
-        ) = (self.pending.get_mut(&id), self.slots.get(slot))
+        ) = (self.pending.get_mut(&id), self.reach.slots.get(slot))
         else {
             return;
         };
@@ -286,11 +167,13 @@ impl Backend {
         let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
-        let RequestStage::Exchanging(exchange) = std::mem::replace(&mut pending.stage, RequestStage::Ready) else {
+        let RequestStage::Exchanging(exchange) =
+            std::mem::replace(&mut pending.stage, RequestStage::Reaching(Awaits::Turn))
+        else {
             return;
         };
         let Some(received) = exchange.received() else {
-            self.slots.close(slot);
+            self.reach.slots.close(slot);
             return self.fail(id, &Fault::Internal);
         };
         let used = Used {
@@ -300,71 +183,16 @@ impl Backend {
         };
         // Before anybody else gets its connection, who is answered ends.
         self.interpret(id, &received);
-        let is_kept = received.leaves_connection_open && used.lane != Lane::Stream;
-        if is_kept && self.is_quiet(slot) {
-            self.keep(slot, used, turn);
-        } else {
-            if used.lane != Lane::Stream {
-                self.note_end_of_kept(slot, turn.now);
-            }
-            self.slots.close(slot);
-        }
-    }
-
-    /// Keeps a connection for the next request. Who waits for a connection gets it at once: it may
-    /// be the only one to be had.
-    fn keep(&mut self, slot: usize, used: Used, turn: BackendTurn<'_>) {
-        let Some(connection) = self.slots.get(slot) else { return };
-        connection.owner = None;
-        connection.has_served = true;
-        connection.idle_since = Some(turn.now);
-        connection.kept_until = used.safe_until(turn.now);
-        connection.shrink();
-        let used = Used {
-            since: connection.since,
-            ..used
-        };
-        if let Some(surplus) = self.kept.keep(slot, used, turn.now) {
-            self.slots.close(surplus);
-        }
-        let dialing = self.dialing.iter().filter_map(|id| {
-            let pending = self.pending.get(id)?;
-            Some((*id, pending.call.endpoint(), pending.is_again))
-        });
-        for (id, endpoint, is_again) in dialing.collect::<Vec<_>>() {
-            let used_since = self.hangs_since(endpoint.lane(), is_again, turn.now);
-            if let Some(slot) = self.take_kept(endpoint, used_since, turn.now) {
-                self.close_attempts(id);
-                return self.begin(id, slot, turn);
+        let leaves_open = received.leaves_connection_open && used.lane != Lane::Stream;
+        let mut parts = self.parts(turn);
+        if parts.reach.keep(slot, used, leaves_open, &mut parts.way) {
+            // A request that opens a connection gets this one at once: it may be the only one to be had.
+            for other in self.reach.dialing().collect::<Vec<_>>() {
+                self.advance(other, turn);
+                if !self.reach.kept.has(slot) {
+                    break;
+                }
             }
         }
-    }
-
-    /// Closes the other attempts of a request that has a connection.
-    fn close_attempts(&mut self, id: CallId) {
-        let Some(Pending {
-            stage: RequestStage::Dialing(dial),
-            ..
-        }) = self.pending.get(&id)
-        else {
-            return;
-        };
-        dial.attempts().for_each(|slot| self.slots.close(slot));
-        self.set_stage(id, RequestStage::Ready);
-    }
-
-    /// Whether the other side says nothing on a connection that has no request. What it says is no
-    /// answer to the next one.
-    fn is_quiet(&mut self, slot: usize) -> bool {
-        let connection = self.slots.get(slot);
-        connection.is_some_and(|connection| connection.is_quiet(&mut self.buffers))
-    }
-
-    /// The same, for what may not come twice: the kernel may know more by now than it has told.
-    pub(in crate::daemon::backend) fn is_still_quiet(&mut self, slot: usize) -> bool {
-        if let Some(connection) = self.slots.get(slot) {
-            connection.look_again();
-        }
-        self.is_quiet(slot)
     }
 }

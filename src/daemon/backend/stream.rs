@@ -60,11 +60,7 @@ impl Backend {
         if let Some(pending) = self.pending.get(&id)
             && let RequestStage::Exchanging(exchange) = &pending.stage
         {
-            let slot = exchange.slot;
-            if let Some(connection) = self.slots.get(slot) {
-                connection.reset_at_close();
-            }
-            self.slots.close(slot);
+            self.reach.reset(exchange.slot);
         }
         log::debug!("backend: a stream of events ends: {why}");
         let words = Words {

@@ -4,7 +4,6 @@
 
 use crate::daemon::backend::answer::{AnswerReader, Received};
 use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
-use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
 use ojs_lifecycle::api::Moment;
 use ojs_wire::http::tunnel::{AROUND_CHUNK, LAST_CHUNK, OwnLines, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
@@ -69,10 +68,8 @@ pub enum TunnelFailureKind {
 pub(in crate::daemon) enum TunnelStage {
     /// Others go first.
     Waiting,
-    /// The tunnel has its turn soon, or waits for a thread.
-    Ready,
-    /// The tunnel opens a connection.
-    Dialing(Dial),
+    /// The tunnel is on its way to a connection.
+    Reaching,
     /// The tunnel is on the connection in this slot.
     Open(usize),
     /// All of the answer is here.
@@ -266,7 +263,7 @@ impl Tunnel {
             self.has_head = false;
         }
         self.broken = None;
-        self.stage = TunnelStage::Ready;
+        self.stage = TunnelStage::Reaching;
         true
     }
 

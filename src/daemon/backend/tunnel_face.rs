@@ -2,7 +2,8 @@
 
 use mio::event::Event;
 
-use crate::daemon::backend::client::{Backend, BackendTurn};
+use crate::daemon::backend::client::{Backend, BackendTurn, Parts};
+use crate::daemon::backend::reach::Sign;
 use crate::daemon::backend::tunnel::{Tunnel, TunnelId, TunnelNews};
 use crate::daemon::backend::tunnels::TunnelTurn;
 use ojs_lifecycle::api::Moment;
@@ -64,15 +65,13 @@ impl Backend {
 
     /// The tunnels have their turn.
     pub(in crate::daemon::backend) fn turn_tunnels(&mut self, turn: BackendTurn<'_>) {
-        let mut turn = TunnelTurn {
-            registry: turn.registry,
-            now: turn.now,
-            names: &mut self.names,
-            token: &mut self.token,
-            route: &self.route,
-            outcomes: &self.outcomes,
-            buffers: &mut self.buffers,
-        };
-        self.tunnels.turn(&mut turn);
+        let now = turn.now;
+        let Parts {
+            tunnels, outcomes, way, ..
+        } = self.parts(turn);
+        tunnels.turn(&mut TunnelTurn { way, outcomes });
+        // A kept connection that ends is compared with ours alone.
+        self.signs.retain(|sign| matches!(sign, Sign::Refused(_)));
+        self.heed_signs(now);
     }
 }

@@ -2,146 +2,46 @@
 //! the connection.
 
 use crate::daemon::backend::answer::Received;
-use crate::daemon::backend::connection::ConnectionPhase;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::Used;
-use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelStage, TunnelStep};
 use crate::daemon::backend::tunnels::{LONGEST_SILENCE, TunnelTimer, TunnelTurn, Tunnels, too_many_streams};
 use ojs_lifecycle::api::Lane;
 
 impl Tunnels {
-    /// Looks at each attempt to connect, and begins the next one if it is time for that.
-    pub(in crate::daemon::backend) fn go_on_dialing(&mut self, id: TunnelId, turn: &mut TunnelTurn<'_>) {
-        for slot in self.attempts(id) {
-            let Some(connection) = self.slots.get(slot) else {
-                continue;
-            };
-            let phase = connection.phase;
-            let result = match phase {
-                ConnectionPhase::Connecting => connection.is_connected(),
-                ConnectionPhase::Handshake => connection.shake_hands(turn.buffers),
-                ConnectionPhase::Open => Ok(true),
-            };
-            match result {
-                Ok(false) if connection.may_read() => self.enqueue(id),
-                Ok(false) => {}
-                Ok(true) if phase == ConnectionPhase::Connecting => match self.connected(id, slot, turn) {
-                    Ok(ConnectionPhase::Open) => return self.begin(id, slot, turn),
-                    Ok(ConnectionPhase::Connecting | ConnectionPhase::Handshake) => return self.enqueue(id),
-                    Err(fault) => self.attempt_failed(id, slot, fault, turn),
-                },
-                Ok(true) => return self.begin(id, slot, turn),
-                Err(fault) => self.attempt_failed(id, slot, fault, turn),
-            }
-        }
-        self.dial(id, turn);
-    }
-
-    fn attempts(&self, id: TunnelId) -> Vec<usize> {
-        match self.tunnels.get(&id).map(|tunnel| &tunnel.stage) {
-            Some(TunnelStage::Dialing(dial)) => dial.attempts().collect(),
-            Some(TunnelStage::Waiting | TunnelStage::Ready | TunnelStage::Open(_) | TunnelStage::Answered) | None => {
-                Vec::new()
-            }
-        }
-    }
-
-    /// The fault that keeps this request from a connection.
-    pub(in crate::daemon::backend) fn slow_connect(&mut self, id: TunnelId) -> Fault {
-        let attempts = self.attempts(id);
-        attempts
-            .into_iter()
-            .find_map(|slot| self.slots.get(slot)?.slow_fault())
-            .unwrap_or(Fault::NoConnectionInTime)
-    }
-
-    fn attempt_failed(&mut self, id: TunnelId, slot: usize, fault: Fault, turn: &TunnelTurn<'_>) {
-        self.slots.close(slot);
-        if let Some(tunnel) = self.tunnels.get_mut(&id)
-            && let TunnelStage::Dialing(dial) = &mut tunnel.stage
-        {
-            dial.failed(Some(slot), fault, turn.now);
-        }
-    }
-
-    /// The first address that answers is the one.
-    fn connected(&mut self, id: TunnelId, slot: usize, turn: &TunnelTurn<'_>) -> Result<ConnectionPhase, Fault> {
-        if let Some(tunnel) = self.tunnels.get_mut(&id)
-            && let TunnelStage::Dialing(dial) = &mut tunnel.stage
-        {
-            dial.settle(slot).into_iter().for_each(|other| self.slots.close(other));
-        }
-        let opening = turn.route.opening()?;
-        let connection = self.slots.get(slot).ok_or(Fault::Internal)?;
-        connection.begin(opening);
-        Ok(connection.phase)
-    }
-
-    /// Connects to the next address, if it is time for that; there may be no further one.
-    pub(in crate::daemon::backend) fn dial(&mut self, id: TunnelId, turn: &mut TunnelTurn<'_>) {
-        loop {
-            let Self {
-                tunnels, slots, kept, ..
-            } = self;
-            let Some(tunnel) = tunnels.get_mut(&id) else { return };
-            let TunnelStage::Dialing(dial) = &mut tunnel.stage else {
-                return;
-            };
-            if let Some(fault) = dial.is_over() {
-                return self.fail(id, &fault, turn);
-            }
-            let Some(address) = dial.next(turn.now) else {
-                if let Some(at) = dial.next_at() {
-                    self.deadlines.arm(TunnelTimer::Step(id), at);
-                }
-                return;
-            };
-            let make_room = |slots: &mut Slots<TunnelId>| {
-                let oldest = kept.oldest();
-                oldest.into_iter().for_each(|slot| slots.close(slot));
-                oldest.is_some()
-            };
-            match slots.connect(address, id, (turn.registry, turn.now), make_room) {
-                Ok(slot) => dial.began(slot),
-                Err(fault) => dial.failed(None, fault, turn.now),
-            }
-        }
-    }
-
     /// The request goes out on this connection.
     pub(in crate::daemon::backend) fn begin(&mut self, id: TunnelId, slot: usize, turn: &mut TunnelTurn<'_>) {
         self.deadlines.cancel(TunnelTimer::Connect(id));
         self.deadlines.cancel(TunnelTimer::Step(id));
         self.waiting_for_thread.remove(&id);
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
-            return self.slots.close(slot);
+            return self.reach.slots.close(slot);
         };
         // Its file may have become empty meanwhile: nothing goes out without a token where there
         // shall be one.
-        if !turn.token.is_there() {
-            self.slots.close(slot);
+        if !turn.way.token.is_there() {
+            self.reach.slots.close(slot);
             return self.fail_without_token(id);
         }
-        tunnel.moved_at = turn.now;
-        let bearer = turn.token.newest().map(|token| token.reveal());
+        tunnel.moved_at = turn.way.now;
+        let bearer = turn.way.token.newest().map(|token| token.reveal());
         tunnel.begin(slot, &self.own, bearer);
         self.deadlines
-            .arm(TunnelTimer::Silence(id), turn.now.after(LONGEST_SILENCE));
+            .arm(TunnelTimer::Silence(id), turn.way.now.after(LONGEST_SILENCE));
         self.exchange(id, slot, turn);
     }
 
     /// Goes on in both directions.
     pub(in crate::daemon::backend) fn exchange(&mut self, id: TunnelId, slot: usize, turn: &mut TunnelTurn<'_>) {
-        let (Some(tunnel), Some(connection)) = (self.tunnels.get_mut(&id), self.slots.get(slot)) else {
+        let (Some(tunnel), Some(connection)) = (self.tunnels.get_mut(&id), self.reach.slots.get(slot)) else {
             return;
         };
         let mut news = Vec::new();
-        let step = tunnel.step(connection, turn.buffers, turn.now, &mut news);
+        let step = tunnel.step(connection, turn.way.buffers, turn.way.now, &mut news);
         if let Some(TunnelNews::Head(head)) = news.first()
             && matches!(head.status, 401 | 403)
         {
-            turn.token.changed();
+            turn.way.token.changed();
         }
         if let Some(TunnelNews::Head(head)) = news.first()
             && head.is_event_stream()
@@ -164,21 +64,13 @@ impl Tunnels {
             tunnel.stage = TunnelStage::Answered;
         }
         self.enqueue(id);
-        let Some(connection) = self.slots.get(slot) else { return };
-        if !(received.leaves_connection_open && connection.is_quiet(turn.buffers)) {
-            return self.slots.close(slot);
-        }
-        connection.owner = None;
-        connection.has_served = true;
-        connection.shrink();
         let used = Used {
-            since: connection.since,
+            since: turn.way.now,
             keep_alive: received.head.keep_alive,
             lane: Lane::Side,
         };
-        if let Some(surplus) = self.kept.keep(slot, used, turn.now) {
-            self.slots.close(surplus);
-        }
+        self.reach
+            .keep(slot, used, received.leaves_connection_open, &mut turn.way);
     }
 
     /// There is no answer, or not all of it. A backend may close a kept connection just when we use
@@ -189,11 +81,9 @@ impl Tunnels {
         };
         let mut has_served = false;
         if let TunnelStage::Open(slot) = tunnel.stage {
-            if let Some(connection) = self.slots.get(slot) {
-                has_served = connection.has_served;
-                connection.reset_at_close();
-            }
-            self.slots.close(slot);
+            let connection = self.reach.slots.get(slot);
+            has_served = connection.is_some_and(|connection| connection.has_served);
+            self.reach.reset(slot);
         }
         let text = turn.outcomes.reason(fault, !has_served);
         if has_served && tunnel.begin_again(fault) {
@@ -222,7 +112,7 @@ impl Tunnels {
 
     /// Removes a tunnel and closes its connection. Another one goes instead.
     pub(in crate::daemon::backend) fn remove(&mut self, id: TunnelId) {
-        let attempts = self.attempts(id);
+        self.reach.give_up(id);
         let Some(tunnel) = self.tunnels.remove(&id) else { return };
         for due in [
             TunnelTimer::Room(id),
@@ -237,14 +127,8 @@ impl Tunnels {
         self.abandoned.remove(&id);
         match tunnel.stage {
             TunnelStage::Waiting => return self.waiting.retain(|waiting| *waiting != id),
-            TunnelStage::Open(slot) => {
-                if let Some(connection) = self.slots.get(slot) {
-                    connection.reset_at_close();
-                }
-                self.slots.close(slot);
-            }
-            TunnelStage::Dialing(_) => attempts.into_iter().for_each(|slot| self.slots.close(slot)),
-            TunnelStage::Ready | TunnelStage::Answered => {}
+            TunnelStage::Open(slot) => self.reach.reset(slot),
+            TunnelStage::Reaching | TunnelStage::Answered => {}
         }
         self.uncount(&tunnel);
     }

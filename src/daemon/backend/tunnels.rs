@@ -7,18 +7,12 @@ use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-use mio::Registry;
 use mio::event::Event;
 
-use crate::daemon::backend::connection::Buffers;
-use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::kept::KeptConnections;
-use crate::daemon::backend::names::{Lookup, Names};
+use crate::daemon::backend::kept::Wanted;
 use crate::daemon::backend::outcome::Outcomes;
-use crate::daemon::backend::route::Route;
-use crate::daemon::backend::slots::Slots;
-use crate::daemon::backend::token_reader::{TokenReader, TokenState};
+use crate::daemon::backend::reach::{Reach, Reached, Way};
 use crate::daemon::backend::tunnel::{
     Tunnel, TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelSilence, TunnelStage,
 };
@@ -79,20 +73,10 @@ pub(in crate::daemon::backend) enum TunnelTimer {
 
 /// The parts that tunnels share with our own requests, in a turn.
 pub(in crate::daemon) struct TunnelTurn<'a> {
-    /// Where the loop is told of connections.
-    pub(in crate::daemon) registry: &'a Registry,
-    /// Now.
-    pub(in crate::daemon) now: Moment,
-    /// The addresses of the backend.
-    pub(in crate::daemon) names: &'a mut Names,
-    /// The token.
-    pub(in crate::daemon) token: &'a mut TokenReader,
-    /// The first steps of a new connection.
-    pub(in crate::daemon) route: &'a Route,
+    /// The parts that a connection needs.
+    pub(in crate::daemon) way: Way<'a>,
     /// The configuration, and words for faults.
     pub(in crate::daemon) outcomes: &'a Outcomes,
-    /// The read buffers.
-    pub(in crate::daemon) buffers: &'a mut Buffers,
 }
 
 /// All of them.
@@ -109,8 +93,7 @@ pub(in crate::daemon) struct Tunnels {
     /// Those whose client is gone, the oldest first: they give way to others.
     pub(in crate::daemon::backend) abandoned: BTreeSet<TunnelId>,
     pub(in crate::daemon::backend) waiting: VecDeque<TunnelId>,
-    pub(in crate::daemon::backend) slots: Slots<TunnelId>,
-    pub(in crate::daemon::backend) kept: KeptConnections,
+    pub(in crate::daemon::backend) reach: Reach<TunnelId>,
     ready: VecDeque<TunnelId>,
     /// Kept connections on which something happened.
     stirred: Vec<usize>,
@@ -138,8 +121,7 @@ impl Tunnels {
             streams: 0,
             abandoned: BTreeSet::new(),
             waiting: VecDeque::new(),
-            slots: Slots::new(TUNNEL_SLOTS, TokenOwner::Tunnel),
-            kept: KeptConnections::default(),
+            reach: Reach::new(TUNNEL_SLOTS, TokenOwner::Tunnel),
             ready: VecDeque::new(),
             stirred: Vec::new(),
             waiting_for_thread: BTreeSet::new(),
@@ -159,7 +141,7 @@ impl Tunnels {
         }
         let stage = if self.has_place(changes_nothing) {
             self.take_place(changes_nothing);
-            TunnelStage::Ready
+            TunnelStage::Reaching
         } else if self.waiting.len() < MOST_WAITING_TUNNELS {
             self.waiting.push_back(id);
             self.deadlines.arm(TunnelTimer::Room(id), now.after(LONGEST_WAIT));
@@ -236,7 +218,9 @@ impl Tunnels {
 
     /// The kernel says that something happened on the connection in this slot.
     pub(in crate::daemon) fn is_ready(&mut self, slot: usize, event: &Event) {
-        let Some(connection) = self.slots.get(slot) else { return };
+        let Some(connection) = self.reach.slots.get(slot) else {
+            return;
+        };
         connection.is_ready(event);
         match connection.owner {
             Some(id) => self.enqueue(id),
@@ -253,9 +237,7 @@ impl Tunnels {
 
     /// One that nobody uses makes room. Whether there was one.
     pub(in crate::daemon) fn close_oldest_kept(&mut self) -> bool {
-        let oldest = self.kept.oldest();
-        oldest.into_iter().for_each(|slot| self.slots.close(slot));
-        oldest.is_some()
+        self.reach.close_oldest_kept()
     }
 
     /// Whether there is something to do for another turn at once.
@@ -271,15 +253,9 @@ impl Tunnels {
     /// Goes on with everything that can go on.
     pub(in crate::daemon) fn turn(&mut self, turn: &mut TunnelTurn<'_>) {
         for slot in std::mem::take(&mut self.stirred) {
-            let connection = self.slots.get(slot).filter(|connection| connection.owner.is_none());
-            if connection.is_some_and(|connection| !connection.is_quiet(turn.buffers)) {
-                self.kept.forget(slot);
-                self.slots.close(slot);
-            }
+            self.reach.look_at_kept(slot, &mut turn.way);
         }
-        for slot in self.kept.outdated(turn.now) {
-            self.slots.close(slot);
-        }
+        self.reach.close_outdated(turn.way.now);
         // Those that come again have more to do than fits into a turn.
         for _ in 0..STEPS_PER_TURN.min(self.ready.len()) {
             let Some(id) = self.ready.pop_front() else { break };
@@ -287,7 +263,7 @@ impl Tunnels {
         }
         // After what has come: who was held up for longer than anybody may be silent finds it all
         // the same.
-        while let Some(due) = self.deadlines.take_due(turn.now) {
+        while let Some(due) = self.deadlines.take_due(turn.way.now) {
             self.due(due, turn);
         }
     }
@@ -298,21 +274,18 @@ impl Tunnels {
             return;
         }
         log::error!("internal error in a request that passes through to the backend: it counts as unanswered");
-        let of_it = self.slots.iter().filter(|(_, connection)| connection.owner == Some(id));
-        for slot in of_it.map(|(slot, _)| slot).collect::<Vec<_>>() {
-            self.slots.close(slot);
-        }
+        self.reach.close_all_of(Some(id), None);
         let (kind, text) = (TunnelFailureKind::Unanswered, "an internal error".to_owned());
         self.end(id, TunnelNews::Failed(TunnelFailure { kind, text }));
     }
 
-    fn due(&mut self, due: TunnelTimer, turn: &TunnelTurn<'_>) {
+    fn due(&mut self, due: TunnelTimer, turn: &mut TunnelTurn<'_>) {
         match due {
             TunnelTimer::Room(id) => self.end(id, TunnelNews::Failed(overloaded())),
             TunnelTimer::Abandoned(id) => self.fail(id, &Fault::NoAnswerInTime, turn),
             TunnelTimer::Connect(id) => {
-                let fault = self.slow_connect(id);
-                self.fail(id, &fault, turn);
+                let fault = self.reach.slow_fault(id, turn.way.names, turn.way.now);
+                self.fail(id, &fault.unwrap_or(Fault::NoConnectionInTime), turn);
             }
             TunnelTimer::Step(id) => self.enqueue(id),
             TunnelTimer::Silence(id) => {
@@ -323,9 +296,9 @@ impl Tunnels {
                     TunnelSilence::Client => LONGEST_SILENCE_OF_CLIENT,
                 };
                 let silent_until = tunnel.moved_at.after(limit);
-                if silent_until > turn.now {
+                if silent_until > turn.way.now {
                     // The awaited side may change meanwhile, and the shortest limit with it.
-                    let look_at = turn.now.after(LONGEST_SILENCE).min(silent_until);
+                    let look_at = turn.way.now.after(LONGEST_SILENCE).min(silent_until);
                     self.deadlines.arm(TunnelTimer::Silence(id), look_at);
                 } else {
                     self.fail(id, &Fault::NoAnswerInTime, turn);
@@ -363,7 +336,7 @@ impl Tunnels {
         if let Some(next) = next.and_then(|at| self.waiting.remove(at))
             && let Some(tunnel) = self.tunnels.get_mut(&next)
         {
-            tunnel.stage = TunnelStage::Ready;
+            tunnel.stage = TunnelStage::Reaching;
             let changes_nothing = tunnel.changes_nothing();
             self.take_place(changes_nothing);
             self.deadlines.cancel(TunnelTimer::Room(next));
@@ -412,8 +385,7 @@ impl Tunnels {
         tunnel.is_queued = false;
         match tunnel.stage {
             TunnelStage::Waiting => {}
-            TunnelStage::Ready => self.find_connection(id, turn),
-            TunnelStage::Dialing(_) => self.go_on_dialing(id, turn),
+            TunnelStage::Reaching => self.find_connection(id, turn),
             TunnelStage::Open(slot) => self.exchange(id, slot, turn),
             TunnelStage::Answered if tunnel.body().is_empty() => self.end(id, TunnelNews::Done),
             TunnelStage::Answered => {}
@@ -422,54 +394,38 @@ impl Tunnels {
 
     fn find_connection(&mut self, id: TunnelId, turn: &mut TunnelTurn<'_>) {
         let Some(tunnel) = self.tunnels.get(&id) else { return };
-        let (may_come_twice, is_second) = (tunnel.may_come_twice(), tunnel.is_second);
-        match turn.token.state(turn.now) {
-            TokenState::Ready => {}
-            TokenState::Wait(until) => {
-                self.connect_in_time(id, turn);
-                return self.wait_for_thread(id, until);
+        let wanted = Wanted {
+            lane: Lane::Side,
+            may_come_twice: tunnel.may_come_twice(),
+            takes_kept: !tunnel.is_second,
+            used_since: None,
+        };
+        match self.reach.advance(id, wanted, &mut turn.way, &mut || false) {
+            Reached::Open(slot) => self.begin(id, slot, turn),
+            Reached::Token(until) | Reached::Address(until) => {
+                self.waiting_for_thread.insert(id);
+                self.wait_for_connection(id, until, turn);
             }
-            TokenState::Missing => return self.fail_without_token(id),
-        }
-        while !is_second && let Some(slot) = self.kept.take_for(may_come_twice, Lane::Side, turn.now) {
-            let Some(connection) = self.slots.get(slot) else {
-                continue;
-            };
-            if !may_come_twice {
-                // The kernel may know more by now than it has told.
-                connection.look_again();
-            }
-            if connection.is_quiet(turn.buffers) {
-                connection.owner = Some(id);
-                return self.begin(id, slot, turn);
-            }
-            self.slots.close(slot);
-        }
-        self.connect_in_time(id, turn);
-        match turn.names.addresses(turn.now) {
-            Lookup::Known(addresses) => {
-                if let Some(tunnel) = self.tunnels.get_mut(&id) {
-                    tunnel.stage = TunnelStage::Dialing(Dial::new(&addresses, turn.now));
+            Reached::Dialing { next_at, is_paused } => {
+                self.wait_for_connection(id, next_at, turn);
+                if is_paused {
+                    self.enqueue(id);
                 }
-                self.dial(id, turn);
             }
-            Lookup::Wait(until) => self.wait_for_thread(id, until),
-            Lookup::Failed(fault) => self.fail(id, &fault, turn),
+            Reached::NoToken => self.fail_without_token(id),
+            Reached::Failed(fault) => self.fail(id, &fault, turn),
         }
     }
 
-    /// From the first moment on that it has to wait for a connection, however often it begins anew.
-    fn connect_in_time(&mut self, id: TunnelId, turn: &TunnelTurn<'_>) {
-        let limit = turn.outcomes.settings().backend.connect_timeout;
-        if self.deadlines.deadline_of(TunnelTimer::Connect(id)).is_none() {
-            self.deadlines.arm(TunnelTimer::Connect(id), turn.now.after(limit));
-        }
-    }
-
-    fn wait_for_thread(&mut self, id: TunnelId, until: Option<Moment>) {
-        self.waiting_for_thread.insert(id);
+    /// The tunnel goes on at this time at the latest. Its time to connect begins with the first
+    /// wait, however often it begins anew.
+    fn wait_for_connection(&mut self, id: TunnelId, until: Option<Moment>, turn: &TunnelTurn<'_>) {
         if let Some(until) = until {
             self.deadlines.arm(TunnelTimer::Step(id), until);
+        }
+        if self.deadlines.deadline_of(TunnelTimer::Connect(id)).is_none() {
+            let limit = turn.outcomes.settings().backend.connect_timeout;
+            self.deadlines.arm(TunnelTimer::Connect(id), turn.way.now.after(limit));
         }
     }
 }

@@ -1,0 +1,342 @@
+//! The way of a request to a connection: one that is kept, or a new one to the first address that
+//! answers. Our own requests have one [`Reach`], those that pass through us another one: neither
+//! waits for a connection of the other.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mio::Registry;
+
+use crate::daemon::backend::connection::{Buffers, Connection, ConnectionPhase};
+use crate::daemon::backend::dial::Dial;
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::kept::{KeptConnections, Used, Wanted};
+use crate::daemon::backend::names::{Lookup, Names};
+use crate::daemon::backend::route::Route;
+use crate::daemon::backend::slots::Slots;
+use crate::daemon::backend::token_reader::{TokenReader, TokenState};
+use crate::daemon::tokens::TokenOwner;
+use ojs_lifecycle::api::Moment;
+
+/// Connections, each of which may belong to a request `O`.
+#[derive(Debug)]
+pub(in crate::daemon) struct Reach<O> {
+    /// Where the connections are.
+    pub(in crate::daemon::backend) slots: Slots<O>,
+    /// Connections that no request has at the moment.
+    pub(in crate::daemon::backend) kept: KeptConnections,
+    /// Requests that open a connection.
+    dials: BTreeMap<O, Dial>,
+}
+
+/// The parts that all requests share, in a turn.
+pub(in crate::daemon) struct Way<'a> {
+    /// Where the loop is told of connections.
+    pub(in crate::daemon) registry: &'a Registry,
+    /// Now.
+    pub(in crate::daemon) now: Moment,
+    /// The addresses of the backend.
+    pub(in crate::daemon) names: &'a mut Names,
+    /// The token.
+    pub(in crate::daemon) token: &'a mut TokenReader,
+    /// The first steps of a new connection.
+    pub(in crate::daemon) route: &'a Route,
+    /// The read buffers.
+    pub(in crate::daemon) buffers: &'a mut Buffers,
+    /// Signs that the backend leaves are added here.
+    pub(in crate::daemon) signs: &'a mut Vec<Sign>,
+}
+
+/// A sign that a peer may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum Sign {
+    /// Nobody listens at this address.
+    Refused(SocketAddr),
+    /// The peer has closed a kept connection, or answered that it closes it.
+    Ended {
+        address: SocketAddr,
+        /// Sooner than it says, or than is usual.
+        is_early: bool,
+        /// How long it was without a request; none in an answer.
+        idle: Option<Duration>,
+    },
+}
+
+/// How far a request has come.
+#[derive(Debug)]
+pub(in crate::daemon) enum Reached {
+    /// The connection in this slot is the request's.
+    Open(usize),
+    /// The token is being read; the request goes on at this time at the latest.
+    Token(Option<Moment>),
+    /// The name is being looked up; the same.
+    Address(Option<Moment>),
+    /// Connections are being opened.
+    Dialing {
+        /// When the next address has its turn.
+        next_at: Option<Moment>,
+        /// One of them has more to do, and others have their turn first.
+        is_paused: bool,
+    },
+    /// There shall be a token, and there is none.
+    NoToken,
+    Failed(Fault),
+}
+
+impl<O: Copy + Ord> Reach<O> {
+    /// At most so many connections; `owner` tells what the kernel calls them.
+    pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
+        Self {
+            slots: Slots::new(most, owner),
+            kept: KeptConnections::default(),
+            dials: BTreeMap::new(),
+        }
+    }
+
+    /// The next step of a request. Where no further connection can be had, `make_room` closes one
+    /// that belongs to nobody, and says whether there was one.
+    pub(in crate::daemon) fn advance(
+        &mut self,
+        id: O,
+        wanted: Wanted,
+        way: &mut Way<'_>,
+        make_room: &mut dyn FnMut() -> bool,
+    ) -> Reached {
+        if !self.is_dialing(id) {
+            match way.token.state(way.now) {
+                TokenState::Ready => {}
+                TokenState::Wait(until) => return Reached::Token(until),
+                TokenState::Missing => return Reached::NoToken,
+            }
+        }
+        if wanted.takes_kept
+            && let Some(slot) = self.take_kept(id, wanted, way)
+        {
+            self.give_up(id);
+            return Reached::Open(slot);
+        }
+        if !self.is_dialing(id) {
+            match way.names.addresses(way.now) {
+                Lookup::Known(addresses) => self.dials.insert(id, Dial::new(&addresses, way.now)),
+                Lookup::Wait(until) => return Reached::Address(until),
+                Lookup::Failed(fault) => return Reached::Failed(fault),
+            };
+        }
+        self.dial(id, way, make_room)
+    }
+
+    /// Whether connections are being opened for this request.
+    pub(in crate::daemon) fn is_dialing(&self, id: O) -> bool {
+        self.dials.contains_key(&id)
+    }
+
+    /// The requests for which connections are being opened.
+    pub(in crate::daemon) fn dialing(&self) -> impl Iterator<Item = O> {
+        self.dials.keys().copied()
+    }
+
+    /// Closes what is being opened for this request.
+    pub(in crate::daemon) fn give_up(&mut self, id: O) {
+        if let Some(dial) = self.dials.remove(&id) {
+            dial.attempts().for_each(|slot| self.slots.close(slot));
+        }
+    }
+
+    /// The fault that keeps this request from a connection, if it is more than silence. Addresses
+    /// that have not answered for some time go behind the others from now on.
+    pub(in crate::daemon) fn slow_fault(&mut self, id: O, names: &mut Names, now: Moment) -> Option<Fault> {
+        let dial = self.dials.get(&id)?;
+        names.are_late(&dial.late(None, now), now);
+        let mut attempts = dial.attempts();
+        attempts.find_map(|slot| self.slots.get(slot)?.slow_fault())
+    }
+
+    /// Keeps the connection in this slot, which has carried an answer, for another request. Returns
+    /// false, and closes it, where the answer was the last one on it.
+    pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, leaves_open: bool, way: &mut Way<'_>) -> bool {
+        let Some(connection) = self.slots.get(slot) else {
+            return false;
+        };
+        if !(leaves_open && connection.is_quiet(way.buffers)) {
+            self.close_ended(slot, way);
+            return false;
+        }
+        connection.owner = None;
+        connection.has_served = true;
+        connection.idle_since = Some(way.now);
+        connection.kept_until = used.safe_until(way.now);
+        connection.shrink();
+        let since = connection.since;
+        if let Some(surplus) = self.kept.keep(slot, Used { since, ..used }, way.now) {
+            self.slots.close(surplus);
+        }
+        true
+    }
+
+    /// Something happened on a connection that is kept: it ends, unless nothing was said on it.
+    pub(in crate::daemon) fn look_at_kept(&mut self, slot: usize, way: &mut Way<'_>) {
+        let connection = self.slots.get(slot).filter(|connection| connection.owner.is_none());
+        if connection.is_some_and(|connection| !connection.is_quiet(way.buffers)) {
+            self.kept.forget(slot);
+            self.close_ended(slot, way);
+        }
+    }
+
+    /// Closes connections that were kept for long enough.
+    pub(in crate::daemon) fn close_outdated(&mut self, now: Moment) {
+        for slot in self.kept.outdated(now) {
+            self.slots.close(slot);
+        }
+    }
+
+    /// Closes the oldest connection that is kept. Whether there was one.
+    pub(in crate::daemon) fn close_oldest_kept(&mut self) -> bool {
+        let oldest = self.kept.oldest();
+        oldest.into_iter().for_each(|slot| self.slots.close(slot));
+        oldest.is_some()
+    }
+
+    /// Resets the connection in this slot, so that nothing that is under way on it arrives later.
+    pub(in crate::daemon) fn reset(&mut self, slot: usize) {
+        if let Some(connection) = self.slots.get(slot) {
+            connection.reset_at_close();
+        }
+        self.slots.close(slot);
+    }
+
+    /// Closes what belongs to this request. `slot` is another one that it may have been about to
+    /// get.
+    pub(in crate::daemon) fn close_all_of(&mut self, id: Option<O>, slot: Option<usize>) {
+        if let Some(slot) = slot {
+            self.kept.forget(slot);
+            self.slots.close(slot);
+        }
+        let Some(id) = id else { return };
+        self.dials.remove(&id);
+        let is_of_it = |slot: usize, connection: &Connection<O>| match connection.owner {
+            Some(owner) => owner == id,
+            // The request was about to get the connection.
+            None => !self.kept.has(slot),
+        };
+        let of_it = self
+            .slots
+            .iter()
+            .filter(|(slot, connection)| is_of_it(*slot, connection));
+        for slot in of_it.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.slots.close(slot);
+        }
+    }
+
+    /// A kept connection on which the request may go.
+    fn take_kept(&mut self, id: O, wanted: Wanted, way: &mut Way<'_>) -> Option<usize> {
+        while let Some(slot) = self.kept.take(wanted, way.now) {
+            let Some(connection) = self.slots.get(slot) else {
+                continue;
+            };
+            if !wanted.may_come_twice {
+                // The kernel may know more by now than it has told.
+                connection.look_again();
+            }
+            if connection.is_quiet(way.buffers) {
+                connection.owner = Some(id);
+                return Some(slot);
+            }
+            self.close_ended(slot, way);
+        }
+        None
+    }
+
+    fn close_ended(&mut self, slot: usize, way: &mut Way<'_>) {
+        let connection = self.slots.get(slot).filter(|connection| connection.has_served);
+        way.signs.extend(connection.map(|connection| {
+            Sign::Ended {
+                address: connection.address,
+                is_early: way.now < connection.kept_until,
+                idle: connection
+                    .idle_since
+                    .filter(|_| connection.owner.is_none())
+                    .map(|since| since.elapsed(way.now)),
+            }
+        }));
+        self.slots.close(slot);
+    }
+
+    /// Looks at each attempt, and begins the next one if it is time for that.
+    fn dial(&mut self, id: O, way: &mut Way<'_>, make_room: &mut dyn FnMut() -> bool) -> Reached {
+        let attempts = self.dials.get(&id).map(|dial| dial.attempts().collect::<Vec<_>>());
+        let mut is_paused = false;
+        for slot in attempts.unwrap_or_default() {
+            match self.go_on(id, slot, way) {
+                Ok(true) => {
+                    self.dials.remove(&id);
+                    return Reached::Open(slot);
+                }
+                Ok(false) => is_paused |= self.slots.get(slot).is_some_and(|connection| connection.may_read()),
+                Err(fault) => {
+                    way.signs
+                        .extend(self.slots.address(slot).and_then(|address| refused(address, &fault)));
+                    self.slots.close(slot);
+                    if let Some(dial) = self.dials.get_mut(&id) {
+                        dial.failed(Some(slot), fault, way.now);
+                    }
+                }
+            }
+        }
+        loop {
+            let Self { slots, kept, dials } = self;
+            let Some(dial) = dials.get_mut(&id) else {
+                return Reached::Failed(Fault::Internal);
+            };
+            if let Some(fault) = dial.is_over() {
+                dials.remove(&id);
+                return Reached::Failed(fault);
+            }
+            let Some(address) = dial.next(way.now) else {
+                let next_at = dial.next_at();
+                return Reached::Dialing { next_at, is_paused };
+            };
+            // A connection that nobody uses makes room for one that somebody needs.
+            let make_room = |slots: &mut Slots<O>| match kept.oldest() {
+                Some(oldest) => {
+                    slots.close(oldest);
+                    true
+                }
+                None => make_room(),
+            };
+            match slots.connect(address, id, (way.registry, way.now), make_room) {
+                Ok(slot) => dial.began(slot),
+                Err(fault) => {
+                    way.signs.extend(refused(address, &fault));
+                    dial.failed(None, fault, way.now);
+                }
+            }
+        }
+    }
+
+    /// Goes on with one attempt. Whether its connection can be used.
+    fn go_on(&mut self, id: O, slot: usize, way: &mut Way<'_>) -> Result<bool, Fault> {
+        let Some(connection) = self.slots.get(slot) else {
+            return Ok(false);
+        };
+        if connection.phase == ConnectionPhase::Connecting {
+            if !connection.is_connected()? {
+                return Ok(false);
+            }
+            connection.begin(way.route.opening()?);
+            // The first address that answers is the one.
+            if let Some(dial) = self.dials.get_mut(&id) {
+                way.names.are_late(&dial.late(Some(slot), way.now), way.now);
+                dial.settle(slot).into_iter().for_each(|other| self.slots.close(other));
+            }
+        }
+        match self.slots.get(slot) {
+            Some(connection) if connection.phase == ConnectionPhase::Handshake => connection.shake_hands(way.buffers),
+            connection => Ok(connection.is_some()),
+        }
+    }
+}
+
+fn refused(address: SocketAddr, fault: &Fault) -> Option<Sign> {
+    fault.is_no_listener().then_some(Sign::Refused(address))
+}
