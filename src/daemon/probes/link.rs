@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 
-use ojs_wire::http::head::MAX_HEAD;
-use ojs_wire::http::probe::{ProbeRequest, read};
+use ojs_wire::http::probe::{MOST_HEAD_BYTES, ProbeRequest, read};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 10;
@@ -23,7 +22,7 @@ const MOST_DROPPED: usize = 256 << 10;
 /// How far a connection is.
 #[derive(Debug)]
 enum Stage {
-    /// The head of the request comes; never more than [`MAX_HEAD`].
+    /// The head of the request comes; never more than [`MOST_HEAD_BYTES`].
     Reading(Vec<u8>),
     /// The response goes out, of which so many bytes are sent. Several connections may share it.
     Writing(Arc<[u8]>, usize),
@@ -97,7 +96,7 @@ impl ProbeLink {
         match &mut self.stage {
             Stage::Reading(head) => {
                 let mut buffer = [0; READ_BYTES];
-                let room = READ_BYTES.min(MAX_HEAD.saturating_sub(head.len()));
+                let room = READ_BYTES.min(MOST_HEAD_BYTES.saturating_sub(head.len()));
                 let count = self.stream.read(buffer.get_mut(..room).unwrap_or_default())?;
                 head.extend(buffer.iter().take(count));
                 if let Some(request) = read(head) {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::backend::request::OJS_VERSION;
 use crate::http::header_lines::push_line;
 use crate::http::message::{BadMessage, MOST_HEAD_BYTES, MOST_HEADER_LINES};
+use crate::http::response::response;
 use crate::http::tunnel::{TunnelBody, TunnelHead, USUAL_HEAD_BYTES};
 use crate::names;
 use ojs_lifecycle::api::{ErrorCode, GivenJob, JobId, WorkerState};
@@ -95,18 +96,12 @@ impl AnswerForm {
     }
 
     fn write(self, status: &str, body: &[u8]) -> Vec<u8> {
-        let mut bytes = format!(
-            "HTTP/1.1 {status}\r\nServer: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n\
-             Content-Length: {}\r\n{}\r\n",
+        let lines = format!(
+            "Server: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n{}",
             env!("CARGO_PKG_VERSION"),
-            body.len(),
             self.connection(),
-        )
-        .into_bytes();
-        if self.wants_body {
-            bytes.extend_from_slice(body);
-        }
-        bytes
+        );
+        response(status, &lines, body, self.wants_body)
     }
 
     fn json(self, status: Status, body: &impl Serialize) -> Vec<u8> {

@@ -7,7 +7,7 @@ use httparse::{Header, ParserConfig};
 
 use crate::http::header_lines::HeaderLines;
 
-/// Longest head of a request in bytes, its empty line included.
+/// Longest head of a request in bytes, its empty line included, where nothing asks for less.
 pub const MOST_HEAD_BYTES: usize = 32 << 10;
 
 /// Most header lines of a request.
@@ -43,7 +43,7 @@ pub enum BodyLength {
 pub enum BadMessage {
     /// The bytes are no HTTP/1 request, for this reason.
     Malformed(&'static str),
-    /// Its head has more than [`MOST_HEAD_BYTES`] bytes, or more than [`MOST_HEADER_LINES`] lines.
+    /// Its head has more bytes than are read, or more than [`MOST_HEADER_LINES`] lines.
     HeadTooLarge,
     /// Its body comes in a coding other than chunks.
     UnknownCoding,
@@ -51,17 +51,17 @@ pub enum BadMessage {
     UnknownExpectation,
 }
 
-/// Reads the head at the beginning of these bytes, and how many of them it has; `None` when its end
-/// is still missing.
+/// Reads the head at the beginning of these bytes, and how many of them it has, at most `most`;
+/// `None` when its end is still missing.
 #[must_use]
-pub fn read_head(bytes: &[u8]) -> Option<Result<(MessageHead, usize), BadMessage>> {
+pub fn read_head(bytes: &[u8], most: usize) -> Option<Result<(MessageHead, usize), BadMessage>> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_HEADER_LINES];
     let mut request = httparse::Request::new(&mut []);
     match ParserConfig::default().parse_request_with_uninit_headers(&mut request, bytes, &mut headers) {
-        Ok(httparse::Status::Complete(length)) if length <= MOST_HEAD_BYTES => {
+        Ok(httparse::Status::Complete(length)) if length <= most => {
             Some(understand(&request).map(|head| (head, length)))
         }
-        Ok(httparse::Status::Partial) if bytes.len() < MOST_HEAD_BYTES => None,
+        Ok(httparse::Status::Partial) if bytes.len() < most => None,
         Ok(_) | Err(httparse::Error::TooManyHeaders) => Some(Err(BadMessage::HeadTooLarge)),
         Err(_) => Some(Err(BadMessage::Malformed("this is no HTTP/1 request"))),
     }
@@ -144,6 +144,7 @@ fn origin_form(target: &str) -> Result<&str, BadMessage> {
         let is = |known: &str| scheme.eq_ignore_ascii_case(known);
         is("http") || is("https")
     });
-    let path = rest.map(|(_, rest)| rest.find('/').and_then(|start| rest.get(start..)).unwrap_or("/"));
-    path.ok_or(BadMessage::Malformed("its target is no path"))
+    let path = rest.map(|(_, rest)| rest.find(['/', '?']).and_then(|start| rest.get(start..)).unwrap_or("/"));
+    path.filter(|path| path.starts_with('/'))
+        .ok_or(BadMessage::Malformed("its target is no path"))
 }

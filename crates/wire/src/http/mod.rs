@@ -5,7 +5,6 @@
 pub mod answer_head;
 pub mod body;
 pub mod connect;
-pub mod head;
 pub mod header_lines;
 pub mod message;
 pub mod probe;

@@ -4,11 +4,15 @@
 use serde::Serialize;
 
 use crate::health::{UnhealthyReason, reasons};
-use crate::http::head::{self, Head, MAX_HEAD, MAX_HEADERS, NoHead};
-use crate::http::response::{json, response};
+use crate::http::message::{BadMessage, MOST_HEADER_LINES, MessageHead, read_head};
+use crate::http::response::response;
 use crate::operator::status_line;
 use crate::{metrics, names};
 use ojs_lifecycle::api::{Health, Probe, Status};
+
+/// Longest head of a probe's request in bytes, its empty line included. An orchestrator's has about
+/// 150.
+pub const MOST_HEAD_BYTES: usize = 4 << 10;
 
 /// The paths that there are.
 const PATHS: [(&str, ProbePath); 5] = [
@@ -43,7 +47,7 @@ pub struct ProbeRequest {
 pub enum ProbeRefusal {
     /// The bytes are no HTTP/1 request.
     Malformed,
-    /// Its head has more than [`MAX_HEAD`] bytes, or too many lines.
+    /// Its head has more than [`MOST_HEAD_BYTES`] bytes, or too many lines.
     TooLarge,
     NotFound,
     /// There is, but not for this method.
@@ -63,24 +67,43 @@ impl ProbeRefusal {
 /// missing.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<ProbeRequest> {
-    Some(match head::read(bytes)? {
-        Ok(head) => request(head),
-        Err(NoHead::Malformed) => ProbeRefusal::Malformed.request(),
-        Err(NoHead::TooLarge) => ProbeRefusal::TooLarge.request(),
+    Some(match read_head(bytes, MOST_HEAD_BYTES)? {
+        Ok((head, _)) => request(&head),
+        Err(BadMessage::HeadTooLarge) => ProbeRefusal::TooLarge.request(),
+        Err(BadMessage::Malformed(_) | BadMessage::UnknownCoding | BadMessage::UnknownExpectation) => {
+            ProbeRefusal::Malformed.request()
+        }
     })
 }
 
-fn request(head: Head<'_>) -> ProbeRequest {
-    let found = PATHS.iter().find(|(known, _)| *known == head.path);
+fn request(head: &MessageHead) -> ProbeRequest {
+    let path = head
+        .target
+        .split_once('?')
+        .map_or(head.target.as_str(), |(path, _)| path);
+    let found = PATHS.iter().find(|(known, _)| *known == path);
     let asks = match found {
         None => Err(ProbeRefusal::NotFound),
-        Some((_, asked)) if matches!(head.method, "GET" | "HEAD") => Ok(*asked),
+        Some((_, asked)) if matches!(head.method.as_str(), "GET" | "HEAD") => Ok(*asked),
         Some(_) => Err(ProbeRefusal::MethodNotAllowed),
     };
     ProbeRequest {
         asks,
         wants_body: head.method != "HEAD",
     }
+}
+
+/// A response, after which the connection is closed. `lines` are further header lines, each with
+/// its end.
+fn closing(status: &str, content_type: &str, lines: &str, body: &str, wants_body: bool) -> Vec<u8> {
+    let lines = format!("Content-Type: {content_type}\r\nCache-Control: no-store\r\n{lines}Connection: close\r\n");
+    response(status, &lines, body.as_bytes(), wants_body)
+}
+
+fn json(status: &str, lines: &str, body: &impl Serialize, wants_body: bool) -> Vec<u8> {
+    // Words and numbers only: it cannot fail.
+    let body = serde_json::to_string(body).unwrap_or_default();
+    closing(status, "application/json", lines, &format!("{body}\n"), wants_body)
 }
 
 /// The response to a probe: 200 for yes, 503 for no. It says why, and nothing about jobs, labels or
@@ -103,7 +126,7 @@ pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
 /// The response to who asks for metrics, which are this text.
 #[must_use]
 pub fn metrics(text: &str, wants_body: bool) -> Vec<u8> {
-    response("200 OK", metrics::CONTENT_TYPE, "", text, wants_body)
+    closing("200 OK", metrics::CONTENT_TYPE, "", text, wants_body)
 }
 
 /// The response to who asks for the status: as little as [`answer`] says.
@@ -120,7 +143,7 @@ pub fn refuse(refusal: ProbeRefusal, wants_body: bool) -> Vec<u8> {
         ProbeRefusal::TooLarge => (
             "431 Request Header Fields Too Large",
             "",
-            format!("the head of a request has at most {MAX_HEAD} bytes and {MAX_HEADERS} header lines"),
+            format!("the head of a request has at most {MOST_HEAD_BYTES} bytes and {MOST_HEADER_LINES} header lines"),
         ),
         ProbeRefusal::NotFound => ("404 Not Found", "", "there is nothing at this path".to_owned()),
         ProbeRefusal::MethodNotAllowed => (

@@ -66,7 +66,7 @@ impl RequestReader {
             self.looked_at = unread.len();
             return None;
         }
-        match read_head(unread) {
+        match read_head(unread, MOST_HEAD_BYTES) {
             None => {
                 self.looked_at = unread.len();
                 None
