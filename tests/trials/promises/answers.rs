@@ -197,9 +197,15 @@ impl Judge<'_> {
     /// What came again while its FAIL or requeue was on its way is run once that has settled, or
     /// handed back. Whether there was the time for that.
     pub(super) fn is_to_be_run_again(&self, hand: &Hand<'_>) -> bool {
+        let is_again = hand
+            .job
+            .deliveries
+            .first()
+            .is_some_and(|first| !std::ptr::eq(first, hand.delivery));
         // What is strict knows of no giving back.
         let is_refused = self.is_logged(&hand.job.id, "the backend refuses its outcome in every form");
-        self.plan.weather == Weather::Late && !is_refused && hand.at + SETTLED_WITHIN < self.granted()
+        let had_time = hand.at + SETTLED_WITHIN < self.granted();
+        self.plan.weather == Weather::Late && is_again && !is_refused && had_time
     }
 
     /// One that comes twice in a moment.
