@@ -7,10 +7,9 @@ use std::fs;
 
 use log::warn;
 
-use crate::config::values::enums::{ExecInput, ExecLeftovers, ExecOutput};
-use crate::config::values::exec::Verdict;
-use crate::config::values::limits::{JobMemory, Rlimit};
-use crate::config::{Config, LogFormat, Mode, Value as _, keys};
+use crate::config::values::duration::Bytes;
+use crate::config::values::limits::JobMemory;
+use crate::config::{self, Config, Mode, RUNNER_VARIABLE, RunnerSettings, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
 use ojs_os::cgroup_memory::MemoryCgroup;
@@ -18,12 +17,7 @@ use ojs_os::child::ChildPlan;
 use ojs_os::entry::Environ;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
-use ojs_wire::runner::settings::{
-    ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat, RunnerSettings,
-    UserRange, VARIABLE,
-};
 use ojs_wire::runner::template::{Template, command_name};
-use ojs_wire::text::milliseconds;
 
 /// The name of the runner.
 pub const OWN_NAME: &str = "ojs-init";
@@ -47,9 +41,14 @@ pub fn arguments(command: &[OsString]) -> Vec<OsString> {
 /// # Errors
 /// They do not fit, or the directory's name is no UTF-8.
 pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailure> {
-    let settings = settings(config, memory_limit(config)).encode();
-    let settings =
-        settings.map_err(|error| usage(format!("the settings of mode exec cannot be passed on: {error}")))?;
+    let mut settings = config.settings.clone();
+    let source = |key: &config::Row| config.settings.source(key).clone();
+    let max_memory = memory_limit(config).map(|bytes| JobMemory::Bytes(Bytes(bytes)));
+    settings.replace(&keys::EXEC_MAX_MEMORY, max_memory, source(&keys::EXEC_MAX_MEMORY));
+    let format = Some(sink::format(config.log.format));
+    settings.replace(&keys::LOG_FORMAT, format, source(&keys::LOG_FORMAT));
+    let settings = RunnerSettings::encode(&settings)
+        .map_err(|error| usage(format!("the settings of mode exec cannot be passed on: {error}")))?;
     if settings.len() > MOST_SETTINGS {
         let routes = config.settings.describe(&keys::EXEC_ROUTES);
         return Err(usage(format!(
@@ -57,80 +56,7 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
             MOST_SETTINGS >> 10
         )));
     }
-    Ok((VARIABLE, settings.into()))
-}
-
-fn settings(config: &Config, max_memory: Option<u64>) -> RunnerSettings {
-    let exec = &config.exec;
-    RunnerSettings {
-        routes: exec
-            .routes
-            .0
-            .iter()
-            .map(|route| RouteSetting {
-                pattern: route.pattern.clone(),
-                command: route.command.clone(),
-            })
-            .collect(),
-        input: match exec.input {
-            ExecInput::Envelope => JobInput::Envelope,
-            ExecInput::Args => JobInput::Args,
-            ExecInput::Argv => JobInput::Argv,
-            ExecInput::Nothing => JobInput::None,
-        },
-        output: match exec.output {
-            ExecOutput::Result => JobOutput::Result,
-            ExecOutput::Log => JobOutput::Log,
-        },
-        output_limit: exec.output_limit,
-        directory: exec.directory.clone(),
-        timeout_ms: exec.timeout.map(milliseconds),
-        timeout_grace_ms: milliseconds(config.worker.timeout_grace),
-        leftovers: match exec.leftovers {
-            ExecLeftovers::End => JobLeftovers::End,
-            ExecLeftovers::Keep => JobLeftovers::Keep,
-        },
-        exits: exec
-            .exit
-            .0
-            .iter()
-            .map(|(end, verdict)| (end.to_string(), meaning(*verdict)))
-            .collect(),
-        redact: exec.redact.0.clone(),
-        max_memory,
-        nice: exec.nice.map(|nice| nice.0),
-        rlimits: exec.rlimits.0.iter().map(rlimit).collect(),
-        users: exec.users.map(|users| UserRange {
-            first: users.first,
-            last: users.last,
-        }),
-        concurrency: config.worker.concurrency,
-        max_frame: config.worker.max_frame,
-        log_format: match sink::format(config.log.format) {
-            LogFormat::Text => RunnerLogFormat::Text,
-            LogFormat::Json => RunnerLogFormat::Json,
-        },
-        log_level: config.log.level.show(),
-    }
-}
-
-fn meaning(verdict: Verdict) -> ExitMeaning {
-    match verdict {
-        Verdict::Ack => ExitMeaning::Ack,
-        Verdict::Release(after) => ExitMeaning::Release {
-            after_ms: milliseconds(after),
-        },
-        Verdict::Retry => ExitMeaning::Retry,
-        Verdict::Discard => ExitMeaning::Discard,
-    }
-}
-
-fn rlimit(limit: &Rlimit) -> RlimitSetting {
-    RlimitSetting {
-        name: limit.resource.to_owned(),
-        soft: limit.soft,
-        hard: limit.hard,
-    }
+    Ok((RUNNER_VARIABLE, settings.into()))
 }
 
 /// `exec.max_memory` in bytes. A share of nothing is none, and one that the container's limit comes

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use log::{Level, warn};
 
+use crate::config::values::enums::ExecLeftovers;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
 use crate::runner::job::{Job, JobNumber, Stage};
@@ -16,7 +17,6 @@ use ojs_os::process::Pid;
 use ojs_os::reaper;
 use ojs_values::exit::{Ended, Exit};
 use ojs_values::signal::Signal;
-use ojs_wire::runner::settings::JobLeftovers;
 use ojs_wire::text::milliseconds;
 
 /// How long what a job left behind is looked for.
@@ -60,9 +60,9 @@ impl Runner {
             Some(job) if job.has_ended() => job.belongings.user.is_some(),
             Some(_) | None => return,
         };
-        let keeps = match self.starter.settings.leftovers {
-            JobLeftovers::Keep => !has_user,
-            JobLeftovers::End => false,
+        let keeps = match self.starter.settings.exec.leftovers {
+            ExecLeftovers::Keep => !has_user,
+            ExecLeftovers::End => false,
         };
         let mut strangers = if keeps { Vec::new() } else { self.strangers() };
         // Of whom another job is known to have left, and who is ending.
@@ -206,7 +206,7 @@ impl Runner {
 
     /// Whether somebody is there who is to be ended when no job runs. True while jobs run.
     pub fn has_strays(&self) -> bool {
-        let keeps = self.starter.settings.leftovers == JobLeftovers::Keep;
+        let keeps = self.starter.settings.exec.leftovers == ExecLeftovers::Keep;
         !keeps && reaper::has_children()
     }
 

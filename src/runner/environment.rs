@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::config::RUNNER_VARIABLE;
 use ojs_wire::runner::frames::JobFacts;
-use ojs_wire::runner::settings;
 
 /// Most bytes of a variable that may be large. The kernel takes 128 KiB for one; standard input has
 /// no such limit.
@@ -33,7 +33,7 @@ const OF_A_JOB: [&str; 12] = [
 /// What is the runner's alone. Sockets that were handed to the container (`LISTEN_FDS`) are not
 /// handed on to jobs.
 const OF_THE_RUNNER: [&str; 5] = [
-    settings::VARIABLE,
+    RUNNER_VARIABLE,
     "OJS_SOCKET",
     "LISTEN_PID",
     "LISTEN_FDS",

@@ -164,7 +164,7 @@ impl Runner {
             RunnerTimer::Timeout(number) => {
                 let timeout = self.jobs.get(&number).and_then(|job| job.timeout);
                 if let Some(timeout) = timeout {
-                    let grace = Duration::from_millis(self.starter.settings.timeout_grace_ms);
+                    let grace = self.starter.settings.worker.timeout_grace;
                     self.ask_to_end(number, EndedFor::Timeout(timeout), grace, now);
                 }
             }
@@ -189,7 +189,7 @@ impl Runner {
 
     /// Ends each job that takes more memory than it may.
     fn look_at_memory(&mut self, now: Moment) {
-        let Some(most) = self.starter.settings.max_memory else {
+        let Some(most) = self.starter.settings.max_memory() else {
             return;
         };
         let running = self.jobs.values().filter(|job| !job.has_ended());

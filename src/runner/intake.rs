@@ -180,7 +180,7 @@ impl Runner {
                 .arm(RunnerTimer::Timeout(number), job.started.after(timeout));
         }
         self.jobs.insert(number, job);
-        if self.starter.settings.max_memory.is_some() {
+        if self.starter.settings.max_memory().is_some() {
             self.timers
                 .arm_at_latest(RunnerTimer::Memory, now.after(FIRST_MEMORY_LOOK));
         }

@@ -31,10 +31,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use log::Level;
 use mio::Poll;
 
-use crate::config::{LogFormat, LogLevels, Value};
+use crate::config::{RUNNER_VARIABLE, RunnerSettings};
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::connection::Connection;
@@ -57,7 +56,6 @@ use ojs_os::signals::{self, SignalSet};
 use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
 use ojs_wire::runner::frames;
-use ojs_wire::runner::settings::{RunnerLogFormat, RunnerSettings, VARIABLE};
 
 /// Where jobs get their directories if the usual place cannot be written, as under a read-only
 /// root.
@@ -71,7 +69,7 @@ const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
 #[must_use]
 pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<&'a [OsString]> {
     let (first, command) = args.get(1..)?.split_first_chunk::<2>()?;
-    (first == &["runner", "--"] && environ.value(VARIABLE).is_some()).then_some(command)
+    (first == &["runner", "--"] && environ.value(RUNNER_VARIABLE).is_some()).then_some(command)
 }
 
 /// Runs jobs until PID 1 wants no more.
@@ -94,22 +92,20 @@ fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
 }
 
 fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle), (Exit, String)> {
-    let settings = environ.value(VARIABLE).unwrap_or_default().to_string_lossy();
-    let settings = RunnerSettings::decode(&settings).map_err(|error| internal(VARIABLE, &error))?;
-    // PID 1 has checked them.
-    let levels = LogLevels::read(&[&settings.log_level], &()).unwrap_or(LogLevels::all(Level::Info));
-    let log = sink::install(Some(log_format(settings.log_format)), &levels);
+    let settings = environ.value(RUNNER_VARIABLE).unwrap_or_default().to_string_lossy();
+    let settings = RunnerSettings::decode(&settings).map_err(|error| internal(RUNNER_VARIABLE, &error))?;
+    let log = sink::install(settings.log.format, &settings.log.level);
     log.stderr_is_shared();
     signals::expect_children();
     let failed = |what: &'static str| move |error: io::Error| internal(what, &error);
     init::become_subreaper().map_err(failed("cannot adopt orphans"))?;
     init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves"))?;
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
-    let routes = Routes::new(&settings.routes, command).map_err(|problem| (Exit::Usage, problem))?;
-    start::check_commands(&routes, settings.directory.as_deref(), &environ)?;
-    let mut connection = Connection::open(Path::new(socket), settings.max_frame)
+    let routes = Routes::new(&settings.exec.routes.0, command).map_err(|problem| (Exit::Usage, problem))?;
+    start::check_commands(&routes, settings.exec.directory.as_deref(), &environ)?;
+    let mut connection = Connection::open(Path::new(socket), settings.worker.max_frame)
         .map_err(failed("cannot connect to the worker socket"))?;
-    connection.send(&frames::ready(settings.concurrency, CLIENT));
+    connection.send(&frames::ready(settings.worker.concurrency, CLIENT));
     let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
     let wanted = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT, Signal::CHLD]);
     let signals = SignalFd::new(wanted).map_err(failed("cannot create a descriptor of signals"))?;
@@ -134,8 +130,8 @@ fn assemble(
     poll: Poll,
     signals: SignalFd,
 ) -> Result<Runner, (Exit, String)> {
-    let redaction = Redaction::new(&settings.redact, environ.entries());
-    let users = Users::new(settings.users, settings.concurrency);
+    let redaction = Redaction::new(&settings.exec.redact.0, environ.entries());
+    let users = Users::new(settings.exec.users, settings.worker.concurrency);
     let parent = environ.value("TMPDIR").filter(|path| !path.is_empty());
     let parents = [Path::new(parent.unwrap_or(OsStr::new("/tmp"))), Path::new(IN_MEMORY)];
     let temporary = TemporaryDirectories::below(&parents, users.are_used());
@@ -152,11 +148,11 @@ fn assemble(
         poll,
         signals,
         connection,
-        meanings: Meanings::new(&settings),
+        meanings: Meanings::new(&settings.exec),
         reader: StreamReader::new(redaction),
         starter: Starter {
             routes,
-            limits: start::limits(&settings),
+            limits: start::limits(&settings.exec.rlimits),
             temporary,
             users,
             environ,
@@ -190,11 +186,4 @@ fn assemble(
 fn own_path() -> Option<OsString> {
     let by_proc = std::env::current_exe().ok().map(PathBuf::into_os_string);
     by_proc.or_else(|| Some(OsStr::from_bytes(image::own_file()?.to_bytes()).to_owned()))
-}
-
-fn log_format(format: RunnerLogFormat) -> LogFormat {
-    match format {
-        RunnerLogFormat::Text => LogFormat::Text,
-        RunnerLogFormat::Json => LogFormat::Json,
-    }
 }

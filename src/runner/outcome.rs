@@ -1,16 +1,16 @@
 //! What the end of a job means: done, given back or failed.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::config::Exec;
+use crate::config::values::enums::ExecOutput;
+use crate::config::values::exec::{JobEnd, Verdict, Verdicts};
 use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CancelReason, JobError};
 use ojs_values::exit::Ended;
-use ojs_values::signal::Signal;
 use ojs_wire::runner::frames;
-use ojs_wire::runner::settings::{ExitMeaning, JobOutput, RunnerSettings};
 use ojs_wire::text::{beginning, milliseconds, seconds};
 
 /// Most bytes of standard error in the details of a failure.
@@ -22,9 +22,8 @@ const MESSAGE_LINE_BYTES: usize = 200;
 /// How a job's end is read.
 #[derive(Debug)]
 pub struct Meanings {
-    by_status: BTreeMap<u8, ExitMeaning>,
-    by_signal: BTreeMap<Signal, ExitMeaning>,
-    output: JobOutput,
+    verdicts: Verdicts,
+    output: ExecOutput,
     output_limit: u64,
 }
 
@@ -106,34 +105,26 @@ impl JobOutcome {
 
 impl Meanings {
     /// The meanings that the settings have.
-    pub fn new(settings: &RunnerSettings) -> Self {
-        let by_status = settings.exits.iter();
-        let by_status = by_status.filter_map(|(exit, meaning)| Some((exit.parse().ok()?, *meaning)));
-        let by_signal = settings.exits.iter();
-        let by_signal = by_signal.filter_map(|(exit, meaning)| Some((exit.parse().ok()?, *meaning)));
+    pub fn new(exec: &Exec) -> Self {
         Self {
-            by_status: by_status.collect(),
-            // `9` is a status.
-            by_signal: by_signal
-                .filter(|(signal, _): &(Signal, _)| !settings.exits.contains_key(&signal.number().to_string()))
-                .collect(),
-            output: settings.output,
-            output_limit: settings.output_limit,
+            verdicts: exec.exit.clone(),
+            output: exec.output,
+            output_limit: exec.output_limit,
         }
     }
 
     /// What this end means.
     pub fn judge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
-        let meaning = match ending.ended {
-            Ended::Exited(status) => self.by_status.get(&status),
-            Ended::Signalled(signal) => self.by_signal.get(&signal),
+        let end = match ending.ended {
+            Ended::Exited(status) => JobEnd::Status(status),
+            Ended::Signalled(signal) => JobEnd::Signal(signal),
         };
-        let meaning = meaning.copied().unwrap_or(ExitMeaning::Retry);
+        let verdict = self.verdicts.0.get(&end).copied().unwrap_or(Verdict::Retry);
         // Who was asked to end may still have finished, or say that somebody else shall do it.
         let has_exited = matches!(ending.ended, Ended::Exited(_));
-        match (meaning, ending.cause) {
-            (ExitMeaning::Ack, _) if has_exited => self.acknowledge(ending, redaction),
-            (ExitMeaning::Release { after_ms }, _) if has_exited => release(&ending.ended.to_string(), after_ms),
+        match (verdict, ending.cause) {
+            (Verdict::Ack, _) if has_exited => self.acknowledge(ending, redaction),
+            (Verdict::Release(after), _) if has_exited => release(&ending.ended.to_string(), milliseconds(after)),
             (_, Some(EndedFor::Cancel(reason))) => self.cancelled(reason, ending, redaction),
             (_, Some(EndedFor::Timeout(limit))) => {
                 let message = format!("timed out after {} (exec.timeout)", seconds(limit));
@@ -147,18 +138,12 @@ impl Meanings {
                 let message = "the kernel ended the job because memory ran out".to_owned();
                 out_of_memory(ending, redaction, message)
             }
-            (ExitMeaning::Ack, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                self.acknowledge(ending, redaction)
+            (Verdict::Ack, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => self.acknowledge(ending, redaction),
+            (Verdict::Release(after), Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                release(&ending.ended.to_string(), milliseconds(after))
             }
-            (ExitMeaning::Release { after_ms }, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                release(&ending.ended.to_string(), after_ms)
-            }
-            (ExitMeaning::Retry, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                by_end(ending, redaction, true)
-            }
-            (ExitMeaning::Discard, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
-                by_end(ending, redaction, false)
-            }
+            (Verdict::Retry, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => by_end(ending, redaction, true),
+            (Verdict::Discard, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => by_end(ending, redaction, false),
         }
     }
 
@@ -171,7 +156,7 @@ impl Meanings {
     }
 
     fn acknowledge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
-        if self.output == JobOutput::Log {
+        if self.output == ExecOutput::Log {
             return JobOutcome::Ack { result: None };
         }
         if ending.stdout_is_cut {

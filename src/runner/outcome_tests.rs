@@ -1,35 +1,18 @@
 use super::*;
 
-use ojs_wire::runner::settings::{JobInput, JobLeftovers, RunnerLogFormat};
+use crate::config::{RunnerSettings, Value as _};
+use ojs_values::signal::Signal;
 
-fn settings() -> RunnerSettings {
-    let exits = [
-        ("0", ExitMeaning::Ack),
-        ("75", ExitMeaning::Release { after_ms: 0 }),
-        ("76", ExitMeaning::Release { after_ms: 5_000 }),
-        ("100", ExitMeaning::Discard),
-        ("SIGXCPU", ExitMeaning::Discard),
-    ];
-    RunnerSettings {
-        routes: Vec::new(),
-        input: JobInput::Envelope,
-        output: JobOutput::Result,
+fn exec(exits: &[&str]) -> Exec {
+    Exec {
+        exit: Verdicts::read(exits, &()).unwrap(),
         output_limit: 100,
-        directory: None,
-        timeout_ms: None,
-        timeout_grace_ms: 1,
-        leftovers: JobLeftovers::End,
-        exits: exits.map(|(exit, meaning)| (exit.to_owned(), meaning)).into(),
-        redact: Vec::new(),
-        max_memory: None,
-        nice: None,
-        rlimits: Vec::new(),
-        users: None,
-        concurrency: 1,
-        max_frame: 1000,
-        log_format: RunnerLogFormat::Text,
-        log_level: "info".to_owned(),
+        ..RunnerSettings::decode("{}").unwrap().exec
     }
+}
+
+fn usual() -> Exec {
+    exec(&["76=later:5s", "SIGXCPU=discard"])
 }
 
 const XCPU: i32 = 24;
@@ -53,7 +36,7 @@ fn ending(ended: Ended, cause: Option<EndedFor>) -> JobEnding<'static> {
 }
 
 fn judged(ended: Ended, cause: Option<EndedFor>) -> JobOutcome {
-    Meanings::new(&settings()).judge(&ending(ended, cause), &Redaction::default())
+    Meanings::new(&usual()).judge(&ending(ended, cause), &Redaction::default())
 }
 
 fn failed(outcome: JobOutcome) -> (String, bool, String) {
@@ -92,9 +75,7 @@ fn a_signal_has_a_meaning_of_its_own_and_is_no_status() {
     let (code, retryable, message) = failed(judged(signalled(11), None));
     assert_eq!((code.as_str(), retryable), ("signal", true));
     assert!(message.contains("SIGSEGV"), "{message}");
-    let mut settings = settings();
-    settings.exits.insert("9".to_owned(), ExitMeaning::Ack);
-    let judged = Meanings::new(&settings).judge(&ending(signalled(9), None), &Redaction::default());
+    let judged = Meanings::new(&exec(&["9=ack"])).judge(&ending(signalled(9), None), &Redaction::default());
     assert_eq!(failed(judged).0, "signal");
 }
 
@@ -156,12 +137,12 @@ fn details_tell_how_it_ended_and_what_it_took() {
 fn a_result_that_is_too_long_is_no_result_unless_there_is_none() {
     let mut ending = ending(Ended::Exited(0), None);
     ending.stdout_is_cut = true;
-    let mut settings = settings();
-    let judged = Meanings::new(&settings).judge(&ending, &Redaction::default());
+    let mut exec = usual();
+    let judged = Meanings::new(&exec).judge(&ending, &Redaction::default());
     let (code, retryable, _) = failed(judged);
     assert_eq!((code.as_str(), retryable), ("result_too_large", false));
-    settings.output = JobOutput::Log;
-    let judged = Meanings::new(&settings).judge(&ending, &Redaction::default());
+    exec.output = ExecOutput::Log;
+    let judged = Meanings::new(&exec).judge(&ending, &Redaction::default());
     assert_eq!(judged, JobOutcome::Ack { result: None });
 }
 

@@ -1,20 +1,17 @@
 //! Which command takes a job, by its type.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use ojs_wire::runner::settings::RouteSetting;
+use crate::config::values::exec::Route;
 use ojs_wire::runner::template::{Template, command_name};
 
 /// The commands, and which types each of them takes.
 #[derive(Debug)]
 pub struct Routes {
-    exact: BTreeMap<String, usize>,
-    /// Beginnings of types, the longest first.
-    beginnings: Vec<(String, usize)>,
+    /// The first one that takes a type counts.
+    routes: Vec<(Route, RouteCommand)>,
     /// The one that takes the rest.
-    rest: Option<usize>,
-    commands: Vec<RouteCommand>,
+    rest: Option<RouteCommand>,
 }
 
 /// A command, and where it stands in the configuration.
@@ -38,61 +35,42 @@ impl Routes {
     /// # Errors
     ///
     /// A command has a placeholder that is none; for a person.
-    pub fn new(routes: &[RouteSetting], rest: &[OsString]) -> Result<Self, String> {
-        let (mut exact, mut beginnings, mut commands) = (BTreeMap::new(), Vec::new(), Vec::new());
-        for route in routes {
-            match route.pattern.strip_suffix('*') {
-                Some(beginning) => beginnings.push((beginning.to_owned(), commands.len())),
-                None => {
-                    exact.insert(route.pattern.clone(), commands.len());
-                }
-            }
+    pub fn new(routes: &[Route], rest: &[OsString]) -> Result<Self, String> {
+        let with_command = |route: &Route| {
             let words: Vec<OsString> = route.command.iter().map(OsString::from).collect();
-            commands.push(RouteCommand::new(Some(&route.pattern), &words)?);
-        }
-        beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
-        let has_rest = !rest.is_empty();
-        let rest_index = commands.len();
-        if has_rest {
-            commands.push(RouteCommand::new(None, rest)?);
-        }
+            Ok((route.clone(), RouteCommand::new(Some(&route.pattern), &words)?))
+        };
+        let rest = (!rest.is_empty()).then(|| RouteCommand::new(None, rest));
         Ok(Self {
-            exact,
-            beginnings,
-            rest: has_rest.then_some(rest_index),
-            commands,
+            routes: routes.iter().map(with_command).collect::<Result<_, String>>()?,
+            rest: rest.transpose()?,
         })
     }
 
     /// The command for a job of this type; none: nobody takes it.
     pub fn find(&self, kind: &str) -> Option<&RouteCommand> {
-        let by_beginning = || {
-            let mut fitting = self.beginnings.iter();
-            fitting.find(|(beginning, _)| kind.starts_with(beginning.as_str()))
-        };
-        let index = self.exact.get(kind).copied();
-        let index = index
-            .or_else(|| by_beginning().map(|(_, index)| *index))
-            .or(self.rest)?;
-        self.commands.get(index)
+        let taker = self.routes.iter().find(|(route, _)| route.takes(kind));
+        taker.map(|(_, command)| command).or(self.rest.as_ref())
     }
 
     /// Every command.
     pub fn commands(&self) -> impl Iterator<Item = &RouteCommand> {
-        self.commands.iter()
+        self.routes.iter().map(|(_, command)| command).chain(&self.rest)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Value;
 
     fn routes(patterns: &[&str], rest: &[&str]) -> Routes {
-        let route = |pattern: &&str| RouteSetting {
-            pattern: (*pattern).to_owned(),
-            command: vec![format!("for {pattern}")],
-        };
-        let routes: Vec<_> = patterns.iter().map(route).collect();
+        let texts: Vec<String> = patterns
+            .iter()
+            .map(|pattern| format!("{pattern}\0for {pattern}"))
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let routes = crate::config::values::exec::Routes::read(&texts, &()).unwrap().0;
         let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
         Routes::new(&routes, &rest).unwrap()
     }

@@ -7,10 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::fchown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 use nix::errno::Errno;
 
+use crate::config::RunnerSettings;
+use crate::config::values::enums::ExecInput;
+use crate::config::values::limits::Rlimits;
 use crate::runner::environment::{self, Surroundings};
 use crate::runner::job::{Belongings, Job, JobNames, JobNumber, Stage};
 use crate::runner::news::News;
@@ -31,7 +33,6 @@ use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
 use ojs_wire::runner::arguments;
 use ojs_wire::runner::frames::JobFacts;
-use ojs_wire::runner::settings::{JobInput, RunnerSettings};
 use ojs_wire::runner::template;
 
 /// What the kernel adds to the score of a job that it looks at when memory runs out.
@@ -104,7 +105,7 @@ impl Starter {
         };
         match self.start_with(order, facts, &belongings) {
             Ok((process, streams)) => {
-                let own_timeout = self.settings.timeout_ms.map(Duration::from_millis);
+                let own_timeout = self.settings.exec.timeout;
                 Ok(Job {
                     names: names(facts),
                     stage: Stage::Running,
@@ -149,12 +150,12 @@ impl Starter {
         })?;
         let plan = self.plan(&words, order, facts, belongings)?;
         let plan = plan.as_job(self.traits(ends.theirs)?);
-        let directory = self.settings.directory.as_deref();
+        let directory = self.settings.exec.directory.as_deref();
         let pid = plan
             .spawn()
             .map_err(|error| not_started(&words, error, &|| plan.trouble(directory)))?;
-        let settings = &self.settings;
-        let streams = JobStreams::new(ends.ours, settings.output, settings.output_limit, settings.max_frame);
+        let (exec, max_frame) = (&self.settings.exec, self.settings.worker.max_frame);
+        let streams = JobStreams::new(ends.ours, exec.output, exec.output_limit, max_frame);
         // The first to go when memory runs out. Where we may not say so it is one among others.
         let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE);
         Ok((JobProcess::new(pid), streams))
@@ -164,7 +165,7 @@ impl Starter {
     fn words(&self, command: &RouteCommand, facts: &JobFacts<'_>) -> Result<Vec<OsString>, String> {
         let named = |why: String| format!("{why} ({}, job {})", command.name, facts.id);
         let mut words = command.template.fill(facts).map_err(named)?;
-        if self.settings.input == JobInput::Argv {
+        if self.settings.exec.input == ExecInput::Argv {
             for (number, word) in arguments::words(facts.args.unwrap_or_default()).into_iter().enumerate() {
                 template::check_word(&word).map_err(|why| named(format!("argument {number} {why}")))?;
                 words.push(word.into());
@@ -174,11 +175,11 @@ impl Starter {
     }
 
     fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, NotStarted> {
-        let settings = &self.settings;
+        let exec = &self.settings.exec;
         let traits = JobTraits::new(descriptors)
-            .with_niceness(settings.nice)
+            .with_niceness(exec.nice.map(|nice| nice.0))
             .with_limits(self.limits.clone());
-        let directory = settings.directory.as_deref().map(Path::as_os_str);
+        let directory = exec.directory.as_deref().map(Path::as_os_str);
         let in_directory = traits.in_directory(directory);
         in_directory.map_err(|_| NotStarted::Refused("a NUL byte in exec.directory".to_owned()))
     }
@@ -190,7 +191,7 @@ impl Starter {
         facts: &JobFacts<'_>,
         belongings: &Belongings,
     ) -> Result<ChildPlan, NotStarted> {
-        let timeout = facts.timeout.or(self.settings.timeout_ms.map(Duration::from_millis));
+        let timeout = facts.timeout.or(self.settings.exec.timeout);
         let deadline = timeout.and_then(|timeout| clock::wall().checked_add(timeout).ok());
         let deadline = deadline.map(|deadline| format!("{deadline:.3}"));
         let surroundings = Surroundings {
@@ -226,10 +227,10 @@ impl Starter {
     }
 
     fn ends(&self, order: &JobOrder, facts: &JobFacts<'_>, user: Option<u32>) -> io::Result<Ends> {
-        let stdin = match self.settings.input {
-            JobInput::Envelope => self.input(c"job", &order.envelope)?,
-            JobInput::Args => self.input(c"args", facts.args.unwrap_or("null"))?,
-            JobInput::Argv | JobInput::None => File::open("/dev/null")?.into(),
+        let stdin = match self.settings.exec.input {
+            ExecInput::Envelope => self.input(c"job", &order.envelope)?,
+            ExecInput::Args => self.input(c"args", facts.args.unwrap_or("null"))?,
+            ExecInput::Argv | ExecInput::Nothing => File::open("/dev/null")?.into(),
         };
         let (stdout, their_stdout) = io::pipe()?;
         let (stderr, their_stderr) = io::pipe()?;
@@ -268,10 +269,10 @@ pub fn check_memory_files() -> io::Result<()> {
 }
 
 /// The limits of jobs. The configuration knows the same names.
-pub fn limits(settings: &RunnerSettings) -> Vec<Limit> {
-    let limits = settings.rlimits.iter();
+pub fn limits(rlimits: &Rlimits) -> Vec<Limit> {
+    let limits = rlimits.0.iter();
     limits
-        .filter_map(|limit| Limit::named(&limit.name, limit.soft, limit.hard))
+        .filter_map(|limit| Limit::named(limit.resource, limit.soft, limit.hard))
         .collect()
 }
 

@@ -6,13 +6,13 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
+use crate::config::values::enums::ExecOutput;
 use crate::daemon::log::sink;
 use crate::runner::news::News;
 use crate::runner::outcome::STDERR_BYTES;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
 use ojs_wire::frame::{Frame, FrameReader};
-use ojs_wire::runner::settings::JobOutput;
 
 /// Most bytes that one stream of a job brings in a turn; then it is others' turn.
 pub const READ_BYTES: usize = 64 << 10;
@@ -52,7 +52,7 @@ pub struct JobStreams {
     open: OpenStreams,
     /// As [`JobStream::ALL`]: whether there may be something to read.
     ready: [bool; 3],
-    output: JobOutput,
+    output: ExecOutput,
     result: Limited,
     stdout_lines: Lines,
     tail: Tail,
@@ -96,7 +96,7 @@ pub struct AfterTurn {
 
 impl JobStreams {
     /// The streams of a job that was just started.
-    pub fn new(open: OpenStreams, output: JobOutput, output_limit: u64, max_frame: u64) -> Self {
+    pub fn new(open: OpenStreams, output: ExecOutput, output_limit: u64, max_frame: u64) -> Self {
         let most_line = usize::try_from(max_frame).unwrap_or(usize::MAX);
         Self {
             open,
@@ -203,16 +203,16 @@ impl JobStreams {
         let OneRead::Some(count) = read else { return read };
         let bytes = buffer.get(..count).unwrap_or_default();
         match (stream, self.output) {
-            (JobStream::Stdout, JobOutput::Result) => self.result.add(bytes),
-            (JobStream::Stdout, JobOutput::Log) => self
+            (JobStream::Stdout, ExecOutput::Result) => self.result.add(bytes),
+            (JobStream::Stdout, ExecOutput::Log) => self
                 .stdout_lines
                 .add(bytes, &mut |line| say(job, "stdout", line, redaction)),
-            (JobStream::Stderr, JobOutput::Result | JobOutput::Log) => {
+            (JobStream::Stderr, ExecOutput::Result | ExecOutput::Log) => {
                 self.tail.add(bytes);
                 self.stderr_lines
                     .add(bytes, &mut |line| say(job, "stderr", line, redaction));
             }
-            (JobStream::Channel, JobOutput::Result | JobOutput::Log) => self.take_lines(bytes, job, news),
+            (JobStream::Channel, ExecOutput::Result | ExecOutput::Log) => self.take_lines(bytes, job, news),
         }
         read
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ojs_wire::runner::settings::UserRange;
+use crate::config::values::limits::Uids;
 
 /// Who is free.
 #[derive(Debug)]
@@ -14,8 +14,8 @@ pub struct Users {
 impl Users {
     /// All of these, of whom at most `most` are needed at a time; none: jobs have no users of their
     /// own.
-    pub fn new(range: Option<UserRange>, most: u32) -> Self {
-        let free = range.map(|UserRange { first, last }| {
+    pub fn new(range: Option<Uids>, most: u32) -> Self {
+        let free = range.map(|Uids { first, last }| {
             let last = last.min(first.saturating_add(most.saturating_sub(1)));
             (first..=last).collect()
         });
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn no_two_jobs_have_the_same_user() {
-        let range = UserRange { first: 10, last: 99 };
+        let range = Uids { first: 10, last: 99 };
         let mut users = Users::new(Some(range), 2);
         assert_eq!(users.take(), Ok(Some(10)));
         assert_eq!(users.take(), Ok(Some(11)));

@@ -35,6 +35,13 @@ impl Route {
         (!self.pattern.ends_with('*'), self.pattern.len())
     }
 
+    /// Whether it takes jobs of this type.
+    #[must_use]
+    pub fn takes(&self, kind: &str) -> bool {
+        let beginning = self.pattern.strip_suffix('*');
+        beginning.map_or(self.pattern == kind, |beginning| kind.starts_with(beginning))
+    }
+
     fn read(text: &str) -> Result<Self, Problem> {
         let mut words = text.split(WORDS_APART).map(str::to_owned);
         let pattern = words.next().unwrap_or_default();
@@ -76,6 +83,12 @@ impl Value for Routes {
 
     fn show(&self) -> String {
         joined(self.0.iter().map(|route| &route.pattern), ",")
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let words = |route: &Route| [std::slice::from_ref(&route.pattern), &route.command].concat();
+        let texts = self.0.iter().map(|route| words(route).join(&WORDS_APART.to_string()));
+        texts.collect()
     }
 
     /// An argument may be a secret; what is wrong names the pattern.

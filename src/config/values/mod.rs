@@ -41,6 +41,14 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
     /// empty.
     fn show(&self) -> String;
 
+    /// The texts that [`Value::read`] makes the same value of; none: it is one without a value. Not
+    /// for secrets.
+    fn texts(&self) -> Vec<String> {
+        let (shown, mut texts) = (self.show(), Vec::new());
+        Self::NOTATION.form.split(&shown, &mut texts);
+        texts.into_iter().map(str::to_owned).collect()
+    }
+
     /// What the limits of a row add to what the notation accepts.
     fn limited(_: &Self::Limits) -> String {
         String::new()
@@ -136,6 +144,9 @@ pub trait AnyValue: Any + fmt::Debug + Send + Sync {
     /// The text of [`Value::show`].
     fn shown(&self) -> String;
 
+    /// The texts of [`Value::texts`].
+    fn texts(&self) -> Vec<String>;
+
     /// Whether the other one has the same type and is equal.
     fn equals(&self, other: &dyn AnyValue) -> bool;
 }
@@ -143,6 +154,10 @@ pub trait AnyValue: Any + fmt::Debug + Send + Sync {
 impl<V: Value> AnyValue for V {
     fn shown(&self) -> String {
         self.show()
+    }
+
+    fn texts(&self) -> Vec<String> {
+        Value::texts(self)
     }
 
     fn equals(&self, other: &dyn AnyValue) -> bool {
@@ -161,6 +176,10 @@ impl<V: Value> Value for Option<V> {
 
     fn show(&self) -> String {
         self.as_ref().map(V::show).unwrap_or_default()
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.as_ref().map(Value::texts).unwrap_or_default()
     }
 
     fn limited(limits: &Self::Limits) -> String {

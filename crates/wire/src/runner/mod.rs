@@ -8,5 +8,4 @@ pub mod arguments;
 pub mod frames;
 mod guard;
 pub mod job_lines;
-pub mod settings;
 pub mod template;

@@ -1,0 +1,145 @@
+//! The settings that the runner of mode exec needs, as one text for a variable of its environment.
+//! The runner is a second process of our own: it reads them into the same sections.
+
+use std::collections::BTreeMap;
+
+use super::key::{Row, Scope};
+use super::keys::{CONCURRENCY, KEYS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, TIMEOUT_GRACE};
+use super::sections::{Exec, Log, Worker};
+use super::settings::Settings;
+use super::source::Source;
+use super::values::limits::JobMemory;
+
+/// The variable of the runner's environment that has them. Jobs do not see it, and there is no
+/// secret in it.
+pub const RUNNER_VARIABLE: &str = "OJS_INIT_RUNNER";
+
+/// How the runner starts jobs, and what their ends mean. The command for jobs without a route is
+/// not in it. It comes as arguments, whose bytes need not be UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunnerSettings {
+    pub exec: Exec,
+    pub worker: Worker,
+    pub log: Log,
+}
+
+impl RunnerSettings {
+    /// The settings of the runner, as they are written into the variable.
+    ///
+    /// # Errors
+    /// Never: they are texts.
+    pub fn encode(settings: &Settings) -> Result<String, serde_json::Error> {
+        let needed = settings.iter().filter(|setting| is_needed(setting.key));
+        let texts = needed.map(|setting| (setting.key.label(), setting.value.texts()));
+        // A key that is set to nothing is as by default.
+        let texts: BTreeMap<&str, Vec<String>> = texts.filter(|(_, texts)| !texts.is_empty()).collect();
+        serde_json::to_string(&texts)
+    }
+
+    /// The settings out of the variable.
+    ///
+    /// # Errors
+    /// Something is not what it should be: somebody else than PID 1 has written this.
+    pub fn decode(json: &str) -> Result<Self, String> {
+        let texts: BTreeMap<String, Vec<String>> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let mut settings = Settings::default();
+        for (label, texts) in &texts {
+            let key = KEYS.iter().copied().find(|key| is_needed(key) && key.label() == label);
+            let key = key.ok_or_else(|| format!("{label} is not for the runner"))?;
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let offered = settings.offer(key, &texts, Source::Environment(RUNNER_VARIABLE));
+            offered.map_err(|error| error.to_string())?;
+        }
+        Ok(Self {
+            exec: Exec::of(&settings),
+            worker: Worker::of(&settings),
+            log: Log::of(&settings),
+        })
+    }
+
+    /// Memory of a job with all its processes, in bytes, above which it is ended. PID 1 has made
+    /// bytes of a share.
+    #[must_use]
+    pub fn max_memory(&self) -> Option<u64> {
+        match self.exec.max_memory? {
+            JobMemory::Bytes(bytes) => Some(bytes.0),
+            JobMemory::Share(_) => None,
+        }
+    }
+}
+
+fn is_needed(key: &Row) -> bool {
+    let shared: [&Row; 5] = [&CONCURRENCY, &TIMEOUT_GRACE, &MAX_FRAME, &LOG_FORMAT, &LOG_LEVEL];
+    key.scope == Scope::Exec || shared.contains(&key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(values: &[(&str, &[&str])]) -> Settings {
+        let mut settings = Settings::default();
+        for (label, texts) in values {
+            let key = KEYS.iter().copied().find(|key| key.label() == *label).unwrap();
+            settings.offer(key, texts, Source::Default).unwrap();
+        }
+        settings
+    }
+
+    #[test]
+    fn the_runner_reads_what_pid_1_has() {
+        let settings = set(&[
+            ("exec.routes", &["video.*\0/bin/ffmpeg\0a b\0", "a\0x,y=z"]),
+            ("exec.input", &["argv"]),
+            ("exec.output", &["log"]),
+            ("exec.output_limit", &["1000001"]),
+            ("exec.directory", &["/work, of=all"]),
+            ("exec.timeout", &["1m1.5s"]),
+            ("exec.leftovers", &["keep"]),
+            ("exec.exit", &["2=discard", "76=later:5s", "SIGXCPU=retry"]),
+            ("exec.redact", &["*_TOKEN", "URL"]),
+            ("exec.max_memory", &["1048577"]),
+            ("exec.nice", &["-5"]),
+            ("exec.rlimits", &["nofile=1024:unlimited", "as=1GiB"]),
+            ("exec.users", &["80000-80009"]),
+            ("worker.concurrency", &["7"]),
+            ("worker.timeout_grace", &["250ms"]),
+            ("worker.max_frame", &["65537"]),
+            ("log.format", &["json"]),
+            ("log.level", &["info,gateway=debug"]),
+            ("worker.queues", &["not", "for", "it"]),
+        ]);
+        let read = RunnerSettings::decode(&RunnerSettings::encode(&settings).unwrap()).unwrap();
+        assert_eq!(read.exec, Exec::of(&settings));
+        assert_eq!(read.log, Log::of(&settings));
+        assert_eq!(read.max_memory(), Some(1_048_577));
+        let worker = Worker::of(&settings);
+        let of = |worker: &Worker| (worker.concurrency, worker.timeout_grace, worker.max_frame);
+        assert_eq!(of(&read.worker), of(&worker));
+        assert_ne!(read.worker.queues, worker.queues);
+    }
+
+    #[test]
+    fn each_key_of_mode_exec_survives_as_its_example() {
+        for key in KEYS.iter().copied().filter(|key| is_needed(key)) {
+            let mut texts = Vec::new();
+            key.notation.form.split(key.notation.example, &mut texts);
+            let settings = set(&[(key.label(), &texts)]);
+            let read = RunnerSettings::decode(&RunnerSettings::encode(&settings).unwrap()).unwrap();
+            assert_eq!(
+                (read.exec, read.log),
+                (Exec::of(&settings), Log::of(&settings)),
+                "{}",
+                key.label()
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_the_runner_is_refused() {
+        for json in ["", "{", r#"{"exec.input":["none"]"#, r#"{"backend.url":["http://b"]}"#] {
+            assert!(RunnerSettings::decode(json).is_err(), "{json}");
+        }
+        assert!(RunnerSettings::decode(r#"{"exec.input":["nonsense"]}"#).is_err());
+    }
+}
