@@ -73,7 +73,7 @@ impl Lifecycle {
         let mut holders = self.workers.holders().of(turn.process);
         let (held, pulls) = (
             self.workers.holders().jobs_of(turn.process),
-            holders.any(|(_, holder)| holder.asks.has_asked()),
+            holders.any(|(_, holder)| holder.asked_queues.has_asked()),
         );
         if !is_due || turn.is_running && held > 1 && !pulls {
             return Err(format!("a suspect is not alone: {turn:?}, {held} jobs, {is_due}"));

@@ -205,7 +205,7 @@ impl Lifecycle {
         let worker = LastWorker {
             ended: self.workers.supervision().ended(),
             ran: self.workers.supervision().ran(),
-            refused_with: self.workers.supervision().refused_with(),
+            start_failure_status: self.workers.supervision().start_failure_status(),
             was_ended: self.workers.supervision().ended_for().is_some(),
         };
         self.ending.account(worker, self.trouble(now), now)

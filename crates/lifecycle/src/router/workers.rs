@@ -99,7 +99,7 @@ impl Lifecycle {
             }
             FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
             FromWorker::Garbage { code, message, job } => {
-                self.workers(now, |workers, cx| workers.garbage(id, code, &message, job, cx));
+                self.workers(now, |workers, cx| workers.invalid_message(id, code, &message, job, cx));
             }
         }
         self.workers(now, |workers, cx| workers.expect_life(id, cx));

@@ -21,7 +21,7 @@ pub(crate) struct LastWorker {
     pub(crate) ended: Option<WorkerEnd>,
     pub(crate) ran: Option<Duration>,
     /// Our exit status if it could not be started.
-    pub(crate) refused_with: Option<u8>,
+    pub(crate) start_failure_status: Option<u8>,
     /// ojs-init ended it.
     pub(crate) was_ended: bool,
 }
@@ -141,7 +141,7 @@ impl Ending {
     /// The account of the end, as far as it is known.
     pub(crate) fn account(&self, worker: LastWorker, backend: Option<Trouble>, now: Moment) -> EndReport {
         let is_abandoned = self.shutdown.abandoned_with().is_some();
-        let cause = match (self.shutdown.is_asked(), worker.refused_with) {
+        let cause = match (self.shutdown.is_asked(), worker.start_failure_status) {
             (true, _) => EndedBy::Asked(self.shutdown.reason()),
             (false, _) if is_abandoned => EndedBy::AtOnce,
             (false, Some(status)) => EndedBy::NotStarted(status),

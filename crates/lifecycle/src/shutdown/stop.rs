@@ -139,15 +139,15 @@ impl Ending {
             StepTime::LeaveBeforeKill => Some(plan.leave_before_kill(cx.now)),
             StepTime::Kill => Some(plan.reaped(cx.now)),
             StepTime::Report => Some(plan.report()),
-            StepTime::Heartbeat => Some(plan.final_heartbeat(self.is_in_good_order(), cx.now)),
+            StepTime::Heartbeat => Some(plan.final_heartbeat(self.is_end_game(), cx.now)),
             StepTime::Deregister if cx.facts.is_registering => Some(plan.undo(cx.now)),
-            StepTime::Deregister => Some(plan.deregister(self.is_in_good_order(), cx.now)),
+            StepTime::Deregister => Some(plan.deregister(self.is_end_game(), cx.now)),
             StepTime::LeaveBeforeExit => Some(plan.leave_before_exit(cx.now)),
         }
     }
 
     /// Nothing was cut off: the last words have more time than they may take.
-    fn is_in_good_order(&self) -> bool {
+    fn is_end_game(&self) -> bool {
         self.phase == Phase::EndGame
     }
 
@@ -221,7 +221,7 @@ impl Ending {
         if !cx.facts.owes_farewell {
             return false;
         }
-        let is_quick = self.is_in_good_order();
+        let is_quick = self.is_end_game();
         let end = self.shutdown.plan().map(|plan| plan.deregister(is_quick, cx.now));
         self.shutdown.calls_end_by(end);
         if let Some(end) = end {

@@ -38,7 +38,7 @@ fn state(change: impl FnOnce(&mut Holders, &mut Pulls)) -> HolderState {
 }
 
 fn asks(holders: &mut Holders, pulls: &mut Pulls) {
-    holders.change(HolderId(1), |holder| holder.asks.add(None));
+    holders.change(HolderId(1), |holder| holder.asked_queues.add(None));
     let pull = Pull {
         holder: HolderId(1),
         left: 3,

@@ -5,8 +5,8 @@ use crate::api::{HolderId, Moment, ProcessId};
 /// The capacity as the log knows it. No decision depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Capacity {
-    /// The number that was told last.
-    pub(super) told: u64,
+    /// The number that the next one is compared with.
+    pub(super) compared: u64,
     /// The most that there was since then, and since the worker's start.
     pub(super) most_since: u64,
     pub(super) most: u64,

@@ -82,7 +82,7 @@ impl Workers {
         let (takes, most) = (all.min(allowed), self.capacity.most.min(allowed));
         let lost = self.capacity.lost.take();
         let more = std::mem::take(&mut self.capacity.more_lost);
-        let told = std::mem::replace(&mut self.capacity.told, all);
+        let before = std::mem::replace(&mut self.capacity.compared, all);
         let most_since = std::mem::replace(&mut self.capacity.most_since, all);
         // One that is replaced before it goes takes nothing away.
         if takes < most_since.min(allowed) {
@@ -93,7 +93,7 @@ impl Workers {
                 takes,
                 most,
             }));
-        } else if all > told && std::mem::take(&mut self.capacity.is_owed) {
+        } else if all > before && std::mem::take(&mut self.capacity.is_owed) {
             self.capacity.is_owed = all < self.capacity.most;
             self.notify(Notice::Capacity(CapacityNews::Gained { takes, most }));
         } else {

@@ -105,7 +105,14 @@ impl Workers {
     }
 
     /// The holder sent something that is no message.
-    pub(crate) fn garbage(&mut self, id: HolderId, code: ErrorCode, message: &Text, job: Option<JobId>, cx: &Context) {
+    pub(crate) fn invalid_message(
+        &mut self,
+        id: HolderId,
+        code: ErrorCode,
+        message: &Text,
+        job: Option<JobId>,
+        cx: &Context,
+    ) {
         self.refuse(id, code, message, job);
         let malformed = self.holders.change(id, |holder| {
             if code.is_malformed() && holder.manners.frame_limit.is_some() {
@@ -170,14 +177,14 @@ impl Workers {
         self.expect_life(id, cx);
     }
 
-    pub(crate) fn outbound(&mut self, id: HolderId, is_busy: bool, cx: &Context) {
+    pub(crate) fn outbound(&mut self, id: HolderId, has_unread_output: bool, cx: &Context) {
         let hears = self.holders.change(id, |holder| {
-            holder.is_busy = is_busy;
-            holder.has_unread_job &= is_busy;
+            holder.has_unread_output = has_unread_output;
+            holder.has_unread_job &= has_unread_output;
             holder.manners.hears
         });
         let Some(hears) = hears else { return };
-        if is_busy && hears {
+        if has_unread_output && hears {
             self.timers
                 .arm_at_latest(WorkerTimer::Stalled(id), cx.now.after(STALL_LIMIT));
         } else {

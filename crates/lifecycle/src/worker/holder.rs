@@ -24,11 +24,11 @@ pub struct Holder {
     /// Its conditions; none before it has said ready.
     pub ready: Option<Ready>,
     /// Its own requests for jobs: a holder that makes them needs no conditions.
-    pub asks: Asks,
+    pub asked_queues: Asks,
     /// How often it has asked for jobs from more queues than are asked for at once.
     pub queue_turns: usize,
     /// Something that we wrote was not taken yet.
-    pub is_busy: bool,
+    pub has_unread_output: bool,
     /// The job that it got last is among that.
     pub has_unread_job: bool,
     /// Nothing is read from it: it has to take what we wrote first.
@@ -47,7 +47,7 @@ pub struct Holder {
     /// unanswered.
     pub signal_pause: Duration,
     /// When it got its last job, as a count of jobs.
-    pub served: u64,
+    pub last_job_number: u64,
     /// The offer of the holder, once it has said ready.
     pub(super) offer: Option<OfferNumber>,
     /// How many jobs it has; which, the ledger knows.
@@ -66,9 +66,9 @@ impl Holder {
             last_said: None,
             manners,
             ready: None,
-            asks: Asks::default(),
+            asked_queues: Asks::default(),
             queue_turns: 0,
-            is_busy: false,
+            has_unread_output: false,
             has_unread_job: false,
             is_reading_paused: false,
             is_closed: false,
@@ -77,7 +77,7 @@ impl Holder {
             malformed: 0,
             pings: 0,
             signal_pause: Duration::ZERO,
-            served: 0,
+            last_job_number: 0,
             offer: None,
             held: 0,
             overdue: 0,
@@ -118,7 +118,7 @@ impl Holder {
     /// concurrency of 0, is.
     #[must_use]
     pub fn takes_jobs(&self) -> bool {
-        (self.ready.is_some() || self.asks.has_asked()) && self.is_there()
+        (self.ready.is_some() || self.asked_queues.has_asked()) && self.is_there()
     }
 
     /// Whether it has to answer a ping with the jobs that it has: it has nothing else to do, or
@@ -133,12 +133,12 @@ impl Holder {
         let ready = self.ready.as_ref().filter(|_| takes_jobs);
         Share {
             is_ready: takes_jobs,
-            pulls: self.asks.has_asked() && takes_jobs,
+            pulls: self.asked_queues.has_asked() && takes_jobs,
             concurrency: ready.map_or(0, |ready| u64::from(ready.concurrency)),
             free,
             limit: self.is_there().then_some(self.manners.frame_limit),
             offer: self.offer.filter(|_| takes_jobs),
-            idle_since: (free > 0 && !self.is_busy && !self.is_kept).then_some(self.served),
+            idle_since: (free > 0 && !self.has_unread_output && !self.is_kept).then_some(self.last_job_number),
             is_closed: self.is_closed,
             held: self.held,
             works: if self.is_closed { 0 } else { self.held - self.overdue },
@@ -167,9 +167,13 @@ pub(super) struct Share {
 
 impl Share {
     pub(super) fn turn(&self, holder: HolderId) -> Option<Turn> {
-        let served = self.idle_since?;
+        let last_job_number = self.idle_since?;
         let free = Reverse(self.free);
-        Some(Turn { free, served, holder })
+        Some(Turn {
+            free,
+            served: last_job_number,
+            holder,
+        })
     }
 
     pub(super) fn is_at_work(&self, process_is_gone: bool) -> bool {

@@ -117,7 +117,7 @@ impl Holders {
         self.concurrency -= share.concurrency;
         self.free -= share.free;
         if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
-            self.offers.is_busy(offer, turn);
+            self.offers.set_busy(offer, turn);
         }
         let Some(process_of) = self.processes.get_mut(&process) else {
             return;
@@ -430,9 +430,9 @@ impl Holders {
         self.served += 1;
         let served = self.served;
         self.change(id, |holder| {
-            holder.is_busy = true;
+            holder.has_unread_output = true;
             holder.has_unread_job = true;
-            holder.served = served;
+            holder.last_job_number = served;
         });
     }
 

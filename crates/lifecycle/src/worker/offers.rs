@@ -139,7 +139,7 @@ impl Offers {
     }
 
     /// The holder cannot take such a job any more.
-    pub fn is_busy(&mut self, number: OfferNumber, turn: Turn) {
+    pub fn set_busy(&mut self, number: OfferNumber, turn: Turn) {
         if let Some((_, takers)) = self.made.get_mut(&number) {
             takers.idle.remove(&turn);
             if takers.idle.is_empty() {
@@ -228,7 +228,7 @@ mod tests {
         }
         offers.is_idle(any, turn(2, 3, 3));
         assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(3)));
-        offers.is_busy(any, turn(2, 3, 3));
+        offers.set_busy(any, turn(2, 3, 3));
         assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(2)));
         assert_eq!(offers.choose(&text("sms"), 1), None);
         assert_eq!(offers.choose(&text("mail"), 101), None);

@@ -46,7 +46,8 @@ impl Workers {
         }
         let queues = self.queues_to_take(id, queues, cx);
         if is_there {
-            self.holders.change(id, |holder| holder.asks.add(queues.as_deref()));
+            self.holders
+                .change(id, |holder| holder.asked_queues.add(queues.as_deref()));
         }
         let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);
         let is_in_vain =

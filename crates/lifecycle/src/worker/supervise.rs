@@ -88,7 +88,7 @@ impl Workers {
     }
 
     fn will_not_start(&mut self, status: u8) {
-        self.supervision.refused_with = Some(status);
+        self.supervision.start_failure_status = Some(status);
         self.supervision.ended_for = None;
         self.supervision.state = WorkerProcessState::Over;
         self.say(Said::Lost);

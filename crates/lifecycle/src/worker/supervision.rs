@@ -48,7 +48,7 @@ pub(crate) struct Supervision {
     /// off.
     pub(super) is_asked_to_end: bool,
     /// Why the last one could not be started.
-    pub(super) refused_with: Option<u8>,
+    pub(super) start_failure_status: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,7 +86,7 @@ impl Supervision {
             blame: None,
             ended_for: None,
             is_asked_to_end: false,
-            refused_with: None,
+            start_failure_status: None,
         }
     }
 
@@ -164,8 +164,8 @@ impl Supervision {
     }
 
     /// Our exit status where it could not be started.
-    pub(crate) fn refused_with(&self) -> Option<u8> {
-        self.refused_with
+    pub(crate) fn start_failure_status(&self) -> Option<u8> {
+        self.start_failure_status
     }
 
     pub(crate) fn said_ready(&mut self, now: Moment) {
@@ -187,6 +187,6 @@ impl Supervision {
             Some(_) => ENDED_BY_US,
             None => remap.apply(self.ended.map_or(Ended::UNREAPED, |end| end.ended)),
         };
-        self.refused_with.unwrap_or_else(of_its_end)
+        self.start_failure_status.unwrap_or_else(of_its_end)
     }
 }

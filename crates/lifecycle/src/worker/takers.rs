@@ -37,7 +37,7 @@ impl Workers {
         let holders = || self.holders.of(process).map(|(_, holder)| holder);
         let most = holders().filter_map(|holder| holder.ready.as_ref());
         let most: u64 = most.map(|ready| u64::from(ready.concurrency)).sum();
-        most > 1 || holders().any(|holder| holder.asks.has_asked())
+        most > 1 || holders().any(|holder| holder.asked_queues.has_asked())
     }
 
     /// The holders of a process that take this job, now or later.
@@ -54,7 +54,7 @@ impl Workers {
 
     /// A holder of this process that can be given this job now.
     pub(crate) fn idle_in(&self, process: ProcessId, job: &Subject, bytes: usize) -> Option<HolderId> {
-        let is_idle = |(_, holder): &(HolderId, &Holder)| holder.free() > 0 && !holder.is_busy;
+        let is_idle = |(_, holder): &(HolderId, &Holder)| holder.free() > 0 && !holder.has_unread_output;
         self.takers_in(process, job, bytes).find(is_idle).map(|(id, _)| id)
     }
 
@@ -71,5 +71,5 @@ fn takes(holder: &Holder, job: &Subject, bytes: usize) -> bool {
         let fits = holder.manners.frame_limit.is_none_or(|most| bytes <= most);
         ready.concurrency > 0 && fits && types.is_none_or(|types| types.contains(&job.kind))
     });
-    holder.is_there() && (is_offered || holder.asks.take(&job.queue))
+    holder.is_there() && (is_offered || holder.asked_queues.take(&job.queue))
 }
