@@ -46,6 +46,8 @@ impl Workers {
         } = came;
         let is_of_unknown_process = process.is_none();
         let of_the_worker = self.supervision.process().filter(|_| self.supervision.is_alive());
+        // A process that connects between two workers belongs to neither.
+        let process = process.filter(|_| !self.supervision.awaits_the_next());
         let Some(process) = process.or(of_the_worker) else {
             return self.order(Effect::Close(holder, NO_WORKER));
         };

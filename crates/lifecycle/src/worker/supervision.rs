@@ -98,6 +98,11 @@ impl Supervision {
         matches!(self.state, WorkerProcessState::Clearing { .. })
     }
 
+    /// Whether nothing of the last worker is left, and the next one is not started yet.
+    pub(super) fn awaits_the_next(&self) -> bool {
+        matches!(self.state, WorkerProcessState::Between | WorkerProcessState::Postponed)
+    }
+
     /// Whether nothing of the last one is left, and the next one will be started.
     pub(crate) fn is_between_two(&self) -> bool {
         self.state == WorkerProcessState::Between
