@@ -475,7 +475,8 @@ impl Course<'_> {
         }
     }
 
-    /// Has the backend say terminate, and waits until that was heard; none: there is nobody to say it to.
+    /// Has the backend say terminate, and waits until a worker that it is for has heard it; `None`:
+    /// there is none, or it was replaced meanwhile.
     fn direct(&self) -> Option<f64> {
         let directed = self.now();
         let mut workers = self.server.workers();
@@ -484,16 +485,13 @@ impl Course<'_> {
             let _ = self.server.direct(worker, Directive::Terminate);
         }
         workers.first()?;
-        // Where its heartbeats may not say what it is, its second one after the answer does.
+        // Where heartbeats may not say a state, the second one after the answer counts.
         let is_mute = self.plan.dialect == Dialect::Strict;
-        let has_heard = |server: &Server| {
-            let events = server.events();
-            let mut beats = events
-                .iter()
-                .filter(|event| event.operation == "heartbeat" && event.ms > directed);
-            let says = |event: &Event| matches!(event.state.as_deref(), Some("terminate" | "terminated"));
-            beats.any(|event| if is_mute { is_whole(event) } else { says(event) })
-        };
+        let is_for = |event: &Event| event.worker.as_ref().is_some_and(|worker| workers.contains(worker));
+        let says = |event: &Event| matches!(event.state.as_deref(), Some("terminate" | "terminated"));
+        let shows = |event: &Event| if is_mute { is_whole(event) } else { says(event) };
+        let is_beat = |event: &Event| event.operation == "heartbeat" && event.ms > directed && is_for(event);
+        let has_heard = |server: &Server| server.events().iter().any(|event| is_beat(event) && shows(event));
         self.server.wait(self.occasion(), has_heard).then_some(directed)
     }
 }
