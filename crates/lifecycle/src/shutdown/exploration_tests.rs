@@ -43,8 +43,8 @@ struct World {
     left: Left,
     now: Moment,
     stage: Stage,
-    /// The first preStop hook or SIGTSTP that counts as one, unless it was taken back.
-    hook: Option<Moment>,
+    /// When preStop hooks ran, and SIGTSTPs came that count as one.
+    hooks: Vec<Moment>,
     /// When the orchestrator sends its SIGKILL, once a SIGTERM came.
     limit: Option<Moment>,
     /// A second request, which does not wait for the deadline.
@@ -71,7 +71,7 @@ impl World {
             left,
             now: Moment::new(Duration::from_secs(100)),
             stage: Stage::Before,
-            hook: None,
+            hooks: Vec::new(),
             limit: None,
             is_forced: false,
             t0: None,
@@ -184,18 +184,25 @@ impl World {
 
 /// The promises.
 impl World {
+    fn time_to_the_limit(&self) -> Duration {
+        self.options.times.limit.unwrap_or(LIMIT)
+    }
+
     /// Draws the test's own conclusions from an event, before the part decides.
     fn remember(&mut self, event: Event) {
         let is_ending = self.ending.phase().is_terminating();
         match event {
             Event::Signal(Signal::TERM) => {
-                let clock = self.hook.filter(|at| at.elapsed(self.now) < LIMIT).unwrap_or(self.now);
-                self.limit.get_or_insert(clock.after(LIMIT));
+                let limit = self.time_to_the_limit();
+                let is_recent = |at: &&Moment| at.elapsed(self.now) < limit;
+                let clock = self.hooks.iter().find(is_recent).copied().unwrap_or(self.now);
+                self.limit.get_or_insert(clock.after(limit));
                 self.is_forced |= is_ending;
             }
             Event::Signal(Signal::TSTP) if self.options.tstp_starts_clock && !is_ending => {
-                self.hook.get_or_insert(self.now);
+                self.hooks.push(self.now);
             }
+            Event::Prestop if !is_ending => self.hooks.push(self.now),
             Event::Stop => self.is_forced = true,
             _ => {}
         }
@@ -248,7 +255,9 @@ impl World {
 
     /// Without a second request jobs have the grace period, or what the orchestrator leaves of it.
     fn is_drain_granted(&self) -> Result<(), String> {
-        let by_grace = self.t0.unwrap_or(self.now).after(GRACE);
+        // Without an orchestrator's clock its limit still bounds the drain.
+        let t0 = self.t0.unwrap_or(self.now);
+        let by_grace = t0.after(GRACE.min(self.time_to_the_limit().saturating_sub(MARGIN)));
         let by_limit = self
             .limit
             .map(|limit| self.now.after(limit.remaining(self.now).saturating_sub(MARGIN)));
@@ -284,13 +293,13 @@ impl Hash for World {
             left,
             now,
             stage,
-            hook,
+            hooks,
             limit,
             is_forced,
             t0,
             options: _,
         } = self;
-        (ending, left, now, stage, hook, limit, is_forced, t0).hash(to);
+        (ending, left, now, stage, hooks, limit, is_forced, t0).hash(to);
     }
 }
 
@@ -364,7 +373,10 @@ fn an_order_of_the_server_and_a_sigterm_that_comes_later() {
         server: 1,
         ..NOTHING
     };
-    explore("an order of the server", left, |_| {});
+    // The orchestrator's limit leaves less than the grace period and the margin.
+    explore("an order of the server", left, |options| {
+        options.times.limit = Some(LIMIT - Duration::from_secs(1))
+    });
 }
 
 #[test]
@@ -386,6 +398,20 @@ fn a_prestop_hook_with_a_sigterm_or_without() {
         ..NOTHING
     };
     explore("a hook", left, |_| {});
+}
+
+#[test]
+fn a_hook_before_a_sigterm_where_the_limit_is_shorter_than_grace_period_and_margin() {
+    let left = Left {
+        term: 1,
+        prestop: 2,
+        pauses: 1,
+        answers: 0,
+        ..NOTHING
+    };
+    explore("a hook and a short limit", left, |options| {
+        options.times.limit = Some(LIMIT - Duration::from_secs(1))
+    });
 }
 
 #[test]
