@@ -13,7 +13,8 @@ use ojs_lifecycle::api::{Lane, Moment};
 /// there is much to do.
 const MOST_KEPT: usize = 80;
 
-/// How long a connection is kept. It is closed when somebody looks after that: nobody is woken for it.
+/// How long a connection is kept. It is closed when somebody looks after that: nobody is woken for
+/// it.
 const KEPT_LIMIT: Duration = Duration::from_secs(15);
 
 /// How long a backend keeps a connection for certain, where it says nothing: the shortest that is
@@ -136,7 +137,8 @@ impl KeptConnections {
         Some(self.kept.remove(index?).slot)
     }
 
-    /// Takes out those that have carried nothing since then; the one for the heartbeats only where that is asked for.
+    /// Takes out those that have carried nothing since then; the one for the heartbeats only where
+    /// that is asked for.
     pub(in crate::daemon) fn unused_since(&mut self, time: Moment, with_reserved: bool) -> Vec<usize> {
         let is_unused = |kept: &KeptConnection| kept.since <= time && (with_reserved || !kept.is_reserved);
         let slots = self.kept.iter().filter(|kept| is_unused(kept)).map(|kept| kept.slot);
