@@ -7,11 +7,11 @@ use log::{debug, warn};
 use crate::runner::connection::ReadState;
 use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
-use crate::runner::start::{JobOrder, NotStarted};
+use crate::runner::start::NotStarted;
 use crate::runner::state::{Runner, RunnerTimer, TokenOwner, Waiting};
-use ojs_lifecycle::api::{About, CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
+use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
 use ojs_os::errno::meaning;
-use ojs_wire::runner::frames::{self, JobFacts, Told};
+use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
 
 /// Most reads of the connection in a turn; then it is the jobs' turn.
 const MOST_READS: usize = 4;
@@ -19,56 +19,14 @@ const MOST_READS: usize = 4;
 /// From the start of a job to the first look at what its memory comes to.
 const FIRST_MEMORY_LOOK: Duration = Duration::from_millis(100);
 
-/// A frame of PID 1, on its own.
-#[derive(Debug)]
-enum Heard {
-    Job(JobOrder),
-    Cancel {
-        job: String,
-        reason: CancelReason,
-        grace: Duration,
-    },
-    /// An answer to a checkpoint, good or bad.
-    Saved {
-        job: String,
-    },
-    Ping(u64),
-}
-
-fn understand(line: &[u8]) -> Option<Heard> {
-    match frames::decode(line)? {
-        Told::Job { envelope, checkpoint } => Some(Heard::Job(JobOrder {
-            envelope: envelope.to_owned(),
-            checkpoint: checkpoint.map(str::to_owned),
-        })),
-        Told::Cancel { job, reason, grace } => Some(Heard::Cancel { job, reason, grace }),
-        Told::Ok {
-            job,
-            about: About::Checkpoint,
-        } => Some(Heard::Saved { job }),
-        Told::Error { code, message, job } => {
-            debug!("a frame was refused: {code}: {message}");
-            job.map(|job| Heard::Saved { job })
-        }
-        Told::Ping { id } => Some(Heard::Ping(id)),
-        Told::Ok {
-            about: About::Ack | About::Fail | About::Release | About::Progress,
-            ..
-        }
-        | Told::Hello
-        | Told::Lifecycle
-        | Told::Unknown => None,
-    }
-}
-
 impl Runner {
     /// Reads what PID 1 says. Whether it has closed the connection.
     pub fn listen(&mut self, now: Moment) -> bool {
         for _ in 0..MOST_READS {
-            let mut heard = Vec::new();
-            let state = self.connection.read(&mut |line| heard.extend(understand(line)));
-            for heard in heard {
-                self.obey(heard, now);
+            let mut told = Vec::new();
+            let state = self.connection.read(&mut |line| told.extend(frames::decode(line)));
+            for told in told {
+                self.obey(told, now);
             }
             match state {
                 ReadState::More => {}
@@ -82,12 +40,17 @@ impl Runner {
         false
     }
 
-    fn obey(&mut self, heard: Heard, now: Moment) {
-        match heard {
-            Heard::Job(order) => self.take_job(order, now),
-            Heard::Cancel { job, reason, grace } => self.cancel(&job, reason, grace, now),
-            Heard::Saved { job } => self.saved(&job, now),
-            Heard::Ping(id) => self.connection.send(&frames::pong(id)),
+    fn obey(&mut self, told: Told, now: Moment) {
+        match told {
+            Told::Job(order) => self.take_job(order, now),
+            Told::Cancel { job, reason, grace } => self.cancel(&job, reason, grace, now),
+            Told::Saved { job } => self.saved(&job, now),
+            Told::Refused { job, why } => {
+                debug!("a frame was refused: {why}");
+                // The refused frame may be a checkpoint: the next one may go.
+                job.into_iter().for_each(|job| self.saved(&job, now));
+            }
+            Told::Ping { id } => self.connection.send(&frames::pong(id)),
         }
     }
 

@@ -32,7 +32,7 @@ use ojs_os::program_file::Trouble;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
 use ojs_wire::runner::arguments;
-use ojs_wire::runner::frames::JobFacts;
+use ojs_wire::runner::frames::{JobFacts, JobOrder};
 use ojs_wire::runner::template;
 
 /// What the kernel adds to the score of a job that it looks at when memory runs out.
@@ -55,14 +55,6 @@ pub struct Starter {
     pub users: Users,
     /// There are files in memory for what jobs read.
     pub has_memory_files: bool,
-}
-
-/// A job as it came.
-#[derive(Debug, Clone)]
-pub struct JobOrder {
-    pub envelope: String,
-    /// JSON.
-    pub checkpoint: Option<String>,
 }
 
 /// Why no process was started.

@@ -11,7 +11,7 @@ use mio::{Interest, Poll, Token};
 use crate::runner::connection::Connection;
 use crate::runner::job::{Job, JobNumber};
 use crate::runner::outcome::Meanings;
-use crate::runner::start::{JobOrder, Starter};
+use crate::runner::start::Starter;
 use crate::runner::streams::{JobStream, StreamReader};
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::timers::Timers;
@@ -21,6 +21,7 @@ use ojs_os::own_children::OwnChildren;
 use ojs_os::process::Pid;
 use ojs_os::signal_fd::SignalFd;
 use ojs_values::exit::Exit;
+use ojs_wire::runner::frames::JobOrder;
 
 /// The token of the descriptor of signals.
 pub const SIGNALS: Token = Token(0);

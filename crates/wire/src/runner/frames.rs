@@ -14,42 +14,38 @@ use crate::names;
 use crate::worker::{FrameLine, MAX_DEPTH, PROTOCOL};
 use ojs_lifecycle::api::{About, CancelReason, JobError};
 
-/// A frame that the runner is told, its values still in the line.
+/// A frame of PID 1 that the runner acts on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told<'a> {
-    /// The first one.
-    Hello,
+pub enum Told {
     /// Work on this.
-    Job {
-        /// As the backend spelled it.
-        envelope: &'a str,
-        /// Where an earlier attempt wants this one to go on, as JSON.
-        checkpoint: Option<&'a str>,
-    },
+    Job(JobOrder),
     /// Stop working on this, and answer within `grace`.
     Cancel {
         job: String,
         reason: CancelReason,
         grace: Duration,
     },
-    /// The backend has accepted what was said of the job.
-    Ok {
+    /// A checkpoint has arrived.
+    Saved {
         job: String,
-        about: About,
     },
-    /// A frame of the runner was refused.
-    Error {
-        code: String,
-        message: String,
+    /// A frame of the runner was refused, a checkpoint perhaps: code and message.
+    Refused {
         job: Option<String>,
+        why: String,
     },
     Ping {
         id: u64,
     },
-    /// The state of all; jobs are stopped by a cancel of their own.
-    Lifecycle,
-    /// Of a newer version: to be ignored.
-    Unknown,
+}
+
+/// The order to work on a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobOrder {
+    /// The envelope, as the backend spelled it.
+    pub envelope: String,
+    /// Where an earlier attempt wants this one to go on, as JSON.
+    pub checkpoint: Option<String>,
 }
 
 const FIELDS: [&str; 9] = [
@@ -64,39 +60,34 @@ const FIELDS: [&str; 9] = [
     "code",
 ];
 
-/// Reads a frame for the runner from a line without its `\n`. None: the line is no frame.
+/// Reads a frame for the runner from a line without its `\n`. `None`: the line is no frame, or one
+/// that the runner does not act on: the greeting, the state of all, or one of a newer version.
 #[must_use]
-pub fn decode(line: &[u8]) -> Option<Told<'_>> {
+pub fn decode(line: &[u8]) -> Option<Told> {
     let line = str::from_utf8(line).ok()?;
     let frame = Fields::read(line, FIELDS).ok()?;
-    let job = || frame.get("job_id").and_then(fields::exact_text);
-    let kind = frame.get("type").and_then(fields::exact_text)?;
-    Some(match kind.as_str() {
-        "hello" => Told::Hello,
-        "job" => Told::Job {
-            envelope: frame.get("job")?,
-            checkpoint: frame.any("checkpoint"),
-        },
-        "cancel" => Told::Cancel {
-            job: job()?,
-            reason: cancel_reason(&fields::exact_text(frame.get("reason")?)?)?,
+    let text = |name: &str| frame.get(name).and_then(fields::exact_text);
+    let kind = text("type")?;
+    match kind.as_str() {
+        "job" => Some(Told::Job(JobOrder {
+            envelope: frame.get("job")?.to_owned(),
+            checkpoint: frame.any("checkpoint").map(str::to_owned),
+        })),
+        "cancel" => Some(Told::Cancel {
+            job: text("job_id")?,
+            reason: cancel_reason(&text("reason")?)?,
             grace: Duration::from_millis(frame.get("grace_ms")?.parse().ok()?),
-        },
-        "ok" => Told::Ok {
-            job: job()?,
-            about: about(&fields::exact_text(frame.get("for")?)?)?,
-        },
-        "error" => Told::Error {
-            code: frame.get("code").and_then(fields::text).unwrap_or_default(),
-            message: message(line),
-            job: job(),
-        },
-        "ping" => Told::Ping {
+        }),
+        "ok" if text("for")? == names::about(About::Checkpoint) => Some(Told::Saved { job: text("job_id")? }),
+        "error" => Some(Told::Refused {
+            job: text("job_id"),
+            why: format!("{}: {}", text("code").unwrap_or_default(), message(line)),
+        }),
+        "ping" => Some(Told::Ping {
             id: frame.get("id")?.parse().ok()?,
-        },
-        "lifecycle" => Told::Lifecycle,
-        _ => Told::Unknown,
-    })
+        }),
+        _ => None,
+    }
 }
 
 /// Read by itself: a field that one rare frame has.
@@ -110,12 +101,6 @@ fn cancel_reason(name: &str) -> Option<CancelReason> {
     use CancelReason::{Cancelled, Lost, Shutdown, Timeout};
     let mut reasons = [Shutdown, Timeout, Cancelled, Lost].into_iter();
     reasons.find(|reason| names::cancel_reason(*reason) == name)
-}
-
-fn about(name: &str) -> Option<About> {
-    use About::{Ack, Checkpoint, Fail, Progress, Release};
-    let mut all = [Ack, Fail, Release, Progress, Checkpoint].into_iter();
-    all.find(|about| names::about(*about) == name)
 }
 
 /// The fields of an envelope that the runner and its jobs need.

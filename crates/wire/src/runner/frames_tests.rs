@@ -32,7 +32,7 @@ fn what_pid_1_tells_is_understood() {
         worker: WorkerId("w".into()),
         state: WorkerState::Running,
     };
-    assert_eq!(decode(&line(&hello)), Some(Told::Hello));
+    assert_eq!(decode(&line(&hello)), None);
     let cancel = ToWorker::Cancel {
         job: id(),
         reason: CancelReason::Timeout,
@@ -49,10 +49,7 @@ fn what_pid_1_tells_is_understood() {
         about: About::Checkpoint,
         is_settled: true,
     };
-    let expected = Told::Ok {
-        job: "j\"1".to_owned(),
-        about: About::Checkpoint,
-    };
+    let expected = Told::Saved { job: "j\"1".to_owned() };
     assert_eq!(decode(&line(&ok)), Some(expected));
     assert_eq!(decode(&line(&ToWorker::Ping { id: 7 })), Some(Told::Ping { id: 7 }));
     let lifecycle = ToWorker::Lifecycle {
@@ -60,16 +57,15 @@ fn what_pid_1_tells_is_understood() {
         reason: Reason::Sigterm,
         remaining: None,
     };
-    assert_eq!(decode(&line(&lifecycle)), Some(Told::Lifecycle));
+    assert_eq!(decode(&line(&lifecycle)), None);
     let error = ToWorker::Error {
         code: ojs_lifecycle::api::ErrorCode::NotHeld,
         message: "no".into(),
         job: Some(id()),
     };
-    let expected = Told::Error {
-        code: "not_held".to_owned(),
-        message: "no".to_owned(),
+    let expected = Told::Refused {
         job: Some("j\"1".to_owned()),
+        why: "not_held: no".to_owned(),
     };
     assert_eq!(decode(&line(&error)), Some(expected));
 }
@@ -82,19 +78,19 @@ fn an_envelope_and_a_checkpoint_arrive_as_they_are_spelled() {
         envelope: envelope.into(),
         checkpoint: Some(checkpoint.into()),
     };
-    let expected = Told::Job {
-        envelope,
-        checkpoint: Some(checkpoint),
+    let expected = JobOrder {
+        envelope: envelope.to_owned(),
+        checkpoint: Some(checkpoint.to_owned()),
     };
-    assert_eq!(decode(&line(&job)), Some(expected));
+    assert_eq!(decode(&line(&job)), Some(Told::Job(expected)));
 }
 
 #[test]
-fn what_is_no_frame_is_none_and_what_is_new_is_unknown() {
+fn what_is_no_frame_or_a_new_one_is_none() {
     for line in [&b""[..], b"{", b"[]", b"\xff", b"{\"type\":1}", b"{\"type\":\"job\"}"] {
         assert_eq!(decode(line), None, "{line:?}");
     }
-    assert_eq!(decode(b"{\"type\":\"new\"}"), Some(Told::Unknown));
+    assert_eq!(decode(b"{\"type\":\"new\"}"), None);
 }
 
 #[test]
