@@ -32,7 +32,7 @@ pub struct Connection {
     most_frame_bytes: usize,
 }
 
-/// What one read has brought.
+/// The result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadState {
     /// There may be more.

@@ -13,8 +13,8 @@ const MOST_VALUE_BYTES: usize = 100 << 10;
 /// The descriptor on which a job tells how far it is.
 pub const JOB_DESCRIPTOR: &str = "3";
 
-/// What every job has of its own. What of it a job does not get, it does not inherit from us
-/// either.
+/// Variables that every job has of its own. A job without a value for one of them does not inherit
+/// ours either.
 const OF_A_JOB: [&str; 12] = [
     "OJS_JOB_ID",
     "OJS_JOB_TYPE",
@@ -30,8 +30,8 @@ const OF_A_JOB: [&str; 12] = [
     "TMPDIR",
 ];
 
-/// What is the runner's alone. Sockets that were handed to the container (`LISTEN_FDS`) are not
-/// handed on to jobs.
+/// Variables that are the runner's alone. Sockets that were handed to the container (`LISTEN_FDS`)
+/// are not handed on to jobs.
 const OF_THE_RUNNER: [&str; 5] = [
     RUNNER_VARIABLE,
     "OJS_SOCKET",
@@ -40,7 +40,7 @@ const OF_THE_RUNNER: [&str; 5] = [
     "LISTEN_FDNAMES",
 ];
 
-/// What a job is told of besides the facts in its envelope.
+/// Facts for a job besides those in its envelope.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
     /// When its time is over (RFC 3339).

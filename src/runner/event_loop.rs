@@ -31,7 +31,7 @@ const END_LIMIT: Duration = Duration::from_secs(1);
 /// Between two looks whether everybody is gone.
 const END_PAUSE: Duration = Duration::from_millis(2);
 
-/// What the signals of a turn come to.
+/// The signals of a turn, taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SignalsTaken {
     is_told_to_end: bool,

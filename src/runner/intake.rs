@@ -1,4 +1,4 @@
-//! What PID 1 tells the runner, and what is done about it.
+//! Frames of PID 1, and what the runner does about each of them.
 
 use std::time::Duration;
 

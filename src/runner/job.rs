@@ -37,7 +37,7 @@ pub struct Job {
     pub belongings: Belongings,
 }
 
-/// What a job is called.
+/// The names of a job, for its log records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobNames {
     pub id: String,
@@ -46,12 +46,12 @@ pub struct JobNames {
     pub attempt: Option<u64>,
 }
 
-/// What a job has to itself, and gives back.
+/// Things that a job has to itself, and gives back.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Belongings {
     /// Its directory for temporary files.
     pub temporary: Option<PathBuf>,
-    /// Its user.
+    /// The user that only this job runs as.
     pub user: Option<u32>,
 }
 
@@ -59,9 +59,9 @@ pub struct Belongings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Running,
-    /// It got its SIGTERM.
+    /// The process group got its SIGTERM.
     AskedToEnd,
-    /// It got its SIGKILL.
+    /// The process group got its SIGKILL.
     Killed,
     /// Its process has ended and is not reaped: what it left behind is ended first.
     Clearing {
@@ -79,8 +79,8 @@ impl Job {
         }
     }
 
-    /// It has to end for this. A job that is not ours any more is not ours whatever else there is;
-    /// otherwise the first cause stays.
+    /// Notes why the job has to end. That the job is not ours any more counts before every other
+    /// cause; else the first cause stays.
     pub fn blame(&mut self, cause: EndedFor) {
         let is_last_word = matches!(cause, EndedFor::Cancel(CancelReason::Cancelled | CancelReason::Lost));
         if self.cause.is_none() || is_last_word {

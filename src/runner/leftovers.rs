@@ -1,9 +1,9 @@
 //! Processes that jobs leave behind.
 //!
-//! We adopt every orphan of a job. So a job of whose tree somebody is left has somebody among our
-//! children who is no job's process: where all of our children are jobs' processes, nobody is left
-//! of a job that has ended. And a child of ours keeps its number until we reap it, so that a signal
-//! never reaches a stranger.
+//! The runner adopts every orphan of a job. If a process of an ended job is left, one of the
+//! runner's children is no job's process. So where all children are jobs' processes, nothing is
+//! left of the jobs that have ended. A child keeps its number until the runner reaps it, so a
+//! signal never reaches a stranger.
 
 use log::debug;
 
@@ -11,14 +11,14 @@ use ojs_os::leftovers::{self, MarkSeen};
 use ojs_os::process::{self, Pid};
 use ojs_values::signal::Signal;
 
-/// By what those who belong to a job are known.
+/// The marks by which the processes of a job are known.
 #[derive(Debug)]
 pub struct Marks {
-    /// Its process, which leads a group and a session.
+    /// The job's process, which leads a group and a session.
     leader: Pid,
-    /// What everybody has in the environment who did not clear it.
+    /// A variable that every process of the job has which did not clear its environment.
     entry: Vec<u8>,
-    /// Its own user, as whom nobody else runs.
+    /// The job's own user, as whom nobody else runs.
     user: Option<u32>,
 }
 
@@ -48,13 +48,13 @@ impl Marks {
 enum Belongs {
     Yes,
     No,
-    /// It has nothing by which that could be told, or not at this moment.
+    /// The process has no mark, or none that can be read at this moment.
     Perhaps,
-    /// It has nothing any more by which that could be told.
+    /// The process is ending, and has no mark any more.
     Ending,
 }
 
-/// What a look for those who belong to a job has found.
+/// The result of a look for the processes of a job.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Those who have its marks. They got their SIGKILL.
@@ -92,7 +92,7 @@ pub fn end_marked(strangers: &[Pid], marks: &Marks) -> Found {
 /// Ends these children of ours.
 pub fn end(children: &[Pid]) {
     for pid in children {
-        // It has ended in this moment, then.
+        // An error means that it has ended in this moment.
         let _ = process::signal(*pid, Signal::KILL);
     }
 }

@@ -61,7 +61,7 @@ use ojs_wire::runner::frames;
 /// root.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// What the runner says that it is.
+/// The name of the runner in its `ready` frame.
 const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
 
 /// Whether this is how PID 1 starts the runner: `ojs-init runner -- COMMAND...` with its settings

@@ -1,5 +1,5 @@
-//! What a job tells of itself while it runs, on its way to PID 1: the newest of each kind, and not
-//! too often.
+//! Progress, checkpoints and heartbeats of a job on their way to PID 1: the newest of each kind,
+//! and not too often.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use ojs_wire::runner::job_lines::{self, JobLine};
 /// The least time between two frames about the same job. What comes sooner replaces what waits.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a job has told and PID 1 has not heard yet: at most one of each kind.
+/// News of a job that PID 1 has not heard yet: at most one of each kind.
 #[derive(Debug, Default)]
 pub struct News {
     progress: Option<Progress>,

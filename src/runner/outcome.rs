@@ -1,4 +1,4 @@
-//! What the end of a job means: done, given back or failed.
+//! The meaning of a job's end: done, given back or failed.
 
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ pub struct Meanings {
     output_limit: u64,
 }
 
-/// What is known when a job's process has ended.
+/// The end of a job's process, and what is known of it.
 #[derive(Debug)]
 pub struct JobEnding<'a> {
     pub ended: Ended,
     /// Why it had to end, if it did not by itself.
     pub cause: Option<EndedFor>,
-    /// What it had taken.
+    /// The processor time and the memory that it took.
     pub usage: JobUsage,
     /// Its standard output, as far as that is within the limit.
     pub stdout: &'a [u8],
@@ -48,13 +48,13 @@ pub enum EndedFor {
     Cancel(CancelReason),
     /// `exec.timeout` is over.
     Timeout(Duration),
-    /// It has taken more than `exec.max_memory` bytes.
+    /// The job took more than these bytes, which are `exec.max_memory`.
     Memory(u64),
     /// Not by us: the kernel, which had no memory left.
     Kernel,
 }
 
-/// What a job has taken.
+/// Processor time and memory of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobUsage {
     /// Processor time of its process and all that this has waited for.
@@ -63,7 +63,7 @@ pub struct JobUsage {
     pub max_rss: u64,
 }
 
-/// What is told of a job.
+/// The outcome of a job, as PID 1 is told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOutcome {
     Ack {
@@ -113,14 +113,14 @@ impl Meanings {
         }
     }
 
-    /// What this end means.
+    /// The outcome that this end means.
     pub fn judge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
         let end = match ending.ended {
             Ended::Exited(status) => JobEnd::Status(status),
             Ended::Signalled(signal) => JobEnd::Signal(signal),
         };
         let verdict = self.verdicts.0.get(&end).copied().unwrap_or(Verdict::Retry);
-        // Who was asked to end may still have finished, or say that somebody else shall do it.
+        // A job that was asked to end may still have finished, or may give itself back.
         let has_exited = matches!(ending.ended, Ended::Exited(_));
         match (verdict, ending.cause) {
             (Verdict::Ack, _) if has_exited => self.acknowledge(ending, redaction),
@@ -147,7 +147,7 @@ impl Meanings {
         }
     }
 
-    /// What becomes of a job that has to be told of before it was started.
+    /// The outcome of a job that is cancelled before its process was started.
     pub fn not_started(&self, reason: CancelReason) -> JobOutcome {
         match reason {
             CancelReason::Timeout => JobOutcome::failure("timeout", "timed out before its process was started", true),

@@ -1,4 +1,4 @@
-//! What comes out of a job: bytes within a limit, the last bytes, and lines.
+//! The output of a job: bytes within a limit, the last bytes, and lines.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ impl Limited {
         }
     }
 
-    /// What came; nothing where that was too much.
+    /// The bytes that came; none where they were too many.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -44,7 +44,7 @@ impl JobProcess {
     /// Ends it and its group.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
-        // It may have left its group.
+        // The process may have left its group.
         let _ = process::signal(self.pid, Signal::KILL);
     }
 

@@ -35,14 +35,14 @@ use ojs_wire::runner::arguments;
 use ojs_wire::runner::frames::{JobFacts, JobOrder};
 use ojs_wire::runner::template;
 
-/// What the kernel adds to the score of a job that it looks at when memory runs out.
+/// Points that the kernel adds to a job's score when it chooses a process because memory ran out.
 const OOM_SCORE: &str = "500";
 
-/// What the kernel says with E2BIG.
+/// The meaning of E2BIG.
 const TOO_LONG: &str = "its arguments and its environment together are too long for the kernel, which takes a quarter of the limit \
                         of the stack (ulimit -s); give a job its arguments on standard input (exec.input)";
 
-/// What jobs are started with.
+/// Everything that the start of a job needs.
 #[derive(Debug)]
 pub struct Starter {
     pub settings: RunnerSettings,
@@ -65,7 +65,7 @@ pub enum NotStarted {
     /// There is no process, no descriptor or no memory to be had at the moment: trying again may
     /// help.
     Shortage(io::Error),
-    /// It will not get better; for a person.
+    /// The reason, for a person. Trying again does not help.
     Refused(String),
 }
 

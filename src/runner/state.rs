@@ -76,7 +76,7 @@ pub struct Runner {
     /// The children were looked at in this turn, and those reaped that had ended.
     pub has_looked: bool,
     pub oom_kills: Option<OomKills>,
-    /// It is over: with this status.
+    /// The runner ends with this status.
     pub exit: Option<Exit>,
 }
 
@@ -90,7 +90,7 @@ pub struct Waiting {
     pub pauses: u32,
 }
 
-/// What is due at some time. Those of a job end with it.
+/// Owners of deadlines. Those of a job end with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunnerTimer {
     /// `exec.timeout` of a job is over.
@@ -111,7 +111,7 @@ pub enum RunnerTimer {
     Memory,
 }
 
-/// What a token stands for.
+/// Owners of tokens of epoll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenOwner {
     Signals,
@@ -122,7 +122,7 @@ pub enum TokenOwner {
 }
 
 impl TokenOwner {
-    /// Whose this token is.
+    /// The owner of this token.
     pub fn of(token: Token) -> Self {
         match token {
             SIGNALS => Self::Signals,

@@ -1,5 +1,4 @@
-//! What comes out of a job: its standard output, its standard error, and what it tells on
-//! `OJS_JOB_FD`.
+//! The streams of a job: its standard output, its standard error, and its lines on `OJS_JOB_FD`.
 
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::net::Shutdown;
@@ -60,7 +59,7 @@ pub struct JobStreams {
     channel_lines: FrameReader,
 }
 
-/// What all streams are read with.
+/// The buffer and the redaction with which all streams are read.
 #[derive(Debug)]
 pub struct StreamReader {
     buffer: Vec<u8>,
@@ -77,7 +76,7 @@ impl StreamReader {
     }
 }
 
-/// What one read has brought.
+/// The result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OneRead {
     Some(usize),
@@ -178,7 +177,7 @@ impl JobStreams {
     /// Tells the job that it shall end: its reading of the channel comes to an end.
     pub fn end_channel(&self) {
         if let Some(channel) = &self.open.channel {
-            // Who has closed its end knows already.
+            // An error means that the job has closed its end.
             let _ = channel.shutdown(Shutdown::Write);
         }
     }

@@ -109,7 +109,7 @@ impl TemporaryDirectories {
         let path = base.join(INPUT);
         let make = || {
             let mut written = File::create_new(&path)?;
-            // Whoever has it open may open it by a name like /dev/stdin as well; nobody else can.
+            // The job may open it by a name like /dev/stdin as well; nobody else knows its name.
             written.set_permissions(fs::Permissions::from_mode(0o444))?;
             written.write_all(bytes)?;
             File::open(&path)

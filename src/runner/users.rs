@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::config::values::limits::Uids;
 
-/// Who is free.
+/// The users that have no job.
 #[derive(Debug)]
 pub struct Users {
     /// None: jobs run as we do.
