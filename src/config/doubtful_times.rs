@@ -8,7 +8,7 @@ use super::values::duration::Human;
 use super::values::enums::Mode;
 use ojs_lifecycle::api::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 
-/// What ends each warning about a limit that is a guess.
+/// The end of each warning about a limit that is a guess.
 const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD)";
 
 /// A complete sentence about each doubtful time. `times` are what follows from the configuration

@@ -8,7 +8,7 @@ use super::keys::KEYS;
 use super::settings::Settings;
 use super::source::Source;
 
-/// What the variables of the ecosystem begin with.
+/// The beginning of the ecosystem's variables.
 const OURS: &[u8] = b"OJS_";
 
 /// Variables that do not begin so and are looked at: proxies for everybody, what tini reads, and

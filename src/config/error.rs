@@ -9,8 +9,8 @@ use super::values::masked::masked;
 /// Longest part of a wrong value that an error repeats, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// What to do about a mistake in the value of a key, or about one of no key: an error to give up
-/// with, or nothing.
+/// Decides about a mistake in the value of a key, or about one of no key: an error to give up with,
+/// or nothing.
 pub(super) type OnMistake<'o> = &'o mut dyn FnMut(Option<&Row>, ConfigError) -> Result<(), ConfigError>;
 
 /// Why there is no configuration. `Display` is the whole message, one line, without the name of the
@@ -38,7 +38,7 @@ impl ConfigError {
         Self::new(&format!("{label}{value} ({source}) {problem}; accepted: {accepted}"))
     }
 
-    /// The same error with what may be behind it; each hint ends a line that goes on.
+    /// Adds what may be behind the error; each hint ends a line that goes on.
     #[must_use]
     pub(super) fn with_hints(self, hints: &[String]) -> Self {
         let message = hints
@@ -56,7 +56,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What was written, in quotes and cut to a length that fits into a log.
+/// The written value, in quotes and cut to a length that fits into a log.
 fn cut(value: &str) -> String {
     let cut = value.char_indices().nth(MAX_SHOWN).map(|(end, _)| &value[..end]);
     cut.map_or_else(|| format!("{value:?}"), |cut| format!("{cut:?}..."))

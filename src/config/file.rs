@@ -165,7 +165,7 @@ impl Document<'_> {
     }
 }
 
-/// What was probably meant by a name that no key has.
+/// The key that was probably meant by a name that no key has.
 fn hint(name: &str) -> String {
     let (section, part) = name.rsplit_once('.').unwrap_or(("", name));
     let flag = part.replace('_', "-");
@@ -261,7 +261,7 @@ fn list<'v, 'i: 'v>(
 fn headers<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
     let header = |name: &str, value: &DeValue<'_>| match value.as_str() {
         Some(value) if !name.contains(':') => Ok(Cow::Owned(format!("{name}: {value}"))),
-        // What follows the colon is the value, in the wrong place.
+        // The text behind the colon is the value, in the wrong place.
         Some(_) => {
             let name = name.split(':').next().unwrap_or_default();
             Err(format!(

@@ -1,4 +1,4 @@
-//! What the command line set, before anybody looked at the values.
+//! Flags as the command line set them, before anybody looked at the values.
 
 use std::ffi::OsString;
 use std::fmt;

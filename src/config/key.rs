@@ -1,4 +1,4 @@
-//! What a key is: a row of the table in [`super::keys`], with the type of its values or without.
+//! Keys: rows of the table in [`super::keys`], with the type of their values or without.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,11 +10,11 @@ use super::values::{AnyValue, Notation, Problem, Value};
 
 /// One setting or option whose values are of type `V`.
 pub struct Key<V: Value> {
-    /// What is known of the key whatever `V` is.
+    /// The part of the key that does not depend on `V`.
     pub row: Row,
-    /// What the row accepts of the type.
+    /// Bounds of the row on the values of the type.
     pub limits: V::Limits,
-    /// What holds when nobody sets it.
+    /// The value when nobody sets the key.
     pub default: fn() -> V,
 }
 
@@ -38,19 +38,19 @@ pub struct Row {
     /// Environment variables; the first one that is set wins. A table has none, and no flag: it is
     /// in the file alone.
     pub env: &'static [&'static str],
-    /// What holds when nobody sets it, in words, where the default itself does not say it.
+    /// The default in words, where the value itself does not say it.
     pub default_words: Option<&'static str>,
     /// One sentence without its full stop.
     pub help: &'static str,
     /// How values of its type are written.
     pub notation: Notation,
-    /// What its limits add to what the notation accepts ([`Value::limited`]).
+    /// Words of its limits, behind what the notation accepts ([`Value::limited`]).
     pub(super) limited: fn() -> String,
     /// Reads a value of its type within its limits ([`Value::read`]).
     pub(super) read: Reader,
     /// Its default as [`Value::show`] shows it.
     pub(super) default_shown: fn() -> String,
-    /// What an error may repeat of a text that was refused ([`Value::quotable`]).
+    /// The part of a refused text that an error may repeat ([`Value::quotable`]).
     pub(super) quotable: fn(&str) -> Option<Cow<'_, str>>,
 }
 
@@ -126,13 +126,13 @@ impl Row {
         self.toml.and_then(|name| name.split_once('.'))
     }
 
-    /// What is accepted, for people.
+    /// Accepted values, for people.
     #[must_use]
     pub fn accepted(&self) -> String {
         self.notation.accepted.to_owned() + &(self.limited)()
     }
 
-    /// What holds when nobody sets it, for people.
+    /// The default, for people.
     #[must_use]
     pub fn default_text(&self) -> String {
         let text = self.default_words.map_or_else(self.default_shown, str::to_owned);

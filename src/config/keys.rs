@@ -41,19 +41,19 @@ use ojs_values::signal::Signal;
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.
 const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What may take no time at all.
+/// Durations that may be zero.
 const ANY_DURATION: RangeInclusive<Duration> = Duration::ZERO..=MAX_DURATION;
 
-/// What repeats or times out takes at least 10 ms. Less would be a busy loop.
+/// Periods and timeouts: at least 10 ms. Less would be a busy loop.
 const PERIOD: RangeInclusive<Duration> = Duration::from_millis(10)..=MAX_DURATION;
 
-/// What an orchestrator may allow from its first step to its SIGKILL.
+/// The time that an orchestrator may allow from its first step to its SIGKILL.
 const LIMIT: RangeInclusive<Duration> = LEAST_LIMIT..=MAX_DURATION;
 
-/// What a frame on the worker socket may be limited to: 4 KiB to 1 GiB.
+/// Limits of a frame on the worker socket: 4 KiB to 1 GiB.
 const FRAME_BYTES: RangeInclusive<Bytes> = Bytes(4 << 10)..=Bytes(1 << 30);
 
-/// What a job's result may be limited to: 1 KiB to 1 GiB.
+/// Limits of a job's result: 1 KiB to 1 GiB.
 const OUTPUT_BYTES: RangeInclusive<Bytes> = Bytes(1 << 10)..=Bytes(1 << 30);
 
 const fn secs(seconds: u64) -> Duration {
@@ -438,7 +438,7 @@ mod tests {
         }
     }
 
-    /// What neither a flag nor a variable can hold.
+    /// Whether neither a flag nor a variable can hold it.
     fn is_table(key: &Row) -> bool {
         let is_table = matches!(key.notation.form, Form::Table | Form::Commands);
         assert!(!is_table || key.toml.is_some() && key.flag.is_none(), "{key:?}");

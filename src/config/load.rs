@@ -33,7 +33,7 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     proxy_choice::apply(&mut settings, mode, environment, &mut warnings)?;
     let mut config = Config::of(settings, warnings, environment);
     let misspelt = misspelt::warnings(environment.unknown(), &config);
-    // What is missing may be there under a wrong name.
+    // A missing key may be there under a wrong name.
     validate::check(&mut config).map_err(|error| error.with_hints(&misspelt))?;
     config.warnings.extend(misspelt);
     let of_others = of_others::warnings(environment, &config);
@@ -58,14 +58,14 @@ pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths
         warnings.push(error.to_string());
         Ok(())
     };
-    // What is only doubtful was said when the instance started.
+    // Warnings were logged when the instance started.
     environment.apply(&mut settings, &mut Vec::new(), &mut pass_over)?;
     file::apply(&mut settings, &mut pass_over)?;
     Ok((Paths::of(&settings, environment), warnings))
 }
 
-/// What can be known of how to report an error: every mistake is passed over, since one of them is
-/// what is reported.
+/// Finds out how to report an error. Every mistake is passed over, because one of them is what is
+/// reported.
 #[must_use]
 pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     let mut settings = Settings::default();
@@ -81,7 +81,7 @@ pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     }
 }
 
-/// What [`salvage`] found.
+/// The result of [`salvage`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
     /// `log.format`, if somebody set it and it is one.

@@ -53,7 +53,7 @@ fn in_toml(form: Form, text: &str) -> String {
     }
 }
 
-/// What has to come with a key.
+/// Keys that have to come with a key.
 fn companions(key: &'static Row) -> Given {
     if *key == *URL {
         Given::default()

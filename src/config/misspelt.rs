@@ -10,10 +10,10 @@ use super::sections::Config;
 use super::similar::most_alike;
 use super::values::enums::Mode;
 
-/// What the variables of the ecosystem begin with.
+/// The beginning of the ecosystem's variables.
 const ECOSYSTEM: &str = "OJS_";
 
-/// What variables begin with that can only be meant for ojs-init.
+/// The beginning of variables that can only be meant for ojs-init.
 const ONLY_OURS: &str = "OJS_INIT_";
 
 /// Most unknown variables that are looked at; an environment may hold a hundred thousand.
@@ -33,7 +33,7 @@ const SHORTEST_BEGINNING: usize = 5;
 /// ones it takes three.
 const SHORT_NAME: usize = 5;
 
-/// What people add to a name to say what its number means.
+/// Units that people add to a name.
 const UNITS: [&str; 8] = ["MS", "MILLIS", "S", "SEC", "SECS", "SECONDS", "MINUTES", "BYTES"];
 
 /// Names that SDKs, backends, the website and the specifications use, ojs-init itself hands to a

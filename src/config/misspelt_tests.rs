@@ -8,7 +8,7 @@ use crate::config::load;
 use crate::config::test_support::{Given, assert_says};
 use crate::config::{Environment, Flags};
 
-/// What is said of one variable with this name, beside a configuration that is good.
+/// The warnings about one variable with this name, beside a configuration that is good.
 fn said(name: &str) -> Vec<String> {
     Given::agent().variable(&format!("{name}=hunter2")).config().warnings
 }

@@ -1,5 +1,5 @@
-//! What ojs-init was told, by whom, and whether it makes sense: command line, environment and TOML
-//! file become one typed [`Config`] that remembers the source of each value.
+//! The configuration. Command line, environment and TOML file become one typed [`Config`] that
+//! remembers the source of each value.
 //!
 //! The table in [`keys`] is the heart. Everything else reads it: [`flags`](Flags), [`Environment`]
 //! and the file give texts, `values` turns them into typed values, `settings` keeps the one of

@@ -11,7 +11,7 @@ const HOME: &str = "HOME";
 /// The home of root, which no other user may enter.
 const HOME_OF_ROOT: &[u8] = b"/root";
 
-/// What tini reads, with the key that does the same.
+/// Variables that tini reads, with the key that does the same.
 static OF_TINI: [(&str, &Row); 3] = [
     ("TINI_KILL_PROCESS_GROUP", &PROCESS_GROUP.row),
     ("TINI_SUBREAPER", &SUBREAPER.row),

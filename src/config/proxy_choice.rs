@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(chosen("https://b.c", &with("no_proxy=.c")), None);
         assert_eq!(chosen("https://b", &with("OJS_PROXY=o")), is("o:80"));
         assert_eq!(chosen("https://b", &with("OJS_PROXY=off")), None);
-        // What is set for us alone is for every host.
+        // A proxy that is set for ojs-init alone is for every host.
         assert_eq!(chosen("https://b", &["OJS_PROXY=o", "NO_PROXY=*"]), is("o:80"));
         for own in ["https://localhost", "https://127.0.0.1:8", "https://[::1]"] {
             assert_eq!(chosen(own, &both), None, "{own}");

@@ -52,13 +52,13 @@ sections! {
         worker: Worker = Worker::of(&settings),
         gateway: Gateway = Gateway::of(&settings),
         exec: Exec = Exec::of(&settings),
-        /// They are for a worker that knows signals but no protocol.
+        /// Signals for a worker that knows no protocol.
         signals: TransitionSignals = signals(&settings),
         health: Health = Health::of(&settings),
         paths: Paths = Paths::of(&settings, environment),
         /// Each key with its value and source.
         settings: Settings = settings,
-        /// What is allowed but probably not meant: complete sentences.
+        /// Complete sentences about what is allowed but probably not meant.
         warnings: Vec<String> = warnings,
     }
 
@@ -81,12 +81,12 @@ sections! {
         term_delay: Duration = settings.value(&keys::TERM_DELAY),
     }
 
-    /// What the child runs as.
+    /// The user that the child runs as.
     Process(settings: &Settings) {
         user: Option<UserSpec> = settings.value(&keys::USER),
     }
 
-    /// What the log says.
+    /// Level and format of the log.
     Log(settings: &Settings) {
         /// `None`: text on a terminal, else JSON.
         format: Option<LogFormat> = settings.value(&keys::LOG_FORMAT),
@@ -96,9 +96,9 @@ sections! {
 
     /// The connection to the backend.
     Backend(settings: &Settings) {
-        /// It is always set when the mode is not none.
+        /// Always set when the mode is not none.
         url: Option<BackendUrl> = settings.value(&keys::URL),
-        /// It goes before `auth_token`.
+        /// Read in place of `auth_token` where both are set.
         auth_token_file: Option<PathBuf> = settings.value(&keys::AUTH_TOKEN_FILE),
         auth_token: Option<Secret> = settings.value(&keys::AUTH_TOKEN),
         pass_token: bool = settings.value(&keys::PASS_TOKEN),
@@ -107,7 +107,7 @@ sections! {
         proxy: Option<Proxy> = proxy(settings),
         /// `None`: the public roots.
         ca_file: Option<PathBuf> = settings.value(&keys::CA_FILE),
-        /// It is set exactly when `key_file` is.
+        /// Set exactly when `key_file` is.
         cert_file: Option<PathBuf> = settings.value(&keys::CERT_FILE),
         key_file: Option<PathBuf> = settings.value(&keys::KEY_FILE),
         connect_timeout: Duration = settings.value(&keys::CONNECT_TIMEOUT),
@@ -126,7 +126,7 @@ sections! {
         /// asks for.
         concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
-        /// It holds until registration recommends another, and is never above a third of
+        /// Used until the registration recommends another one; never above a third of
         /// `visibility_timeout`.
         heartbeat_interval: Duration = heartbeat_interval(settings),
         /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.

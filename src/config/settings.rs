@@ -1,4 +1,4 @@
-//! What was set, by whom: the higher in precedence comes first and stays.
+//! Settings, each with its source. The source of highest precedence comes first and stays.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Settings {
         )
     }
 
-    /// Who set a key.
+    /// The source of a key's value.
     #[must_use]
     pub fn source(&self, key: &Row) -> &Source {
         self.get(key).map_or(&Source::Default, |setting| &setting.source)

@@ -15,7 +15,7 @@ use super::values::masked::masked;
 /// Width of the value column, in characters; a longer value moves its source to the right.
 const VALUE_WIDTH: usize = 24;
 
-/// What stands for the types that no route has.
+/// The name of the row for types that no route has.
 const ANY_OTHER: &str = "(any other)";
 
 /// A table of every key with its effective value and where that came from. Holds no secret.
@@ -38,7 +38,7 @@ pub fn show(config: &Config) -> String {
     table
 }
 
-/// What is run for which jobs, in the order in which it is looked through.
+/// Adds the commands by the types of their jobs, in the order in which they are looked through.
 fn routes(routes: &Routes, table: &mut String) {
     table.push_str("\nWhat is run for a job:\n");
     let width = routes.0.iter().map(|route| route.pattern.chars().count()).max();
@@ -76,7 +76,8 @@ fn effective(config: &Config, key: &Row) -> String {
     config.settings.text(key)
 }
 
-/// What `config check` says about a configuration that holds, each warning on a line of its own.
+/// The report of `config check` about a configuration that holds, each warning on a line of its
+/// own.
 #[must_use]
 pub fn check_report(config: &Config) -> String {
     format!("configuration is valid\n{}", warning_lines(config))

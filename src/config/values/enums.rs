@@ -5,7 +5,7 @@ use log::Level;
 use super::{Form, Notation, Problem, Value, only};
 use ojs_lifecycle::api::{FinalState, Leftovers, Restart, StopSignal, Wake};
 
-/// Who talks to the backend, and how jobs reach the child.
+/// The mode: who talks to the backend, and how jobs reach the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The child speaks the worker socket protocol.
@@ -18,18 +18,18 @@ pub enum Mode {
     None,
 }
 
-/// Who may use the gateway.
+/// Processes that may use the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatewayAllow {
     /// The worker and its descendants.
     Worker,
-    /// Whoever runs as the worker's user.
+    /// Every process of the worker's user.
     Uid,
-    /// Whoever reaches the loopback.
+    /// Every process that reaches the loopback.
     Any,
 }
 
-/// What a job's process finds on its standard input.
+/// The standard input of a job's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecInput {
     /// The whole job as the backend sent it.
@@ -41,7 +41,7 @@ pub enum ExecInput {
     Nothing,
 }
 
-/// What a job's standard output is.
+/// The use of a job's standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecOutput {
     /// The job's result.
@@ -50,7 +50,7 @@ pub enum ExecOutput {
     Log,
 }
 
-/// What becomes of the processes that a job leaves behind.
+/// The fate of processes that a job leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecLeftovers {
     End,

@@ -1,5 +1,5 @@
-//! What mode exec runs for a job, and what the end of a job's process means: tables that only the
-//! file can hold.
+//! Tables of mode exec that only the file can hold: the commands for jobs, and the meanings of
+//! their ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,8 +29,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// What types begin with and how exact that is: a type spelled out goes before a beginning, a
-    /// longer one before a shorter one.
+    /// How exact the pattern is. A type spelled out goes before a beginning, a longer beginning
+    /// before a shorter one.
     fn rank(&self) -> (bool, usize) {
         (!self.pattern.ends_with('*'), self.pattern.len())
     }
@@ -97,16 +97,16 @@ impl Value for Routes {
     }
 }
 
-/// What becomes of a job by the end of its process.
+/// The outcome of a job by the end of its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is done.
+    /// The job is done.
     Ack,
-    /// It goes back after this time, and no failure is recorded.
+    /// The job goes back after this time, and no failure is recorded.
     Release(Duration),
-    /// It has failed, and may be tried again.
+    /// The job has failed, and may be tried again.
     Retry,
-    /// It has failed for good.
+    /// The job has failed for good.
     Discard,
 }
 
@@ -161,7 +161,7 @@ impl JobEnd {
     }
 }
 
-/// What each end means; what is not named here is [`Verdict::Retry`].
+/// The meanings of ends; one that is not named here is [`Verdict::Retry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdicts(pub BTreeMap<JobEnd, Verdict>);
 

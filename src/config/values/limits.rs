@@ -1,4 +1,4 @@
-//! What a job may use: memory, files, time of the processor, and as which users jobs run.
+//! Limits of a job: memory, files, time of the processor; and the users that jobs run as.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -134,7 +134,7 @@ impl Value for Nice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uids {
     pub first: u32,
-    /// It is not less than `first`.
+    /// Not less than `first`.
     pub last: u32,
 }
 
@@ -173,7 +173,7 @@ impl Value for Uids {
     }
 }
 
-/// What the kernel limits of a process (`setrlimit`), and whether in bytes.
+/// Resources of a process that the kernel limits (`setrlimit`), and whether in bytes.
 const RESOURCES: [(&str, bool); 16] = [
     ("as", true),
     ("core", true),

@@ -75,7 +75,7 @@ impl Value for RemapExit {
     }
 }
 
-/// What signals are forwarded as; `None` drops one.
+/// The signals that are forwarded in place of others; `None` drops one.
 pub type Rewrites = BTreeMap<Signal, Option<Signal>>;
 
 impl Value for Rewrites {

@@ -1,4 +1,4 @@
-//! What may be a URL with a secret in it, as people may see it.
+//! Values that may be a URL with a secret in it, as people may see them.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// URL at all.
 #[must_use]
 pub(super) fn without_secrets(url: &str) -> String {
-    // Whatever stands before the last @ may be a password, question marks included.
+    // The text before the last @ may be a password, question marks included.
     let (hidden, rest) = match url.rsplit_once('@') {
         Some((before, rest)) => {
             let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);

@@ -19,13 +19,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What is wrong with a text, as the end of a sentence that begins with it: `is not a duration`. It
-/// never shows a secret.
+/// The end of a sentence about a wrong text, which begins with the text: `is not a duration`. A
+/// secret is never in it.
 pub type Problem = Cow<'static, str>;
 
 /// A type that the value of a key can have.
 pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
-    /// What each row says of the values that it accepts: a range, or `()`.
+    /// The type of a row's bounds on values: a range, or `()`.
     type Limits: Sync;
 
     /// How a value is written.
@@ -49,12 +49,12 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
         texts.into_iter().map(str::to_owned).collect()
     }
 
-    /// What the limits of a row add to what the notation accepts.
+    /// Words of a row's limits, behind what the notation accepts.
     fn limited(_: &Self::Limits) -> String {
         String::new()
     }
 
-    /// What an error may repeat of a text that was refused: `None` where the text may be a secret.
+    /// The part of a refused text that an error may repeat: `None` where the text may be a secret.
     fn quotable(text: &str) -> Option<Cow<'_, str>> {
         Some(Cow::Borrowed(text))
     }
@@ -66,7 +66,7 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
 pub struct Notation {
     /// The shape of a value in each place where it can be set.
     pub form: Form,
-    /// What stands for a value in the usage of its flag.
+    /// The placeholder of a value in the usage of its flag.
     pub placeholder: &'static str,
     /// A text that every key of the type accepts: the sample file shows it.
     pub example: &'static str,

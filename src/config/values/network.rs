@@ -9,7 +9,7 @@ use super::duration::whole;
 use super::masked::without_secrets;
 use super::{Form, Notation, Problem, Value, joined, only};
 
-/// What ojs-init puts between the backend's URL and the path of a request.
+/// The path that ojs-init puts between the backend's URL and the path of a request.
 const API_PATH: &str = "/ojs/v1";
 
 /// Base URL of a backend, without a slash at its end.
@@ -52,7 +52,7 @@ impl BackendUrl {
         &self.0
     }
 
-    /// The same without `/ojs/v1` at its end, which is added to each path; `None`: it does not end
+    /// The URL without `/ojs/v1` at its end, which is added to each path; `None`: it does not end
     /// so.
     #[must_use]
     pub fn without_api_path(&self) -> Option<Self> {
@@ -136,9 +136,9 @@ fn port_number(text: &str) -> Option<u16> {
 /// Where the health endpoints listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listen {
-    /// They listen nowhere.
+    /// The endpoints listen nowhere.
     Off,
-    /// They listen at this address; port 0 lets the system choose.
+    /// The endpoints listen at this address; port 0 lets the system choose.
     At(SocketAddr),
 }
 
