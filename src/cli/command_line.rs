@@ -1,11 +1,11 @@
-//! What a command line can ask for.
+//! Command lines, understood.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::config::Flags;
 
-/// What the user asked for.
+/// The request of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandLine {
     /// Supervise a command.
@@ -36,7 +36,7 @@ pub enum CommandLine {
     Print(String),
 }
 
-/// What can be asked of an instance that runs.
+/// Requests to an instance that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Take no new jobs.
@@ -52,14 +52,14 @@ pub enum Order {
     /// Show where it is and what everybody is doing.
     Status {
         as_json: bool,
-        /// It is shown again and again, until the instance ends.
+        /// Show the status again and again, until the instance ends.
         watches: bool,
     },
     /// Say whether it is well.
     Health(HealthOf),
 }
 
-/// What a job's process can say or ask.
+/// Messages and questions of a job's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobWord {
     /// How far it is; nothing is checked yet.
@@ -73,7 +73,7 @@ pub enum JobWord {
         /// JSON, not checked yet.
         state: String,
     },
-    /// It is alive.
+    /// The job is alive.
     Heartbeat,
     /// Is it to end?
     Cancelled,
@@ -84,14 +84,14 @@ pub enum JobWord {
     },
 }
 
-/// What is meant by well.
+/// The probe whose answer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthOf {
-    /// What `/healthz` means by it.
+    /// `/healthz`.
     Both,
-    /// What `/livez` means by it.
+    /// `/livez`.
     Live,
-    /// What `/readyz` means by it.
+    /// `/readyz`.
     Ready,
 }
 
@@ -99,6 +99,6 @@ pub enum HealthOf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrestopWait {
     For(Duration),
-    /// It waits until no job is active.
+    /// Until no job is active.
     UntilIdle,
 }

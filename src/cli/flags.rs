@@ -62,7 +62,7 @@ pub(super) fn argument(key: &Row) -> Arg {
     }
 }
 
-/// The same argument with what the help says of it.
+/// The argument of a key, with its lines of the help.
 pub(super) fn documented(key: &Row) -> Arg {
     argument(key)
         .value_name(key.notation.placeholder)

@@ -1,4 +1,4 @@
-//! What the help says. The first screen is written by hand, because a new user reads it top down;
+//! The text of the help. The first screen is written by hand, because a new user reads it top down;
 //! the full list comes from the table.
 
 use crate::config::Row;
@@ -65,32 +65,32 @@ Subcommands:
 ",
 );
 
-/// What stands below the options of `run --help` and `config --help`.
+/// Notes below the options of `run --help` and `config --help`.
 pub(super) const NOTES: &str = "\
 A value comes from the command line, else from the environment, else from the
 TOML file, else it is the default. A TIME is 250ms, 25s, 1m30s or 1h; a bare
 number is seconds. A switch takes a value too: --subreaper=false.";
 
-/// What stands below the options of the subcommands for an instance that runs.
+/// Notes below the options of the subcommands for an instance that runs.
 pub(super) const ORDER_NOTES: &str = "\
 The instance is looked for in the runtime directory, else in /run/ojs-init,
 $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: done, or it was so already
 (prestop: always); 1: not possible, or no instance is there; 2: wrong usage.";
 
-/// What stands below the options of `status`.
+/// Notes below the options of `status`.
 pub(super) const STATUS_NOTES: &str = "\
 The instance is looked for in the runtime directory, else in /run/ojs-init,
 $XDG_RUNTIME_DIR, /tmp and /dev/shm. Colours only on a terminal, unless NO_COLOR
 is set. Exit status 0: shown; 1: no instance is there, or no answer; 2: wrong
 usage.";
 
-/// What stands below the options of `health`.
+/// Notes below the options of `health`.
 pub(super) const HEALTH_NOTES: &str = "\
 Answers within 1 s. The instance is looked for in the runtime directory, else in
 /run/ojs-init, $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: it is well;
 1: it is not, and the line says why; 2: it could not be asked.";
 
-/// What stands below the words of `job`.
+/// Notes below the words of `job`.
 pub(super) const JOB_NOTES: &str = "\
 In a script: \"$OJS_INIT\" job progress 0.5 \"half of it\". Whatever can write to
 descriptor 3 (OJS_JOB_FD) can do without it: one line for each word, written as

@@ -1,5 +1,5 @@
-//! What a command line still says of how to report an error, when that is what cannot be understood
-//! or its configuration has a mistake.
+//! Finds out how to report an error from a command line that cannot be understood, or whose
+//! configuration has a mistake.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use crate::config::{Flags, Row};
 /// The keys that say where and how an error is reported.
 static REPORTING: [&Row; 3] = [&LOG_FORMAT.row, &TERMINATION_LOG.row, &CONFIG_FILE.row];
 
-/// What a command line is about, as far as one can see.
+/// The intent of a command line, as far as one can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
     /// COMMAND was to be supervised.
@@ -21,7 +21,7 @@ pub enum Intent {
     Unclear,
 }
 
-/// What this command line is about.
+/// Finds the intent of this command line.
 #[must_use]
 pub fn intent(args: &[OsString]) -> Intent {
     let first = args.get(1).and_then(|word| word.to_str());

@@ -169,7 +169,7 @@ pub(super) fn job() -> Command {
         ))
 }
 
-/// What was said with `job`.
+/// The message or question behind `job`.
 pub(super) fn job_word(mut matches: ArgMatches) -> Option<JobWord> {
     let (name, mut inner) = matches.remove_subcommand()?;
     match name.as_str() {

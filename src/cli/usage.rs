@@ -1,4 +1,4 @@
-//! What a wrong command line is answered with.
+//! Answers to a wrong command line.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -32,8 +32,8 @@ pub fn no_command() -> UsageError {
 /// The usage of what supervises a command.
 const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
-/// What clap found, in our words where ours say more. `parses` says whether a command line
-/// supervises a command.
+/// The error that clap found, in words of ours where they say more. `parses` says whether a command
+/// line supervises a command.
 pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
         let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand));

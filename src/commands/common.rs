@@ -1,4 +1,4 @@
-//! What every subcommand does: find the instance, connect to it, say what went wrong.
+//! Steps of every subcommand: find the instance, connect to it, say what went wrong.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// What the user's terminal can do, or is wanted to.
+/// Abilities of the user's terminal that are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
     pub has_colour: bool,
@@ -64,7 +64,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// What these variables of the environment say; empty ones say nothing
+    /// Reads these variables of the environment; an empty one counts as not set
     /// (<https://no-color.org>).
     #[must_use]
     pub fn of(term: &OsStr, no_color: &OsStr) -> Self {

@@ -33,13 +33,13 @@ const NO_ARGUMENT: Exit = Exit::Status(1);
 /// Longest that a line may wait for room.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
 
-/// What `cancelled` says when the job may go on.
+/// The exit status of `cancelled` when the job may go on.
 const NOT_CANCELLED: Exit = Exit::Status(1);
 
 /// Says a word of a job to whoever runs it, on the channel that the environment names.
 #[must_use]
 pub fn tell(word: &JobWord, environ: &Environ) -> Exit {
-    // Who waits here has to end when the job is asked to.
+    // A wait here has to end when the job is asked to end.
     SignalSet::inherited().set_as_mask();
     let line = match word {
         JobWord::Argument { path } => return argument(path, environ),
@@ -94,7 +94,7 @@ fn open(channel: Option<&OsStr>) -> Result<JobChannel, String> {
 
 fn progress(fraction: &str, message: &str) -> Result<String, String> {
     let line = format!("progress {fraction} {}", on_one_line(message));
-    // What is no number must not be taken for one with a part of the message.
+    // A text that is no number must not be read as one with a part of the message.
     let is_one_word = !fraction.is_empty() && !fraction.contains(char::is_whitespace);
     checked(&line)
         .filter(|()| is_one_word)

@@ -115,8 +115,8 @@ fn why_now(told: &ControlReply, until_idle: bool) -> &'static str {
 
 fn say(line: &str) -> Exit {
     if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
-        // It was taken all the same. Where standard error takes nothing either, the exit status
-        // tells.
+        // The request was taken all the same. Where standard error takes nothing either, the exit
+        // status tells.
         let _ = stdio::write_error(format!("ojs-init: {line}\n").as_bytes(), Duration::ZERO);
     }
     Exit::Success

@@ -61,7 +61,7 @@ const CLEAR_REST: &str = "\x1b[J";
 /// Signals that end it, and the one that says that the terminal has another size.
 const SIGNALS: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::QUIT, Signal::HUP, Signal::WINCH];
 
-/// What stands on the screen.
+/// The contents of the screen.
 struct View {
     as_json: bool,
     has_colour: bool,

@@ -17,9 +17,9 @@ use ojs_os::init;
 use ojs_values::exit::Exit;
 use ojs_wire::termination_log;
 
-/// What was loaded, for a run with this command. That may be empty only where the configuration has
-/// programs of its own; where it could not be loaded for another mode, to name COMMAND helps more
-/// than what is wrong there.
+/// The loaded configuration, for a run with this command. The command may be empty only where the
+/// configuration has programs of its own. Where the configuration could not be loaded and COMMAND
+/// is missing as well, naming COMMAND helps more.
 ///
 /// # Errors
 /// The error of loading, or that there is nothing to run.
@@ -40,9 +40,9 @@ pub fn with_command(
     loaded
 }
 
-/// Tells the user why COMMAND does not run at all, as the log would: in its format, as far as that
-/// can be found where the configuration has a mistake, and where an orchestrator shows the last
-/// words of a container.
+/// Tells the user why COMMAND does not run at all. The record has the log's format, as far as that
+/// can be found where the configuration has a mistake. It is also written where an orchestrator
+/// shows the last words of a container.
 pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
     let ends_a_container = match salvage::intent(args) {
         Intent::Run => true,

@@ -23,7 +23,7 @@ pub mod worker;
 #[path = "part_walk_tests.rs"]
 mod part_walk;
 
-// What the tests of the whole machine have as well. They say `ojs_lifecycle`.
+// Helpers that the tests of the whole machine have as well, where the crate is `ojs_lifecycle`.
 #[cfg(test)]
 extern crate self as ojs_lifecycle;
 #[cfg(test)]

@@ -282,8 +282,9 @@ fn below(heading: &str, names: &BTreeMap<JobId, Text>, with_types: bool) -> Vec<
     heading.into_iter().chain(names.iter().map(line)).collect()
 }
 
-/// `text` on one line, in at most so many bytes: letters, digits and the signs of ASCII as they
-/// are, everything else, which could break a line or hide what stands beside it, as its number.
+/// `text` on one line, in at most so many bytes. Letters, digits and the signs of ASCII stay as
+/// they are. Everything else could break a line or hide what stands beside it, and becomes its
+/// number.
 fn printable(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars() {

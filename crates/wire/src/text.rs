@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::Reason;
 
-/// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters,
-/// line and paragraph separators, direction marks, and what takes no column and is not a mark on
-/// the letter before it. With one of them a job's id or a client's name could make a line look like
-/// another one.
+/// Whether a terminal acts on the character, or it changes how its neighbours are shown. Such are
+/// control characters, line and paragraph separators and direction marks. So is what takes no
+/// column and is not a mark on the letter before it. With one of them a job's id or a client's name
+/// could make a line look like another one.
 #[must_use]
 pub fn is_terminal_control(character: char) -> bool {
     character.is_control()

@@ -45,7 +45,7 @@ const MOST_HANDED_ON_BYTES: usize = 16 << 10;
 /// The backend's answer to an ACK or a FAIL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeReply {
-    /// The job.
+    /// The job that the outcome is of.
     pub job: JobId,
     /// 2xx or 4xx.
     pub status: u16,

@@ -186,7 +186,8 @@ impl Backend {
         let leaves_open = received.leaves_connection_open && used.lane != Lane::Stream;
         let mut parts = self.parts(turn);
         if parts.reach.keep(slot, used, leaves_open, &mut parts.way) {
-            // A request that opens a connection gets this one at once: it may be the only one to be had.
+            // A request that opens a connection gets this one at once. It may be the only one that
+            // can be had.
             for other in self.reach.dialing().collect::<Vec<_>>() {
                 self.advance(other, turn);
                 if !self.reach.kept.has(slot) {

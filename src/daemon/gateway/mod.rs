@@ -106,7 +106,7 @@ pub struct GatewayTurn<'a> {
     pub events: &'a mut VecDeque<Event>,
     /// The backend's answer to an ACK or a FAIL, while the lifecycle handles that answer.
     pub answer: Option<&'a OutcomeReply>,
-    /// Now.
+    /// The time of the turn.
     pub now: Moment,
 }
 

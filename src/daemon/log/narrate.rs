@@ -1,5 +1,5 @@
-//! What the lifecycle has to say, as records of the log; jobs are the business of `narrate_jobs`. Job ids may appear,
-//! arguments and results never.
+//! Notices of the lifecycle as records of the log; `narrate_jobs` has those of jobs. Ids of jobs
+//! may appear, arguments and results never.
 
 use std::time::Duration;
 
@@ -33,16 +33,16 @@ pub struct Narrator {
     concurrency: Option<u32>,
     queues: Option<String>,
     jobs: JobNarrator,
-    /// What ended the worker, if the lifecycle has said so.
+    /// The reason why the worker ended, if the lifecycle has said one.
     ended_by: Option<Reason>,
     last_words: LastWords,
     outages: OutageNarrator,
-    /// What the last request said that failed as the backend fails.
+    /// The error of the last request that failed because the backend does.
     backend_error: Option<String>,
 }
 
 impl Narrator {
-    /// For a worker that may have so many jobs at once, from these queues, where that is set, and the backend at this address.
+    /// For a worker with these settings, as far as they are set, and the backend at this address.
     pub fn new(concurrency: Option<u32>, queues: Option<&[String]>, url: &str) -> Self {
         Self {
             began: clock::monotonic(),
@@ -56,12 +56,14 @@ impl Narrator {
         }
     }
 
-    /// What the log says of the last registration, heartbeat or outage that failed. It counts while the backend does not work.
+    /// The last error of a registration, a heartbeat or an outage, as the log has it. It counts
+    /// while the backend does not work.
     pub fn backend_error(&self) -> Option<String> {
         self.backend_error.clone()
     }
 
-    /// Writes the record of a notice. `words` are those of the answer that the lifecycle handles, and empty while it handles none.
+    /// Writes the record of a notice. `words` are those of the answer that the lifecycle handles,
+    /// and empty while it handles none.
     pub fn narrate(&mut self, notice: &Notice, words: &Words) {
         let is_greeting = if let Notice::CallFailed { what, .. } = notice {
             matches!(*what, "heartbeat" | "registration" | "final heartbeat")
@@ -71,7 +73,8 @@ impl Narrator {
         if is_greeting {
             self.backend_error.clone_from(&words.failure);
         }
-        // Each job brings two of them, and putting one together costs more than the machine's part in the job.
+        // Each job brings two of them, and making one costs more than the machine's part in the
+        // job.
         if matches!(notice, Notice::Claimed(_) | Notice::HandedOver(..)) && !log::log_enabled!(Level::Debug) {
             return;
         }
@@ -426,7 +429,7 @@ fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> LogReco
     .about(fields)
 }
 
-/// What a person knows the request by.
+/// The record of a request that went out a second time, with the name that a person knows.
 fn hedged(endpoint: Endpoint) -> LogRecord {
     let what = match endpoint {
         Endpoint::Register => "registration",
@@ -452,10 +455,10 @@ fn not_registered() -> LogRecord {
     )
 }
 
-/// What happens where the backend streams events.
+/// The record where the backend streams events.
 const LISTENING: &str = "the backend tells of new jobs as they come (worker.wake)";
 
-/// What happens where the backend opens streams and tells nothing on them.
+/// The record where the backend opens streams and tells nothing on them.
 const TRIES_OTHER_STREAM: &str = "the backend's event streams do not tell of new jobs: polls found jobs that GET \
                                   /queues/NAME/events had not announced; trying GET /events?queues=";
 const DEAF_STREAMS: &str = "the backend's event streams do not tell of new jobs: polls found jobs that they had not \

@@ -1,9 +1,9 @@
 //! One log record: what it consists of, how long that may be, and how it is written. The shape is
 //! that of the OJS logging extension, chapter 5.
 //!
-//! Each part has room of its own, counted as it is written, escapes included: the sum is less than
-//! what a pipe takes in one piece, so no line of the child gets into the middle of a record,
-//! whatever the backend or a worker sends us.
+//! Each part has room of its own, counted as it is written, escapes included. The sum is less than
+//! a pipe takes in one piece. So no line of the child gets into the middle of a record, whatever
+//! the backend or a worker sends us.
 
 use std::fmt::{self, Write};
 

@@ -2,7 +2,7 @@
 //!
 //! Before there is a child, records are written directly, if there is room for them right now. Once
 //! the child shares standard error it could fill the pipe between our look and our write, and
-//! O_NONBLOCK would change the child's descriptor too; so from then on records go into a bounded
+//! O_NONBLOCK would change the child's descriptor too. So from then on records go into a bounded
 //! queue that a thread of its own writes out. The first of them starts that thread: an init with
 //! nothing to say stays a single thread. What a record looks like is `log_record`.
 

@@ -102,7 +102,7 @@ pub struct Wants {
 /// A job as it is given to a holder that asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GivenJob {
-    /// The envelope.
+    /// The job as the backend sent it.
     pub envelope: Text,
     /// Where an earlier attempt wants this one to go on.
     pub checkpoint: Option<Text>,
@@ -168,7 +168,7 @@ pub enum ToWorker {
         state: WorkerState,
     },
     Job {
-        /// The envelope.
+        /// The job as the backend sent it.
         envelope: Text,
         /// Where an earlier attempt wants this one to go on.
         checkpoint: Option<Text>,

@@ -1,6 +1,6 @@
-//! What ojs-init knows of the backend, and the backend of ojs-init. Other files report events and
-//! ask questions. They change only the parts with verbs of their own: heartbeats, the forms of a
-//! FETCH, and retries.
+//! The backend as ojs-init knows it, and ojs-init as the backend knows it. Other files report
+//! events and ask questions. They change only the parts with verbs of their own: heartbeats, the
+//! forms of a FETCH, and retries.
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -1,8 +1,8 @@
 //! The answer to a FETCH: jobs, still as the text that they are.
 //!
 //! Each element of `jobs` is a reservation that the backend has made. So an answer that ends or
-//! breaks in the middle is still good for the elements before that point, and more of them than
-//! were asked for are all taken: only the lifecycle may give a job back.
+//! breaks in the middle is still good for the elements before that point. More jobs than were asked
+//! for are all taken: only the lifecycle may give a job back.
 
 use std::fmt;
 use std::sync::Arc;

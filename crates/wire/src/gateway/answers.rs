@@ -249,7 +249,7 @@ fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
 /// Why a request does not get what it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayError<'a> {
-    /// The status.
+    /// The HTTP status of the answer.
     pub status: Status,
     /// The code for programs, which begins with `gateway_`.
     pub code: &'a str,

@@ -225,8 +225,8 @@ pub fn pong(id: u64) -> Vec<u8> {
     FrameLine::new("pong").number("id", id).end()
 }
 
-/// The result that these bytes are: JSON if they are that, else their text as a string, without
-/// line breaks at its end as a shell's `$(...)` has it; none if there is nothing but space.
+/// The result that these bytes are: JSON if they are that, else their text as a string. The string
+/// has no line breaks at its end, as in a shell's `$(...)`. Space alone is no result.
 #[must_use]
 pub fn result(output: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(output);
