@@ -1,8 +1,9 @@
 //! Starts a child: fork and exec with everything of ours undone in between.
 //!
-//! The child is created as `posix_spawn` implementations do it: it shares our memory and we are suspended until it has
-//! exec'ed or ended (`CLONE_VM | CLONE_VFORK`). That is faster than a copy, needs no pipe to report an error, and
-//! leaves no moment in which a signal could be forwarded to a child that is not yet the program it shall be.
+//! The child is created as `posix_spawn` implementations do it. It shares our memory, and we are
+//! suspended until it has exec'ed or ended (`CLONE_VM | CLONE_VFORK`). That is faster than a copy,
+//! and needs no pipe to report an error. No signal can be forwarded to a child that is not the
+//! program yet.
 
 use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
@@ -61,7 +62,7 @@ enum ChildEnvironment {
 /// Why there is no child.
 #[derive(Debug)]
 pub enum SpawnError {
-    /// The kernel would not create a process: a limit (EAGAIN) or memory (ENOMEM). Trying again may help.
+    /// The kernel has no process for us (EAGAIN, ENOMEM). Trying again may help.
     NoProcess(io::Error),
     /// The user could not be changed; `step` names the system call.
     User {
@@ -115,8 +116,8 @@ impl ChildPlan {
         self
     }
 
-    /// Has the kernel send it this signal when the thread that starts it ends, however that comes. It reaches nobody whom the child starts, and
-    /// a program that changes its user when it is executed does not get it.
+    /// Has the kernel send it this signal when the thread that starts it ends. What the child
+    /// starts gets none, nor a program that changes its user when it is executed.
     #[must_use]
     pub fn signalled_at_our_end(mut self, signal: Option<Signal>) -> Self {
         self.at_our_end = signal;
@@ -151,14 +152,14 @@ impl ChildPlan {
         self
     }
 
-    /// Gives it a copy of the environment with changes. Each entry of a name in `set` gets the new value: the first one
-    /// in its place, further ones are left out; a name that has none comes at the end. Entries of a name in `remove`
-    /// are left out. All others stay byte for byte and in order, duplicates and those without `=` included. PATH as it
-    /// was decides where the program is looked for.
+    /// Gives it a copy of the environment with changes. Each entry of a name in `set` gets the new
+    /// value: the first one in its place, further ones are left out; a name that has none comes at
+    /// the end. Entries of a name in `remove` are left out. All others stay byte for byte and in
+    /// order, duplicates and those without `=` included. PATH as it was finds the program.
     ///
     /// # Errors
     ///
-    /// A name or value contains a NUL byte.
+    /// A NUL byte in a name or value.
     pub fn with_environment(mut self, set: &[(&str, &OsStr)], remove: &[&str]) -> Result<Self, NulError> {
         let entries = match &self.environment {
             ChildEnvironment::Inherited(environ) => changed(environ.entries(), set, remove)?,
@@ -175,15 +176,16 @@ impl ChildPlan {
         self
     }
 
-    /// Makes it a job: in a session of its own, with these descriptors and no others, and SIGKILL when we end.
+    /// Makes it a job: its own session, these descriptors and no others, SIGKILL when we end.
     #[must_use]
     pub fn as_job(mut self, job: JobTraits) -> Self {
         self.job = Some(job);
         self
     }
 
-    /// Does all that [`spawn`](Self::spawn) does but for the last step: a child takes on the user, looks whether there is a
-    /// file that it may execute, and ends. Whether the kernel can run that file only an execution tells.
+    /// Does all that [`spawn`](Self::spawn) does but for the last step: a child takes on the user,
+    /// looks whether there is a file that it may execute, and ends. Whether the kernel can run that
+    /// file only an execution tells.
     ///
     /// # Errors
     ///
@@ -192,8 +194,8 @@ impl ChildPlan {
         self.fork(true).map(drop)
     }
 
-    /// Starts the child in a process group of its own, with the signal mask and dispositions that we were started
-    /// with; a job's are the defaults. Returns once it has exec'ed.
+    /// Starts the child in a process group of its own, with the signal mask and dispositions that
+    /// we were started with; a job's are the defaults. Returns once it has exec'ed.
     ///
     /// # Errors
     ///
@@ -205,8 +207,8 @@ impl ChildPlan {
         self.fork(false)
     }
 
-    /// Whether sockets were handed to us by number, which are the child's from now on: it finds its own pid where we find ours. A job
-    /// gets none of them.
+    /// Whether sockets were handed to us by number. The child gets them, with its own pid in place
+    /// of ours; a job gets none of them.
     fn has_listen_pid(&self) -> bool {
         let is_ours = |entry: &[u8]| {
             let pid = value_of(entry, listen_pid::NAME);
@@ -219,9 +221,9 @@ impl ChildPlan {
             }
     }
 
-    /// What about the program's file keeps the kernel from running it, as far as that can be seen by reading it. As `execvp` does it goes on
-    /// behind a file that may not be executed, or that names something missing. `directory` is where the child starts, if not where
-    /// we are.
+    /// The trouble with the program's file that keeps the kernel from running it, as far as reading
+    /// shows it. Like `execvp` it goes on behind a file that may not be executed, or names
+    /// something missing. `directory` is where the child starts, if not where we are.
     #[must_use]
     pub fn trouble(&self, directory: Option<&Path>) -> Option<Trouble> {
         let paths = self
@@ -272,9 +274,9 @@ impl ChildPlan {
             errno: 0,
         };
         let mut stack = [MaybeUninit::<u8>::uninit(); STACK_BYTES];
-        // SAFETY: the top of the array, aligned down to 16 bytes as the ABI asks; the stack grows downwards into it.
-        // `job` and `stack` outlive the child's use of them because CLONE_VFORK suspends us until it has exec'ed
-        // or ended. `child_main` matches the expected signature and never unwinds.
+        // SAFETY: the top of the array, aligned to 16 bytes as the ABI asks; it grows down into it.
+        // `job` and `stack` outlive the child's use of them because CLONE_VFORK suspends us until
+        // it has exec'ed or ended. `child_main` has the expected signature and never unwinds.
         let pid = unsafe {
             let top = stack.as_mut_ptr().add(STACK_BYTES);
             let top = top.sub(top.addr() % 16);
@@ -311,10 +313,11 @@ struct SpawnOrder<'a> {
 }
 
 impl SpawnOrder<'_> {
-    /// Reads what the child left. One that failed is a zombie now and falls to the reaper like any other.
+    /// Reads what the child left. One that failed is a zombie now and falls to the reaper like any
+    /// other.
     fn outcome(&self, pid: Pid) -> Result<Pid, SpawnError> {
-        // SAFETY: both are plain integers inside a live struct. Volatile, because the compiler does not know that
-        // another process wrote them.
+        // SAFETY: both are plain integers inside a live struct. Volatile, because the compiler does
+        // not know that another process wrote them.
         let (step, errno) = unsafe {
             (
                 (&raw const self.failed_step).read_volatile(),
@@ -351,22 +354,24 @@ impl SpawnOrder<'_> {
     }
 }
 
-/// The child, between clone and exec. It runs in our memory: system calls only, nothing that allocates or panics.
+/// The child, between clone and exec. It runs in our memory: system calls only, nothing that
+/// allocates or panics.
 extern "C" fn child_main(argument: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes a pointer to its `SpawnOrder`, which nobody else touches until this process has exec'ed.
+    // SAFETY: `spawn` passes a pointer to its `SpawnOrder`, which nobody else touches until this
+    // process has exec'ed.
     let job = unsafe { &mut *argument.cast::<SpawnOrder<'_>>() };
     let plan = job.plan;
     if plan.job.is_none() {
-        // SAFETY: setpgid takes two numbers. It cannot fail for a fresh child, and if it did the child would merely stay
-        // in our group.
+        // SAFETY: setpgid takes two numbers. It cannot fail for a fresh child, and if it did the
+        // child would merely stay in our group.
         unsafe { libc::setpgid(0, 0) };
     }
     if let Some(Err(Refused(errno))) = plan.job.as_ref().map(JobTraits::take_place) {
         job.fail(Step::Traits, errno);
     }
     if let Some(terminal) = &plan.terminal {
-        // Never fatal: without the foreground the program still runs. SIGTTOU is blocked, so this does not stop us.
-        // SAFETY: an open descriptor and a number.
+        // Never fatal: without the foreground the program still runs. SIGTTOU is blocked, so this
+        // does not stop us. SAFETY: an open descriptor and a number.
         unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpid()) };
     }
     if let Some(credentials) = &plan.credentials {
@@ -409,8 +414,8 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
     job.fail(Step::Exec, errno)
 }
 
-/// Takes on the user's groups, group and id, in the order that leaves no way back. The raw calls: the C library's
-/// wrappers would first make every thread of the parent follow.
+/// Takes on the user's groups, group and id, in the order that leaves no way back. The raw calls:
+/// the C library's wrappers would first make every thread of the parent follow.
 fn change_user(job: &mut SpawnOrder<'_>, credentials: &Credentials) {
     let Credentials { uid, gid, groups } = credentials;
     // SAFETY: the pointer and count describe a live slice; the others take numbers.
@@ -471,7 +476,8 @@ fn exec(job: &mut SpawnOrder<'_>) -> c_int {
                 unsafe { libc::execve(SHELL.as_ptr(), job.shell_args.as_ptr(), environ) };
                 return libc::ENOEXEC;
             }
-            // Not in this directory: the next may have it, but a refusal is the better thing to report.
+            // Not in this directory: the next may have it, but a refusal is the better thing to
+            // report.
             libc::ENOENT | libc::ENOTDIR => {}
             libc::EACCES => result = libc::EACCES,
             other => return other,

@@ -1,7 +1,7 @@
 //! How the process begins: before `main`, and `main` itself.
 //!
-//! The standard library's own start-up is not used: it opens descriptors 0 to 2 when they are
-//! closed, ignores SIGPIPE and installs fault handlers, and an init must hand all of that on to the
+//! The standard library's own start-up is not used. It opens descriptors 0 to 2 when they are
+//! closed, ignores SIGPIPE and installs fault handlers. An init must hand all of that on to the
 //! child as it found it. So `main` is the C one, and arguments and environment are the kernel's own
 //! memory, untouched.
 

@@ -18,8 +18,8 @@ const MAX_PLACES: usize = 32;
 /// Reads in one turn, each of dozens of notices; the rest waits for the next turn.
 const READS_PER_TURN: usize = 16;
 
-/// The directories in which a file can be replaced: that of its name, and where its name or a
-/// directory above it is a link, as in a mounted Kubernetes secret, those of the links too.
+/// The directories in which a file can be replaced. One is that of its name. Where its name or a
+/// directory above it is a link, as in a mounted Kubernetes secret, those of the links count too.
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,

@@ -138,9 +138,9 @@ pub fn forbid_dumps() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
-/// Lets go of what we inherited and only the child needs: the working directory (we would keep its
-/// file system mounted), standard input and output (a pipe's other end would wait for us), and
-/// every further descriptor. For after the child has been started. Best effort: nothing here is
+/// Lets go of what we inherited and only the child needs. These are the working directory (we would
+/// keep its file system mounted), standard input and output (a pipe's other end would wait for us)
+/// and every further descriptor. For after the child has been started. Best effort: nothing here is
 /// worth failing for.
 pub fn release_inherited() {
     release_standard();

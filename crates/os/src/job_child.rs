@@ -1,5 +1,5 @@
-//! The differences of a child that is a job: its descriptors, its session, its limits, and that it does
-//! not outlive this process. The second half runs between clone and exec: system calls only.
+//! The differences of a child that is a job: its descriptors, its session, its limits, and that it
+//! does not outlive this process. The second half runs between clone and exec: system calls only.
 
 use std::ffi::{CString, NulError, OsStr, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -140,8 +140,8 @@ impl JobTraits {
             // SAFETY: numbers; what had that number is this process's copy of it.
             check(unsafe { libc::dup2(copy, place) }.into())?;
         }
-        // Closes descriptors that this process inherited. Older kernels lack the call; the exec closes
-        // all descriptors of our own.
+        // Closes descriptors that this process inherited. Older kernels lack the call; the exec
+        // closes all descriptors of our own.
         let first = libc::c_uint::try_from(FIRST_OTHER).unwrap_or(libc::c_uint::MAX);
         // SAFETY: takes numbers, and this process has its own table of descriptors.
         unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };

@@ -1,7 +1,7 @@
 //! Signals are never handled, only blocked and taken one at a time.
 //!
-//! No handler means no code that runs at any moment: a signal stays pending in the kernel until the
-//! loop asks for it, so none is lost at start, during fork, or while something else is being done.
+//! No handler means no code that runs at any moment. A signal stays pending in the kernel until the
+//! loop asks for it. So none is lost at start, during fork, or while something else is being done.
 //! The child gets back the mask and the dispositions that we were started with.
 
 use std::io;
@@ -89,8 +89,8 @@ impl SignalSet {
 /// Blocks every signal and remembers the mask as it was. Runs as a constructor, before `main` (see
 /// `os::entry`), so it does nothing that needs a runtime.
 ///
-/// The faults (SEGV, BUS, FPE, ILL, TRAP, SYS) are blocked too: the kernel delivers a real fault
-/// regardless of the mask, while one that somebody *sends* is a signal like any other and has to be
+/// The faults (SEGV, BUS, FPE, ILL, TRAP, SYS) are blocked too. The kernel delivers a real fault
+/// regardless of the mask. One that somebody *sends* is a signal like any other and has to be
 /// forwarded.
 pub extern "C" fn block_all_at_load() {
     let SignalSet(all) = SignalSet::ALL;
@@ -209,9 +209,8 @@ fn wait_in_kernel(set: SignalSet, timeout: Option<Duration>) -> io::Result<Optio
     Ok(Some(signal).filter(|signal| !is_self_inflicted(*signal, sender.unsigned_abs())))
 }
 
-/// Starts a thread without losing a signal to the C library: when musl starts one it unblocks the
-/// real-time signals that it wants for itself, and one that is pending, or comes then, would end
-/// us.
+/// Starts a thread without losing a signal to the C library. When musl starts one it unblocks the
+/// real-time signals that it wants for itself. One that is pending, or comes then, would end us.
 ///
 /// Those that are pending are set aside for the next [`wait`] or
 /// [`SignalFd::take`](crate::signal_fd::SignalFd::take); one that comes in the few microseconds

@@ -358,8 +358,8 @@ pub struct Piece {
 
 impl Stream {
     /// Reads like [`Read`], and tells whether a read that fills less than its buffer has brought
-    /// all that was there: so it is unless it is cut, the peer has closed, or has sent urgent data,
-    /// of both of which epoll tells.
+    /// all that was there. It has, unless it is cut or the peer has closed or sent urgent data;
+    /// epoll tells of the last two.
     ///
     /// # Errors
     ///

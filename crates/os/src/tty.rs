@@ -19,9 +19,9 @@ pub fn foreground_terminal() -> Option<OwnedFd> {
 }
 
 /// Takes the foreground of the controlling terminal for our own process group again, if the group
-/// that `child` leads still has it: whoever runs after us in our group, a script for instance,
-/// would otherwise find itself in the background of a group that no longer exists. If somebody else
-/// has it by now, a shell that put us into the background for instance, it is theirs.
+/// that `child` leads still has it. Else a script that runs after us in our group would find itself
+/// in the background of a group that no longer exists. If somebody else has it by now, a shell that
+/// put us into the background for instance, it is theirs.
 pub fn take_back(child: Pid) {
     // SAFETY: an open descriptor; returns a number.
     let is_childs = |terminal: &OwnedFd| unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) } == child.number();
