@@ -2,7 +2,8 @@
 //! show`, the help and the pages of settings are all read from it, so none of them can disagree
 //! with another.
 //!
-//! A new key is a row here, and the field that it fills in [`super::sections`]. A row is:
+//! A new key is a row here, and the field that it fills in [`super::sections`]. A key for the
+//! machine alone fills a field of its options instead (docs/changing.md). A row is:
 //!
 //! ```text
 //! NAME: type of its values [which of them it accepts] = default, "the default in words, where no value says it";

@@ -14,7 +14,7 @@ use crate::daemon::backend::client::{Backend, BackendSays};
 use crate::daemon::backend::outcome::{BackendAnswer, Heard};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
-use crate::daemon::gateway::GatewayTurn;
+use crate::daemon::gateway::InterfaceTurn;
 use crate::daemon::interface::Interface;
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::sink::LogHandle;
@@ -315,8 +315,8 @@ impl EventLoop {
     }
 
     /// Lets the interface act, with what it acts on.
-    pub(super) fn with_interface(&mut self, act: impl FnOnce(&mut Interface, &mut GatewayTurn<'_>)) {
-        let mut turn = GatewayTurn {
+    pub(super) fn with_interface(&mut self, act: impl FnOnce(&mut Interface, &mut InterfaceTurn<'_>)) {
+        let mut turn = InterfaceTurn {
             machine: &self.machine,
             backend: &mut self.backend,
             processes: &mut self.processes,

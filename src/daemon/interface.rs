@@ -1,12 +1,12 @@
-//! How the worker's programs talk to ojs-init: one variant for each way. The loop knows this face
-//! and nothing behind it. A mode with another way is another variant.
+//! How the worker's programs talk to ojs-init: one variant for each way in which they connect. The
+//! loop knows this face and nothing behind it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use log::{debug, warn};
 
-use crate::daemon::gateway::{Gateway, GatewayTurn};
+use crate::daemon::gateway::{Gateway, InterfaceTurn};
 use crate::daemon::workers::socket::WorkerSocket;
 use ojs_lifecycle::api::ids::{HolderId, WorkerId};
 use ojs_lifecycle::api::{Effect, Event, Moment, ToWorker};
@@ -39,7 +39,7 @@ impl Interface {
     }
 
     /// Accepts and reads, no more than belongs into one turn.
-    pub fn turn(&mut self, turn: &mut GatewayTurn<'_>) {
+    pub fn turn(&mut self, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => socket.turn(turn.processes, turn.registry, turn.events),
             Self::Gateway(gateway) => gateway.turn(turn),
@@ -48,7 +48,7 @@ impl Interface {
 
     /// Sends what the machine has answered since the last turn. The worker socket sends each frame
     /// when the machine orders it.
-    pub fn send_answers(&mut self, turn: &mut GatewayTurn<'_>) {
+    pub fn send_answers(&mut self, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(_) => {}
             Self::Gateway(gateway) => gateway.turn(turn),
@@ -88,7 +88,7 @@ impl Interface {
     }
 
     /// Tells a holder.
-    pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut GatewayTurn<'_>) {
+    pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => socket.tell(holder, word, turn.processes, turn.registry, turn.events),
             Self::Gateway(gateway) => gateway.tell(holder, word, turn),
@@ -97,7 +97,7 @@ impl Interface {
 
     /// Reads what is left on the connections of a holder whose process is gone, and then closes
     /// them.
-    pub fn read_to_end(&mut self, holder: HolderId, turn: &GatewayTurn<'_>) {
+    pub fn read_to_end(&mut self, holder: HolderId, turn: &InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => socket.read_to_end(holder),
             Self::Gateway(gateway) => gateway.read_to_end(holder, turn.now),
@@ -105,7 +105,7 @@ impl Interface {
     }
 
     /// Closes the connections of a holder.
-    pub fn close(&mut self, holder: HolderId, why: &str, turn: &mut GatewayTurn<'_>) {
+    pub fn close(&mut self, holder: HolderId, why: &str, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => {
                 warn!("connection {holder}: closed by us: {why}");
@@ -119,7 +119,7 @@ impl Interface {
     }
 
     /// Answers a heartbeat or a request for jobs. The worker socket has neither.
-    pub fn answer(&mut self, answer: &Effect, turn: &mut GatewayTurn<'_>) {
+    pub fn answer(&mut self, answer: &Effect, turn: &mut InterfaceTurn<'_>) {
         let Self::Gateway(gateway) = self else { return };
         if let Effect::AnswerBeat { holder, state, jobs } = answer {
             gateway.hear_beat(*holder, *state, jobs);

@@ -7,7 +7,7 @@ use log::debug;
 use crate::daemon::backend::outcome::OutcomeReply;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, Filled, LinkStage, Pulling};
-use crate::daemon::gateway::{Gateway, GatewayTurn};
+use crate::daemon::gateway::{Gateway, InterfaceTurn};
 use ojs_lifecycle::api::{
     About, ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, WorkerState,
 };
@@ -35,7 +35,7 @@ impl Gateway {
     }
 
     /// Tells what a request waits for. Whoever speaks HTTP hears nothing unasked.
-    pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut GatewayTurn<'_>) {
+    pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut InterfaceTurn<'_>) {
         match word {
             ToWorker::Ok { job, about, is_settled } => {
                 // Of anything but an ACK the backend alone says what becomes of the job.
@@ -86,7 +86,7 @@ impl Gateway {
         job: &JobId,
         code: ErrorCode,
         message: &str,
-        turn: &mut GatewayTurn<'_>,
+        turn: &mut InterfaceTurn<'_>,
     ) {
         let Some(waiting) = self.book.take_outcome(job) else {
             return;

@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use crate::daemon::gateway::caller::Admission;
 use crate::daemon::gateway::link::GatewayLink;
 use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival};
-use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, GatewayTurn};
+use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn};
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::ProcessId;
 use ojs_os::clock;
@@ -49,7 +49,7 @@ impl Gateway {
 
     /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the
     /// request has gone on its way. While some do, each turn takes twice as many.
-    pub(super) fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn accept(&mut self, turn: &mut InterfaceTurn<'_>) {
         if std::mem::take(&mut self.is_to_ask) && self.acceptor.has_more() && self.has_room() {
             return self.acceptor.ask(turn.registry);
         }
@@ -82,7 +82,7 @@ impl Gateway {
     /// Closes the oldest connection that has sent no whole request for too long. One that has had a
     /// request is never closed: its client may be about to send another one, and most SDKs do not
     /// send it again.
-    fn make_room(&mut self, turn: &mut GatewayTurn<'_>) -> bool {
+    fn make_room(&mut self, turn: &mut InterfaceTurn<'_>) -> bool {
         // A queued link has something to read: its turn decides.
         let unread = self.links.iter().filter(|(_, link)| !link.is_queued);
         let silent = unread.filter_map(|(id, link)| {
@@ -107,7 +107,7 @@ impl Gateway {
         true
     }
 
-    fn admit(&mut self, stream: TcpStream, client: SocketAddr, turn: &mut GatewayTurn<'_>) {
+    fn admit(&mut self, stream: TcpStream, client: SocketAddr, turn: &mut InterfaceTurn<'_>) {
         let admission = self.callers.admit(client, self.address);
         if let Admission::Sought(inode) = admission {
             self.arrivals.push(Arrival { inode, stream });
@@ -117,7 +117,7 @@ impl Gateway {
     }
 
     /// Goes on with the search for the processes of those who have come.
-    pub(super) fn search(&mut self, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn search(&mut self, turn: &mut InterfaceTurn<'_>) {
         for (inode, admission) in self.callers.search() {
             if let Some(at) = self.arrivals.iter().position(|arrival| arrival.inode == inode) {
                 let Arrival { stream, .. } = self.arrivals.swap_remove(at);
@@ -127,7 +127,7 @@ impl Gateway {
     }
 
     /// Settles a connection whose caller is known.
-    fn settle(&mut self, mut stream: TcpStream, admission: Admission, turn: &mut GatewayTurn<'_>) {
+    fn settle(&mut self, mut stream: TcpStream, admission: Admission, turn: &mut InterfaceTurn<'_>) {
         let is_refused = matches!(admission, Admission::Refused(_));
         if is_refused && self.refused >= MOST_REFUSED {
             return;
@@ -159,7 +159,7 @@ impl Gateway {
     }
 
     /// The name of the process of a new connection; none where there are too many.
-    fn hold(&mut self, watch: Rc<ProcessWatch>, turn: &mut GatewayTurn<'_>) -> Option<ProcessId> {
+    fn hold(&mut self, watch: Rc<ProcessWatch>, turn: &mut InterfaceTurn<'_>) -> Option<ProcessId> {
         if !turn.processes.has_room_for(&watch, self.room.processes) {
             if !std::mem::replace(&mut self.room.has_warned, true) {
                 warn!(

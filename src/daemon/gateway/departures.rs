@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::LinkStage;
-use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn};
+use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn};
 use ojs_lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
 
 /// How long it may take until what a process that is gone has written is here. Longer only when
@@ -33,7 +33,7 @@ impl Gateway {
     }
 
     /// A connection has had its time: nothing more is read of it.
-    pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         match &link.stage {
             // A complete request of a dead process still counts. This one waits for body space. Its
@@ -54,7 +54,7 @@ impl Gateway {
     }
 
     /// Those of whom everything was read.
-    pub(super) fn let_go_of_the_dead(&mut self, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn let_go_of_the_dead(&mut self, turn: &mut InterfaceTurn<'_>) {
         for process in self.book.processes_left_behind() {
             if self
                 .links
@@ -74,7 +74,7 @@ impl Gateway {
 
     /// Lets a holder go that nobody is expected to be. Its connections stay: it asks again when it
     /// likes to.
-    pub fn close(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) {
+    pub fn close(&mut self, holder: HolderId, turn: &mut InterfaceTurn<'_>) {
         for job in self.forget(holder, turn) {
             let message = "no worker runs";
             self.outcome_was_refused(&job, ErrorCode::Unavailable, message, turn);
@@ -83,7 +83,7 @@ impl Gateway {
 
     /// A holder is no more: nothing that it asked is answered by the lifecycle. The jobs are those
     /// of which it has said what became.
-    fn forget(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) -> Vec<JobId> {
+    fn forget(&mut self, holder: HolderId, turn: &mut InterfaceTurn<'_>) -> Vec<JobId> {
         let forgotten = self.book.forget(holder);
         turn.events.push_back(Event::HungUp(holder));
         for pull in forgotten.pulls {

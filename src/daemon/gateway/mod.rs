@@ -92,8 +92,8 @@ enum GatewayTimer {
     Places,
 }
 
-/// The parts that a turn of the gateway acts on.
-pub struct GatewayTurn<'a> {
+/// The parts that a turn of an interface acts on.
+pub struct InterfaceTurn<'a> {
     /// The lifecycle, which alone knows whether a job was given out here.
     pub machine: &'a Lifecycle,
     /// Where requests pass through to.
@@ -230,7 +230,7 @@ impl Gateway {
     }
 
     /// Takes who came, goes on with everything that can go on: no more than belongs into one turn.
-    pub fn turn(&mut self, turn: &mut GatewayTurn<'_>) {
+    pub fn turn(&mut self, turn: &mut InterfaceTurn<'_>) {
         let (mut overdue, mut half_closed) = (Vec::new(), Vec::new());
         while let Some(due) = self.deadlines.take_due(turn.now) {
             match due {
@@ -263,7 +263,12 @@ impl Gateway {
     }
 
     /// A panic costs this one connection.
-    fn guarded(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>, work: impl FnOnce(&mut Self, &mut GatewayTurn<'_>)) {
+    fn guarded(
+        &mut self,
+        id: LinkId,
+        turn: &mut InterfaceTurn<'_>,
+        work: impl FnOnce(&mut Self, &mut InterfaceTurn<'_>),
+    ) {
         if panic::catch_unwind(AssertUnwindSafe(|| work(self, turn))).is_err() {
             error!("internal error in a connection of the worker: it is closed");
             self.hang_up(id, turn);
@@ -280,7 +285,7 @@ impl Gateway {
     }
 
     /// Goes as far as it can with one connection in one turn; how many bytes were read.
-    fn serve(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> usize {
+    fn serve(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> usize {
         let mut bytes = 0;
         if let Some(link) = self.links.get_mut(&id) {
             link.is_queued = false;
@@ -321,7 +326,7 @@ impl Gateway {
 
     /// The kernel tells of room to write only where there was none before: of most connections it
     /// never has to.
-    fn hear_of_room(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+    fn hear_of_room(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id).filter(|link| link.lacks_news_of_room()) else {
             return;
         };
@@ -338,7 +343,7 @@ impl Gateway {
     }
 
     /// Does what can be done without another byte. Whether more are wanted.
-    fn step(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> bool {
+    fn step(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> bool {
         loop {
             let Some(link) = self.links.get_mut(&id) else {
                 return false;
@@ -364,7 +369,7 @@ impl Gateway {
     }
 
     /// The client says no more, and all that it said was looked at.
-    fn client_has_ended(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+    fn client_has_ended(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         match &link.stage {
             // Half a request is none.
@@ -392,7 +397,7 @@ impl Gateway {
     }
 
     /// Goes on behind a request whose answer nobody reads any more.
-    fn skip_answer(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+    fn skip_answer(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(mut link) = self.links.remove(&id) else { return };
         self.drop_work(&mut link, turn);
         link.stage = LinkStage::Head;
@@ -401,7 +406,7 @@ impl Gateway {
     }
 
     /// Closes a connection. What waited for it is told so.
-    fn hang_up(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+    fn hang_up(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         // The kernel takes it out of the poll when it is closed: nobody else has its descriptor.
         let Some(mut link) = self.links.remove(&id) else { return };
         self.deadlines.cancel(GatewayTimer::Link(id));
@@ -415,7 +420,7 @@ impl Gateway {
     }
 
     /// Nobody waits any more for what this connection asked for.
-    fn drop_work(&mut self, link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
+    fn drop_work(&mut self, link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) {
         match std::mem::replace(&mut link.stage, LinkStage::Closing) {
             LinkStage::Asked(Asked::Jobs(asked)) => {
                 self.book.take_pull(asked.pull);
@@ -433,7 +438,7 @@ impl Gateway {
 }
 
 /// Jobs that nobody got go back.
-fn release(Pulling { holder, pull }: Pulling, turn: &mut GatewayTurn<'_>) {
+fn release(Pulling { holder, pull }: Pulling, turn: &mut InterfaceTurn<'_>) {
     debug!("a request for jobs has lost its client");
     turn.events
         .push_back(Event::Said(holder, FromWorker::WantsNoMore { pull }));

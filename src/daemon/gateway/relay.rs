@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews};
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
-use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn, Step};
+use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn, Step};
 use ojs_os::clock;
 use ojs_wire::gateway::{CONTINUE, GatewayError, Status, passed_head, with_worker};
 use ojs_wire::http::body::{BadChunk, BodyStep};
@@ -44,7 +44,7 @@ impl Gateway {
         id: LinkId,
         head: MessageHead,
         gathered: Option<Gathered>,
-        turn: &mut GatewayTurn<'_>,
+        turn: &mut InterfaceTurn<'_>,
     ) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let length = |bytes: usize| TunnelBody::Length(bytes as u64);
@@ -82,7 +82,7 @@ impl Gateway {
     }
 
     /// A request that was gathered for us goes on to the backend.
-    pub(super) fn pass_on(&mut self, id: LinkId, request: Request, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn pass_on(&mut self, id: LinkId, request: Request, turn: &mut InterfaceTurn<'_>) {
         let Request { head, body, .. } = request;
         // One worker upstream: ours.
         let body = with_worker(body, &self.worker_id);
@@ -94,7 +94,7 @@ impl Gateway {
     }
 
     /// Moves what can be moved, in both directions.
-    pub(super) fn relay(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+    pub(super) fn relay(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
         };
@@ -148,7 +148,7 @@ impl Gateway {
 
     /// Looks whether the clients of these links have left, for as long as one turn may take. The
     /// rest is looked at in the next turn, before links whose deadline ends later.
-    pub(super) fn look_who_left(&mut self, links: Vec<LinkId>, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn look_who_left(&mut self, links: Vec<LinkId>, turn: &mut InterfaceTurn<'_>) {
         let end = clock::monotonic() + LOOKS_TIME_PER_TURN;
         let rest = within(
             links,
@@ -162,7 +162,7 @@ impl Gateway {
 
     /// The client of a request that passes through has closed its side. It may wait for its answer,
     /// or have closed both sides: on the wire these look the same, and the kernel knows.
-    fn look_whether_left(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+    fn look_whether_left(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let LinkStage::Relaying(relay) = &mut link.stage else {
             return;
@@ -184,7 +184,7 @@ impl Gateway {
     }
 
     /// The client's body makes no sense: there is no more of it to be had.
-    fn break_off(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+    fn break_off(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
         };
@@ -203,7 +203,7 @@ impl Gateway {
 
     /// The client is gone. A whole request that may change something goes its way for some time,
     /// unless the client has reset its connection; anything else does not.
-    pub(super) fn let_relay_go(&mut self, relay: &Relay, is_reset: bool, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn let_relay_go(&mut self, relay: &Relay, is_reset: bool, turn: &mut InterfaceTurn<'_>) {
         if relay.is_done {
             return;
         }
@@ -217,7 +217,7 @@ impl Gateway {
     }
 
     /// Takes in the news of the tunnels.
-    pub(super) fn hear_tunnels(&mut self, turn: &mut GatewayTurn<'_>) {
+    pub(super) fn hear_tunnels(&mut self, turn: &mut InterfaceTurn<'_>) {
         while let Some((tunnel, news)) = turn.backend.tunnel_news() {
             match self.tunnels.get(&tunnel).copied() {
                 None => {}
@@ -228,7 +228,7 @@ impl Gateway {
     }
 
     /// An answer that nobody waits for: with its head the backend has decided.
-    fn nobody_waits(&mut self, tunnel: TunnelId, news: &TunnelNews, turn: &mut GatewayTurn<'_>) {
+    fn nobody_waits(&mut self, tunnel: TunnelId, news: &TunnelNews, turn: &mut InterfaceTurn<'_>) {
         match news {
             TunnelNews::HasRoom => {}
             TunnelNews::Head(_) | TunnelNews::HasBytes | TunnelNews::Done | TunnelNews::Failed(_) => {
@@ -238,7 +238,7 @@ impl Gateway {
         }
     }
 
-    fn hear_tunnel(&mut self, id: LinkId, tunnel: TunnelId, news: TunnelNews, turn: &mut GatewayTurn<'_>) {
+    fn hear_tunnel(&mut self, id: LinkId, tunnel: TunnelId, news: TunnelNews, turn: &mut InterfaceTurn<'_>) {
         self.enqueue(id);
         let Some(link) = self.links.get_mut(&id) else { return };
         let LinkStage::Relaying(relay) = &mut link.stage else {
@@ -295,7 +295,7 @@ fn drop_body(reader: &mut RequestReader) -> bool {
 }
 
 /// From the client to the backend.
-fn upward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) -> Result<Step, BadChunk> {
+fn upward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Result<Step, BadChunk> {
     let LinkStage::Relaying(relay) = &mut link.stage else {
         return Ok(Step::Again);
     };
@@ -332,7 +332,7 @@ fn upward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) -> Result<Step, Ba
 }
 
 /// From the backend to the client; the tunnel, when it has ended with that.
-fn downward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) -> Option<TunnelId> {
+fn downward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Option<TunnelId> {
     while let LinkStage::Relaying(Relay {
         tunnel,
         answer: Some(form),

@@ -5,7 +5,7 @@ use crate::daemon::gateway::arrivals::FORBIDDEN;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
 use crate::daemon::gateway::places::SMALL_BODY_BYTES;
-use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, GatewayTurn, Step, release};
+use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn, Step, release};
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use ojs_os::clock;
 use ojs_wire::gateway::{
@@ -36,7 +36,7 @@ const DOUBTFUL_PATH: GatewayError<'static> = GatewayError {
 
 impl Gateway {
     /// Looks for the next request.
-    pub(super) fn next_request(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+    pub(super) fn next_request(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let is_crowded = self.is_crowded();
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
@@ -87,7 +87,7 @@ impl Gateway {
     }
 
     /// Takes what is here of a body.
-    pub(super) fn gather(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+    pub(super) fn gather(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
         };
@@ -135,7 +135,7 @@ impl Gateway {
         Step::Again
     }
 
-    fn ask(&mut self, id: LinkId, request: Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
+    fn ask(&mut self, id: LinkId, request: Request, turn: &mut InterfaceTurn<'_>) -> Result<(), BadBody> {
         match request.route {
             Route::Fetch => self.ask_for_jobs(id, &request, turn),
             Route::Ack => self.ask_to_take(id, request, false, turn),
@@ -160,7 +160,7 @@ impl Gateway {
         }
     }
 
-    fn ask_for_jobs(&mut self, id: LinkId, request: &Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
+    fn ask_for_jobs(&mut self, id: LinkId, request: &Request, turn: &mut InterfaceTurn<'_>) -> Result<(), BadBody> {
         let fetch = read_fetch(&request.body, self.fetches.has_to_name_queues)?;
         let Some(link) = self.links.get_mut(&id).filter(|link| !link.is_deaf) else {
             return Ok(());
@@ -185,7 +185,7 @@ impl Gateway {
         id: LinkId,
         request: Request,
         has_failed: bool,
-        turn: &mut GatewayTurn<'_>,
+        turn: &mut InterfaceTurn<'_>,
     ) -> Result<(), BadBody> {
         let outcome = read_outcome(&request.body, has_failed)?;
         if !turn.machine.knows(&outcome.job) {
@@ -209,7 +209,7 @@ impl Gateway {
         Ok(())
     }
 
-    fn ask_to_hear(&mut self, id: LinkId, request: &Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
+    fn ask_to_hear(&mut self, id: LinkId, request: &Request, turn: &mut InterfaceTurn<'_>) -> Result<(), BadBody> {
         let beat = read_beat(&request.body)?;
         let Some(process) = self
             .links
@@ -239,7 +239,12 @@ impl Gateway {
 
     /// The holder of this name, or any of its process: not every SDK says its name with each
     /// request.
-    fn some_holder(&mut self, process: Option<ProcessId>, name: Option<&str>, turn: &mut GatewayTurn<'_>) -> HolderId {
+    fn some_holder(
+        &mut self,
+        process: Option<ProcessId>,
+        name: Option<&str>,
+        turn: &mut InterfaceTurn<'_>,
+    ) -> HolderId {
         let known = name.and_then(|name| self.book.known(process, name));
         known
             .or_else(|| self.book.any_of(process))
@@ -280,7 +285,7 @@ impl Gateway {
     }
 
     /// Whether all of an answer is out; then the next request has its turn, or the connection ends.
-    pub(super) fn answer_is_out(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+    pub(super) fn answer_is_out(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
         };
