@@ -29,7 +29,7 @@ impl Clock {
         self.start.elapsed()
     }
 
-    /// What the wall clock said at the start.
+    /// The wall clock at the start.
     pub fn epoch(&self) -> Timestamp {
         self.epoch
     }

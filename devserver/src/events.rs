@@ -1,4 +1,4 @@
-//! What happened, in order: every request, and what the server did by itself.
+//! Events, in order: every request, and what the server did by itself.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::operation::Operation;
 /// Most jobs that an event names.
 pub(crate) const MAX_EVENT_JOBS: usize = 1_000;
 
-/// What the server does by itself.
+/// Names of events that the server causes by itself.
 const OCCURRENCES: [&str; 6] = [
     "visibility_timeout",
     "worker_death",
@@ -41,7 +41,7 @@ pub struct Event {
     /// connection, whole or in part; `None`: no answer left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<f64>,
-    /// What the wall clock said at `ms`, RFC 3339.
+    /// The wall clock at `ms`, RFC 3339.
     #[serde(default)]
     pub time: String,
     /// The operation of a request, or what the server did: `visibility_timeout`, `worker_death`,

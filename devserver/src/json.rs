@@ -31,7 +31,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// The value has another type.
     pub fn get<'a, T: Deserialize<'a>>(&'a self, name: &str, expected: &str) -> Result<Option<T>, WrongType> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
         let read = serde_json::from_str(raw.get());
@@ -45,7 +45,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// The value has another type.
     pub fn text(&self, name: &str) -> Result<Option<String>, WrongType> {
         self.get(name, "a string")
     }
@@ -80,7 +80,7 @@ impl Object {
 pub struct WrongType {
     /// The name of the field.
     pub field: String,
-    /// What the field should be.
+    /// The type that the field should have.
     pub expected: String,
 }
 

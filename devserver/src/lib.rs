@@ -1,11 +1,11 @@
 //! An Open Job Spec backend in memory, for development and tests. Not for production: nothing
 //! survives the process.
 //!
-//! It plays the specification's conformance levels 0 and 1 over HTTP, and plays them as they are
-//! written where real backends do not: a reservation belongs to the worker that fetched the job, a
-//! visibility timeout counts as an attempt and leaves an error, a worker that stops beating is
-//! dead. It can speak like real backends too ([`Dialect`]), and do what networks and backends do
-//! wrong ([`Fault`]).
+//! The server plays the specification's conformance levels 0 and 1 over HTTP, as they are written.
+//! Real backends deviate in some points. Here a reservation belongs to the worker that fetched the
+//! job, a visibility timeout counts as an attempt and leaves an error, and a worker that stops
+//! beating is dead. The server can speak like real backends too ([`Dialect`]), and do what networks
+//! and backends do wrong ([`Fault`]).
 //!
 //! In a test:
 //!
@@ -22,9 +22,9 @@
 //! ```
 //!
 //! Inside, from the pure to the worldly: `store` has the jobs and every rule about them, and
-//! neither a clock nor a socket; `dialect` reads what workers send; `faults` and `events` are what
-//! no backend has; `state` has all of these behind one lock; `http` has the connections and routes;
-//! [`Server`] is the thread; [`timeline`] draws what happened, and only reads events; [`cli`] is
+//! neither a clock nor a socket. `dialect` reads what workers send. `faults` and `events` are what
+//! no backend has. `state` has all of these behind one lock, `http` the connections and routes.
+//! [`Server`] is the thread. [`timeline`] draws what happened, and only reads events. [`cli`] is
 //! the command line.
 
 pub mod cli;

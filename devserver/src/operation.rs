@@ -1,8 +1,8 @@
-//! What can be asked of the server, by name.
+//! Operations of the server, by name.
 
 use std::fmt;
 
-/// What a request asks for.
+/// The operation that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// `POST /workers/fetch`
@@ -85,7 +85,7 @@ impl Operation {
         Self::ALL.into_iter().find(|operation| operation.name() == name)
     }
 
-    /// What a request with this method to this path asks for.
+    /// The operation behind this method and this path.
     pub(crate) fn of(method: &str, path: &[&str]) -> Self {
         match (method, path) {
             (_, ["dev", ..]) => Self::Dev,

@@ -1,11 +1,11 @@
-//! What can be chosen about a server.
+//! Options of a server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::dialect::Dialect;
 
-/// What can be chosen about a server.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The address at which the server listens; port 0: any free one.
@@ -14,7 +14,7 @@ pub struct Options {
     pub allow_remote: bool,
     /// How the server speaks with workers.
     pub dialect: Dialect,
-    /// What every request but `/ojs/v1/health` must show as its bearer token; `None`: nothing.
+    /// The bearer token that every request but `/ojs/v1/health` must show; `None`: nothing.
     pub token: Option<String>,
     /// How long a job is reserved when neither it nor the worker says so.
     pub visibility_timeout: Duration,

@@ -34,7 +34,7 @@ pub enum RefusalKind {
 pub struct Refusal {
     /// The kind, which decides the HTTP status.
     pub kind: RefusalKind,
-    /// What was wrong, and what is accepted; for people.
+    /// The mistake, and what is accepted; for people.
     pub message: String,
     /// The details for programs, as JSON.
     pub details: Option<Box<RawValue>>,
@@ -50,7 +50,7 @@ impl Refusal {
         }
     }
 
-    /// The same refusal, with details.
+    /// Adds details to the refusal.
     pub fn with(self, details: &serde_json::Value) -> Self {
         Self {
             details: Some(raw(details)),
@@ -64,7 +64,7 @@ impl Refusal {
         Self::new(RefusalKind::Invalid, format!("the field '{name}' must be {expected}")).with(&details)
     }
 
-    /// The same refusal, of something that is understood and cannot be followed.
+    /// Says that the request is understood and cannot be followed.
     pub fn unprocessable(self) -> Self {
         Self {
             kind: RefusalKind::Unprocessable,

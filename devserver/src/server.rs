@@ -108,7 +108,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// It makes no sense, or there is no room for it; the message says which.
+    /// The job makes no sense, or there is no room for it; the message says which.
     pub fn enqueue(&self, job: &str) -> Result<String, String> {
         let mut ids = self.enqueue_all(std::iter::once(job))?;
         ids.pop().ok_or_else(|| "nothing was taken in".to_owned())
@@ -220,7 +220,7 @@ impl Server {
         self.shared.lock().events.after(0).cloned().collect()
     }
 
-    /// What time it is, by the clock of the events: milliseconds since the start.
+    /// The time by the clock of the events: milliseconds since the start.
     #[must_use]
     pub fn now_ms(&self) -> f64 {
         millis(self.shared.clock.now())
@@ -276,7 +276,7 @@ impl Server {
     /// Waits until something is so, looking whenever anything has changed; whether it was so in
     /// time.
     pub fn wait(&self, patience: Duration, condition: impl Fn(&Self) -> bool) -> bool {
-        /// What changes by time alone is looked at this often.
+        /// Time between two looks at what changes by time alone.
         const LOOK: Duration = Duration::from_millis(20);
         let deadline = self.shared.clock.now() + patience;
         loop {

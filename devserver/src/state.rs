@@ -1,4 +1,4 @@
-//! What the server's thread and its owner both see, and the lock around it.
+//! State that the server's thread and its owner share, and the lock around it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) struct Freeze {
     pub until: Option<Moment>,
 }
 
-/// What the server's thread and its owner both see.
+/// State that the server's thread and its owner share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub clock: Clock,
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     changed: Condvar,
 }
 
-/// What changes while the server runs; behind the lock.
+/// The part that changes while the server runs; behind the lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub store: Store,

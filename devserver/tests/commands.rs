@@ -59,7 +59,7 @@ impl Running {
         (status.code(), said)
     }
 
-    /// What it writes, line by line, as it comes.
+    /// Its output, line by line, as it comes.
     fn lines(&mut self) -> mpsc::Receiver<String> {
         let (send, receive) = mpsc::channel();
         let out = BufReader::new(self.0.stdout.take().unwrap());
@@ -248,7 +248,7 @@ fn a_watched_list_tells_each_change_when_nobody_looks_at_a_terminal() {
     assert_eq!(lines.recv_timeout(PATIENCE).unwrap(), "second t default available 0");
 }
 
-/// What a worker does at its end.
+/// Requests of a worker at its end.
 fn shut_down(bench: &Bench) {
     bench.put_job("j", "");
     bench.fetch("w-1");

@@ -1,4 +1,4 @@
-//! What the official conformance suite asks of levels 0 and 1 and what public backends do
+//! Demands of the official conformance suite for levels 0 and 1, and what public backends do
 //! otherwise: each test names the ids.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "the test is the client")]

@@ -1,4 +1,4 @@
-//! What is done wrong on demand.
+//! Faults on demand.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]
 

@@ -22,7 +22,7 @@ struct Listener {
     lines: BufReader<BodyReader<'static>>,
 }
 
-/// What comes: an event, or a comment line, or the end.
+/// A piece of a stream: an event, or a comment line, or the end.
 #[derive(Debug, PartialEq)]
 enum Came {
     Event { name: String, id: String, data: Value },
@@ -51,7 +51,7 @@ fn listen(bench: &Bench, path: &str) -> Listener {
 }
 
 impl Listener {
-    /// What comes next; fields that say nothing new are left out.
+    /// The next piece; fields that say nothing new are left out.
     fn next(&mut self) -> Result<Came, std::io::Error> {
         let (mut name, mut id, mut data) = (String::new(), String::new(), Value::Null);
         loop {

@@ -39,7 +39,7 @@ fn text(lines: &str) -> String {
     Picture::new(&record.events, &record.marks).text(80)
 }
 
-/// What stands to the right of a name.
+/// The text to the right of a name.
 fn row<'a>(text: &'a str, name: &str) -> &'a str {
     let line = text.lines().find_map(|line| line.strip_prefix(&format!(" {name} ")));
     line.unwrap_or_else(|| panic!("no row {name} in\n{text}")).trim()

@@ -1,4 +1,4 @@
-//! Whatever the record says, the picture is one.
+//! For every record the picture is one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be had fails the test")]
 

@@ -1,4 +1,4 @@
-//! What proxies and the stores of real backends do wrong, on demand.
+//! Faults of proxies and of the stores of real backends, on demand.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]
 

@@ -1,4 +1,4 @@
-//! What workers ask for, through the wire; the names end with the backend obligations that they
+//! Requests of workers, through the wire; the names end with the backend obligations that they
 //! play.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]

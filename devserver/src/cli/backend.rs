@@ -8,7 +8,7 @@ pub(super) struct BackendArgs {
     /// Where the backend is
     #[arg(long, value_name = "URL", env = "OJS_URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
-    /// What to show it
+    /// The bearer token to show
     #[arg(long, value_name = "TOKEN", env = "OJS_AUTH_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 }

@@ -22,7 +22,7 @@ const START_PAUSE: Duration = Duration::from_millis(100);
 /// Largest answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
-/// What stands in a path as it is.
+/// Characters that stand in a path as they are.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A backend that can be asked.
@@ -47,7 +47,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// It is no URL that can be used.
+    /// The text is no URL that can be used.
     pub fn new(backend: &BackendArgs) -> Result<Self, String> {
         let base = backend.url.trim_end_matches('/');
         let uri: Result<Uri, _> = base.parse();

@@ -47,7 +47,7 @@ enum Command {
     Jobs(jobs::Jobs),
     /// Show everything about one job
     Job {
-        /// Its id
+        /// The job's id
         id: String,
         #[command(flatten)]
         backend: BackendArgs,
@@ -61,7 +61,7 @@ enum Command {
     Timeline(timeline::Timeline),
     /// Cancel a job, whatever it is doing
     Cancel {
-        /// Its id
+        /// The job's id
         id: String,
         #[command(flatten)]
         backend: BackendArgs,

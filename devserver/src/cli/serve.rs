@@ -93,8 +93,8 @@ pub(super) fn run(serve: &Serve) -> Result<(), Failure> {
     stop.wait()
         .map_err(|error| format!("cannot wait for signals: {error}"))?;
     if let Some(file) = &serve.port_file {
-        // Whoever comes now finds nobody; a file that somebody removed already is gone all the
-        // same.
+        // A client that comes now finds nobody; a file that somebody removed already is gone all
+        // the same.
         let _ = fs::remove_file(file);
     }
     Ok(())

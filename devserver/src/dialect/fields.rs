@@ -43,7 +43,7 @@ pub(super) const ERROR_CODES: [&str; 12] = [
     "unsupported",
 ];
 
-/// What a worker may say about itself in registration and heartbeats.
+/// Fields that a worker may tell of itself in registration and heartbeats.
 pub(super) const WORKER_INFO_FIELDS: [&str; 6] = ["hostname", "pid", "queues", "concurrency", "labels", "started_at"];
 
 /// Refuses a field that is not in the list; `whose` list it is.

@@ -1,5 +1,5 @@
-//! What is accepted from workers and how they are answered: the specification's way and the ways of
-//! real backends.
+//! Dialects: what is accepted from workers and how they are answered, in the specification's way
+//! and the ways of real backends.
 
 mod fields;
 
@@ -27,9 +27,9 @@ pub enum Dialect {
     /// is an array or a number.
     #[default]
     Spec,
-    /// The public Go backends: `state` is always `active` and the word is in `directive`; an
-    /// integer in `active_jobs` is refused; without `visibility_timeout_ms` a job is reserved for
-    /// 30 s; nothing to register, report or save at.
+    /// The public Go backends. `state` is always `active` and the word is in `directive`. An
+    /// integer in `active_jobs` is refused. Without `visibility_timeout_ms` a job is reserved for
+    /// 30 s. There is nothing to register, report or save at.
     Go,
     /// The worker protocol to the letter: `active_jobs` must be a number and the ids come in
     /// `active_job_ids`.
@@ -129,7 +129,7 @@ const SCHEMA_MIN_VISIBILITY_MS: u64 = 1_000;
 /// Longest id of a worker, in bytes.
 const MAX_WORKER_ID_BYTES: usize = 255;
 
-/// What an ACK says.
+/// The contents of an ACK.
 #[derive(Debug)]
 pub struct Ack {
     pub job: String,
@@ -137,12 +137,12 @@ pub struct Ack {
     pub result: Option<Box<RawValue>>,
 }
 
-/// What a FAIL says.
+/// The contents of a FAIL.
 #[derive(Debug)]
 pub struct Nack {
     pub job: String,
     pub worker: Option<String>,
-    /// What went wrong; `None`: the job is given back.
+    /// The error; `None`: the job is given back.
     pub error: Option<Object>,
 }
 
@@ -183,7 +183,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// It is not what this dialect takes.
+    /// The body is not what this dialect takes.
     pub fn fetch(self, body: &Object) -> Result<Fetch, Refusal> {
         self.check_schema_or_protocol(body, &FETCH_FIELDS, &PROTOCOL_FETCH_FIELDS)?;
         let queues: Option<Vec<String>> = body.get("queues", "an array of queue names")?;
@@ -206,7 +206,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// It is not what this dialect takes.
+    /// The body is not what this dialect takes.
     pub fn ack(self, body: &Object) -> Result<Ack, Refusal> {
         self.check_schema(body, &ACK_FIELDS)?;
         Ok(Ack {
@@ -220,7 +220,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// It is not what this dialect takes.
+    /// The body is not what this dialect takes.
     pub fn nack(self, body: &Object) -> Result<Nack, Refusal> {
         self.check_schema(body, &NACK_FIELDS)?;
         let error = body.get::<Object>("error", "an object")?;
@@ -244,7 +244,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// It is not what this dialect takes.
+    /// The body is not what this dialect takes.
     pub fn heartbeat(self, body: &Object) -> Result<Heartbeat, Refusal> {
         self.check_schema_or_protocol(body, &HEARTBEAT_FIELDS, &PROTOCOL_HEARTBEAT_FIELDS)?;
         let extension = self.visibility(body)?;
@@ -261,7 +261,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// It is not what this dialect takes.
+    /// The body is not what this dialect takes.
     pub fn deregister(self, body: &Object) -> Result<String, Refusal> {
         self.check_schema(body, &DEREGISTER_FIELDS)?;
         required_worker_id(body)
@@ -356,7 +356,7 @@ fn worker_id(body: &Object) -> Result<Option<String>, Refusal> {
 ///
 /// # Errors
 ///
-/// It is not there, or no text.
+/// The field is not there, or no text.
 pub fn required_worker_id(body: &Object) -> Result<String, Refusal> {
     worker_id(body)?.ok_or_else(|| Refusal::field("worker_id", "given, as text"))
 }
@@ -373,7 +373,7 @@ fn reported_state(body: &Object) -> Result<Option<Directive>, Refusal> {
     }
 }
 
-/// What a worker says about itself.
+/// The words of a worker about itself.
 pub fn worker_info(body: &Object) -> Object {
     let mut info = Object::default();
     for name in WORKER_INFO_FIELDS {

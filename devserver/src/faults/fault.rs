@@ -65,37 +65,37 @@ impl Backend {
     }
 }
 
-/// What happens to a request.
+/// Faults that a request can meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It is never answered, and not carried out; the connection stays open.
+    /// The request is never answered, and not carried out; the connection stays open.
     Hang,
     /// The connection is closed, and it is not carried out.
     Close,
-    /// It is carried out this much later.
+    /// The request is carried out this much later.
     Delay(Duration),
-    /// It is not carried out, and answered with this.
+    /// The request is not carried out, and answered with this.
     Status {
         /// The HTTP status of the answer.
         status: u16,
         /// The header Retry-After, spelled like this.
         retry_after: Option<String>,
     },
-    /// It is carried out, and the connection is closed instead of an answer.
+    /// The request is carried out, and the connection is closed instead of an answer.
     LoseReply,
-    /// It is carried out at once, and answered this much later: what follows from it comes before
-    /// its answer.
+    /// The request is carried out at once, and answered this much later: what follows from it comes
+    /// before its answer.
     LateReply(Duration),
-    /// It is carried out, and the answer breaks off in the middle of its body.
+    /// The request is carried out, and the answer breaks off in the middle of its body.
     Truncate,
-    /// It is not carried out, and answered 200 with a page of HTML: a proxy, a portal, somebody
-    /// else's web site.
+    /// The request is not carried out, and answered 200 with a page of HTML: a proxy, a portal,
+    /// somebody else's web site.
     Page,
-    /// It is not carried out, and answered with this status (301, 302, 303, 307 or 308) and another
-    /// place to ask at.
+    /// The request is not carried out, and answered with this status (301, 302, 303, 307 or 308)
+    /// and another place to ask at.
     Redirect(u16),
-    /// It is not carried out, because the store behind the HTTP server is away; what a public
-    /// backend says then.
+    /// The request is not carried out, because the store behind the HTTP server is away; what a
+    /// public backend says then.
     StoreAway {
         /// The public backend that is played.
         backend: Backend,
@@ -120,20 +120,20 @@ pub enum Fault {
     Stream(StreamFault),
 }
 
-/// What is wrong with a stream of events that was opened as it should be.
+/// Faults of a stream of events that was opened as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamFault {
-    /// It tells of nothing that happens; the comment lines go on.
+    /// The stream tells of nothing that happens; the comment lines go on.
     Silent,
     /// After the head of the answer nothing comes, ever; the connection stays open.
     Hangs,
-    /// It ends at once.
+    /// The stream ends at once.
     Ends,
-    /// It tells of nothing that happens, and ten times a second of jobs that are not there.
+    /// The stream tells of nothing that happens, and ten times a second of jobs that are not there.
     Lies,
     /// As [`Self::Lies`], and as fast as it is read.
     Floods,
-    /// It tells of what happens, and has no comment lines.
+    /// The stream tells of what happens, and has no comment lines.
     WithoutComments,
 }
 
@@ -205,7 +205,7 @@ impl fmt::Display for Fault {
 /// A fault and whom it meets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultRule {
-    /// What happens to the requests.
+    /// The fault that meets the requests.
     pub fault: Fault,
     /// The operation whose requests the fault meets; `None`: all requests, except those to `/dev`.
     pub operation: Option<Operation>,
@@ -239,7 +239,7 @@ impl FaultRule {
         }
     }
 
-    /// The same rule, only for every `n`-th request.
+    /// Makes the rule count for every `n`-th request only.
     #[must_use]
     pub fn every(self, n: u32) -> Self {
         Self {
@@ -248,13 +248,13 @@ impl FaultRule {
         }
     }
 
-    /// The same rule, for at most `n` requests.
+    /// Makes the rule count for at most `n` requests.
     #[must_use]
     pub fn times(self, n: u32) -> Self {
         Self { times: Some(n), ..self }
     }
 
-    /// The same rule, for this long.
+    /// Makes the rule count for this long.
     #[must_use]
     pub fn lasting(self, time: Duration) -> Self {
         Self {

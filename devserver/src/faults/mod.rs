@@ -1,4 +1,4 @@
-//! What a real network and a real backend do wrong, on demand.
+//! Faults of a real network and a real backend, on demand.
 
 mod active;
 mod fault;

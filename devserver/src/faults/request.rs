@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 /// The statuses that send somebody elsewhere with the same request or another one.
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// What somebody asks for at `/dev/faults`.
+/// Requests at `/dev/faults`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FaultRequest {
     /// A fault of requests, to be switched on.

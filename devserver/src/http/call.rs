@@ -1,4 +1,4 @@
-//! What a route is given, and what it gives.
+//! The parameters of a route, and its result.
 
 use super::reply::Reply;
 use super::request::Request;
@@ -10,7 +10,7 @@ use crate::state::{Shared, State};
 /// The answer to a request, or the refusal that becomes one.
 pub(super) type Result = std::result::Result<Reply, Refusal>;
 
-/// What a route has to work with.
+/// The parameters of a route.
 pub(super) struct Call<'a> {
     pub shared: &'a Shared,
     pub state: &'a mut State,

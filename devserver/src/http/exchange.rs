@@ -1,4 +1,4 @@
-//! What happens to a request on its way to its answer: the fault that meets it, and the event that
+//! The way of a request to its answer: the fault that meets it, and the event that
 //! tells of it.
 
 use std::convert::Infallible;
@@ -126,7 +126,7 @@ impl<'a> Exchange<'a> {
 
     /// Notes the request and its answer, and gives the answer back.
     fn noted(&self, mut reply: Reply) -> Reply {
-        // Whoever looks at the events would otherwise mostly see his own requests.
+        // A reader of the events would otherwise mostly see his own requests.
         if self.request.operation != Operation::Dev {
             let mut about = std::mem::take(&mut reply.about);
             if about == About::default() {
@@ -149,7 +149,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// What is done when this is dropped, unless it was taken out before.
+/// A function that is called when this is dropped, unless it was taken out before.
 struct OnDrop<F: FnMut()>(Option<F>);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

@@ -1,5 +1,5 @@
-//! What public backends say while the store behind them is away, of a message that their store does
-//! not take, and of an ACK that comes too late.
+//! Answers of public backends while the store behind them is away, to a message that their store
+//! does not take, and of an ACK that comes too late.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ const LIE_EVERY: Duration = Duration::from_millis(100);
 const FLOOD: usize = 500;
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
-/// What somebody listens to.
+/// The subject that somebody listens to.
 #[derive(Debug)]
 pub(super) enum Topic {
     /// All jobs of a queue.
@@ -116,7 +116,7 @@ impl Feed {
         Some((text, self))
     }
 
-    /// What comes before all events.
+    /// The text before all events.
     fn opening(&mut self, shared: &Shared) -> Option<String> {
         match (&self.topic, self.fault) {
             (Topic::Available(_), _) | (_, Some(StreamFault::Hangs | StreamFault::Ends)) => None,
@@ -170,7 +170,7 @@ impl Feed {
         }
     }
 
-    /// What happened since the last look, as text.
+    /// The events since the last look, as text.
     fn take(&mut self, shared: &Shared) -> String {
         let state = shared.lock();
         let changes = state.store.changes();

@@ -58,7 +58,7 @@ pub(crate) async fn serve(
                 kept = keep(address);
             }
             Gate::Closed { until } => {
-                // It is still there when the gate was closed before anybody was let in.
+                // The listener is still there when the gate was closed before anybody was let in.
                 if listener.take().is_some() {
                     kept = keep(address);
                 }
@@ -208,7 +208,7 @@ async fn frozen(
     tokio::select! {
         () = sleep(left.unwrap_or_default()), if left.is_some() => {}
         () = no_longer_open(gate) => {}
-        // It is frozen for another time.
+        // The connection is frozen for another time.
         Ok(()) = freeze.changed() => freeze.mark_changed(),
     }
 }

@@ -24,7 +24,7 @@ const MEDIA_TYPE: &str = "application/openjobspec+json";
 /// After how many seconds a request may be repeated for which there was no room.
 const RETRY_WHEN_FULL: &str = "1";
 
-/// What an event tells about a request.
+/// The part of an event that the answer to a request fills.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct About {
     pub worker: Option<String>,
@@ -46,9 +46,9 @@ pub(super) struct Reply {
 enum ReplyText {
     Json(String),
     Error(ErrorFields),
-    /// What somebody answers who has never heard of Open Job Spec.
+    /// The page of somebody who has never heard of Open Job Spec.
     Page,
-    /// What happens, as it happens.
+    /// Events, as they happen.
     Stream(Feed),
 }
 
@@ -72,7 +72,7 @@ struct ErrorFields {
     request_id: String,
 }
 
-/// What to do about an error of this status.
+/// Advice about an error of this status.
 fn hint(status: u16) -> &'static str {
     match status {
         400 | 413 | 422 => "change the request as the message says; the same one is refused again",

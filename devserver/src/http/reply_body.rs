@@ -37,7 +37,7 @@ pub(super) enum ReplyBody {
         announced: u64,
         wait: Option<Pin<Box<Sleep>>>,
     },
-    /// What happens, for as long as somebody listens.
+    /// Events, for as long as somebody listens.
     Stream(RunningFeed),
 }
 

@@ -200,7 +200,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// It is no number.
+    /// The value is no number.
     pub fn number(&self, name: &str, default: u64) -> Result<u64, Refusal> {
         match self.parameter(name) {
             None => Ok(default),

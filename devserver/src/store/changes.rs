@@ -1,4 +1,4 @@
-//! What jobs went through, for whoever listens: the last changes of their states, in order.
+//! The last changes of jobs' states, in order, for whoever listens.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Change {
 pub struct Changes {
     ring: VecDeque<Change>,
     newest: u64,
-    /// What time it was when the store last heard of it.
+    /// The time when the store last heard of it.
     now: Moment,
 }
 

@@ -91,7 +91,7 @@ impl Serialize for Envelope<'_> {
     }
 }
 
-/// What the next delivery says about the checkpoint.
+/// The checkpoint in the next delivery.
 #[derive(serde::Serialize)]
 struct CheckpointField<'a> {
     state: &'a RawValue,

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 /// Most jobs that one FETCH gets.
 const MAX_FETCH: u64 = 1_000;
 
-/// What a FETCH asks for.
+/// The contents of a FETCH.
 #[derive(Debug, Clone, Default)]
 pub struct Fetch {
     /// The queues, in the order in which they are looked through.

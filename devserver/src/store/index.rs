@@ -1,4 +1,4 @@
-//! What is looked up other than by the id of a job. Kept in step with the jobs by
+//! Look-ups of jobs by other things than their id. Kept in step with the jobs by
 //! [`super::Store::change`] alone.
 
 use std::cmp::Reverse;

@@ -26,21 +26,21 @@ const MAX_DELIVERIES: usize = 100;
 /// Where a job is in its life (the specification's eight states).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobState {
-    /// It waits for its time.
+    /// The job waits for its time.
     Scheduled,
-    /// It can be fetched.
+    /// The job can be fetched.
     Available,
-    /// It waits for its activation.
+    /// The job waits for its activation.
     Pending,
     /// A worker has it.
     Active,
-    /// It was acknowledged.
+    /// The job was acknowledged.
     Completed,
-    /// It failed and waits for its next attempt.
+    /// The job failed and waits for its next attempt.
     Retryable,
     /// Somebody cancelled it.
     Cancelled,
-    /// It failed for good, or expired.
+    /// The job failed for good, or expired.
     Discarded,
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for JobState {
     }
 }
 
-/// What a worker is told to be.
+/// The state that a worker is told to be in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Directive {
     /// The worker goes on.
@@ -162,7 +162,7 @@ pub struct Reservation {
     pub length: Duration,
 }
 
-/// What a worker saved to go on from.
+/// A checkpoint that a worker saved.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
     pub state: Box<RawValue>,

@@ -40,7 +40,7 @@ use crate::moment::Moment;
 /// Longest time that anything is put off: about 30 years.
 const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
-/// What can be chosen about a store.
+/// Options of a store.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
     /// How long a job is reserved when neither it nor the worker says so.
@@ -57,7 +57,7 @@ pub struct StoreSettings {
 #[derive(Debug)]
 pub struct Store {
     settings: StoreSettings,
-    /// What the wall clock said at the start.
+    /// The wall clock at the start.
     epoch: Timestamp,
     random: fastrand::Rng,
     jobs: BTreeMap<JobId, Job>,
@@ -88,12 +88,12 @@ impl Store {
         }
     }
 
-    /// What jobs went through.
+    /// The changes of jobs.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// What the wall clock said at the start.
+    /// The wall clock at the start.
     pub fn epoch(&self) -> Timestamp {
         self.epoch
     }

@@ -1,4 +1,4 @@
-//! Whatever is done in whatever order: each job is in one state, an active one has one reservation,
+//! In whatever order things are done: each job is in one state, an active one has one reservation,
 //! attempts never decrease, nothing vanishes, and every look-up says the same as the jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ enum Step {
     Pass { seconds: u64 },
 }
 
-/// What an enqueued job may say about itself.
+/// Fields that an enqueued job may have.
 const MORE: [&str; 6] = [
     "",
     r#","priority":3,"queue":"second""#,

@@ -25,7 +25,7 @@ const MAX_QUEUE_BYTES: usize = 128;
 /// The queue of a job that names none.
 const DEFAULT_QUEUE: &str = "default";
 
-/// What only the backend says about a job; a producer's word on it is dropped.
+/// Fields that only the backend sets; a producer's word on them is dropped.
 const MANAGED: [&str; 20] = [
     "state",
     "attempt",
@@ -72,7 +72,8 @@ pub struct NewJob {
     pub policy: RetryPolicy,
     /// Whether the job waits for its activation.
     pub is_pending: bool,
-    /// What the worker that has it is told (the conformance suite's `meta.test_directive`).
+    /// The state that the worker which has it is told (the conformance suite's
+    /// `meta.test_directive`).
     pub test_directive: Option<Directive>,
     /// Everything that the producer said, as it was spelled.
     pub producer_fields: Object,
@@ -239,7 +240,7 @@ fn test_directive(meta: &Object) -> Option<Directive> {
 ///
 /// # Errors
 ///
-/// It has no `jobs`, or one of them is not what it should be; the refusal names its index.
+/// The body has no `jobs`, or one of them is not what it should be; the refusal names its index.
 pub fn read_batch(body: &Object) -> Result<Vec<NewJob>, Refusal> {
     let jobs: Option<Vec<Object>> = body.get("jobs", "an array of jobs")?;
     let jobs = jobs.filter(|jobs| !jobs.is_empty());
@@ -272,7 +273,7 @@ fn is_uuid7(id: &str) -> bool {
 ///
 /// # Errors
 ///
-/// It is something else; the refusal says what it has to be.
+/// The id is something else; the refusal says what it has to be.
 pub fn check_uuid7(job: &NewJob) -> Result<(), Refusal> {
     match &job.id {
         Some(id) if !is_uuid7(id) => Err(Refusal::field("id", "a UUIDv7 in lower case, or left out")),

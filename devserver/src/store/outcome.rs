@@ -1,4 +1,4 @@
-//! What becomes of a job: ACK, FAIL, giving back, cancelling, activating.
+//! Outcomes of a job: ACK, FAIL, giving back, cancelling, activating.
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;

@@ -1,4 +1,4 @@
-//! What a worker tells about a job that it works on: how far it is, and where to go on from.
+//! News of a job that is worked on: how far it is, and where to go on from.
 
 use serde_json::value::RawValue;
 

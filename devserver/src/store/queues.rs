@@ -7,7 +7,7 @@ use super::{Store, index, new_job};
 use crate::moment::Moment;
 use crate::refusal::Refusal;
 
-/// What there is to say about a queue.
+/// Facts about a queue.
 #[derive(Debug)]
 pub struct QueueStats {
     /// When it was paused; `None`: it is not.
@@ -22,7 +22,7 @@ impl Store {
         self.index.queues.iter().map(|(name, queue)| (&**name, queue))
     }
 
-    /// What there is to say about a queue.
+    /// Facts about a queue.
     ///
     /// # Errors
     ///

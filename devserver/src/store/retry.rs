@@ -8,7 +8,7 @@ use jiff::fmt::temporal::SpanParser;
 use crate::json::Object;
 use crate::refusal::Refusal;
 
-/// What is done with a job whose attempts are used up.
+/// The fate of a job whose attempts are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhaustion {
     /// The job is discarded.
@@ -31,7 +31,7 @@ enum BackoffStrategy {
 pub struct RetryPolicy {
     /// Attempts in all, the first one included.
     pub max_attempts: u32,
-    /// What is done when they are used up.
+    /// The fate of the job when they are used up.
     pub on_exhaustion: Exhaustion,
     initial_interval: Duration,
     backoff_coefficient: f64,
@@ -56,7 +56,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What is to be done with a job that failed.
+/// The consequence of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The job gets another attempt.
@@ -114,7 +114,7 @@ impl RetryPolicy {
         Ok(policy)
     }
 
-    /// What is to be done after a failure, with this many attempts used up.
+    /// The consequence of a failure, with this many attempts used up.
     pub fn verdict(&self, used: u32, failed: FailedAttempt<'_>) -> Verdict {
         match failed.code {
             Some("DISCARD" | "FAIL") => return Verdict::Over(Exhaustion::Discard),

@@ -1,4 +1,4 @@
-//! What happens by itself when its time has come: jobs become available, expire, run out of their
+//! Events that time brings: jobs become available, expire, run out of their
 //! reservation; workers that fell silent are dead.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::moment::{Moment, wall};
 /// The error type of a job whose reservation ran out (worker protocol, appendix B).
 const VISIBILITY_TIMEOUT: &str = "visibility_timeout";
 
-/// What its error says.
+/// The message of its error.
 const TIMEOUT_MESSAGE: &str = "the visibility timeout was over before an ACK or FAIL";
 
 /// The error type of a job whose execution took longer than its timeout (timeouts 3.1).

@@ -9,13 +9,13 @@ use crate::moment::Moment;
 /// A worker that has come and not gone.
 #[derive(Debug)]
 pub struct Worker {
-    /// What it said about itself when it registered or, later, beat.
+    /// Its own words about itself when it registered or, later, beat.
     pub info: Object,
     /// Whether it registered, and not only fetched or beat.
     pub is_registered: bool,
-    /// What it was told, by somebody who asked for it.
+    /// The state that it was told, by somebody who asked for it.
     pub directive: Directive,
-    /// What the worker says that it is.
+    /// The state that the worker says it is in.
     pub reported: Directive,
     /// When the worker came.
     pub since: Moment,
@@ -30,24 +30,24 @@ impl Worker {
     }
 }
 
-/// What a heartbeat says.
+/// The contents of a heartbeat.
 #[derive(Debug, Default)]
 pub struct Heartbeat {
     pub worker: String,
-    /// What the worker says that it is; `None`: it says nothing.
+    /// The state that the worker says it is in; `None`: it says nothing.
     pub reported: Option<Directive>,
     /// The jobs that it says that it has.
     pub jobs: Vec<String>,
     /// How long they are to be reserved from now on; `None`: as long as they were.
     pub extension: Option<Duration>,
-    /// What it says about itself.
+    /// Its words about itself.
     pub info: Object,
 }
 
 /// The answer to a heartbeat.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeartbeatAnswer {
-    /// What the worker is to be.
+    /// The state that the worker is told to be in.
     pub directive: Directive,
     /// Those of its jobs that it still has.
     pub extended: Vec<JobId>,

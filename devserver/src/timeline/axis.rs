@@ -76,7 +76,7 @@ impl Axis {
         self.length() >= SECONDS_FROM
     }
 
-    /// What the figures count.
+    /// The unit of the figures.
     pub fn unit(&self) -> &'static str {
         if self.is_in_seconds() { "s" } else { "ms" }
     }

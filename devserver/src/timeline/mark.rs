@@ -1,4 +1,4 @@
-//! What happened outside of the server.
+//! Marks: events outside of the server.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Mark {
     /// When it happened, in milliseconds by the clock of the events ([`crate::Server::now_ms`]).
     pub ms: f64,
-    /// What happened.
+    /// The event, for people.
     #[serde(rename = "mark")]
     pub text: String,
 }

@@ -9,10 +9,10 @@ use super::symbol::{Harm, ReportedState};
 /// Letters by which workers are told apart when there are several.
 const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// What stands for the workers beyond these letters.
+/// The letter of the workers beyond these.
 const NO_LETTER: char = '*';
 
-/// What the moments are numbered with.
+/// The numbers of the moments.
 pub(super) const NUMBERS: &str = "123456789abcdefghijklmnopqrstuvwxyz";
 
 /// A moment that matters to a shutdown.

@@ -11,9 +11,9 @@ use crate::events::Event;
 /// The events and marks of a file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
-    /// What the server saw.
+    /// Events that the server saw.
     pub events: Vec<Event>,
-    /// What happened outside of the server.
+    /// Events outside of the server.
     pub marks: Vec<Mark>,
 }
 

@@ -40,13 +40,13 @@ pub(super) struct JobRow {
 
 /// A line of the picture's body.
 pub(super) enum Line<'a> {
-    /// What the following lines are about.
+    /// The heading of the lines that follow.
     Heading(&'static str),
     /// A row that is told by the beginning of its name.
     Row(&'a Row),
     /// The row of a job: ids that were made one after another differ at the end.
     Job(&'a Row),
-    /// What is said of those that are not drawn.
+    /// The line about those that are not drawn.
     More(String),
 }
 
@@ -224,7 +224,7 @@ fn job_row(story: &Story, axis: &Axis, job: &SeenJob, is_alone: bool) -> JobRow 
     let end = job.deliveries.last().map(|delivery| delivery.end.as_ref());
     let over = end.flatten().map(|(ms, _, _)| *ms);
     for report in &job.reports {
-        // What nobody answers is of no more interest when the job is over.
+        // A request that nobody answers is of no more interest when the job is over.
         let until = report.settled.or(over.filter(|over| *over >= report.arrived));
         add_request(&mut row, report, until.unwrap_or(axis.to));
     }

@@ -1,6 +1,6 @@
 //! From events to what they tell: who lived when, who had which job how long, what went wrong.
 //!
-//! What somebody asks for counts from when it arrived, what the server did from when it was done.
+//! A request counts from when it arrived, an act of the server from when it was done.
 
 use std::collections::BTreeMap;
 
@@ -45,12 +45,12 @@ pub(super) struct SeenWorker {
     pub ends: Vec<(f64, WorkerEnd)>,
 }
 
-/// What a worker's time ended with.
+/// The end of a worker's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerEnd {
-    /// It was deregistered.
+    /// The worker was deregistered.
     Deregistered,
-    /// It asked to be deregistered, and that failed.
+    /// The worker asked to be deregistered, and that failed.
     DeregisterFailed(Harm),
     /// The server declared it dead.
     DeclaredDead,
@@ -96,7 +96,7 @@ pub(super) struct SeenRequest {
     pub arrived: f64,
     /// When the request was over for the server; `None`: it hangs.
     pub settled: Option<f64>,
-    /// What went wrong; `None`: it was answered as usual.
+    /// The fault; `None`: it was answered as usual.
     pub harm: Option<Harm>,
     pub is_carried_out: bool,
     pub is_answered: bool,
@@ -104,7 +104,7 @@ pub(super) struct SeenRequest {
 }
 
 impl Story {
-    /// What these events tell; of one worker only, if it is named.
+    /// The story of these events; of one worker only, if it is named.
     pub fn of(events: &[Event], worker: Option<&str>) -> Self {
         let mut events: Vec<&Event> = events.iter().collect();
         events.sort_by(|a, b| drawable(a.ms).total_cmp(&drawable(b.ms)));
@@ -305,7 +305,7 @@ fn request(event: &Event) -> SeenRequest {
     }
 }
 
-/// What the title of a request says beside its times.
+/// Words of a request's title beside its times.
 fn about(event: &Event) -> String {
     let mut said = vec![event.operation.to_owned()];
     said.extend(event.worker.as_ref().map(|worker| format!("worker {worker}")));

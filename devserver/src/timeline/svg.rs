@@ -327,7 +327,7 @@ fn class(tone: Tone) -> &'static str {
     }
 }
 
-/// What XML takes for its own, spelled as what it is.
+/// Characters that XML takes for its own, spelled so that it does not.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

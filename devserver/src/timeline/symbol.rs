@@ -2,7 +2,7 @@
 
 use crate::store::job::End;
 
-/// What a letter is painted like.
+/// The paint of a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tone {
     Plain,
@@ -13,7 +13,7 @@ pub(super) enum Tone {
     Note,
 }
 
-/// What a heartbeat says that its worker is.
+/// The state of a worker by its heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReportedState {
     Running,
@@ -34,7 +34,7 @@ impl ReportedState {
         }
     }
 
-    /// What it is called in a list of moments.
+    /// The name in a list of moments.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -45,7 +45,7 @@ impl ReportedState {
     }
 }
 
-/// What a fault did to a request.
+/// The harm that a fault did to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Harm {
     Hang,
@@ -71,9 +71,9 @@ pub(super) enum Symbol {
     /// A delivery began; to which worker, when there are several.
     DeliveryBegan(Option<char>),
     Harmed(Harm),
-    /// Whoever waited for an answer gave up.
+    /// The client that waited for an answer gave up.
     ClientLeft,
-    /// What lasts goes on where the picture ends.
+    /// The thing lasts beyond the end of the picture.
     GoesOn,
     /// A delivery ended.
     DeliveryEnded(End),
@@ -142,8 +142,8 @@ impl Symbol {
         }
     }
 
-    /// What the legend says of the sign: its letter, or the letters that it stands for, and its
-    /// meaning.
+    /// The words of the legend about the sign: its letter, or the letters that it stands for, and
+    /// its meaning.
     pub fn legend(self) -> (String, String) {
         let (letter, meaning, _) = self.look();
         match self {
@@ -179,7 +179,7 @@ impl Symbol {
     }
 }
 
-/// What a bar stands for.
+/// The meaning of a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SpanKind {
     /// A worker is known to the server.

@@ -18,7 +18,7 @@ const MAX_NAME: usize = 24;
 const MAX_JOBS: usize = 60;
 const MAX_WORKERS: usize = 20;
 
-/// What stands where a mark is and nothing else.
+/// The letter where a mark is and nothing else.
 const GUIDE: char = ':';
 
 /// A letter and how it is painted.

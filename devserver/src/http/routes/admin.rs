@@ -1,4 +1,4 @@
-//! What people ask about workers, and what they tell them.
+//! Questions of people about workers, and orders to them.
 
 use serde::Serialize;
 use serde_json::json;

@@ -71,11 +71,11 @@ fn switch_on(call: &mut Call<'_>) -> Result {
 #[derive(Serialize)]
 struct EventsBody<'a> {
     events: Vec<&'a Event>,
-    /// What `after` is next time.
+    /// The value of `after` for the next request.
     last: u64,
-    /// What time it is, by the clock of the events.
+    /// The time by the clock of the events.
     now_ms: f64,
-    /// What the wall clock said when that clock began, RFC 3339 with nanoseconds: for who compares
+    /// The wall clock when that clock began, RFC 3339 with nanoseconds: for who compares
     /// with other clocks.
     started_at: String,
 }

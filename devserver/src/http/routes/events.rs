@@ -1,4 +1,4 @@
-//! Who listens to what: the events of a queue, of a job, or that something is there to be fetched.
+//! Streams of events: of a queue, of a job, or that something is there to be fetched.
 //! And the last events as a list.
 
 use serde_json::json;
@@ -45,7 +45,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
         _ => return Ok(call.request.nothing_there()),
     };
     let newest = store.changes().newest();
-    // What is unknown or unreadable is no error: it goes on from now.
+    // An unknown or unreadable id is no error: the stream goes on from now.
     let seen = call.request.last_event.as_deref().and_then(|id| id.parse().ok());
     Ok(Reply::stream(Feed::new(topic, seen.unwrap_or(newest).min(newest))))
 }

@@ -1,4 +1,4 @@
-//! What producers and people ask about jobs: enqueueing, looking, listing, cancelling.
+//! Requests of producers and people about jobs: enqueueing, looking, listing, cancelling.
 
 use serde::Serialize;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What a worker tells about a job that it works on, and who asks for it: progress and checkpoints.
+//! Progress and checkpoints of a job, from its worker and for whoever asks.
 
 use serde::Serialize;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What anybody may know of the server: its health, and what it can do.
+//! Facts about the server that anybody may know: its health, and what it can do.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ pub(super) fn health(shared: &Shared, now: Moment) -> Reply {
     }))
 }
 
-/// What this is and what it can do.
+/// The manifest: what this server is and what it can do.
 pub(super) fn manifest(shared: &Shared) -> Reply {
     let extensions: &[&str] = if shared.options.dialect.has_extensions() {
         &[

@@ -1,4 +1,4 @@
-//! What workers ask for: FETCH, ACK, FAIL, heartbeats, registration.
+//! Requests of workers: FETCH, ACK, FAIL, heartbeats, registration.
 
 use serde::Serialize;
 use serde_json::json;
