@@ -1,4 +1,4 @@
-//! What the bench's programs share: their arguments, the ids of jobs in a text, and the stamps that
+//! Helpers of the bench's programs: their arguments, the ids of jobs in a text, and the stamps that
 //! tell when a job came and went.
 
 use std::fmt::Display;
@@ -15,7 +15,7 @@ pub type Trouble = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// # Errors
 ///
-/// It is there and cannot be read.
+/// The argument is there and cannot be read.
 pub fn option<T: FromStr>(name: &str) -> Result<Option<T>, Trouble>
 where
     T::Err: Display,
@@ -30,7 +30,7 @@ where
 ///
 /// # Errors
 ///
-/// It is missing or cannot be read.
+/// The argument is missing or cannot be read.
 pub fn required<T: FromStr>(name: &str) -> Result<T, Trouble>
 where
     T::Err: Display,
@@ -49,7 +49,7 @@ pub fn job_id(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(rest.get(..end)?).ok()
 }
 
-/// What the wall clock says, in nanoseconds: the only clock that two processes share without a
+/// The wall clock, in nanoseconds: the only clock that two processes share without a
 /// system call of their own.
 #[must_use]
 pub fn wall_ns() -> u128 {

@@ -1,8 +1,8 @@
-//! Who is taken for the worker by the gateway, with real processes: the worker itself, what it left
-//! behind, another user, another process of the same user, in this PID namespace and in another
-//! one; where we may look into `/proc` and where we may not.
+//! Processes that the gateway takes for the worker, and others. They are the worker itself, what it
+//! left behind, another user, and another process of the same user. They run in this PID namespace
+//! and in another one, where we may look into `/proc` and where we may not.
 //!
-//! Whoever asks is a process of its own, because what it may see depends on its namespace,
+//! Each asks from a process of its own, because what it may see depends on its namespace,
 //! capabilities and seccomp filter: this program once more, with one test that is otherwise left
 //! out.
 #![allow(
@@ -34,7 +34,7 @@ const CONNECTS: &str = "exec 3<>/dev/tcp/127.0.0.1/$1; read line <&3";
 
 const STAYS_AWAY: &str = "sleep 60";
 
-/// The same in a process whose parents have ended.
+/// Runs it in a process whose parents have ended.
 const LEAVES_SOMEBODY: &str = "(bash -c 'exec 3<>/dev/tcp/127.0.0.1/$0; read line <&3' $1 &) & sleep 60";
 
 const NOBODY: u32 = 65_534;
@@ -50,7 +50,7 @@ fn asks() {
         _ => GatewayAllow::Worker,
     };
     become_subreaper().unwrap();
-    // Whoever waits for its words does not wait for ever.
+    // A process that waits for its words does not wait for ever.
     nix::unistd::alarm::set(PATIENCE.as_secs() as u32);
     if said("NO_SOCK_DIAG") == "yes" {
         // SAFETY: numbers only.
@@ -130,7 +130,7 @@ struct Asker {
 }
 
 impl Asker {
-    /// It is started by this command, whose worker is this script.
+    /// The init is started by this command, whose worker is this script.
     fn start(mut command: Command, worker: &str, variables: &[(&str, &str)]) -> Self {
         command.args(["--exact", "asks", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env("WORKER", worker).envs(variables.iter().copied());
@@ -159,7 +159,7 @@ impl Asker {
         [proof, self.line("SAYS")]
     }
 
-    /// The same of somebody whom `connect` has come to its port.
+    /// Asks about somebody whom `connect` has come to its port.
     fn says_of(mut self, connect: impl FnOnce(u16) -> Caller) -> [String; 2] {
         let proof = self.line("PROOF");
         let _caller = connect(self.line("PORT").parse().unwrap());
@@ -212,7 +212,7 @@ fn itself() -> Command {
     Command::new(std::env::current_exe().unwrap())
 }
 
-/// It asks in a PID namespace of its own, with a `/proc` that shows that one.
+/// Asks in a PID namespace of its own, with a `/proc` that shows that one.
 fn in_own_namespace() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--mount-proc", "--fork", "--kill-child"]);

@@ -115,7 +115,7 @@ fn plain_default(key: &Row) -> Option<String> {
     is_plain.then(|| key.default_text())
 }
 
-/// What is accepted, without how durations and switches are spelled: the page says that once.
+/// The accepted values, without how durations and switches are spelled: the page says that once.
 fn accepted(key: &Row) -> String {
     let text = key.accepted();
     match (key.notation.form, key.notation.placeholder) {

@@ -7,7 +7,7 @@ use ojs_init::config::keys::KEYS;
 
 const PAGE: &str = include_str!("../../docs/exec.md");
 
-/// What stands between backticks outside of blocks.
+/// The texts between backticks outside of blocks.
 fn code() -> BTreeSet<&'static str> {
     let blocks = PAGE.split("```").step_by(2);
     blocks.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()

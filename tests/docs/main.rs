@@ -1,5 +1,5 @@
-//! What users read, against the code and the real binary. `cargo test --test docs configuration::`
-//! runs one part.
+//! Pages that users read, against the code and the real binary. `cargo test --test docs
+//! configuration::` runs one part.
 //!
 //! Needs root (PID namespaces).
 #![allow(

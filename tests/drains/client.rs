@@ -11,7 +11,7 @@ const BUILD_PATIENCE: &str = "300";
 /// Clients that there are: none gets lost unnoticed.
 const LEAST: usize = 7;
 
-/// What of `clients/*/client.json` a drain needs.
+/// The part of `clients/*/client.json` that a drain needs.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub name: String,

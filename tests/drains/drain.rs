@@ -13,7 +13,7 @@ use crate::support::wait::{now, pause, wait_until};
 /// Exit status of a shutdown that cut jobs off.
 const INTERRUPTED: i32 = 10;
 
-/// What is left of the limit behind the grace period, in milliseconds, and what of it the stop
+/// The time of the limit behind the grace period, in milliseconds, and the part of it that the stop
 /// phase is told to need.
 const BEHIND_GRACE: u64 = 3_000;
 const STOP_MARGIN: u64 = 1_500;
@@ -30,7 +30,7 @@ const CALM_ROOM: u64 = 4_000;
 /// A directive comes with the answer to a heartbeat.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// Who asks for the end.
+/// The sender of the request to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
     Sigterm,
@@ -90,7 +90,7 @@ impl Drain {
         Duration::from_millis(self.grace + BEHIND_GRACE)
     }
 
-    /// What was wrong, a line each; empty: nothing.
+    /// The mistakes, a line each; empty: none.
     pub fn play(&self, client: &Client) -> String {
         let server = Server::start(Options {
             heartbeat_interval: HEARTBEAT,

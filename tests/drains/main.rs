@@ -2,9 +2,9 @@
 //! twice, and the end comes in time. `make drains COUNT=100` plays so many for each client; `cargo
 //! test` plays a few.
 //!
-//! And a job that is longer than any of its workers live: `RESUME_ROWS=30000 RESUME_SHUTDOWNS=20
-//! RESUME_GRACE_MS=5000` is one of ten minutes with shutdowns of five seconds, `-- a_long_job
-//! --test-threads 7` plays those of all clients at once.
+//! There is also a job that is longer than any of its workers live. `RESUME_ROWS=30000
+//! RESUME_SHUTDOWNS=20 RESUME_GRACE_MS=5000` is one of ten minutes with shutdowns of five seconds.
+//! `-- a_long_job --test-threads 7` plays those of all clients at once.
 //!
 //! Needs root (PID namespaces) and each client's tools. A drain that fails says its number and
 //! seed: `DRAINS_SEED=S make drains COUNT=N` plays the same again.
@@ -47,7 +47,7 @@ const COUNT: u64 = 15;
 /// Those of a client that are played at the same time: most of the time they wait.
 const AT_ONCE: usize = 4;
 
-/// What the tests say of a change shall not hang on the day.
+/// The seed where none is given: the tests must not hang on the day.
 const SEED: u64 = 2026;
 
 fn main() -> ExitCode {

@@ -17,7 +17,7 @@ const ROWS: u64 = 150;
 /// How long a row takes, in milliseconds.
 const ROW: u64 = 20;
 
-/// What is left to a worker that is asked to end, in milliseconds: more than a row, and less than
+/// The time of a worker that is asked to end, in milliseconds: more than a row, and less than
 /// all of them.
 const GRACE: u64 = 500;
 
@@ -48,7 +48,7 @@ impl Plan {
     }
 }
 
-/// What was wrong; empty: nothing.
+/// The mistakes; empty: none.
 pub fn play(client: &Client, plan: Plan) -> String {
     let server = Server::start(Options {
         heartbeat_timeout: Duration::from_secs(3600),

@@ -88,7 +88,8 @@ fn unanswered() {
     delivered_once_each(&server, &jobs);
 }
 
-/// What the backend did and nobody heard of: a repeated ACK is told that the job is done already.
+/// Outcomes that the backend has and nobody heard of: a repeated ACK is told that the job is done
+/// already.
 fn answers_lost() {
     let server = patient();
     let fault = FaultRule::on(Operation::Ack, Fault::LoseReply).every(5);

@@ -185,7 +185,7 @@ fn leaves() {
     assert!(server.leave(PATIENCE), "{}", init.story());
     assert!(began.elapsed() < AT_ONCE, "{:?}: {}", began.elapsed(), init.story());
     init.logs("a stream of events is closed, because");
-    // It is listened to again when it is back, and has lost no wake-up.
+    // The stream is listened to again when the backend is back, and has lost no wake-up.
     let listens = |server: &Server| {
         server
             .events()

@@ -23,8 +23,8 @@ fn fill(pipe: &mut PipeWriter) {
     fcntl(pipe.as_fd(), FcntlArg::F_SETFL(OFlag::empty())).unwrap();
 }
 
-/// It has the init forward it a signal, says on standard output that it came, and ends when
-/// standard input does.
+/// A child that has the init forward it a signal, says on standard output that it came, and ends
+/// when standard input does.
 const FORWARDED: &str = r"
 import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
@@ -75,8 +75,8 @@ fn what_is_logged_while_standard_error_is_full_arrives_when_it_is_read_again() {
     );
 }
 
-/// It writes a megabyte in one piece, while another process has the init log something all the
-/// time.
+/// A child that writes a megabyte in one piece, while another process has the init log something
+/// all the time.
 const WRITER: &str = r"
 import os, signal, sys, time
 signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -131,8 +131,8 @@ fn a_megabyte_that_the_worker_writes_arrives_whole_and_so_does_each_record_in_be
     assert!(records_between > 10, "only {records_between} records in between");
 }
 
-/// It has the init forward it a signal, waits for that, and so on; then it says so, and ends when
-/// standard input does.
+/// A child that has the init forward it a signal, waits for that, and so on; then it says so, and
+/// ends when standard input does.
 const PING_PONG: &str = r"
 import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])

@@ -1,4 +1,4 @@
-//! What the plain init gets right that is easily got wrong, each from outside.
+//! Promises of the plain init that are easily broken, each from outside.
 
 use std::process::{Command, Output};
 
@@ -130,8 +130,8 @@ fn a_program_that_cannot_run_here_is_named_and_no_shell_reads_it() {
         std::fs::write(&file, content).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         for checks in [false, true] {
-            // What is there may be for a kernel with more formats: a warning. What is missing is an
-            // error.
+            // A loader that is there may be for a kernel with more formats: a warning. One that is
+            // missing is an error.
             let checked = if status == 127 { 2 } else { 0 };
             let (before, status) = if checks {
                 ("config check ", checked)

@@ -50,7 +50,7 @@ const PROMISES: [(&str, &str); 7] = [
 /// The check that needs a kustomize.
 const COMPARED: &str = "real-kustomize";
 
-/// What a check says.
+/// The result of a check.
 fn says(check: &str) -> Output {
     assert!(
         Path::new(PACKAGES).join("kubernetes_validate").exists(),

@@ -273,7 +273,7 @@ fn further_users_can_connect_and_are_told_apart_by_what_the_kernel_says() {
         assert_eq!(said, "None");
         let accepted = listener.accept().unwrap().unwrap();
         assert_eq!(may_connect(&accepted.peer, &allowed), expected);
-        // It connected and ended, and it was reaped, before we looked.
+        // The process connected, ended and was reaped before we looked.
         assert!(accepted.process.unwrap().has_ended());
     }
 }

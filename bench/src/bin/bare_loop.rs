@@ -1,7 +1,7 @@
-//! What ojs-init is compared with: the least that a worker's HTTP can cost. As many threads as jobs
-//! at once, one kept connection each, FETCH with count 1 and ACK; no registration, no heartbeats,
-//! no retries, nothing for errors but to end. Over http it is the standard library alone; over
-//! https each connection is rustls'.
+//! The loop that ojs-init is compared with: the least that a worker's HTTP can cost. As many
+//! threads as jobs at once, one kept connection each, FETCH with count 1 and ACK; no registration,
+//! no heartbeats, no retries, nothing for errors but to end. Over http it is the standard library
+//! alone; over https each connection is rustls'.
 //!
 //! `--address HOST:PORT --threads N [--ca FILE] [--stamps FILE] [--poll-ms N]`; without `--poll-ms`
 //! a thread that finds no job ends.
@@ -21,7 +21,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 /// A thread does little more than read and write.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What is read at once; an answer with a small job fits.
+/// Bytes read at once; an answer with a small job fits.
 const READ_BYTES: usize = 64 << 10;
 
 /// Longest head of an answer.
@@ -31,7 +31,7 @@ trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
 
-/// What all threads have in common.
+/// The parts that all threads have in common.
 struct Plan {
     address: String,
     tls: Option<Arc<ClientConfig>>,

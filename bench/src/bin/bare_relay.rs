@@ -1,8 +1,8 @@
-//! What the gateway is compared with: about the least that a process between a client and its
-//! backend can cost. Each of the threads has one kept connection to the backend, takes one client
-//! after the other, reads, writes, reads, writes, and knows of HTTP only where an answer ends and
-//! whether another request follows. No look at who the client is, no token, nothing for errors but
-//! to drop the connections.
+//! The relay that the gateway is compared with: about the least that a process between a client and
+//! its backend can cost. Each of the threads has one kept connection to the backend, takes one
+//! client after the other, reads, writes, reads, writes, and knows of HTTP only where an answer
+//! ends and whether another request follows. No look at who the client is, no token, nothing for
+//! errors but to drop the connections.
 //!
 //! `--to HOST:PORT --port-file FILE --threads N`: the backend, where the port is written, and the
 //! most clients at a time.
@@ -18,11 +18,11 @@ use ojs_bench::{Trouble, required};
 /// A thread does little more than read and write.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What is read at once: all of a request of the bench, and of its answer at least the head.
+/// Bytes read at once: all of a request of the bench, and of its answer at least the head.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What a client says that has one request only. It is about that client's connection, and the one
-/// to the backend stays.
+/// The line of a client that has one request only. It is about that client's connection, and the
+/// one to the backend stays.
 const LAST: &[u8] = b"Connection: close\r\n";
 
 fn main() -> Result<(), Trouble> {

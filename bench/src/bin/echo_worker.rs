@@ -29,7 +29,7 @@ fn main() -> Result<(), Trouble> {
         threads.push(thread::Builder::new().stack_size(STACK_BYTES).spawn(work)?);
     }
     for thread in threads {
-        // What one of them has to say is that ojs-init has closed its connection.
+        // An error of one of them is that ojs-init has closed its connection.
         let _ = thread.join();
     }
     Ok(())

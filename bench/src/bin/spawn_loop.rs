@@ -1,4 +1,4 @@
-//! What mode exec is compared with: a loop that starts one process, waits for its end, and starts
+//! The loop that mode exec is compared with: it starts one process, waits for its end, and starts
 //! the next.
 //!
 //! `--seconds N --command PATH`; prints how many processes it was, and the nanoseconds that they

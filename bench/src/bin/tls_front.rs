@@ -17,7 +17,7 @@ use rustls::{ServerConfig, ServerConnection};
 /// Two threads for each connection, which do little more than read and write.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What is passed on at once: four records of TLS.
+/// Bytes passed on at once: four records of TLS.
 const PIECE_BYTES: usize = 64 << 10;
 
 fn main() -> Result<(), Trouble> {

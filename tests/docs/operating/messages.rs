@@ -10,7 +10,7 @@ const LETTERS_OF_A_TEMPLATE: usize = 6;
 /// Templates within templates: `{request} failed: {why}`.
 const MOST_LEVELS: u32 = 3;
 
-/// What ojs-init can say.
+/// Messages that ojs-init can write.
 pub struct Messages {
     /// With `{}` for what differs.
     templates: Vec<String>,
@@ -48,7 +48,7 @@ impl Messages {
         level < MOST_LEVELS && self.templates.iter().any(is_any)
     }
 
-    /// What stands in the place of something that differs.
+    /// The text in the place of something that differs.
     fn is_explained(&self, part: &str, level: u32) -> bool {
         let rest = part.replace("{}", "");
         let is_open = !rest.chars().any(char::is_alphabetic);
@@ -80,7 +80,7 @@ fn is_telling(template: &str) -> bool {
     letters >= LETTERS_OF_A_TEMPLATE
 }
 
-/// What stands for each `{}` of the template, if the text is one of it.
+/// The texts in place of each `{}` of the template, if the text is one of it.
 fn captures<'a>(template: &str, text: &'a str) -> Option<Vec<&'a str>> {
     let mut pieces = template.split("{}");
     let mut rest = text.strip_prefix(pieces.next()?)?;

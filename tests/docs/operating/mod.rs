@@ -53,12 +53,12 @@ fn cells(row: &str) -> Vec<&str> {
     inner.split(" | ").map(str::trim).collect()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn code(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// What it writes as PID 1 of a namespace, with these variables and no others.
+/// Its output as PID 1 of a namespace, with these variables and no others.
 fn says(variables: &[(&str, &str)], arguments: &[&str]) -> (bool, String) {
     let mut init = Command::new("unshare");
     init.args(["--pid", "--fork", "--kill-child", "--"])

@@ -58,7 +58,7 @@ impl Scene {
         found
     }
 
-    /// What `config check` finds wrong with these options: one error, which a start ends with, too.
+    /// The error that `config check` finds with these options: one, with which a start ends, too.
     #[track_caller]
     fn refused_as_a_start_is(&self, options: &[&str], command: &[&str]) -> String {
         let before = self.content();

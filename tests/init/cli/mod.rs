@@ -1,6 +1,6 @@
 //! The command line and the configuration from outside: the real binary, its output and its status.
 //!
-//! What every wrong input has in common: one message on standard error, status 2, and COMMAND never
+//! Every wrong input has in common: one message on standard error, status 2, and COMMAND never
 //! runs.
 
 mod check;
@@ -18,7 +18,7 @@ struct Scene {
     variables: Vec<(String, String)>,
 }
 
-/// What came out.
+/// The output of a run.
 struct Outcome {
     status: Option<i32>,
     stdout: String,
