@@ -1,4 +1,4 @@
-//! What is made of answers that are not what they seem.
+//! Answers that are not what they seem, and what is made of them.
 
 use ojs_lifecycle::api::{Failure, Reply};
 

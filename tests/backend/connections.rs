@@ -137,7 +137,7 @@ fn heartbeats_keep_their_interval_while_no_new_connection_can_be_had() {
     slow.backend.connect_timeout = DELAY * 2;
     let mut rig = Rig::new(slow);
     assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
-    // Whoever is queued is never taken.
+    // A connection that is queued is never taken.
     let queued: Vec<TcpStream> = std::iter::from_fn(|| TcpStream::connect_timeout(&address, SHORT).ok()).collect();
     let calls = [fetch(1), ack("a"), fail("b"), look("c"), progress("d")];
     let mut stuck = calls.map(|call| rig.send(call, PATIENCE)).to_vec();

@@ -21,7 +21,7 @@ const FINE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 /// More bytes than any answer that is read, and than what is on its way besides.
 const MUCH: u64 = 64 << 20;
 
-/// What the system may have on its way between two sockets, in bytes.
+/// Bytes that the system may have on their way between two sockets.
 const ON_THE_WAY: u64 = 16 << 20;
 
 fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
@@ -45,7 +45,7 @@ fn once(answer: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'stati
     })
 }
 
-/// What comes of this call when it is answered like this; then that the lane works.
+/// The result of this call when it is answered like this; then that the lane works.
 fn reply_to(
     call: Call,
     patience: Duration,
@@ -68,7 +68,7 @@ fn reply_to(
     reply
 }
 
-/// What `{}` means to a call.
+/// The meaning of `{}` to a call.
 fn fine(call: &Call) -> Reply {
     match call {
         Call::Heartbeat { .. } => Reply::HeartbeatOk {
@@ -89,7 +89,7 @@ fn fine(call: &Call) -> Reply {
     }
 }
 
-/// What comes of these bytes, after which the server hangs up.
+/// The result of these bytes, after which the server hangs up.
 fn reply_to_bytes(call: Call, bytes: &[u8]) -> Reply {
     let bytes = bytes.to_vec();
     reply_to(call, PATIENCE, move |stream| {

@@ -417,7 +417,7 @@ fn the_only_threads_are_those_for_names_and_the_token_and_they_take_no_signal() 
 /// The mask of a thread that takes none but KILL and STOP, which nobody can block.
 const NO_SIGNAL: &str = "fffffffffffbfeff";
 
-/// What the threads of this name block, in this process: also those of other tests.
+/// Signals that the threads of this name block, in this process: also those of other tests.
 fn signal_masks(name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let field = |status: &str, name: &str| {

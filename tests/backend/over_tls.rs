@@ -51,7 +51,7 @@ impl Files {
         settings
     }
 
-    /// The same with a certificate of ours.
+    /// Starts a server that wants a certificate of ours.
     fn with_own(&self, mut settings: BackendSettings, certificate: &str, key: &str) -> BackendSettings {
         settings.backend.cert_file = Some(self.write("cert.pem", certificate));
         settings.backend.key_file = Some(self.write("key.pem", key));

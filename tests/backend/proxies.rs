@@ -101,8 +101,8 @@ const WANTS_LOGIN: &str = "HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic\r\nCon
 const FORBIDS: &str = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>";
 const FAILS: &str = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n";
 
-/// What a proxy does, whether the backend's URL is https, whether we have credentials, and what is
-/// said of it.
+/// Each row: what a proxy does, whether the backend's URL is https, whether we have credentials,
+/// and what is said of it.
 const CASES: [(Manner, bool, bool, &str); 14] = [
     (Manner::Answers(WANTS_LOGIN), true, false, "wants a user and a password"),
     (

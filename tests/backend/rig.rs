@@ -59,7 +59,7 @@ pub fn settings(url: &str) -> BackendSettings {
     }
 }
 
-/// What the loop of a rig is told.
+/// Words to the loop of a rig.
 enum Told {
     Send(CallId, Call, Moment, bool),
     Abandon(CallId),
@@ -68,7 +68,7 @@ enum Told {
 /// A loop and its answers. It ends when it is dropped.
 pub struct Rig {
     pub answers: Receiver<(u64, Reply, Instant)>,
-    /// What streams tell.
+    /// News of streams.
     pub news: Receiver<(u64, StreamNews)>,
     heard: Receiver<Heard>,
     sent: u64,
@@ -218,7 +218,7 @@ impl Rig {
         self.send_one(call, patience, false)
     }
 
-    /// The same once more, while the first one hangs.
+    /// Sends the call once more, while the first one hangs.
     pub fn send_again(&mut self, call: Call) -> u64 {
         self.send_one(call, PATIENCE, true)
     }
@@ -279,7 +279,7 @@ impl Drop for Rig {
     }
 }
 
-/// What a start says that cannot be.
+/// The error of a start that cannot be.
 pub fn start_error(settings: BackendSettings) -> String {
     let poll = Poll::new().unwrap();
     let waker = Waker::new(poll.registry(), TOLD).unwrap();

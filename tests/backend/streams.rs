@@ -27,8 +27,8 @@ const IDLE_LIMIT: Duration = Duration::from_millis(1_200);
 /// More bytes than any stream may tell at once.
 const MUCH: u64 = 64 << 20;
 
-/// What a stream may tell before it is closed, with what is on its way between two sockets, in
-/// bytes.
+/// Bytes that a stream may tell before it is closed, with those on their way between two sockets,
+/// in bytes.
 const MOST_READ: u64 = 16 << 20;
 
 fn listen() -> Call {
@@ -73,7 +73,7 @@ fn chunked(pieces: &[&str]) -> String {
     head.to_owned() + &chunks.collect::<String>()
 }
 
-/// What a stream tells, in its order, and what it ends with.
+/// News of a stream, in its order, and what it ends with.
 fn told(server: &RawServer) -> (Vec<StreamNews>, Reply) {
     let mut rig = Rig::new(settings(&server.url()));
     let id = rig.send(listen(), PATIENCE);
@@ -102,7 +102,7 @@ fn a_stream_tells_of_jobs_until_it_ends_however_it_is_cut() {
         format!("HTTP/1.1 103 X\r\n\r\n{HEAD}{text}"),
     ] {
         let (mut news, end) = told(&answers(answer.as_bytes()));
-        // What is told in one turn is in no order.
+        // News of one turn are in no order.
         news.sort_unstable();
         assert_eq!(
             (news.as_slice(), end),

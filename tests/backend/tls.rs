@@ -85,7 +85,7 @@ pub struct Certified {
     pub key: KeyPair,
 }
 
-/// What somebody asked for.
+/// The request of somebody.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Which connection it came on, from 1.

@@ -1,4 +1,4 @@
-//! What becomes of connections: resets after every byte, half-closed ones, one that is abandoned,
+//! The fate of connections: resets after every byte, half-closed ones, one that is abandoned,
 //! hundreds at once.
 
 use std::io::{self, BufReader, Write};

@@ -14,7 +14,7 @@ use crate::tls::{Certified, Manner, TlsServer};
 
 const HERE: &[&str] = &["127.0.0.1", "localhost"];
 
-/// What `openssl req -x509` makes: signed by itself, and made to sign others.
+/// A certificate as `openssl req -x509` makes it: signed by itself, and made to sign others.
 fn self_made(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certified {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let (mut params, key) = (CertificateParams::new(names).unwrap(), KeyPair::generate().unwrap());
@@ -151,7 +151,7 @@ fn a_connection_that_is_closed_in_the_handshake_is_said_to_be() {
             let length = usize::from(u16::from_be_bytes([hello[3], hello[4]]));
             std::io::Read::read_exact(&mut stream, &mut vec![0; length]).unwrap();
         });
-        // Whatever it is that was not sent, it was not.
+        // The request that was not sent, whatever it was, was not sent.
         let (reply, heard) = Rig::new(settings(&url)).hear(call);
         assert_eq!(reply, failed(Failure::NotSent));
         let said = heard.words.failure.unwrap_or_default();

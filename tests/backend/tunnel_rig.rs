@@ -27,7 +27,7 @@ use crate::support::wait;
 /// connection.
 pub const MOST_WAITING_BYTES: usize = 128 << 10;
 
-/// What came of a tunnel so far.
+/// The result of a tunnel so far.
 #[derive(Debug, Default)]
 pub struct Passed {
     pub head: Option<TunnelHead>,
@@ -163,13 +163,13 @@ impl TunnelRig {
         }
     }
 
-    /// What came of a tunnel in the end.
+    /// The result of a tunnel in the end.
     pub fn end_of(&mut self, id: u64) -> Passed {
         self.until(|rig| rig.passed[&id].end.is_some());
         self.passed.remove(&id).unwrap()
     }
 
-    /// What comes of this request, whose body is this.
+    /// The result of this request, whose body is this.
     pub fn pass(&mut self, request: TunnelRequest, mut body: &[u8]) -> Passed {
         let id = self.open(request);
         self.offer_all(id, &mut body);

@@ -1,4 +1,4 @@
-//! Requests of somebody else pass through untouched and in pieces, whatever either side does, and take nothing from ours.
+//! Requests of others pass through untouched and in pieces, and take nothing from ours.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +22,7 @@ const FINE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 /// More than any buffer on the way.
 const MUCH: usize = 64 << 20;
 
-/// What the system may have on its way between two sockets, in bytes.
+/// Bytes that the system may have on their way between two sockets.
 const ON_THE_WAY: u64 = 16 << 20;
 
 /// The lines of a request's head; `None`: there is no request any more.
@@ -52,7 +52,7 @@ fn answering(answer: impl Into<Vec<u8>>) -> Server {
     })
 }
 
-/// What comes of a GET that is answered with these bytes, after which the connection is closed.
+/// The result of a GET that is answered with these bytes, after which the connection is closed.
 fn answered_with(bytes: &[u8]) -> Passed {
     let bytes = bytes.to_vec();
     let server = Server::start(move |stream, _| {

@@ -1,4 +1,4 @@
-//! What a case is, and what a case has at hand.
+//! Cases, and what a case has at hand.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ pub struct Case {
     pub name: &'static str,
     /// As what the init runs for it.
     pub modes: &'static [Mode],
-    /// What the init must have for it.
+    /// The rights that the init must have for it.
     pub needs: &'static [Ask],
     /// Named exceptions: this init does not have the behaviour on purpose, or cannot be compared.
     pub exempt: &'static [(Kind, &'static str)],
@@ -168,7 +168,7 @@ macro_rules! case {
 }
 pub(crate) use case;
 
-/// What a case has at hand.
+/// The things that a case has at hand.
 #[derive(Debug, Clone)]
 pub struct Ctx {
     /// The init under test.

@@ -30,7 +30,7 @@ pub enum Ask {
     RewriteByName(&'static str),
     /// SIGKILL this long after SIGTERM; leftovers get as long.
     Grace(&'static str),
-    /// What the orchestrator allows in all.
+    /// The time that the orchestrator allows in all.
     Limit(&'static str),
     /// SIGTERM to the child's group when the main child ends.
     TermLeftovers,
@@ -39,7 +39,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// What an init without it lacks.
+    /// The word for an init that lacks it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Subreaper => "option to become a subreaper",
@@ -126,9 +126,9 @@ impl Kind {
 /// An init to be tested.
 #[derive(Debug, Clone)]
 pub struct Init {
-    /// What it is.
+    /// The kind of init.
     pub kind: Kind,
-    /// The program.
+    /// The path of its program.
     pub program: PathBuf,
 }
 
@@ -148,7 +148,7 @@ impl Init {
         }
     }
 
-    /// What stands before the options.
+    /// Words before the options.
     pub fn prefix(&self, bare: bool) -> Vec<OsString> {
         let words: &[&str] = match (self.kind, bare) {
             (Kind::Ojs, true) => &["run", "--no-agent"],

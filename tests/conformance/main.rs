@@ -49,7 +49,8 @@ fn main() -> ExitCode {
     if let Some(status) = probe::play(&words) {
         return ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX));
     }
-    // What nohup, or a shell that put us into the background, has set is none of the inits' doing.
+    // Settings of nohup, or of a shell that put us into the background, are none of the inits'
+    // doing.
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: the default disposition is no code of ours.
         unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -336,7 +336,7 @@ impl Running<'_> {
         }
     }
 
-    /// What it had to say, short, for a reason.
+    /// Its words, short, for a reason.
     fn excuse(&self) -> String {
         let said = self.stderr();
         let last = said.lines().next_back().unwrap_or_default();
@@ -415,12 +415,12 @@ impl Running<'_> {
         }
     }
 
-    /// What the init and its child wrote to standard error.
+    /// The standard error of the init and its child.
     pub fn stderr(&self) -> String {
         self.text("stderr")
     }
 
-    /// What the init and its child wrote to standard output.
+    /// The standard output of the init and its child.
     pub fn stdout(&self) -> String {
         self.text("stdout")
     }

@@ -18,7 +18,7 @@ use crate::table::Results;
 /// How long a case of ours waits for what must happen at once; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same for the others in the table, where hanging is an expected answer.
+/// The limit for the others in the table, where hanging is an expected answer.
 const PATIENCE_IN_TABLE: Duration = Duration::from_secs(4);
 
 /// For the control, where every case is expected to fail.
@@ -81,7 +81,7 @@ impl Workshop {
         Ok(init)
     }
 
-    /// What a case has at hand, in a directory of its own.
+    /// The things that a case has at hand, in a directory of its own.
     pub fn context(&self, init: &Init, mode: Mode, name: &str) -> Result<(Ctx, TempDir), String> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.path().join(format!("{number}-{name}"));

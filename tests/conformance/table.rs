@@ -1,7 +1,7 @@
 //! Every case against every init, side by side, in one table; then the figures.
 //!
-//! The run fails when ojs-init fails a case, when it lacks a behaviour that one of the others has
-//! (unless the case names it as an exception), or when a figure is out of its bounds.
+//! The run fails when ojs-init fails a case, or lacks a behaviour that one of the others has and
+//! that is no exception of the case. It also fails when a figure is out of its bounds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ const WORKERS: usize = 12;
 const REASON: usize = 110;
 
 type Key = (usize, Mode, Kind);
-/// What each case found, by its number.
+/// The findings of each case, by its number.
 pub type Results = BTreeMap<Key, Verdict>;
 
 /// Prints the table and the figures; true when ojs-init is as it should be. What is `known` is not
@@ -133,7 +133,7 @@ fn print(cases: &[&Case], results: &Results) {
     }
 }
 
-/// What is wrong with ojs-init.
+/// The complaints about ojs-init.
 fn complaints(cases: &[&Case], results: &Results) -> Vec<String> {
     let mut found = Vec::new();
     for ((number, mode, kind), verdict) in results.iter().filter(|((_, _, kind), _)| *kind == Kind::Ojs) {

@@ -1,6 +1,5 @@
-//! The control socket and its subcommands from outside: the real binary as PID 1 of its own PID
-//! namespace, and the real binary once more as the subcommand, inside of that namespace and out of
-//! it.
+//! The control socket and its subcommands from outside. The real binary is PID 1 of its own PID
+//! namespace, and once more the subcommand, inside of that namespace and out of it.
 //!
 //! Needs root (PID namespaces, other users) and python3.
 #![allow(

@@ -20,7 +20,7 @@ fn connect(path: &Path) -> UnixStream {
     stream
 }
 
-/// What is answered to this.
+/// The answer to this request.
 fn answer(stream: &mut UnixStream, request: &[u8]) -> serde_json::Value {
     stream.write_all(request).unwrap();
     read(stream)
@@ -139,7 +139,7 @@ fn clients_that_are_silent_slow_or_many_hold_nobody_up_for_long() {
     stage.enqueue([1]);
     init.notes_line("job j1");
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    // Whoever says nothing whole within 1 s is sent away.
+    // A client that says nothing whole within 1 s is sent away.
     assert!(is_closed(&mut crowd[0]));
     drop(crowd);
     let taken = wait_until(PATIENCE, || run(&stage, &init, &["quiet"]).status == Some(0));

@@ -1,4 +1,4 @@
-//! What a job costs, by counts that are the same on a busy machine: system calls, by strace in one
+//! The cost of a job, by counts that are the same on a busy machine: system calls, by strace in one
 //! real run, and threads.
 //!
 //! Needs root (PID namespaces), python3 and strace.
@@ -16,8 +16,8 @@ use crate::system_calls::{SystemCalls, tasks};
 /// something else.
 const AT_ONCE: [u32; 2] = [1, 10];
 
-/// What is not counted: the sum, and the calls by which threads wake each other. How many of those
-/// there are depends on whether the log's thread sleeps already, and that on the machine.
+/// Lines that are not counted: the sum, and the calls by which threads wake each other. How many of
+/// those there are depends on whether the log's thread sleeps already, and that on the machine.
 const LEFT_OUT: [&str; 2] = ["total", "futex"];
 
 /// Runs of which the middle one counts.
@@ -120,7 +120,7 @@ fn usual_calls(host: &str, at_once: u32) -> (f64, BTreeMap<String, u32>) {
     (f64::from(total) / f64::from(JOBS), middle)
 }
 
-/// What the init asks the kernel for while it has the jobs done, by the name of the call.
+/// The calls of the init while it has the jobs done, by name.
 fn system_calls(host: &str, at_once: u32) -> BTreeMap<String, u32> {
     let stage = Stage::new();
     let url = format!("http://{host}:{}", stage.backend.address().port());

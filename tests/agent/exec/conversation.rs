@@ -1,4 +1,4 @@
-//! What a running job says: progress, checkpoints, heartbeats; and how it hears that it is to stop.
+//! Words of a running job: progress, checkpoints, heartbeats; and how it hears that it is to stop.
 
 use super::{enqueue, handler, program, python};
 use crate::backend::{Endpoint, Outcome};

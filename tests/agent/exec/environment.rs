@@ -1,4 +1,4 @@
-//! What a process finds: its environment, its directory, its descriptors.
+//! The surroundings of a job's process: its environment, its directory, its descriptors.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn a_job_finds_what_it_is_in_its_environment() {
         "{deadline}"
     );
     assert!(found["OJS_INIT"].as_str().unwrap().starts_with('/'));
-    // What the runner alone is told is no business of a job's, and neither is the worker socket.
+    // Variables of the runner alone are no business of a job's, and neither is the worker socket.
     for name in ["OJS_INIT_RUNNER", "OJS_SOCKET", "OJS_JOB_CHECKPOINT", "OJS_AUTH_TOKEN"] {
         assert_eq!(found.get(name), None, "{name}");
     }

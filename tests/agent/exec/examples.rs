@@ -92,7 +92,7 @@ fn the_long_job_says_how_far_it_is_and_goes_on_where_it_was_stopped() {
     init.ends_with(0);
 }
 
-/// What stands in a page between a line with this mark and the end of the block.
+/// The text of a page between a line with this mark and the end of the block.
 fn block<'a>(page: &'a str, begins: &str) -> &'a str {
     let from = page.find(begins).unwrap();
     let rest = &page[from..];

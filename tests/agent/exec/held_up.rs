@@ -1,4 +1,4 @@
-//! Who is in a strange state, and another job's, holds up nobody's end.
+//! A process in a strange state, also one of another job, holds up no other job's end.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::wait::{now, wait_until};
 /// held up.
 const CLEARING_LIMIT: Duration = Duration::from_secs(1);
 
-/// What each of the scripts has in its hands besides [`DAEMON`].
+/// Helpers of each script besides [`DAEMON`].
 const WORDS: &str = "
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -44,7 +44,7 @@ fn hold_up_nobody(script: &str) {
     .start();
     let is_there = || stage.at("init.notes.begun").exists();
     assert!(wait_until(PATIENCE, is_there), "{}", init.story());
-    // What is held up is so each time; a busy machine makes single ones late.
+    // A delay that is the init's comes each time; a busy machine makes single jobs late.
     let quickest = (0..5)
         .map(|number| {
             let began = now();

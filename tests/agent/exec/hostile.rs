@@ -104,7 +104,7 @@ if os.environ['OJS_JOB_TYPE'] == 'flood':
 #[test]
 fn a_fork_bomb_in_its_limits_takes_its_own_job_and_the_next_one_runs() {
     let stage = Stage::new();
-    // It is over after so many seconds, whatever becomes of its limit.
+    // The bomb is over after so many seconds, whatever becomes of its limit.
     let bomb = "import os, resource, sys, time
 end = time.monotonic() + 20
 if resource.getrlimit(resource.RLIMIT_NPROC)[0] > 100: sys.exit(9)

@@ -1,4 +1,4 @@
-//! What jobs leave behind is ended before anybody hears that they are done.
+//! Processes that jobs leave behind are ended before anybody hears that the jobs are done.
 
 use std::time::Duration;
 

@@ -28,12 +28,12 @@ fn handler<'a>(stage: &'a Stage, script: &str) -> Start<'a> {
     program(stage, &["sh", "-c", script])
 }
 
-/// The same with a handler in Python.
+/// Starts the init with a handler in Python.
 fn python<'a>(stage: &'a Stage, script: &str) -> Start<'a> {
     program(stage, &["python3", "-S", "-E", "-c", script])
 }
 
-/// The same with any program.
+/// Starts the init with any program.
 fn program<'a>(stage: &'a Stage, words: &[&str]) -> Start<'a> {
     stage.command(words).with("OJS_MODE", "exec")
 }

@@ -1,4 +1,4 @@
-//! What the end of a process means for its job.
+//! The meaning of a process' end for its job.
 
 use serde_json::json;
 

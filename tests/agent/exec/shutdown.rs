@@ -77,7 +77,7 @@ fn at_the_deadline_a_job_gets_sigterm_and_has_its_grace() {
 
 #[test]
 fn the_last_words_of_a_job_are_in_the_log_although_the_runner_ends_right_behind_it() {
-    // Whoever writes all the time is written out with what comes later: the end must not come
+    // A job that writes all the time is written out with what comes later: the end must not come
     // before that.
     let script = r#"echo "began $OJS_JOB_ID" >> "$NOTES"
 trap 'echo "last words" >&2; exit 0' TERM

@@ -1,4 +1,4 @@
-//! What a job finds however strange the surroundings of ojs-init are: signals, umask, mounts,
+//! Jobs in strange surroundings of ojs-init: signals, umask, mounts,
 //! filters, users.
 
 use serde_json::json;

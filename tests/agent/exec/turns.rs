@@ -1,4 +1,4 @@
-//! Whoever starts processes waits for them; the init's loop never does.
+//! The start of a process makes its caller wait; the init's loop never does.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ const JOBS: u32 = 500;
 const LONGEST: Duration = Duration::from_millis(15);
 const LONGEST_UNOPTIMISED: Duration = Duration::from_millis(40);
 
-/// What the machine does to us now and then counts as processor time, too. A turn that is long for
-/// what is done in it is long in each round.
+/// Delays that the machine causes now and then count as processor time, too. A turn that is long
+/// for what is done in it is long in each round.
 const ROUNDS: u32 = 6;
 
 #[test]

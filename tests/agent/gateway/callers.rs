@@ -1,4 +1,4 @@
-//! Who is taken for the worker, whatever it is made of and whoever else is there.
+//! Processes that are taken for the worker, whatever it is made of and whoever else is there.
 #![allow(clippy::disallowed_methods, reason = "strangers are processes that the test starts")]
 
 use std::io::{Read, Write};

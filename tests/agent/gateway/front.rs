@@ -1,5 +1,5 @@
-//! Somebody in front of the backend who serves some paths by himself: streams without end, bodies
-//! that are never in memory, connections that are closed when they have been idle for as long as he
+//! A server in front of the backend that serves some paths by itself: streams without end and
+//! bodies that are never in memory. It closes connections that have been idle for as long as it
 //! likes. Everything else is the backend's.
 
 use std::io::{self, BufRead, BufReader};
@@ -10,7 +10,7 @@ use std::thread;
 use crate::stage::PATIENCE;
 use crate::stage::Stage;
 
-/// What begins like this is for the front.
+/// Paths that begin like this are for the front.
 const OWN_PATHS: &[u8] = b"/front/";
 
 /// Longest first line of a request, in bytes.

@@ -1,4 +1,4 @@
-//! What becomes of jobs.
+//! The fate of jobs.
 
 use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::gateway::worker;

@@ -1,5 +1,5 @@
-//! What passes through holds no more than it needs: neither memory, nor a way to the backend for a
-//! client that is gone.
+//! Bodies that pass through hold no more than they need: neither memory, nor a way to the backend
+//! for a client that is gone.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -17,17 +17,17 @@ const WAYS: usize = 64;
 /// How long others wait for one of them.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
-/// What passes through in each direction, in MiB, where nobody asks for another number. A GiB takes
+/// Size of a body in each direction, in MiB, where nobody asks for another number. A GiB takes
 /// a debug build ten seconds; what it costs in memory is the same.
 const MUCH_MIB: u64 = 256;
 
 /// That variable asks for another number.
 const ASKED: &str = "GATEWAY_MIB";
 
-/// Whoever gets it takes nothing of it for so long: then it is elsewhere that it has to wait.
+/// The receiver takes nothing of it for so long: then it is elsewhere that it has to wait.
 const SLOW_AT_FIRST: Duration = Duration::from_millis(300);
 
-/// What that may cost, in KiB.
+/// Memory that it may cost, in KiB.
 const MOST_MORE_KIB: u64 = 1024;
 
 /// From here on its peak counts from what it has now.

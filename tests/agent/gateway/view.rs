@@ -1,4 +1,4 @@
-//! What operators, orchestrators and Prometheus are shown.
+//! The view of operators, orchestrators and Prometheus.
 
 use crate::backend::{Behaviour, Endpoint};
 use crate::gateway::worker;

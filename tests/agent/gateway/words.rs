@@ -1,4 +1,4 @@
-//! What the worker is told, and what its words tell us.
+//! Words to the worker, and words of the worker.
 
 use crate::backend::{Endpoint, Outcome};
 use crate::gateway::worker;
@@ -102,7 +102,7 @@ fn named(stage: &Stage) -> serde_json::Value {
 fn a_handler_that_beats_for_its_own_job_says_nothing_of_others_where_no_process_is_known() {
     let stage = Stage::new();
     stage.enqueue([1, 2]);
-    // Who may not look into the processes of another user finds none.
+    // A process that may not look into those of another user finds none.
     let mut init = worker(&stage, DROPS)
         .through(&["setpriv", "--bounding-set=-sys_ptrace"])
         .with_all(&[("OJS_USER", "12345:12345"), ("OJS_HEARTBEAT_INTERVAL", "100ms")])

@@ -19,7 +19,7 @@ use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::stage::{Init, PATIENCE, Stage, root};
 use crate::support::wait::wait_until;
 
-/// What must never be seen, each in a place of its own.
+/// Texts that must never be seen, each in a place of its own.
 const SECRETS: [(&str, &str); 8] = [
     ("the token", "hush-token-4711"),
     ("an argument", "hush-argument"),

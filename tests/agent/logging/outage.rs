@@ -5,7 +5,7 @@ use crate::backend::{Behaviour, Endpoint};
 use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::wait::wait_until;
 
-/// What is told at level warn.
+/// The records at level warn.
 fn complaints(init: &Init) -> Vec<String> {
     let is_complaint = |line: &String| line.starts_with("warn: ") || line.starts_with("error: ");
     said(init).into_iter().filter(is_complaint).collect()

@@ -1,4 +1,4 @@
-//! What happens to jobs, requests and processes is counted.
+//! Events of jobs, requests and processes are counted.
 
 use super::scrape::value;
 use super::{ANY_PORT, OBEYS, OF_JOB, OFTEN, WORKS};

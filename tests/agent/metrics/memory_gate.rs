@@ -59,7 +59,7 @@ fn no_job_is_fetched_while_too_much_memory_is_taken_and_what_is_there_goes_on() 
     probes.counts("ojs_init_memory_gate_closed", 1.0);
     probes.counts("ojs_init_free_credit", 0.0);
     stage.are_not_fetched([2]);
-    // It can do its work, and is no worse than before.
+    // The worker can do its work, and is no worse than before.
     assert_eq!(probes.statuses(), [200; 3]);
     let shown = run(&stage, &init, &["status"]).stdout;
     assert!(

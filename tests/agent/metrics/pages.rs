@@ -24,7 +24,7 @@ fn all() -> Vec<(String, String)> {
 /// Words of a text that look like names of metrics, without what a histogram adds to them.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    // What ends with `_` is a prefix of names.
+    // A word that ends with `_` is a prefix of names.
     let is_metric = |word: &&str| (word.starts_with("ojs_") || word.starts_with("process_")) && !word.ends_with('_');
     words
         .filter(is_metric)

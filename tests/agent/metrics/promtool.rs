@@ -1,4 +1,4 @@
-//! What Prometheus' own tool says about what is shown and about the rules.
+//! The verdict of Prometheus' own tool about the metrics and the rules.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What is so at this moment is shown, in each state.
+//! Gauges show the present moment, in each state.
 
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ fn a_scrape_is_declared_as_prometheus_text_and_head_gets_its_head() {
     let began = now();
     let get = probes.get("/metrics");
     let head = probes.ask("HEAD /metrics HTTP/1.1\r\n\r\n");
-    // They are of the same moment unless the machine is very busy.
+    // The two are of the same moment unless the machine is very busy.
     assert!(
         head.head == get.head || began.elapsed() > Duration::from_secs(1),
         "{head:?}"

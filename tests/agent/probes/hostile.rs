@@ -54,7 +54,7 @@ fn five_hundred_half_open_connections_delay_no_heartbeat_no_probe_and_not_the_en
     let mut half_open: Vec<TcpStream> = (0..HALF_OPEN)
         .map(|_| {
             let mut stream = probes.connect().unwrap();
-            // Who has to go for the next may be gone by now.
+            // The connection that has to go for the next may be gone by now.
             let _ = stream.write_all(unfinished.as_bytes());
             stream
         })

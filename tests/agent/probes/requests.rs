@@ -1,4 +1,4 @@
-//! What is asked for that there is not, and what a worker gets of all this: nothing.
+//! Requests for what there is not, and what a worker gets of all this: nothing.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;

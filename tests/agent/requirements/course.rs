@@ -1,4 +1,4 @@
-//! What the tests of a shutdown have in common: a worker that holds a job, and what the backend
+//! Helpers of the tests of a shutdown: a worker that holds a job, and what the backend
 //! heard, line by line.
 
 use std::time::Instant;

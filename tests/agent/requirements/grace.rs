@@ -37,7 +37,7 @@ fn told(variables: &[(&str, &str)]) -> String {
     init.noted("terminate")
 }
 
-/// What `config check` or `config show` prints with these variables.
+/// The output of `config check` or `config show` with these variables.
 #[expect(clippy::disallowed_methods, reason = "the test is the outside world")]
 fn config(what: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(under_test::init());
@@ -94,7 +94,7 @@ fn g_04_30_s_and_25_s_are_one_default_and_what_a_limit_leaves_of_it() {
         assert!(line.contains(&format!("jobs get {drain}")), "{limit}: {line}");
         assert!(line.starts_with("ojs-init: info: "), "{line}");
     }
-    // What the website's example sets fits without being cut.
+    // The settings of the website's example fit without being cut.
     let line = announced(&[("OJS_GRACE_PERIOD", "25s"), (LIMIT, "30s")]);
     assert_eq!(line, "ojs-init: info: after a stop signal jobs get 25 s");
 }

@@ -25,7 +25,7 @@ fn mixed_drain(signal: i32) -> (Stage, Vec<String>) {
     (stage, course)
 }
 
-/// What the backend hears of it, whatever asked for it.
+/// The report that the backend gets of it, whatever asked for it.
 const MIXED: [&str; 6] = [
     "beat quiet [j1 j2]",
     "beat terminate [j1 j2]",

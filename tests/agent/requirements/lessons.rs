@@ -1,4 +1,4 @@
-//! What two other projects learned about their shutdowns, as promises of ours.
+//! Lessons of two other projects about their shutdowns, as promises of ours.
 
 use std::path::Path;
 use std::time::Duration;

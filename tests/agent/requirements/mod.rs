@@ -53,9 +53,9 @@ const CUT_SHORT: [(&str, &str); 2] = [("OJS_GRACE_PERIOD", "300ms"), ("OJS_CANCE
 /// Heartbeats that a test can wait for.
 const OFTEN: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "100ms");
 
-/// The same, for who wants to know what was said in which order: a heartbeat that is not answered
-/// within its interval is followed by one on another connection, and then a busy machine decides
-/// which of the two arrives first.
+/// An interval for tests of what was said in which order. A heartbeat that is not answered within
+/// its interval is followed by one on another connection, and then a busy machine decides which of
+/// the two arrives first.
 const REGULAR: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "500ms");
 
 /// Heartbeats that come in no test, but for those that something causes.

@@ -104,7 +104,7 @@ fn every_row_has_a_test_and_every_test_a_row() {
 
 #[test]
 fn every_row_that_the_code_or_another_page_refers_to_is_on_the_page() {
-    // What a backend owes is on the page of the one that plays it.
+    // The duties of a backend are on the page of the one that plays it.
     let of_backends = rows_of_page("docs/devserver.md");
     assert!(of_backends.iter().all(|id| id.starts_with("B-")), "{of_backends:?}");
     let rows: BTreeSet<String> = rows().union(&of_backends).cloned().collect();

@@ -135,7 +135,7 @@ fn r_03_the_time_of_the_start_is_told_and_stays_the_same() {
     init.stops();
 }
 
-/// What a backend answers that knows registration; `more` begins with a comma.
+/// The answer of a backend that knows registration; `more` begins with a comma.
 fn answer(more: &str) -> Behaviour {
     Behaviour::body(format!(
         r#"{{"ok":true,"server_time":"2026-01-01T00:00:00Z","visibility_timeout_default":1800{more}}}"#

@@ -1,4 +1,4 @@
-//! What is shown, in each phase.
+//! Fields of the status, in each phase.
 
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 //! resized. Anything else than text and the few sequences that the view needs is a failure, and so
 //! is a character beyond the last column.
 
-/// What stands where.
+/// The letters of a screen, by place.
 pub struct Grid {
     columns: usize,
     cells: Vec<Vec<char>>,
@@ -23,7 +23,7 @@ impl Grid {
         }
     }
 
-    /// What stands there, without blanks at the ends of lines and below.
+    /// The text of the screen, without blanks at the ends of lines and below.
     pub fn text(&self) -> String {
         let lines: Vec<String> = self.cells.iter().map(|line| line.iter().collect()).collect();
         let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();

@@ -126,7 +126,7 @@ fn a_reader_that_was_too_slow_for_a_while_gets_whole_lines() {
     let mut init = stage.worker(STUCK).with("OJS_CONCURRENCY", "200").start();
     init.notes_line("job j199");
     let asked = |init: &Init| init.log().matches("asks: Status { until_end: true }").count();
-    // It holds less than one line.
+    // The buffer holds less than one line.
     let (watch, mut output) = start_into_a_small_pipe(&stage, &init, &["status", "--json", "--watch"]);
     assert!(wait_until(PATIENCE, || asked(&init) == 4), "{}", init.story());
     let reader = std::thread::spawn(move || {

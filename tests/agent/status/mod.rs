@@ -25,7 +25,7 @@ link.ready(300)
 link.note_all()
 rest()";
 
-/// What `status --json` says.
+/// The output of `status --json`.
 fn shown(stage: &Stage, init: &Init) -> serde_json::Value {
     let came = run(stage, init, &["status", "--json"]);
     assert_eq!((came.status, came.stderr.as_str()), (Some(0), ""), "{came:?}");

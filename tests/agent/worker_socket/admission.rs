@@ -1,4 +1,4 @@
-//! Who may connect, where the socket is, and what is left of it afterwards.
+//! Processes that may connect, the place of the socket, and what is left of it afterwards.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -185,7 +185,7 @@ Link().ready()
 rest()";
     let mut init = stage.worker(script).start();
     init.notes_line("ready");
-    // Whoever started us may have left it some.
+    // The process that started us may have left it some.
     let run = stage.at("run").display().to_string();
     let notes = init.notes();
     let ours = |line: &&String| line.contains("anon_inode") || line.contains("socket:") || line.contains(&run);

@@ -101,7 +101,7 @@ fn an_ack_written_by_the_worker_just_before_it_is_killed_is_an_ack() {
 fn an_ack_written_by_a_prefork_process_just_before_it_is_killed_is_an_ack() {
     let stage = Stage::new();
     stage.enqueue(0..60);
-    // It takes no second job, which could only fail.
+    // The worker takes no second job, which could only fail.
     let script = r#"
 def serve():
     link = Link()

@@ -367,7 +367,7 @@ rest()"
     // Two dozen are ours, the log's, and those of the connections that are left.
     let settled = wait_until(Duration::from_secs(5), || proc::descriptors(init.pid).len() <= 30);
     assert!(settled, "{:#?}", proc::descriptors(init.pid));
-    // What was asked for on behalf of those who are gone has been answered.
+    // Requests on behalf of those who are gone have been answered.
     stage.wait_for_more(Endpoint::Fetch, 2);
     assert_jobs_flow(&stage, 1..5);
     init.stops();

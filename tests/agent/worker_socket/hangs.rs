@@ -7,7 +7,7 @@ use crate::support::wait::wait_until;
 /// Times short enough for a test.
 const SHORT: [(&str, &str); 2] = [("OJS_TIMEOUT_GRACE", "200ms"), ("OJS_CANCEL_GRACE", "200ms")];
 
-/// What is said of the handler of job 1.
+/// The words about the handler of job 1.
 const HUNG: &str = "job j1 (t) ran 0.2 s past its timeout";
 
 /// Its first life takes two jobs and answers nothing, the second one works.

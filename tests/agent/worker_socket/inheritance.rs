@@ -1,4 +1,4 @@
-//! What the init was started with, and what its worker gets of that.
+//! Things that the init was started with, and what its worker gets of them.
 
 use crate::backend::Outcome;
 use crate::stage::{Stage, root};

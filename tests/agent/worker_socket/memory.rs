@@ -1,13 +1,13 @@
-//! What many jobs took of the init's memory for a moment belongs to the worker again.
+//! Memory that many jobs took of the init for a moment belongs to the worker again.
 
 use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::proc;
 use crate::support::under_test;
 use crate::support::wait::wait_until;
 
-/// Most memory that stays with the init after a burst, in KiB: all of the range for small blocks,
-/// which is 4 MiB, where nothing of it went back because little was in use less than at the most;
-/// and what it has when nothing is to be done.
+/// Most memory that stays with the init after a burst, in KiB. It is the range for small blocks,
+/// which is 4 MiB, and what the init has when nothing is to be done. All of the range stays where
+/// little less was in use than at the most.
 const MOST_LEFT_KIB: u64 = 5 << 10;
 
 /// Bursts one after the other: none may leave more than the one before.
@@ -20,7 +20,7 @@ fn anonymous_kib(init: &Init) -> u64 {
 
 /// Bursts of so many jobs with so many bytes each, which a worker leaves unread, and then answers.
 fn gives_back(jobs: u32, bytes: u32) {
-    // What users have. Another C library keeps what it likes.
+    // The binary that users have. Another C library keeps what it likes.
     if !under_test::is_static() {
         return;
     }

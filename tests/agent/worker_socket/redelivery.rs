@@ -37,7 +37,7 @@ link.say('fail', job_id=link.job(), error={{'message': 'no'}})
 fn a_job_that_comes_again_before_its_fail_is_answered_runs_again() {
     let stage = Stage::new();
     let mut init = failed_and_delivered_again(&stage, "link.ack(link.job())\n");
-    // It waits for the answer: nothing is known of it yet.
+    // The ACK waits for the answer: nothing is known of it yet.
     assert_eq!(stage.count(Endpoint::Job), 0);
     assert_eq!(init.notes().iter().filter(|line| *line == "job j1").count(), 1);
     stage.backend.answer_held();

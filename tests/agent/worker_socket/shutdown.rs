@@ -80,7 +80,7 @@ fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
 #[test]
 fn a_third_stop_signal_leaves_no_grandchild_in_a_session_of_its_own() {
     // A generation can be killed when the one above it is gone, and the init takes no more than
-    // this for all of them: that can be too little where the processes that end get no processor.
+    // this for all of them. It can be too little where the processes that end get no processor.
     // Then it is tried again.
     const AT_MOST: Duration = Duration::from_millis(100);
     for _ in 0..5 {
@@ -116,7 +116,7 @@ fn left_by_a_third_stop_signal() -> (usize, Duration, String) {
     }
     assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
     let silence = init.silent_for();
-    // Who was sent SIGKILL is gone as soon as it gets a processor; who was not sleeps on.
+    // A process that was sent SIGKILL is gone as soon as it gets a processor; any other sleeps on.
     let lives = |pid: &&i32| proc::lives(**pid);
     wait_until(LONG_ENOUGH_TO_DIE, || !all.iter().any(|pid| proc::lives(*pid)));
     let left: Vec<i32> = all.iter().filter(lives).copied().collect();
@@ -210,7 +210,7 @@ rest()";
         init.notes().iter().filter(|line| line.starts_with("signal")).count(),
         signals.len() + 1
     );
-    // It may be the STOPSIGNAL of the image, which is said once.
+    // The signal may be the STOPSIGNAL of the image, which is said once.
     let complaints = init.complaints();
     let [warning] = complaints.as_slice() else {
         panic!("{complaints:?}")

@@ -1,4 +1,5 @@
-//! What the main child leaves behind: it is asked to end, gets bounded time, and does not survive.
+//! Processes that the main child leaves behind are asked to end, get bounded time, and do not
+//! survive.
 
 use std::time::Duration;
 

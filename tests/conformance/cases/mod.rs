@@ -45,7 +45,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     themes.into_iter().flatten()
 }
 
-/// What `report` wrote, by key.
+/// The output of `report`, by key.
 #[derive(Debug)]
 struct Report(String);
 

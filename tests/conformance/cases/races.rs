@@ -109,7 +109,7 @@ fn a_sigterm_around_the_end_of_the_child_is_harmless(ctx: &Ctx) -> Verdict {
         let mut init = ctx.launch(&[])?.shell("exit 7").start()?;
         image_is_visible(&init, ctx)?;
         spin(Duration::from_micros(random.below(4000)));
-        // It may be gone by now, which is one of the moments in question.
+        // The child may be gone by now, which is one of the moments in question.
         let _ = init.signal(libc::SIGTERM);
         let ended = init.wait()?;
         ensure!(

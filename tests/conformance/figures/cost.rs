@@ -1,4 +1,4 @@
-//! What an init does for its money: system calls, instructions, page faults.
+//! The price of an init: system calls, instructions, page faults.
 
 use super::{Contestant, Figure};
 use crate::case::{Trouble, ensure};
@@ -14,7 +14,7 @@ const TIMES: u32 = 20;
 /// Most instructions that a start may take, for a static build.
 const MOST_INSTRUCTIONS: f64 = 150_000.0;
 
-/// What one init costs.
+/// The cost of one init.
 #[derive(Debug, Default)]
 struct Cost {
     calls: f64,

@@ -1,4 +1,4 @@
-//! What an init takes while nothing happens.
+//! The cost of an init while nothing happens.
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ impl Contestant {
 pub struct Figure {
     what: &'static str,
     values: Vec<Option<f64>>,
-    /// What is wrong with ours, if anything.
+    /// The complaint about ours, if there is one.
     complaint: Option<String>,
 }
 
@@ -93,9 +93,9 @@ pub fn run() -> Result<bool, String> {
 /// Measurements that have to agree on a complaint.
 const MEASUREMENTS: usize = 3;
 
-/// Measures again, with fresh processes, what gives a complaint: where the pages of one happen to
-/// lie is worth some percent for as long as it lives, and no number of rounds with the same
-/// processes shows that. What all measurements agree on stays.
+/// Measures again, with fresh processes, what gives a complaint. The place of a process' pages is
+/// worth some percent for as long as it lives, and no number of rounds with the same processes
+/// shows that. What all measurements agree on stays.
 fn confirmed(measure: impl Fn() -> Result<Vec<Figure>, Trouble>) -> Result<Vec<Figure>, Trouble> {
     let mut figures = measure()?;
     for _ in 1..MEASUREMENTS {

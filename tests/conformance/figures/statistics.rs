@@ -17,7 +17,7 @@ fn error_of_median(values: &[f64]) -> f64 {
     1.253 * 1.4826 * median(&deviations) / f64::from(count.max(1)).sqrt()
 }
 
-/// What is wrong when ours is more than the best peer and `tolerance` of it on top.
+/// The complaint when ours is more than the best peer and `tolerance` of it on top.
 ///
 /// Judged by the differences within each round, of which the median may be that part of the best
 /// peer's value (above `floor`, what the same costs without an init) plus three standard errors.

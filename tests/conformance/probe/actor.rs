@@ -1,8 +1,9 @@
 //! `act LOG [OPTION]...`: a child that takes signals, writes them down and does what its options
 //! say.
 //!
-//! It blocks every signal and takes each from the queue, so that nothing of the C library stands
-//! between the signal and the log. `LOG.ready` appears, with its process id, once it is ready.
+//! The actor blocks every signal and takes each from the queue, so that nothing of the C library
+//! stands between the signal and the log. `LOG.ready` appears, with its process id, once it is
+//! ready.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +13,7 @@ use super::family::{self, Orphans};
 use super::{publish, text};
 use crate::support::sys;
 
-/// What an actor was told to do.
+/// An order to an actor.
 #[derive(Debug, Default)]
 struct Part {
     log: String,

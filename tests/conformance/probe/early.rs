@@ -1,4 +1,4 @@
-//! What a probe was started with, taken before the runtime of Rust can change it.
+//! Facts that a probe was started with, taken before the runtime of Rust can change them.
 //!
 //! The runtime ignores SIGPIPE, handles SIGSEGV and SIGBUS and opens `/dev/null` at free
 //! descriptors 0 to 2. A probe has to report what it got, so a constructor looks first.

@@ -107,7 +107,7 @@ fn remain(kind: &str, path: &str) -> i32 {
     if kind == "log" {
         return actor::log_signals(path);
     }
-    // What keeps its default action in the main child does not have to in this one.
+    // A signal that keeps its default action in the main child does not have to in this one.
     let ready = || publish(&format!("{path}.ready"), &std::process::id().to_string());
     if sys::set_mask(u64::MAX).is_err() || ready().is_err() {
         return super::BROKEN;

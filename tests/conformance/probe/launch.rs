@@ -16,7 +16,7 @@ use super::{NOT_LAUNCHED, text};
 use crate::support::sys;
 use crate::support::wait::{pause, wait_until};
 
-/// What a start still needs when all steps are done.
+/// The rest of a start when all steps are done.
 #[derive(Debug)]
 struct Plan {
     environment: Vec<Vec<u8>>,
