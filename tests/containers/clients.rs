@@ -42,8 +42,8 @@ pub const COMPILED: [(&str, fn()); 3] = [
         does_its_job("java", "JAVA_IMAGE=ojs-java-base");
     }),
     ("the_example_image_of_the_rust_client_does_its_job_and_ends", || {
-        // What Alpine's compiler makes needs no library. Debian's has to be told so, for the
-        // program alone.
+        // Alpine's compiler makes programs that need no library. Debian's has to be told so, for
+        // the program alone.
         let lines = [
             r#"RUN printf '#!/bin/sh\ncase "$*" in *"name email "*) set -- "$@" -Ctarget-feature=+crt-static;; esac\nexec "$@"\n' >/tmp/email"#,
             "RUN chmod 755 /tmp/email",

@@ -46,7 +46,7 @@ impl Project {
         command.args(words).envs(self.variables.clone()).output().unwrap()
     }
 
-    /// What it says; it must have worked.
+    /// Its output; it must have worked.
     fn does(&self, words: &[&str]) -> String {
         said(words, &self.run(words))
     }
@@ -109,14 +109,14 @@ fn examples() {
     let workers = ["worker-python", "worker-node"].map(|service| Container {
         name: project.container(service),
     });
-    // What ojs-init has and its worker has not would go back at once. Asked in this order, since
-    // one that is done in between would stand for one that is on its way.
+    // Jobs that ojs-init has and its worker has not would go back at once. Asked in this order,
+    // since one that is done in between would stand for one that is on its way.
     let are_held = looks_until(PATIENCE, || {
         let active = counts(address).and_then(|counts| counts["active"].as_u64());
         active == Some(workers.iter().map(Container::held).sum::<usize>() as u64)
     });
     assert!(are_held, "{:?}", workers.each_ref().map(Container::held));
-    // What they exit with is told before the containers are removed.
+    // The exit statuses are told before the containers are removed.
     let waiting = workers.each_ref().map(Container::waits);
     let began = now();
     let is_over = AtomicBool::new(false);
@@ -148,7 +148,8 @@ fn examples() {
     );
 }
 
-/// What the specification's and the website's files do not say, because it is everybody's own.
+/// Lines that the specification's and the website's files do not have, because they are everybody's
+/// own.
 fn beside(name: &str, service: &[&str]) -> PathBuf {
     let path = engine().at(name);
     let lines: Vec<String> = service.iter().map(|line| format!("    {line}\n")).collect();

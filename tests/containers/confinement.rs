@@ -116,7 +116,8 @@ fn out_of_memory() {
     assert_eq!(ended.status, 137, "{}", worker.log());
     assert!(worker.log().contains("killed by SIGKILL"), "{}", worker.log());
     assert_eq!(errors(&server, &job).len(), 1, "{:?}", server.job(&job));
-    // It ended as it does when nothing is wrong: the backend knows that nobody is there any more.
+    // The worker ended as it does when nothing is wrong: the backend knows that nobody is there any
+    // more.
     assert!(server.workers().is_empty(), "{:?}", server.workers());
 }
 

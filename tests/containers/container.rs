@@ -70,7 +70,7 @@ impl Start {
         self
     }
 
-    /// What is run instead of the image's command.
+    /// The command that is run instead of the image's.
     pub fn words(mut self, words: &[&str]) -> Self {
         self.words = words.iter().map(ToString::to_string).collect();
         self
@@ -103,7 +103,7 @@ pub struct Ended {
 }
 
 impl Container {
-    /// What the engine knows of it.
+    /// The engine's knowledge of it.
     pub fn state(&self) -> Value {
         let text = engine().docker(&["inspect", "--format", "{{json .State}}", &self.name]);
         serde_json::from_str(&text).unwrap()
@@ -123,7 +123,7 @@ impl Container {
         pid
     }
 
-    /// What its health check says.
+    /// The output of its health check.
     pub fn health(&self) -> String {
         self.state()["Health"]["Status"].as_str().unwrap_or_default().to_owned()
     }
@@ -252,8 +252,8 @@ pub fn busy_with(server: &Server, worker: &Container, kinds: &[(&str, f64)]) -> 
 }
 
 /// Waits until so many jobs were taken, and those that are not done yet are in the hands of this
-/// worker's handlers: what ojs-init has and they have not goes back at once when it is told to
-/// stop.
+/// worker's handlers. A job that ojs-init has and they have not goes back at once when it is told
+/// to stop.
 #[track_caller]
 pub fn become_held(server: &Server, worker: &Container, count: usize) {
     become_state(server, JobState::Active, count);
@@ -280,11 +280,12 @@ pub fn errors(server: &Server, job: &str) -> Vec<String> {
     errors.iter().map(name).collect()
 }
 
-/// What may pass, on a machine that starts a dozen containers, between the signal and the heartbeat
-/// that tells of it.
+/// The time that may pass, on a machine that starts a dozen containers, between the signal and the
+/// heartbeat that tells of it.
 pub const TELLING: Duration = Duration::from_millis(500);
 
-/// What the engine's client may take, beside others, to find out that a container has ended.
+/// The time that the engine's client may take, beside others, to find out that a container has
+/// ended.
 pub const CLIENT: Duration = Duration::from_millis(800);
 
 /// When the backend first heard of the end, by its clock; `None`: not yet.

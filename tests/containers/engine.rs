@@ -153,12 +153,12 @@ impl Engine {
         command
     }
 
-    /// What `docker` answers, whatever it is.
+    /// The answer of `docker`, whatever it is.
     pub fn try_docker(&self, words: &[&str]) -> Output {
         self.client("docker").args(words).output().unwrap()
     }
 
-    /// What `docker` answers; it must have worked.
+    /// The answer of `docker`; it must have worked.
     #[track_caller]
     pub fn docker(&self, words: &[&str]) -> String {
         said(words, &self.try_docker(words))

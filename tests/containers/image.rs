@@ -18,7 +18,7 @@ pub const ALL: [(&str, fn()); 3] = [
     ("nothing_but_sources_is_sent_to_the_builder", context),
 ];
 
-/// What is built from the sources, which takes minutes and the crates' registry.
+/// Images that are built from the sources, which takes minutes and the crates' registry.
 pub const FROM_SOURCES: [(&str, fn()); 1] = [(
     "the_image_from_the_sources_is_the_same_twice_and_lists_its_crates_in_the_binary",
     from_sources,
@@ -27,7 +27,7 @@ pub const FROM_SOURCES: [(&str, fn()); 1] = [(
 /// Longest that a build may take that compiles.
 const BUILD_SECONDS: &str = "1800";
 
-/// What an image says about itself.
+/// The labels of an image.
 fn config(image: &str) -> Value {
     let text = engine().docker(&["image", "inspect", "--format", "{{json .Config}}", image]);
     serde_json::from_str(&text).unwrap()
@@ -88,7 +88,7 @@ fn examples() {
     assert!(looks_until(PATIENCE, || server.workers().is_empty()));
 }
 
-/// What the repository's `.dockerignore` lets through.
+/// Files that the repository's `.dockerignore` lets through.
 fn context() {
     let dockerfile = images::context(images::INIT, &["COPY . /context"]).join("Dockerfile");
     let words = [

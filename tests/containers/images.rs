@@ -22,16 +22,16 @@ pub const PYTHON: &str = "ojs-worker-python";
 /// The worker of these tests.
 pub const TEST: &str = "ojs-worker-test";
 
-/// What the Python images are made of, which has a shell and `sleep`.
+/// The base of the Python images, which has a shell and `sleep`.
 pub const PYTHON_BASE: &str = "ojs-python-base";
 
-/// What the Node images are made of; made by who needs it, as those below.
+/// The base of the Node images; made by who needs it, as those below.
 pub static NODE_BASE: LazyLock<&str> = LazyLock::new(|| {
     import(engine(), &["node"], "ojs-node-base");
     "ojs-node-base"
 });
 
-/// What has Python with pip.
+/// A base that has Python with pip.
 pub static PIP_BASE: LazyLock<&str> = LazyLock::new(|| {
     import(engine(), &["pip", &under_test::init()], "ojs-pip-base");
     "ojs-pip-base"
@@ -43,7 +43,7 @@ pub static NODE: LazyLock<&str> = LazyLock::new(|| {
     "ojs-worker-node"
 });
 
-/// What has the compilers for Rust.
+/// A base that has the compilers for Rust.
 pub static RUST_BASE: LazyLock<&str> = LazyLock::new(|| {
     import(engine(), &["rust"], "rust");
     "rust"

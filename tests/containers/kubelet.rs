@@ -69,7 +69,7 @@ impl Pod {
             .with("OJS_URL", &format!("http://{BACKEND}"))
     }
 
-    /// What `kubectl describe pod` would show.
+    /// The lines that `kubectl describe pod` would show.
     pub fn message(&self) -> String {
         std::fs::read_to_string(&self.message).unwrap()
     }
@@ -108,7 +108,7 @@ impl Pod {
     }
 }
 
-/// What the manifest says about the end.
+/// The manifest's words about the end.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// `terminationGracePeriodSeconds`.
@@ -117,7 +117,7 @@ pub struct Spec {
     pub pre_stop: Option<Vec<String>>,
 }
 
-/// What was seen at one moment after the begin.
+/// The pod at one moment after the begin.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
     pub at: Duration,
@@ -133,7 +133,7 @@ pub struct Terminated {
     pub took: Duration,
     /// From the begin to SIGTERM.
     pub sigterm: Duration,
-    /// What the hook exited with.
+    /// The exit status of the hook.
     pub hook: Option<i32>,
     pub probes: Vec<Probe>,
 }

@@ -53,7 +53,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many tests run at the same time: they wait more than they work, but each starts containers.
 const AT_ONCE: usize = 16;
 
-/// What is wanted of this program: `required` or `full`; else what can be had.
+/// The demand on this program: `required` or `full`; else what can be had.
 const WANTED: &str = "CONTAINERS";
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -93,7 +93,7 @@ fn looks_until(patience: Duration, mut condition: impl FnMut() -> bool) -> bool 
     true
 }
 
-/// What was measured, for people: it is printed at the end.
+/// Measurements, for people: they are printed at the end.
 static MEASURED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Adds to it.

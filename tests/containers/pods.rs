@@ -1,4 +1,4 @@
-//! What the kubelet does to a pod: hook, SIGTERM, SIGKILL, and probes in between.
+//! The kubelet and a pod: hook, SIGTERM, SIGKILL, and probes in between.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ const SPECIFICATION: &str = include_str!("specifications/pod.yaml");
 /// The website's.
 const WEBSITE: &str = include_str!("specifications/website-pod.yaml");
 
-/// What a manifest says after this, to the end of the line or to a comment.
+/// The text of a manifest after this, to the end of the line or to a comment.
 fn said<'a>(manifest: &'a str, name: &str) -> &'a str {
     let (_, rest) = manifest.split_once(name).unwrap();
     let line = rest.lines().next().unwrap();
@@ -75,7 +75,7 @@ fn ended_well(terminated: &Terminated, worker: &crate::container::Container, gra
 /// Between a signal and the first probe that hears of it, at most.
 const HEARD: Duration = Duration::from_secs(1);
 
-/// What the engine may take until a hook has begun: it starts two processes for that.
+/// The time that the engine may take until a hook has begun: it starts two processes for that.
 const EXEC: Duration = Duration::from_secs(3);
 
 /// Before the end is seen a probe may already have found nobody.
@@ -273,7 +273,7 @@ fn disconnected() {
     let fails = || pod.probe("/livez") == Some(503);
     assert!(looks_until(NO_CONNECTION + PATIENCE, fails), "{}", worker.log());
     worker.health_becomes("unhealthy");
-    // What readiness is asked in the specification's manifest says nothing of it.
+    // The readiness probe of the specification's manifest says nothing of it.
     assert_eq!(pod.probe("/healthz"), Some(200));
     enqueue(&pod.server, "sleep", 0.1);
     let spec = Spec {

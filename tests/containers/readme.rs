@@ -83,7 +83,7 @@ fn provide(image: &str, make: impl FnOnce()) {
     }
 }
 
-/// What the Python images of the pages begin with.
+/// The base of the Python images of the pages.
 fn provide_python() {
     provide("python:3.13-slim", || {
         engine().docker(&["tag", *PIP_BASE, "python:3.13-slim"]);

@@ -27,7 +27,7 @@ const PRODUCED_EVERY: Duration = Duration::from_millis(40);
 /// Every so many-th job takes longer than the drain.
 const LONG_ONES: usize = 25;
 
-/// What a job takes that outlasts the drain of 5 s, in seconds.
+/// The time of a job that outlasts the drain of 5 s, in seconds.
 const LONG: f64 = 8.0;
 
 /// A container, and the name of its worker at the backend.

@@ -33,7 +33,7 @@ pub fn checked(start: Start, command: &str) -> Start {
         .option("--health-retries=2")
 }
 
-/// What `ojs-init health PROBE` exits with in it.
+/// The exit status of `ojs-init health PROBE` in it.
 fn probe(worker: &Container, probe: &str) -> Option<i32> {
     worker.exec(&["/ojs-init", "health", probe]).status.code()
 }

@@ -39,7 +39,7 @@ pub const ALL: [(&str, fn()); 10] = [
 /// little to go, which a busy machine may not give them.
 const ROOMY: Duration = Duration::from_secs(4);
 
-/// What ojs-init keeps back for its stop phase, of a limit.
+/// The part of a limit that ojs-init keeps back for its stop phase.
 fn margin(limit: Duration) -> Duration {
     Duration::from_secs(5).min(limit / 2)
 }

@@ -1,5 +1,5 @@
-//! What workers make of what the server says in its answers to their heartbeats: which of them come
-//! back from quiet, and which end.
+//! Directives of the server in its answers to heartbeats, and what workers make of them: which of
+//! them come back from quiet, and which end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,21 +22,21 @@ const WATCHED: Duration = Duration::from_millis(1000);
 /// A job that is there all the while: some SDKs say nothing when they are idle.
 const JOB_MS: u64 = 4000;
 
-/// What a worker does as the server wishes.
+/// Wishes of the server that a worker follows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Obeys {
-    /// It asks for no jobs when it is to be quiet.
+    /// The worker asks for no jobs when it is to be quiet.
     pub quiet: bool,
-    /// It asks for jobs again when it is to run.
+    /// The worker asks for jobs again when it is to run.
     pub running: bool,
     /// When it is to terminate it ends, with status 0 and its job acknowledged.
     pub terminate: bool,
 }
 
-/// What the SDK makes of it.
+/// The wishes that the SDK follows.
 pub fn expected(kind: Kind) -> Obeys {
     match kind {
-        // It goes on beating without end.
+        // The worker goes on beating without end.
         Kind::Go => Obeys {
             quiet: true,
             running: true,

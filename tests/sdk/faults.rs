@@ -1,4 +1,4 @@
-//! What each SDK does without ojs-init, check by check: `+` holds, `-` does not.
+//! Each SDK without ojs-init, check by check: `+` holds, `-` does not.
 
 use crate::requirements;
 use crate::sdk::Kind;
@@ -18,7 +18,7 @@ fn row(kind: Kind) -> [&'static str; 9] {
         Kind::Rust => ["+----", "+-+-+", "--", "--", "---+", "---", "---", "--", "--"],
         // Its status is 143.
         Kind::Java => ["+-+--", "+-+--", "+-", "--", "---+", "---", "+--", "--", "--"],
-        // It ends when the jobs that it has fetched are done, whenever that is.
+        // The worker ends when the jobs that it has fetched are done, whenever that is.
         Kind::Php => ["+-+-+", "+-+-+", "-+", "--", "----", "---", "+--", "--", "--"],
     }
 }

@@ -44,7 +44,7 @@ const AT_ONCE: usize = 24;
 
 type Stories = Mutex<BTreeMap<(Kind, Front, Plan), Arc<OnceLock<Story>>>>;
 
-/// What the tests share: a story serves several of them.
+/// Stories that the tests share: one serves several of them.
 #[derive(Debug, Default)]
 struct Shared {
     stories: Stories,
@@ -136,7 +136,7 @@ fn answers_of_the_specification(kind: Kind) -> Trial {
     })
 }
 
-/// What the server says the SDKs understand each in its own way.
+/// Directives of the server, which the SDKs understand each in its own way.
 fn obeys_the_server(kind: Kind) -> Trial {
     let name = format!("{}::obeys_the_server_as_its_sdk_does", kind.name());
     Trial::test(name, move || {

@@ -6,7 +6,7 @@ use ojs_devserver::{Event, JobSnapshot, JobState};
 use crate::run::{HEARTBEAT, Plan, SHORT_GRACE, SHORT_LIMIT, Story};
 use crate::support::sys::Ended;
 
-/// What a busy machine may add, in milliseconds.
+/// The time that a busy machine may add, in milliseconds.
 const NOISE: f64 = 400.0;
 
 /// Longest pause of the heartbeats in the drain, in milliseconds.

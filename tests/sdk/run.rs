@@ -38,13 +38,13 @@ pub const SHORT_LIMIT: Duration = Duration::from_secs(8);
 /// gets the port next.
 const LIFE_S: u32 = 90;
 
-/// What the backend wants to see of whoever comes through ojs-init.
+/// The token that the backend wants to see of whoever comes through ojs-init.
 const TOKEN: &str = "the-token-of-the-backend";
 
 /// A job that is there until it is cut off.
 const LONG: u64 = 60_000;
 
-/// Who is between the worker and the backend.
+/// The init between the worker and the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Front {
     /// Nobody.
@@ -53,12 +53,12 @@ pub enum Front {
     Gateway,
 }
 
-/// What is asked of the worker.
+/// The request to the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plan {
     /// SIGTERM, with two jobs that end within the grace period.
     Terminated,
-    /// The same with SIGINT.
+    /// SIGINT in place of SIGTERM.
     Interrupted,
     /// SIGTERM, with a job that does not end, and a short grace period.
     CutOff,
@@ -104,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// What the orchestrator allows from the first signal to its SIGKILL.
+    /// The time that the orchestrator allows from the first signal to its SIGKILL.
     fn limit(self) -> Duration {
         match self {
             Self::Terminated | Self::Interrupted | Self::Quieted | Self::Twice | Self::Enqueues => {
@@ -116,7 +116,7 @@ impl Plan {
     }
 }
 
-/// What came of it. Times are milliseconds on the clock of the backend's record.
+/// The course of a run. Times are milliseconds on the clock of the backend's record.
 #[derive(Debug)]
 pub struct Story {
     pub events: Vec<Event>,
@@ -124,12 +124,12 @@ pub struct Story {
     pub jobs: Vec<JobSnapshot>,
     /// The job that came when the worker was to take no more.
     pub late: Option<JobSnapshot>,
-    /// What the worker noted.
+    /// The notes of the worker.
     pub notes: String,
     pub log: String,
     /// When which signal was sent.
     pub signals: Vec<f64>,
-    /// It was there at the last of these signals.
+    /// The worker was there at the last of these signals.
     pub was_there: bool,
     /// `None`: it had to be killed.
     pub ended: Option<(f64, Ended)>,
@@ -214,7 +214,7 @@ pub fn reads_the_type_of_the_specification(kind: Kind, dir: &Path) -> bool {
     let mut command = command(kind, Front::Without, Plan::Terminated, &server, dir.path());
     command.env_remove("SDK_TAKES_ANY_TYPE");
     let pid = spawn(command);
-    // Who has seen the job is done with it soon; who has not asks for another one.
+    // A worker that has seen the job is done with it soon; one that has not asks for another one.
     let is_settled = |server: &Server| {
         let events = server.events();
         let gave = events

@@ -1,4 +1,4 @@
-//! What all test programs share: waiting for conditions, raw signals, `/proc`, temporary
+//! Helpers of all test programs: waiting for conditions, raw signals, `/proc`, temporary
 //! directories, terminals, and which binary is tested. What only some programs need are files
 //! beside it, which they name in their `main.rs`.
 //!

@@ -41,7 +41,7 @@ pub struct Running {
     began: Stopwatch,
 }
 
-/// What came of it.
+/// The result of it.
 #[derive(Debug)]
 pub struct Came {
     pub status: Option<i32>,
@@ -53,7 +53,7 @@ pub struct Came {
 }
 
 impl Came {
-    /// It was taken, and says so on one line.
+    /// The command was taken, and says so on one line.
     #[track_caller]
     pub fn says(&self, words: &str) {
         assert_eq!((self.status, self.stderr.as_str()), (Some(0), ""), "{self:?}");
@@ -61,7 +61,7 @@ impl Came {
         assert!(self.stdout.contains(words), "{words:?}: {self:?}");
     }
 
-    /// It was not, with this status.
+    /// The command was not taken, with this status.
     #[track_caller]
     pub fn is_refused(&self, status: i32, words: &[&str]) {
         assert_eq!((self.status, self.stdout.as_str()), (Some(status), ""), "{self:?}");

@@ -1,4 +1,4 @@
-//! Whoever probes: HTTP/1.1 by hand, one connection for each request.
+//! A client that probes: HTTP/1.1 by hand, one connection for each request.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::stage::{Init, PATIENCE};
 use crate::support::wait::{wait_for, wait_until};
 
-/// What was answered.
+/// The answer to a probe.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,

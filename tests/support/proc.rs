@@ -1,4 +1,4 @@
-//! What `/proc` says about a process, as seen from the test.
+//! Facts of `/proc` about a process, as seen from the test.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,12 +28,12 @@ pub fn memory_kib(pid: i32, name: &str) -> Option<u64> {
     field_of(&text, name)?.split_whitespace().next()?.parse().ok()
 }
 
-/// What the tests need of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` that the tests need.
 #[derive(Debug, Clone)]
 pub struct Stat {
     /// The letter: R, S, T, Z ...
     pub state: char,
-    /// Parent.
+    /// The pid of its parent.
     pub parent: i32,
     /// Process group.
     pub group: i32,

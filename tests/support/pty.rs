@@ -52,7 +52,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
-    /// The same with what has come by now.
+    /// The screen with what has come by now.
     pub fn more(&mut self) -> String {
         self.read_more();
         self.text()

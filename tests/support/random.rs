@@ -26,7 +26,7 @@ impl Random {
         random
     }
 
-    /// What makes this sequence.
+    /// The seed of this sequence.
     pub fn seed(&self) -> u64 {
         self.seed
     }

@@ -85,7 +85,7 @@ pub fn instances(place: &Path) -> usize {
     fs::read_dir(home(place)).unwrap().count()
 }
 
-/// What an instance that was killed leaves behind.
+/// The files that a killed instance leaves behind.
 pub fn make_dead(place: &Path, name: &str) -> PathBuf {
     let dead = home(place).join(name);
     fs::create_dir_all(&dead).unwrap();

@@ -93,7 +93,7 @@ impl Stage {
         }
     }
 
-    /// What became of a job so far.
+    /// The outcomes of a job so far.
     pub fn outcomes(&self, job: &str) -> Vec<Outcome> {
         self.backend.outcomes().remove(job).unwrap_or_default()
     }
@@ -329,7 +329,7 @@ impl Init {
         self.ends_with(0);
     }
 
-    /// What it wrote to its log, and its worker to standard error.
+    /// The log of the init, and the standard error of its worker.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -353,7 +353,7 @@ impl Init {
         assert!(said, "{text:?} is not in the log: {}", self.story());
     }
 
-    /// What its worker noted, line by line.
+    /// The notes of its worker, line by line.
     pub fn notes(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.notes).unwrap_or_default();
         // The last line may still be on its way.

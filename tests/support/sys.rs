@@ -138,7 +138,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// What `waitpid` said of a process that ended.
+    /// The words of `waitpid` about a process that ended.
     pub fn from_wait(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Self::Signal(libc::WTERMSIG(status))

@@ -38,7 +38,7 @@ impl SystemCalls {
 
     /// The calls so far, by their names.
     pub fn end(self) -> BTreeMap<String, u32> {
-        // It lets go of the init and writes what it has counted.
+        // The tracer lets go of the init and writes what it has counted.
         sys::send(self.strace, libc::SIGINT).unwrap();
         sys::reap(self.strace, true).unwrap();
         let text = std::fs::read_to_string(self.summary).unwrap();

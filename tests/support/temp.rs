@@ -24,7 +24,7 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What cannot be removed is only litter in a temporary directory.
+        // A file that cannot be removed is only litter in a temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -95,7 +95,7 @@ fn event_message(thread: i32) -> io::Result<u64> {
     }
 }
 
-/// What a traced thread did; `None` when nothing yet.
+/// The act of a traced thread; `None` when nothing yet.
 pub fn wait_traced(thread: i32, block: bool) -> io::Result<Option<i32>> {
     let mut status = 0;
     let options = libc::__WALL | if block { 0 } else { libc::WNOHANG };
@@ -244,8 +244,8 @@ pub struct Turns {
     turns: Vec<Duration>,
 }
 
-/// It runs on unwatched. Who is still watched cannot be ended as a child is: its stops look like
-/// its end.
+/// Lets it run on unwatched. A thread that is still watched cannot be ended as a child is: its
+/// stops look like its end.
 impl Drop for Turns {
     fn drop(&mut self) {
         let has_stopped = request(libc::PTRACE_INTERRUPT, self.thread, 0).is_ok()

@@ -116,12 +116,12 @@ impl Stopwatch {
         self.began.elapsed()
     }
 
-    /// What passed so far, less what the machine withheld.
+    /// The time that passed so far, less what the machine withheld.
     pub fn elapsed(&self) -> Duration {
         self.real().saturating_sub(self.withheld.so_far())
     }
 
-    /// What passed until this moment, less what the machine withheld so far.
+    /// The time that passed until this moment, less what the machine withheld so far.
     pub fn until(&self, moment: Instant) -> Duration {
         moment
             .saturating_duration_since(self.began)

@@ -52,7 +52,7 @@ struct Job {
     worker: Option<String>,
     /// When the reservation runs out, if it ever does.
     reserved_until: Option<Instant>,
-    /// What a worker saved, and how many times it did.
+    /// The checkpoint that a worker saved, and how many times it did.
     checkpoint: Option<(Value, u32)>,
     /// Times that it was handed out.
     handed_out: usize,
@@ -272,7 +272,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(id) else {
             return Response::error(404, "not_found", "null");
         };
-        // Who says nothing about itself is believed.
+        // A worker that says nothing about itself is believed.
         let is_theirs = body["worker_id"].is_null() || body["worker_id"].as_str() == job.worker.as_deref();
         if job.state != State::Active || !is_theirs {
             let details = json!({"job_id": id, "current_state": job.state.name(), "expected_state": "active"});

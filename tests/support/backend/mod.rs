@@ -37,22 +37,22 @@ pub enum Endpoint {
     Other,
 }
 
-/// What an endpoint does with a request.
+/// Reactions of an endpoint to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Behaviour {
-    /// What it is there for.
+    /// The usual one.
     Normal,
     /// Nothing at all, and no answer.
     Hang,
-    /// What it is there for, and an answer when [`Backend::answer_held`] says so.
+    /// The usual one, and an answer when [`Backend::answer_held`] says so.
     Held,
     /// As normal, but this much later.
     Delay(Duration),
     /// Nothing, and an answer of this status with this body and these headers.
     Answer(u16, String, Vec<(&'static str, String)>),
-    /// What it is there for, but the answer breaks off in the middle of its body.
+    /// The usual one, but the answer breaks off in the middle of its body.
     Truncate,
-    /// What it is there for, but the connection is closed instead of an answer.
+    /// The usual one, but the connection is closed instead of an answer.
     LoseReply,
     /// Nothing, and the connection is closed instead of an answer.
     Close,
@@ -75,7 +75,7 @@ impl Behaviour {
 pub struct Record {
     /// When it was read to its end.
     pub at: Instant,
-    /// What it asks for.
+    /// The operation that it asks for.
     pub endpoint: Endpoint,
     /// Which connection it came on, from 1.
     pub connection: u64,
@@ -200,7 +200,7 @@ impl Backend {
         self.lock().jobs.handed_out(job)
     }
 
-    /// What heartbeats are answered with from here on.
+    /// Sets the answer to heartbeats from here on.
     pub fn direct(&self, state: &str, directive: &str) {
         self.lock().directive = (state.to_owned(), directive.to_owned());
     }
@@ -236,7 +236,7 @@ impl Backend {
         });
     }
 
-    /// What became of each job so far, in the order in which it was said.
+    /// The outcomes of each job so far, in the order in which they were said.
     pub fn outcomes(&self) -> BTreeMap<String, Vec<Outcome>> {
         self.lock().jobs.outcomes()
     }
@@ -353,7 +353,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What becomes of the request, and how often held answers were let go before it: whoever has
+    /// The reaction to the request, and how often held answers were let go before it: whoever has
     /// seen it may let it go at once.
     fn record(&self, endpoint: Endpoint, connection: u64, request: &Request) -> (Behaviour, u64) {
         let mut state = self.lock();

@@ -211,7 +211,7 @@ impl Worker {
         pause(end.saturating_duration_since(now()));
     }
 
-    /// They end with SIGINT, and go on when the server says terminate.
+    /// The workers end with SIGINT, and go on when the server says terminate.
     fn beat(self: &Arc<Self>) {
         loop {
             let due = now() + self.heartbeat;
