@@ -1,9 +1,9 @@
 //! Scripts that a person reads without the code: `crates/lifecycle/tests/scenarios/*.txt`.
 //!
-//! A script says what is given, then what happens when. Lines that begin with `>` are what the
-//! machine orders then, and lines with `~` are moments at which something became due or an answer
-//! did not come; both are written by `UPDATE_GOLDEN=1 cargo test --test scenarios` and read by
-//! whoever reviews the change. `cargo test --test scenarios second_sigterm` plays the scripts whose
+//! A script says what is given, then what happens when. Lines that begin with `>` are the orders of
+//! the machine. Lines with `~` are moments at which something became due or an answer did not come.
+//! Both are written by `UPDATE_GOLDEN=1 cargo test --test scenarios` and read by the reviewer of
+//! the change. `cargo test --test scenarios second_sigterm` plays the scripts whose
 //! names contain that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its scripts has failed")]

@@ -17,10 +17,10 @@ use crate::script::words::{self, Wrong};
 /// Most timers between two events; more means that one of them never ends.
 const MOST_TIMERS: usize = 2000;
 
-/// What `until exit` waits for at most.
+/// Longest that `until exit` waits.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What `backend answers ...` can name: the requests that begin like this, and the answer.
+/// Names behind `backend answers ...`: the requests that begin like this, and the answer.
 const HABITS: [(&str, &[&str], &str); 9] = [
     ("manifests", &["manifest"], "usual"),
     ("heartbeats", &["heartbeat"], "beaten"),
@@ -96,8 +96,8 @@ pub fn play(script: &str) -> Result<String, Wrong> {
     Ok(player.written)
 }
 
-/// What became due. At the same moment as one of the regular timers it may have been another one,
-/// too.
+/// Timers that became due. At the same moment as one of the regular timers it may have been another
+/// one, too.
 fn name(timer: Timer) -> String {
     let name = timer.to_string();
     let regular = ["Ping", "Stalled", "Heartbeat", "DrainLog"];
@@ -168,7 +168,7 @@ impl Player {
         self.machine.get_or_insert_with(|| Lifecycle::new(options.clone(), now))
     }
 
-    /// What happened before the script begins, in silence.
+    /// Events before the script begins, in silence.
     fn given(&mut self, line: &str, what: &str) -> Result<(), Wrong> {
         if !self.is_given {
             return Err("the script has begun".to_owned());
@@ -220,12 +220,12 @@ impl Player {
         let seconds: f64 = time.parse().map_err(|_| format!("not understood: `{line}`"))?;
         if self.is_given {
             self.begin();
-            // What is on its way from before: answered out of habit, too.
+            // Requests on their way from before are answered out of habit, too.
             self.handle_habits(&mut Vec::new())?;
         }
         let then = Moment::new(Duration::from_micros((seconds * 1e6).round() as u64));
         if what == "the loop was held up until now" {
-            // What became due meanwhile is found all at once.
+            // Timers that became due meanwhile are found all at once.
             self.now = then;
             self.write(line);
             return Ok(());
@@ -281,7 +281,7 @@ impl Player {
         )
     }
 
-    /// What each probe is told.
+    /// The answer to each probe.
     fn probes(&mut self) -> Vec<String> {
         let now = self.now;
         let machine = self.machine();
@@ -314,7 +314,7 @@ impl Player {
         let request = format!("listen to {topic}");
         let asked = self.asked.iter_mut().find(|asked| asked.text == request);
         let asked = asked.ok_or_else(|| format!("nobody has asked for the stream of `{topic}`"))?;
-        // It goes on.
+        // The stream goes on.
         asked.give_up = Moment::new(LONGEST);
         let id = asked.id;
         self.handle(Event::StreamSaid(id, words::news(news)?))
@@ -424,7 +424,7 @@ impl Player {
     fn is_shown(&self, effect: &Effect) -> bool {
         match effect {
             Effect::Notify(Notice::CallFailed { .. }) => self.shows_log && !self.hides_failures,
-            // It is for the metrics alone.
+            // The notice is for the metrics alone.
             Effect::Notify(Notice::OutcomeSent { .. }) => false,
             Effect::Notify(_) => self.shows_log,
             Effect::WriteTerminationLog(_) => self.shows_termination_log,

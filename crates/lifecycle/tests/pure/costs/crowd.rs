@@ -28,13 +28,13 @@ pub struct Crowd {
     pub weather: Weather,
     /// Most jobs at once.
     pub room: usize,
-    /// Who has which jobs, the oldest first.
+    /// The jobs of each holder, the oldest first.
     pub held: VecDeque<(HolderId, JobId)>,
     /// Jobs that the next FETCHes bring.
     pub offered: usize,
     /// Requests on their way, the oldest first.
     pub asked: VecDeque<(CallId, Call)>,
-    /// What the machine was told of.
+    /// The facts that the machine was told.
     pub events: usize,
     /// Outcomes that the backend was told.
     pub told: usize,
@@ -142,7 +142,7 @@ impl Crowd {
         self.tell_all([event]);
     }
 
-    /// The same of several that come at once.
+    /// Plays several that come at once.
     pub fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
         self.inbox.extend(events);
         while let Some(event) = self.inbox.pop_front() {
@@ -201,7 +201,7 @@ impl Crowd {
         true
     }
 
-    /// What answers every request that is on its way.
+    /// Answers to every request that is on its way.
     pub fn replies_of_all(&mut self) -> Vec<Event> {
         let asked = std::mem::take(&mut self.asked);
         let replies = asked

@@ -1,7 +1,7 @@
-//! What an event costs does not depend on how many jobs there are. Each of these does the same with
-//! 100 jobs and with 10,000 and compares the processor's time for one event: a walk over all jobs,
-//! or all holders, after each of them would make it 100 times as much. Longer lists and colder
-//! caches make it somewhat more, whatever one does.
+//! The cost of an event does not depend on the number of jobs. Each test does the same with 100
+//! jobs and with 10,000 and compares the processor's time for one event. A walk over all jobs or
+//! all holders after each event would make it 100 times as much. Longer lists and colder caches
+//! make it somewhat more in any case.
 //!
 //! `COSTS=1 cargo test --test pure costs -- --nocapture --test-threads 1` shows the figures, with
 //! 10 and with 1,000 as well.
@@ -32,7 +32,7 @@ fn cpu() -> Duration {
 fn per_event(jobs: usize, prepare: impl Fn(usize) -> Crowd, act: impl Fn(&mut Crowd)) -> f64 {
     let once = || {
         let (mut events, mut spent) = (0, Duration::ZERO);
-        // What is prepared takes longer than what is measured.
+        // The preparation takes longer than what is measured.
         while events < 1000 {
             let mut crowd = prepare(jobs);
             crowd.events = 0;

@@ -1,4 +1,4 @@
-//! What may happen next in a world.
+//! Choices: the events that may come next in a world.
 
 use ojs_lifecycle::api::{BackendTraits, Call, Failure, JobId, JobState, JobView, Phase, Reply, Reservation};
 use ojs_values::signal::Signal;
@@ -78,7 +78,7 @@ impl World {
 
     fn acts_of_workers(&self, actions: &mut Vec<Action>) {
         for (connection, link) in self.links.iter().filter(|(_, link)| !link.is_over) {
-            // What a process that is gone had written can still be read; then the connection is
+            // Frames of a process that is gone can still be read; then the connection is
             // over.
             if self.is_gateway() {
                 self.acts_of_a_gateway(*connection, actions);

@@ -15,8 +15,8 @@ const RANKED: [&str; 3] = ["CallId(", "Claim(", "PullId("];
 /// connections.
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];
 
-/// What is only counted and told, between these and the end of its braces. Returns decide something
-/// from the third on: no world has so many.
+/// Fields that are only counted and told, between these and the end of their braces. Returns decide
+/// something from the third on: no world has so many.
 const TALLIES: [&str; 5] = [" ShutdownCounts ", " Outages ", " Crashed ", "(Handover ", " Returns "];
 
 /// 128 bits that stand for `state` at `now`.
@@ -63,7 +63,7 @@ fn normal(text: &str, now: Duration) -> String {
     out
 }
 
-/// What follows the braces that `text` begins with.
+/// The text behind the braces that `text` begins with.
 fn behind_braces(text: &str) -> &str {
     let mut depth = 0;
     let end = text.char_indices().find(|(_, c)| {

@@ -17,7 +17,7 @@ impl World {
         }
     }
 
-    /// What a client of the gateway may do next. While the answer to an outcome is waited for, the
+    /// The next acts of a client of the gateway. While the answer to an outcome is waited for, the
     /// shell joins every other one.
     pub fn acts_of_a_gateway(&self, holder: HolderId, actions: &mut Vec<Action>) {
         let is_open = |fate: &Fate| fate.said.is_none() && fate.sent.is_none();

@@ -1,9 +1,9 @@
 //! Every state that the machine can come to in a few small worlds, breadth first: each promise is
 //! checked at each step, and a broken one is shown with the shortest way to it.
 //!
-//! What is bounded: each world says how often each kind of thing may happen on one path, and how
+//! The bounds: each world says how often each kind of thing may happen on one path, and how
 //! many states are looked at. A world whose states are all seen says `all of them`. Time moves only
-//! to the machine's next timer, requests are answered at those moments or never, and the states in
+//! to the machine's next timer, and requests are answered at those moments or never. The states in
 //! front of the bound are let run to the exit in a world that is silent. `EXPLORE_STATES=1000000
 //! cargo test --test pure exploration -- --nocapture` looks further.
 //!

@@ -1,4 +1,4 @@
-//! What must hold in every state and at every step (contract 13), in terms of what the world saw.
+//! Promises in every state and at every step (contract 13), in terms of what the world saw.
 
 use ojs_lifecycle::api::{Call, Failure, HolderId, JobId, Moment, Outcome, Phase, ProcessId, PullId};
 use ojs_values::signal::Signal;
@@ -13,16 +13,16 @@ pub enum Kind {
     Requeue,
 }
 
-/// What the world knows of a job that it delivered.
+/// A job that was delivered, as the world knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// Who was given it.
+    /// The holder that was given it.
     pub holder: Option<HolderId>,
     /// In the answer to which request for jobs.
     pub pull: Option<PullId>,
-    /// What that said about it.
+    /// The holder's words about it.
     pub said: Option<Kind>,
-    /// What the backend was told last.
+    /// The last word to the backend.
     pub sent: Option<Kind>,
     /// The backend has certainly not carried that out, or a look showed that.
     pub may_repeat: bool,
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// What must hold in every state.
+    /// Promises in every state.
     pub fn check_state(&mut self) {
         let seen = self.machine.snapshot();
         if seen.active > usize::try_from(self.options.concurrency).unwrap_or(usize::MAX) {

@@ -39,8 +39,8 @@ impl World {
         }
     }
 
-    /// Whoever waits for the answer to a request for jobs is gone: that is the price of another
-    /// one. Where there is an answer nobody has read it.
+    /// The client that waits for the answer to a request for jobs is gone: that is the price of
+    /// another one. Where there is an answer nobody has read it.
     pub fn takes_back(&mut self, holder: HolderId, pull: PullId) {
         self.left.pulls -= u8::from(self.pulls.remove(&pull).is_some());
         let unread = self

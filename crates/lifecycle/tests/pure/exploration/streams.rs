@@ -11,7 +11,7 @@ use super::world::{Action, World};
 const FOR_EVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl World {
-    /// What each stream may tell next. Nobody sees whether it is true.
+    /// The next news of each stream. Nobody sees whether they are true.
     pub fn news_of_streams(&self, actions: &mut Vec<Action>) {
         if self.left.news == 0 {
             return;

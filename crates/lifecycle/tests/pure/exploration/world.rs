@@ -38,7 +38,7 @@ pub struct Budget {
     pub repeats: u8,
     /// Heartbeats of holders that name no job.
     pub beats: u8,
-    /// What streams of events tell.
+    /// News of streams of events.
     pub news: u8,
     /// Timers that become due before the end begins; from then on time is free.
     pub waits: u8,
@@ -66,7 +66,7 @@ impl Kin {
     }
 }
 
-/// Who is in a world.
+/// The inhabitants of a world.
 #[derive(Debug, Clone, Copy)]
 pub struct Cast {
     pub holders: u8,
@@ -77,7 +77,7 @@ pub struct Cast {
     pub is_slow: bool,
 }
 
-/// What may happen next.
+/// An event that may come next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     TimeComesToTheNextTimer,
@@ -88,14 +88,14 @@ pub enum Action {
     Ends(ProcessId),
     HangsUp(HolderId),
     Wants(HolderId),
-    /// It asks no more, although it has no answer.
+    /// The client asks no more, although it has no answer.
     TakesBack(HolderId, PullId),
     BeatsNamingNothing(HolderId),
     Told(CallId, StreamNews),
     Starts,
 }
 
-/// What the backend may say.
+/// Answers that the backend may give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     Good,
@@ -139,7 +139,7 @@ pub struct World {
     pub pulls: BTreeMap<PullId, (HolderId, usize)>,
     pub next_pull: u64,
     pub cast: Cast,
-    /// Whose outcome of a job is not answered yet.
+    /// Clients whose outcome of a job is not answered yet.
     pub waits: BTreeMap<JobId, HolderId>,
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
@@ -201,7 +201,7 @@ impl World {
         world
     }
 
-    /// What makes two worlds the same.
+    /// The parts that make two worlds the same.
     pub fn identity(&self) -> impl std::fmt::Debug {
         let place = (&self.links, &self.processes, self.worker, self.start_is_ordered);
         let end = (
@@ -458,7 +458,7 @@ impl World {
             }
             Effect::Notify(Notice::FetchAbandoned) => self.fetch_is_given_up(),
             Effect::Exit(status) => self.exited = Some(*status),
-            // Who asks leaves with the answer.
+            // A client that asks leaves with the answer.
             Effect::Answer(client, _) | Effect::Show(client, _) => {
                 self.machine.handle(Event::OperatorLeft(*client), self.now)
             }

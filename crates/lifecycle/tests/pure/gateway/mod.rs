@@ -1,7 +1,7 @@
-//! Workers that ask for their jobs and wait for the answer to each outcome, as those behind an HTTP
-//! gateway do: random lives of them. Several holders of one process, processes that nobody knows,
-//! answers that are lost, outcomes that are told twice or contradict each other, clients that are
-//! gone before their answer, jobs that are dropped silently, a process killed behind a parent that
+//! Random lives of workers that ask for their jobs and wait for the answer to each outcome, as
+//! those behind an HTTP gateway do. They meet several holders of one process, processes that nobody
+//! knows and answers that are lost. Outcomes are told twice or contradict each other, clients are
+//! gone before their answer, jobs are dropped silently, a process is killed behind a parent that
 //! lives.
 //!
 //! `SEED=17 cargo test --test pure gateway::` lives one life again and tells what happened in it;

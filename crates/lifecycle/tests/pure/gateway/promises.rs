@@ -1,4 +1,4 @@
-//! What is promised, and what these lives do with the jobs that they are given.
+//! Promises, and what these lives do with the jobs that they are given.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl World {
             }
             3 => self.later(after + 3_000, Item::Answer(by, job.clone(), Kind::Ack)),
             4 => {
-                // It is worked on for ever.
+                // The job is worked on for ever.
                 self.clients.get_mut(&holder).unwrap().has.insert(job);
                 return;
             }
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// What was claimed by a FETCH without an answer nobody knows of.
+    /// Nobody knows of jobs that a FETCH without an answer has claimed.
     pub fn is_replied(&mut self, id: CallId, failed: Option<Reply>) {
         let Some((_, done)) = self.calls.remove(&id) else {
             return;

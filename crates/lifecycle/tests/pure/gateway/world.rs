@@ -17,7 +17,7 @@ use crate::script::holders::WAITS_FOR_ANSWERS;
 use crate::script::{render, settings};
 use crate::simulation::chance::Chance;
 
-/// What has to happen in some life.
+/// Events that have to happen in some life.
 pub const THINGS: [&str; 12] = [
     "an outcome is ours after 25 s",
     "an outcome is ours in terminate",
@@ -44,7 +44,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// After that time no job is offered; the life goes on until it is ended.
 const HORIZON: u64 = 60_000;
 
-/// The same in a life that is long enough for a dropped job to come again.
+/// Events of a life that is long enough for a dropped job to come again.
 const FAR_HORIZON: u64 = 200_000;
 
 /// One in so many lives is as long as that.
@@ -53,11 +53,11 @@ const FAR_LIVES: u64 = 50;
 /// How often a handler sends a heartbeat that names its own job alone.
 const OWN_BEAT_EVERY: u64 = 800;
 
-/// What happens at some time.
+/// An event at some time.
 #[derive(Debug, Clone)]
 pub enum Item {
     Ask(HolderId),
-    /// Whoever asked is gone, and has not read the answer.
+    /// The client that asked is gone, and has not read the answer.
     TakeBack(HolderId, PullId, Vec<JobId>),
     Beat(HolderId),
     /// The handler of a job sends a heartbeat, which names that job and no other.
@@ -102,7 +102,7 @@ pub struct World {
     pub calls: BTreeMap<CallId, (Call, Option<Reply>)>,
     pub pulls: BTreeMap<PullId, (HolderId, u32, Duration)>,
     pub next_pull: u64,
-    /// Who waits for the answer to an outcome of this job, and since when.
+    /// Clients that wait for the answer to an outcome of this job, and since when.
     pub waits: BTreeMap<JobId, (HolderId, Duration)>,
     /// For each delivery the outcomes that went to the backend, and whether it took one.
     pub told: BTreeMap<(JobId, u64), (BTreeSet<&'static str>, bool)>,
@@ -267,7 +267,7 @@ impl World {
             Item::Signal(signal) => self.happen(Event::SignalArrived(signal)),
             Item::Die(process, ended) => self.die(process, ended),
             Item::HangUp(holder) => {
-                // What was whole in its sockets comes first.
+                // Requests that were whole in its sockets come first.
                 let client = self.clients.get_mut(&holder).unwrap();
                 let last = client.has.first().cloned();
                 if let Some(job) = last.filter(|_| self.chance.one_in(3)) {
@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// What is in the answer has no outcome yet, unless its process was gone before.
+    /// Jobs in the answer have no outcome yet, unless their process was gone before.
     fn take_back(&mut self, holder: HolderId, pull: PullId, jobs: Vec<JobId>) {
         if self.is_there(holder) {
             self.seen[9] |= !jobs.is_empty();

@@ -35,7 +35,7 @@ enum Step {
     Exit,
 }
 
-/// What happens at each, or until then, in words.
+/// The event at each, or until then, in words.
 const ROWS: [(&str, Step, &str); 8] = [
     (
         "",
@@ -100,7 +100,7 @@ pub fn longest(limit: Duration, stop_margin: Option<Duration>) -> Duration {
     Play::of(ShutdownTimes::of_agent(&limits, Surroundings::None)).ends()[&Step::Exit]
 }
 
-/// What follows from the defaults.
+/// The times that follow from the defaults.
 fn times(surroundings: Surroundings) -> ShutdownTimes {
     let limits = Limits {
         grace_period: Duration::from_secs(30),

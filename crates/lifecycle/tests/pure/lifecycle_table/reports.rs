@@ -42,7 +42,7 @@ const FAILURES: [Failure; 16] = [
     Failure::Refused,
 ];
 
-/// What a failure is, in a few words. A new one belongs into the list above, too.
+/// A failure in a few words. A new one belongs into the list above, too.
 fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::NotSent => "no connection",

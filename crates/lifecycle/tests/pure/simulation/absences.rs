@@ -8,7 +8,7 @@ use ojs_lifecycle::api::{Call, Failure, FetchForm, HeartbeatForm, JobId, JobStat
 
 use super::plan::ms;
 
-/// What a backend grants that was not asked for a time.
+/// The time that a backend grants that was not asked for one.
 const UNASKED: Duration = Duration::from_secs(30);
 
 /// The longest that anybody waits for a store.

@@ -1,4 +1,4 @@
-//! What is written for whoever looks why it ended.
+//! Texts for whoever looks why it ended.
 
 use std::collections::BTreeSet;
 

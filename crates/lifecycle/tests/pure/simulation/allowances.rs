@@ -1,4 +1,4 @@
-//! What the reference allows the machine and its shell.
+//! Times that the reference allows the machine and its shell.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who asks for what, and when: signals, operators, the backend.
+//! Requests of signals, operators and the backend, and when they come.
 
 use std::time::Duration;
 

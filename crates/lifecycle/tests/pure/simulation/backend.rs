@@ -10,7 +10,7 @@ use ojs_lifecycle::api::{
 
 use super::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
 
-/// What makes an envelope too large for any frame of these runs.
+/// Size of an envelope that is too large for any frame of these runs.
 pub const PADDING: usize = 2_000;
 
 /// From a FAIL to the next attempt.
@@ -197,7 +197,7 @@ impl Backend {
         Reply::Fetched(brought)
     }
 
-    /// What is made of a page in its place that answers everything with success.
+    /// The reply that is made of a page in its place that answers everything with success.
     pub fn foreign(&self, call: &Call) -> Reply {
         let is_unrepeatable = call.endpoint() == Endpoint::Nack;
         Reply::Failed(if is_unrepeatable {
@@ -207,7 +207,7 @@ impl Backend {
         })
     }
 
-    /// What it answers while its store is away; nothing, where it needs none.
+    /// The answer while its store is away; nothing, where it needs none.
     pub fn without_store(&self, call: &Call) -> Option<Reply> {
         match call {
             Call::Report { .. } => Some(Reply::Failed(Failure::NotFound)),
@@ -240,7 +240,7 @@ impl Backend {
         }
     }
 
-    /// Whoever asks: nobody checks whose job it is.
+    /// Any worker may ask: nobody checks whose job it is.
     fn outcome(&mut self, id: &JobId, meant: Option<u64>, next: State) -> Reply {
         let Some(job) = self.jobs.get_mut(id) else {
             return Reply::Failed(Failure::NotFound);

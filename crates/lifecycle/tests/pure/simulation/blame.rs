@@ -185,7 +185,7 @@ impl Blame {
     }
 
     fn is_innocent(&self, job: &JobId, ledger: &Ledger) -> Option<bool> {
-        // What was decided before, and is sent again or was held up, is judged no second time.
+        // A decision that is sent again or was held up is judged no second time.
         let claim = ledger.open().find(|claim| claim.id == *job)?;
         if claim.is_decided || claim.is_orphan {
             return None;

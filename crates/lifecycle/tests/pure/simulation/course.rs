@@ -13,7 +13,7 @@ use ojs_values::signal::Signal;
 use super::allowances::{OPERATOR_LEAVE_LIMIT, SAME_REQUEST, SLACK};
 use super::promise::{Kept, promise};
 
-/// Who wants quiet.
+/// Those who want quiet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
     operator: bool,
@@ -21,7 +21,7 @@ struct Wanted {
     prestop: bool,
 }
 
-/// What ought to be.
+/// The course that ought to be.
 #[derive(Debug)]
 pub struct Course {
     options: Options,
@@ -47,7 +47,7 @@ pub struct Course {
     was_told_terminate: bool,
     /// How the last word of all was spelled so far: what was refused may be said in another form.
     terminated_as: Vec<HeartbeatForm>,
-    /// The same for the quiet of an end that began in running.
+    /// The signal for the quiet of an end that began in running.
     quiet_as: Vec<HeartbeatForm>,
     /// Terminate was just asked for while running: a heartbeat has to say quiet.
     pub owes_quiet_beat: bool,
@@ -58,11 +58,11 @@ pub struct Course {
     pub own_status: u8,
     /// The next request goes out for the second time.
     pub is_hedging: bool,
-    /// Who asked on the control socket and has no answer.
+    /// Clients that asked on the control socket and have no answer.
     unanswered: BTreeSet<ClientId>,
-    /// Who wants to see the end, too.
+    /// Clients that want to see the end, too.
     watching: BTreeSet<ClientId>,
-    /// Who has, and is still there.
+    /// Clients that have an answer, and are still there.
     lingers: BTreeSet<ClientId>,
     idle_since: Option<Duration>,
     pub exit: Option<u8>,
@@ -439,7 +439,7 @@ impl Course {
     /// An end that has nothing to wait for begins at once.
     pub fn is_idle(&mut self, now: Duration) -> Kept {
         let since = *self.idle_since.get_or_insert(now);
-        // It may be about to be killed.
+        // The worker may be about to be killed.
         let is_held = !self.lingers.is_empty() && now <= since + OPERATOR_LEAVE_LIMIT + SLACK;
         promise!(
             "idle is the end of the drain",

@@ -1,4 +1,4 @@
-//! Who has taken leave of the backend, and how.
+//! Workers that have taken leave of the backend, and how.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -49,7 +49,7 @@ pub fn many_jobs(seed: u64, twists: &mut Vec<Twist>) {
     }
 }
 
-/// What FETCHes have shown.
+/// Facts that FETCHes have shown.
 #[derive(Debug, Default)]
 pub struct Fetches {
     /// Since the last FETCH that brought fewer jobs than it asked for, or failed, one brought all

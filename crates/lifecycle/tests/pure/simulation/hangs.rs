@@ -12,8 +12,8 @@ use super::talk::Pending;
 use super::world::{Exchange, Item, World};
 
 /// How long an ACK may be the only one of its kind, without an answer, when the end is near and
-/// there is time: what is left of the stop phase before outcomes go out, and a little more than it
-/// takes until one hangs there.
+/// there is time. It is the rest of the stop phase before outcomes go out, and a little more than
+/// the time until one hangs there.
 const ONE_IS_ENOUGH_FOR: Duration = Duration::from_millis(2_500);
 
 /// The requests that any of it may happen to.
@@ -30,16 +30,16 @@ const ENDPOINTS: [Endpoint; 10] = [
     Endpoint::Deregister,
 ];
 
-/// What becomes of a request that hangs.
+/// The fate of a request that hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hanging {
-    /// It never gets there.
+    /// The request never gets there.
     Lost,
-    /// It is carried out, and nobody hears of it.
+    /// The request is carried out, and nobody hears of it.
     Unheard,
-    /// It is carried out, and answered, this many ms later, if somebody waits for so long.
+    /// The request is carried out, and answered, this many ms later, if somebody waits for so long.
     Late(u64),
-    /// It is carried out this long after everybody has given it up.
+    /// The request is carried out this long after everybody has given it up.
     AfterTheEnd(u64),
 }
 
@@ -94,7 +94,7 @@ impl World {
         found
     }
 
-    /// It goes out, and hangs like that.
+    /// The request goes out, and hangs like that.
     pub fn hang(&mut self, id: CallId, how: Hanging, give_up: Duration) {
         let unheard = Item::Reply(id, Some(Self::unanswered()));
         match how {

@@ -1,4 +1,4 @@
-//! What happens by itself, and what the shell tells the machine of it.
+//! Events that come by themselves, and what the shell tells the machine of them.
 
 use std::collections::VecDeque;
 
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// It has room for so many more, and waits for them for a moment.
+    /// The worker has room for so many more, and waits for them for a moment.
     fn want(&mut self, connection: HolderId, plan: &LinkPlan) {
         self.pulls += 1;
         let of_this = |handler: &&Handler| handler.connection == connection && handler.wrote.is_none();
@@ -388,7 +388,7 @@ impl World {
             .carry_out(&exchange.call, exchange.meant, exchange.fault, self.now);
         self.note(&format!("   the backend does {}: {reply:?}", id.0));
         if let Call::GetJob { job } = &exchange.call {
-            // What is not found says nothing: a store may be away.
+            // A job that is not found says nothing: a store may be away.
             let is_missing = matches!(&reply, Reply::JobSeen(view) if view.state == JobState::Missing);
             let shown = if is_missing {
                 Shown::Nothing

@@ -27,8 +27,8 @@ impl Talk {
         Ok(())
     }
 
-    /// It does, beside the oldest that is the same and went out once; at the end also beside one
-    /// whose first is answered badly.
+    /// Notes a request beside the oldest that is the same and went out once; at the end also beside
+    /// one whose first is answered badly.
     pub fn hedged(&mut self, id: CallId, call: &Call, give_up: Duration, state: WorkerState, now: Duration) -> Kept {
         let is_end = state == WorkerState::Terminate;
         let is_alone = |first: CallId| self.calls.values().all(|pending| pending.first != Some(first));
@@ -57,7 +57,7 @@ impl Talk {
         Ok(())
     }
 
-    /// What an answer comes to that may be one of several: a good one decides, a bad one waits for
+    /// The result of an answer that may be one of several: a good one decides, a bad one waits for
     /// the others.
     pub fn one_answer(&mut self, id: CallId, pending: &Pending, reply: &Reply) -> Option<Reply> {
         let first = pending.first.unwrap_or(id);
@@ -80,7 +80,7 @@ impl Talk {
 }
 
 impl Course {
-    /// What goes out twice says the same words as before.
+    /// A request that goes out twice says the same words as before.
     pub fn called(&mut self, call: &Call) -> Kept {
         let is_hedge = std::mem::take(&mut self.is_hedging);
         let Call::Heartbeat { state, form, .. } = call else {

@@ -30,7 +30,7 @@ pub fn concurrency(seed: u64, usual: u32) -> u32 {
     if once(seed) { 1 } else { usual }
 }
 
-/// What these ends depend on.
+/// The settings that these ends depend on.
 #[derive(Debug)]
 pub struct Idle {
     time: Option<Duration>,

@@ -24,7 +24,7 @@ pub struct Claim {
     pub holder: Option<HolderId>,
     /// Which of all job frames it was.
     pub frame: Option<u64>,
-    /// What the worker said that counts.
+    /// The worker's word that counts.
     pub answer: Option<Answer>,
     pub is_open: bool,
     pub is_lost: bool,
@@ -32,7 +32,7 @@ pub struct Claim {
     pub is_decided: bool,
     /// A FAIL or requeue is on its way, or may have been carried out.
     pub is_doubtful: bool,
-    /// It may only be repeated after a look.
+    /// The report may only be repeated after a look.
     pub needs_look: bool,
     /// The backend has taken its outcome.
     pub is_taken: bool,
@@ -44,12 +44,12 @@ pub struct Claim {
     /// Its holder was gone, and read, before the worker ended: it is decided, and only its
     /// checkpoint holds it up.
     pub is_orphan: bool,
-    /// It came while an outcome of an earlier one was on its way.
+    /// The job came while an outcome of an earlier one was on its way.
     pub is_again: bool,
 }
 
 impl Claim {
-    /// It is with a worker that has not answered.
+    /// The job is with a worker that has not answered.
     pub fn is_held(&self) -> bool {
         self.is_open && self.holder.is_some() && self.answer.is_none() && !self.is_decided
     }
@@ -72,10 +72,10 @@ pub struct Ledger {
     pub gone: BTreeMap<ProcessId, bool>,
     pub main: Option<ProcessId>,
     pub frames: u64,
-    /// What the last look at each job could show: the reservation, if it had one, or nothing at
-    /// all.
+    /// The result that the last look at each job could show: the reservation, if it had one, or
+    /// nothing at all.
     pub shown: BTreeMap<JobId, Shown>,
-    /// What the machine hears now is the answer to a look.
+    /// The machine hears the answer to a look now.
     pub is_looked_at: bool,
     /// The stop phase has begun.
     pub is_stopping: bool,
@@ -224,7 +224,7 @@ impl Ledger {
         }
     }
 
-    /// What a FETCH brought.
+    /// The jobs of a FETCH.
     pub fn brought(&mut self, deliveries: &[Delivery], worker: &WorkerId, state: WorkerState) {
         let mut seen: Vec<&JobId> = Vec::new();
         for delivery in deliveries {
@@ -359,7 +359,7 @@ impl Ledger {
         self.is_stopping = true;
         for claim in &mut self.claims {
             claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
-            // It may have been decided already: its FAIL waits for its checkpoint, or for room.
+            // Its outcome may be decided already: its FAIL waits for its checkpoint, or for room.
             let link = claim.holder.and_then(|holder| self.links.get(&holder));
             claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
         }
@@ -379,7 +379,8 @@ impl Ledger {
             Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
             Notice::StopBegan { .. } => self.stop_began(),
             Notice::StateChanged { state, .. } => {
-                // What waits goes back, now or when an earlier outcome of the same job is settled.
+                // A job that waits goes back, now or when an earlier outcome of the same job is
+                // settled.
                 let goes_back = |claim: &Claim| *state != WorkerState::Running && claim.is_waiting();
                 self.claims.iter_mut().for_each(|it| it.is_decided |= goes_back(it));
             }
@@ -469,7 +470,7 @@ impl Ledger {
         let (Some(again), Some(here)) = (again, here) else {
             return Err(broken("what is adopted is here", format!("{id}")));
         };
-        // What was seen to be ours is a job like any other; so is what takes its place.
+        // A job that was seen to be ours is one like any other; so is what takes its place.
         here.is_again &= here.is_seen("", shown, true).is_err();
         here.serial = again.serial;
         here.worker = again.worker;

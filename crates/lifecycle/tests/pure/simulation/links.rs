@@ -23,12 +23,12 @@ pub struct Link {
     pub told: Option<WorkerState>,
     /// The jobs that it was told to stop.
     pub cancelled: BTreeSet<JobId>,
-    /// What it asked for and was not answered: how many jobs, and until when it waits.
+    /// The request without an answer: how many jobs, and until when it waits.
     pub pulls: BTreeMap<PullId, (usize, Duration)>,
 }
 
 impl Link {
-    /// It is told the state, or to stop a job.
+    /// The worker is told the state, or to stop a job.
     pub fn is_told(&mut self, word: &ToWorker) {
         if let ToWorker::Hello { state, .. } | ToWorker::Lifecycle { state, .. } = word {
             self.told = Some(*state);
@@ -82,13 +82,13 @@ impl Ledger {
             .sum()
     }
 
-    /// The same of those that asked for each.
+    /// The capacity of those that asked for each.
     pub fn pulled_credit(&self) -> usize {
         let open = self.links.values().filter(|link| !link.is_hung_up && !link.is_closing);
         open.flat_map(|link| link.pulls.values()).map(|(count, _)| count).sum()
     }
 
-    /// Whoever asks for jobs is answered in time, and at once where there are none.
+    /// A worker that asks for jobs is answered in time, and at once where there are none.
     pub fn nobody_is_kept_waiting(&self, state: WorkerState, now: Duration) -> Kept {
         for (connection, link) in &self.links {
             let is_late = |(_, until): &&(usize, Duration)| *until + SLACK < now || state != WorkerState::Running;

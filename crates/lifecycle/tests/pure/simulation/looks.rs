@@ -1,4 +1,4 @@
-//! What looks at jobs show, and what has to be seen before something is done.
+//! Looks at jobs: what they show, and what has to be seen before something is done.
 
 use ojs_lifecycle::api::{JobState, JobView};
 
@@ -6,7 +6,7 @@ use super::backend::serial_of;
 use super::ledger::{Claim, broken};
 use super::promise::Kept;
 
-/// What a look shows, truly.
+/// The true result of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// This reservation, or none.

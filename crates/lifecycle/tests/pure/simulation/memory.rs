@@ -38,7 +38,7 @@ pub fn course(seed: u64, horizon: u64) -> Vec<(u64, u8)> {
     course
 }
 
-/// What was told of it, and what was said.
+/// Facts and words about it.
 #[derive(Debug)]
 pub struct Memory {
     most: Option<u8>,

@@ -103,7 +103,7 @@ fn survey() {
     }
 }
 
-/// What the machine may order and remark, less what no run of this world can bring about.
+/// Orders and notices of the machine, less those that no run of this world can bring about.
 const KINDS: [&str; 73] = [
     "StartWorker",
     "SignalWorker",
@@ -202,7 +202,7 @@ fn every_kind_of_order_and_remark_occurs() {
     panic!("never seen: {missing:?}");
 }
 
-/// The same of a second FETCH, which no other name tells from the first one.
+/// The name of a second FETCH, which no other name tells from the first one.
 #[test]
 fn two_fetches_are_on_their_way_at_one_time() {
     let has_two = |seed| {
@@ -267,7 +267,7 @@ fn shrink(mut plan: Plan, promise: &str) -> Plan {
     }
 }
 
-/// What a person needs to see why.
+/// The lines that a person needs to see why.
 fn report(seed: u64, broken: &Broken) -> String {
     let plan = shrink(Plan::new(seed), broken.promise);
     let mut text = format!("seed {seed} breaks \"{}\": {}\n", broken.promise, broken.detail);

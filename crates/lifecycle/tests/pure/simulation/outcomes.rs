@@ -1,4 +1,4 @@
-//! What an answer to an outcome says of the claim that it is about.
+//! Answers to an outcome, and what they say of the claim that it is about.
 
 use ojs_lifecycle::api::{Failure, JobId, Reply};
 

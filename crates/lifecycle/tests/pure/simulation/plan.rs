@@ -1,4 +1,5 @@
-//! What happens in one run, drawn from its seed. The run uses no chance, so a failure is made small by taking parts of its plan out.
+//! The events of one run, drawn from its seed. The run uses no chance, so a failure is made small
+//! by taking parts of its plan out.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub struct Plan {
     pub timers_first: bool,
 }
 
-/// What this backend is like.
+/// The kind of this backend.
 #[derive(Debug, Clone)]
 pub struct BackendHabits {
     /// None: it knows no registration. Else: the interval that it recommends.
@@ -48,7 +49,8 @@ pub struct BackendHabits {
     pub look_delay: Option<u64>,
     /// A conflict does not say which state the job is in.
     pub hides_state: bool,
-    /// When a FAIL or requeue is carried out, and when it is answered: the job may come again before either.
+    /// When a FAIL or requeue is carried out, and when it is answered: the job may come again
+    /// before either.
     pub nack_delay: Option<(u64, u64)>,
 }
 
@@ -59,20 +61,20 @@ pub enum Twist {
     Ask(u64, OperatorRequest),
     /// The file with the token was replaced.
     NewToken(u64),
-    /// What heartbeats are answered from then on.
+    /// Answers to heartbeats from then on.
     Directive(u64, Option<Directive>),
     /// The shell is slow.
     Stall(u64, u64),
     /// A job is there to be fetched.
     Job(u64, JobPlan),
-    /// What happens to the request of this number.
+    /// The fate of the request of this number.
     Call(u64, Fault),
     /// Every request from then until then.
     Outage(u64, u64, Fault),
     Hang(super::hangs::Hang),
-    /// What happens to a job behind our back.
+    /// Events of a job behind our back.
     Fate(u64, u64, Fate),
-    /// What the handler of the job frame of this number does.
+    /// The act of the handler of the job frame of this number.
     Handler(u64, Habit),
     /// The worker of this number (from 0) is like this.
     Life(u64, Life),
@@ -107,7 +109,7 @@ pub enum Fate {
     Lapsed,
 }
 
-/// What goes wrong with a request.
+/// Faults of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Slow(u64),
@@ -145,12 +147,12 @@ pub enum Answer {
     Release,
 }
 
-/// What a handler does with its job.
+/// The act of a handler with its job.
 #[derive(Debug, Clone)]
 pub struct Habit {
     pub after: u64,
     pub act: Act,
-    /// What it answers to a cancel, and after which time.
+    /// The answer to a cancel, and after which time.
     pub on_cancel: Option<(u64, Answer)>,
 }
 
@@ -202,7 +204,8 @@ pub struct LinkPlan {
 }
 
 impl LinkPlan {
-    /// Whether it asks for its jobs itself. No chance of its own: the worlds of all seeds stay what they are.
+    /// Whether it asks for its jobs itself. No chance of its own: the worlds of all seeds stay what
+    /// they are.
     pub fn pulls(&self) -> bool {
         self.connect.is_multiple_of(4) && !self.is_picky
     }
@@ -232,13 +235,13 @@ impl Plan {
         }
     }
 
-    /// The same without some of its twists.
+    /// This plan with only the given twists.
     pub fn with_twists(&self, twists: Vec<Twist>) -> Self {
         Self { twists, ..self.clone() }
     }
 }
 
-/// What makes a run easier to read, each tried when one is made small.
+/// Changes that make a run easier to read. Each is tried when a run is made small.
 pub const SIMPLER: [fn(&mut Plan); 14] = [
     |plan| plan.horizon = 800,
     |plan| plan.horizon = plan.horizon.min(3_000),

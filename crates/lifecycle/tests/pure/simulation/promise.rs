@@ -1,4 +1,4 @@
-//! What a run can break.
+//! Promises that a run can break.
 
 /// A promise that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]

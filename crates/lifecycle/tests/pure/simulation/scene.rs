@@ -120,7 +120,7 @@ impl Scene {
         is_written
     }
 
-    /// What is true about whoever holds this claim. `running` is the worker that has not been
+    /// Facts about the holder of this claim. `running` is the worker that has not been
     /// reaped.
     pub fn holder(&self, claim: &Claim, running: Option<ProcessId>) -> Option<Holder> {
         let handler = self.handlers.get(usize::try_from(claim.frame?).ok()?)?;
@@ -130,8 +130,8 @@ impl Scene {
             .get(&socket.process)
             .is_some_and(|proc| proc.parent.is_none());
         let main = self.main_of(socket.process);
-        // Whoever may be working on it: what a dead main process has left, but for what cannot be
-        // ended.
+        // Processes that may be working on it: what a dead main process has left, but for what
+        // cannot be ended.
         let may_work = |(pid, proc): (&u64, &Proc)| {
             let is_endable = self.is_ours(*pid) && proc.stubborn != Some(Stubbornness::HeldByKernel);
             proc.is_alive && *pid != main && self.main_of(*pid) == main && (is_main || is_endable)
@@ -211,7 +211,7 @@ pub fn chatter(job: &JobId) -> [FromWorker; 3] {
     ]
 }
 
-/// What a handler does of which the plan says nothing.
+/// The act of a handler of which the plan says nothing.
 pub fn usual_habit() -> Habit {
     Habit {
         after: 60,

@@ -1,4 +1,4 @@
-//! What the shell does with each order, and what it may be given as an order.
+//! The shell: what it does with each order, and what it may be given as an order.
 
 use std::time::Duration;
 
@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// What happens to a request: its own fault, else that of an outage.
+    /// The fate of a request: its own fault, else that of an outage.
     fn fault(&self, id: CallId) -> Option<Fault> {
         let twists = &self.plan.twists;
         let own = twists.iter().find_map(|twist| {

@@ -28,7 +28,7 @@ pub fn queues(seed: u64) -> Vec<Text> {
         .collect()
 }
 
-/// What there is of them.
+/// The streams that there are.
 #[derive(Debug, Default)]
 pub struct Streams {
     /// Asked for, and not over.
@@ -45,7 +45,7 @@ impl Streams {
         Ok(())
     }
 
-    /// It is over, or not wanted any more.
+    /// The stream is over, or not wanted any more.
     pub fn over(&mut self, id: CallId) {
         self.there.remove(&id);
     }

@@ -32,22 +32,22 @@ pub struct Pending {
     pub call: Call,
     pub give_up: Duration,
     pub sent: Duration,
-    /// It went out beside this one.
+    /// The request went out beside this one.
     pub first: Option<CallId>,
     /// The answers to others of the same request, which decided nothing.
     pub refusals: Vec<Failure>,
-    /// It was asked to find out about an outcome without an answer.
+    /// The request was to find out about an outcome without an answer.
     pub is_before_repeat: bool,
 }
 
-/// What is true about the world when a FAIL or requeue is ordered that no worker asked for.
+/// Facts about the world when a FAIL or requeue is ordered that no worker asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Holder {
     /// The process and, if it is the main one, its descendants are dead.
     pub is_dead: bool,
     /// Everything that it wrote was read, or we gave up on reading it.
     pub is_read: bool,
-    /// What it had written as its answer, where that could be read.
+    /// The answer that it had written, where that could be read.
     pub wrote: Option<Answer>,
 }
 
@@ -146,7 +146,7 @@ impl Talk {
         }
     }
 
-    /// What nobody answered in time.
+    /// Requests that nobody answered in time.
     pub fn expire(&mut self, state: WorkerState, ledger: &mut Ledger, now: Duration) {
         let over = |(id, pending): (&CallId, &Pending)| (pending.give_up + LEEWAY <= now).then_some(*id);
         let over: Vec<CallId> = self.calls.iter().filter_map(over).collect();

@@ -113,7 +113,7 @@ pub struct World {
     pub talk: Talk,
     pub several: Several,
     hasher: DefaultHasher,
-    /// What happened, for a person; only kept for a run that is to be shown.
+    /// The course of events, for a person; only kept for a run that is to be shown.
     pub script: Option<Vec<String>>,
 }
 
@@ -424,8 +424,8 @@ impl World {
         if self.course.abandoned.is_some() {
             return Ok(());
         }
-        // What a process started that the kernel holds is nobody's child of ours, or became one
-        // after we gave up on it.
+        // A process that was started by one that the kernel holds is nobody's child of ours, or
+        // became one after we gave up on it.
         let is_left = |(pid, proc): &(&u64, &Proc)| {
             proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid) && !self.scene.is_of_the_kernels(**pid)
         };

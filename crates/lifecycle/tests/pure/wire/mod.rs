@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use vectors::{From, Vector};
 
-/// What is wrong with this line, and which job the answer names.
+/// The error of this line, and which job the answer names.
 fn refusal(line: &[u8]) -> (ErrorCode, Option<JobId>) {
     match decode(line) {
         FromWorker::Garbage { code, job, message } => {

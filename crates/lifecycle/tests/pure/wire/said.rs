@@ -1,4 +1,4 @@
-//! What each valid vector of a worker means.
+//! The meaning of each valid vector of a worker.
 
 use std::time::Duration;
 

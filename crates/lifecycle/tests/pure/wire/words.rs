@@ -27,7 +27,7 @@ fn lifecycle(state: WorkerState, reason: Reason, remaining_ms: Option<u64>) -> T
     ToWorker::Lifecycle {
         state,
         reason,
-        // What is not a whole millisecond does not count.
+        // A part of a millisecond does not count.
         remaining: remaining_ms.map(|millis| Duration::from_millis(millis) + Duration::from_nanos(999_999)),
     }
 }
@@ -61,7 +61,7 @@ pub fn context(concurrency: u32, queues: &[&str], max_frame: usize) -> HelloCont
     }
 }
 
-/// What is said beside the word in the vector with this name.
+/// The fields beside the word in the vector with this name.
 pub fn context_of(name: &str) -> HelloContext {
     match name {
         "hello" => context(10, &["default", "mail"], 4 << 20),

@@ -32,9 +32,9 @@ pub const WAITS_FOR_ANSWERS: Manners = Manners {
     ..HEARS_NOTHING
 };
 
-/// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes`,
-/// `comes with 102, hears nothing`, `comes, hears nothing`, `comes with 102, waits for answers`,
-/// `runs as 103`.
+/// The words behind the number of a holder, where they are about its coming: `opened by 101`,
+/// `comes`, `comes with 102, hears nothing`, `comes, hears nothing`, `comes with 102, waits for
+/// answers`, `runs as 103`.
 pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     let came = |process: Option<&str>, manners| {
         let process = process.map(number).transpose()?.map(ProcessId);

@@ -1,4 +1,4 @@
-//! What an operator is shown, line by line.
+//! The status of an operator, line by line.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a line of a scenario means: events and answers in a person's words.
+//! The meaning of a line of a scenario: events and answers in a person's words.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub fn job(text: &str) -> JobId {
     JobId(text.into())
 }
 
-/// What a line says, less the answers of the backend. `incarnation` numbers the workers.
+/// The event of a line, less the answers of the backend. `incarnation` numbers the workers.
 pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
     match first {
@@ -69,7 +69,7 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
     }
 }
 
-/// What a stream tells: `opens`, `a job is available`, `job-1 is cancelled`, `the backend leaves`.
+/// News of a stream: `opens`, `a job is available`, `job-1 is cancelled`, `the backend leaves`.
 pub fn news(text: &str) -> Result<StreamNews, Wrong> {
     Ok(match text {
         "opens" => StreamNews::Opened,
