@@ -42,8 +42,8 @@ pub fn asks(
     (vec![stop], more.into_iter().map(|ms| (ms, stop)).collect())
 }
 
-/// What somebody does who has the control commands, with or without an orchestrator that ends the
-/// container.
+/// The requests of somebody who has the control commands, with or without an orchestrator that ends
+/// the container.
 fn operator(at: &mut impl FnMut(i64, i64) -> i64, deadline: i64, signal: Ask) -> (Vec<Ask>, Vec<(i64, Ask)>) {
     let terminate = Ask::Command(&["terminate"]);
     let stop = Ask::Command(&["stop"]);

@@ -1,4 +1,5 @@
-//! One trial as it goes: a backend, an init with a worker, a witness; then the end is asked for, and what happens is noted.
+//! The course of one trial: a backend, an init with a worker, and a witness start; then the end is
+//! asked for, and each event is noted.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +28,7 @@ use crate::support::wait::{pause, wait_for, wait_until};
 /// The name of the witness at the backend.
 pub const WITNESS: &str = "witness";
 
-/// Who did a job just before its ACK, at the backend.
+/// The name of the worker that did a job just before its ACK, at the backend.
 pub const RIVAL: &str = "rival";
 
 /// Whether a worker of that name is the init.
@@ -35,13 +36,13 @@ pub fn is_ours(worker: Option<&str>) -> bool {
     ![Some(WITNESS), Some(RIVAL)].contains(&worker)
 }
 
-/// How long an occasion is waited for; a trial whose backend is away from the start goes on without.
+/// How long an occasion is waited for; after that a trial goes on without it.
 const OCCASION: Duration = Duration::from_millis(1500);
 
 /// How much longer than the limit an init is waited for before it is said to hang.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Between two signals, in milliseconds: the kernel makes one of two that come sooner than the first is taken.
+/// Between two signals, in milliseconds. Two that come sooner may become one.
 const APART_MS: f64 = 20.0;
 
 /// Between two stop signals that are not one request, in milliseconds: sooner they would be.
@@ -53,7 +54,8 @@ const WITNESSED: Duration = Duration::from_millis(10);
 /// A signal that was sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
-    /// When that was about to be done, and when it was done: milliseconds on the clock of the backend's record.
+    /// When the signal was about to be sent, and when it was sent: milliseconds on the clock of the
+    /// backend's record.
     pub began: f64,
     pub ms: f64,
     pub signal: i32,
@@ -71,12 +73,13 @@ pub struct Commanded {
 }
 
 impl Commanded {
-    /// What it asks for.
+    /// The subcommand.
     pub fn verb(&self) -> &'static str {
         self.words[0]
     }
 
-    /// The init has done as it asked, before it ended. A preStop hook ends well in any case, and complains.
+    /// The init has done as it was asked, before it ended. A preStop hook ends well in any case,
+    /// and complains.
     pub fn is_taken(&self) -> bool {
         self.came.ended == Some(Ended::Code(0)) && self.came.complained.is_empty()
     }
@@ -108,7 +111,7 @@ impl Asked {
     }
 }
 
-/// What a trial came to.
+/// The outcome of a trial.
 #[derive(Debug)]
 pub struct Story {
     pub events: Vec<Event>,
@@ -136,21 +139,21 @@ struct Course<'a> {
     journal: Journal,
     dir: TempDir,
     address_book: AddressBook,
-    /// What `CLOCK_MONOTONIC` said when the server was started, in nanoseconds.
+    /// `CLOCK_MONOTONIC` at the start of the server, in nanoseconds.
     epoch: u64,
     /// The end was asked for.
     is_asked: AtomicBool,
 }
 
-/// What was started.
+/// The processes that were started.
 #[derive(Debug, Clone, Copy)]
 struct Started {
     init: i32,
-    /// Whose end is waited for: the init, or `timeout`, which ends with it.
+    /// The process whose end is waited for: the init, or `timeout`, which ends with it.
     first: i32,
 }
 
-/// What is to happen when.
+/// Something that is to happen at a given moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Ask(Ask),
@@ -198,7 +201,7 @@ impl Course<'_> {
             let finds = scope.spawn(|| exec::find_what_is_left(self.plan, &self.server, &self.journal, &is_over));
             let (asked, ended) = self.end_it(started, &ended);
             self.clear();
-            // What was given back is the witness's now.
+            // A job that was given back is the witness's now.
             self.server.wait(Duration::from_millis(200), |server| {
                 server.count(JobState::Available) + server.count(JobState::Retryable) == 0
             });
@@ -258,7 +261,7 @@ impl Course<'_> {
         self.server.enqueue_all(jobs.iter().map(String::as_str)).unwrap();
     }
 
-    /// What is there before the init is.
+    /// Makes what is there before the init.
     fn prepare(&self) {
         File::create(self.at("termination")).unwrap();
         let slow = |operation, ms| FaultRule::on(operation, Fault::Delay(Duration::from_millis(ms)));
@@ -405,7 +408,7 @@ impl Course<'_> {
             Ask::Expiry(signal) => send(started.first, libc::SIGALRM, signal),
             Ask::Command(words) => {
                 let name = format!("command-{}", asked.commands.len());
-                // Who executes a hook may also do so from outside of the container.
+                // A hook may also be executed from outside of the container.
                 let inside = (self.plan.is_pid_1 && !self.plan.variant.is_multiple_of(8)).then_some(started.init);
                 let came = operator::run(words, self.dir.path(), &name, inside, self.plan.limit + PATIENCE);
                 asked.commands.push(Commanded {
@@ -418,7 +421,7 @@ impl Course<'_> {
         }
     }
 
-    /// What happens after t0, and how many milliseconds after it.
+    /// The acts after t0, and how many milliseconds after it.
     fn acts(&self) -> Vec<(f64, Act)> {
         let plan = self.plan;
         let mut acts: Vec<(f64, Act)> = plan.more.iter().map(|(at, ask)| (*at as f64, Act::Ask(*ask))).collect();

@@ -23,7 +23,7 @@ impl Crash {
         }
     }
 
-    /// What an init ends with whose worker that was.
+    /// The exit status of an init whose worker that was.
     pub fn status(self) -> i32 {
         match self {
             Self::Status => CRASH_STATUS,

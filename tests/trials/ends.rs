@@ -6,7 +6,7 @@ use ojs_devserver::Event;
 use super::course::{Asked, Commanded, STOPS_APART_MS, Sent, Story};
 use super::plan::Plan;
 
-/// What a busy machine may add to anything, in milliseconds.
+/// The time that a busy machine may add to anything, in milliseconds.
 pub const NOISE: f64 = 250.0;
 
 /// The moments of a shutdown, in milliseconds on the clock of the backend's record. Each is the
@@ -130,7 +130,7 @@ impl Ends {
         let drain = millis(plan.grace.min(plan.limit - plan.margin));
         let deadline = |t0: f64| {
             let end = limit.map_or(f64::MAX, |limit| limit - millis(plan.margin));
-            // What a hook has used is gone.
+            // The time that a hook has used is gone.
             end.min(t0 + drain)
         };
         let begun = |verbs: &[&str]| {
@@ -166,7 +166,7 @@ impl Ends {
 /// When the backend's word was heard.
 fn heard(story: &Story) -> Option<f64> {
     let directed = story.asked.directed?;
-    // What arrived before may be answered without it.
+    // A heartbeat that arrived before may be answered without the directive.
     let is_asked_after = |event: &Event| event.arrived_ms.unwrap_or(event.ms) > directed;
     let is_answer = |event: &&Event| event.operation == "heartbeat" && is_asked_after(event) && is_whole(event);
     first(story.events.iter().filter(is_answer).map(|event| event.ms))

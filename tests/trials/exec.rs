@@ -45,8 +45,8 @@ pub fn has_users(plan: &Plan) -> bool {
 pub fn tell(command: &mut Command, plan: &Plan, dir: &Path) {
     command.env("OJS_MODE", "exec").env("TMPDIR", dir);
     if has_users(plan) {
-        // Who is not PID 1 sees the processes of all PID namespaces below: no two trials may share
-        // a user.
+        // An init that is not PID 1 sees the processes of all PID namespaces below: no two trials
+        // may share a user.
         let first = FIRST_USER + plan.number % 10_000 * USERS;
         command.env("OJS_EXEC_USERS", format!("{first}-{}", first + USERS - 1));
     }

@@ -1,4 +1,4 @@
-//! What a run came to, in numbers.
+//! The results of a run, in numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

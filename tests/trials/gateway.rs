@@ -32,7 +32,7 @@ pub fn proof_of(number: u64) -> Proof {
     Proof::ALL[usize::try_from(number).unwrap() / SDKS.len() % Proof::ALL.len()]
 }
 
-/// What comes before the init on the command line.
+/// The words before the init on the command line.
 pub fn prefix(plan: &Plan) -> &'static [&'static str] {
     if plan.behaviour.is_sdk() {
         plan.proof.prefix()
@@ -94,7 +94,7 @@ pub fn told(plan: &Plan, job: &JobPlan) -> (&'static str, String) {
     }
 }
 
-/// What comes of it.
+/// The result of the job.
 pub fn result(plan: &Plan, job: &JobPlan) -> Value {
     if job.is_large {
         let text: Value = "x".repeat(LARGE_BYTES).into();

@@ -41,7 +41,7 @@ extern "C" fn on_terminate(_: i32) {
     TERMINATED.store(true, Ordering::Relaxed);
 }
 
-/// What it is to do.
+/// The orders of this process.
 struct Handler {
     program: Program,
     journal: Journal,
@@ -159,7 +159,7 @@ impl Handler {
                 RELEASE
             }
             _ => {
-                // Who has closed its output has none.
+                // A program that has closed its output has none.
                 let result = Value::from(result(&self.id, self.is_large)).to_string();
                 let _ = std::io::stdout().write_all(result.as_bytes());
                 let _ = std::io::stdout().flush();
@@ -227,7 +227,7 @@ fn leave_something(program: Program) {
         }
         sys::leave(0)
     }
-    // It has to have got that far: who is not born yet is no leftover.
+    // The child has to have got that far: a process that is not born yet is no leftover.
     pause(LOOK);
     let _ = Pid::this();
 }

@@ -1,8 +1,8 @@
-//! What the workers of a trial note, and who runs a job at the moment.
+//! The notes of a trial's workers, and who runs a job at the moment.
 //!
-//! Who runs a job holds a lock on a file of its name. The kernel gives the lock back when the last
-//! process that has it is gone, so that two who run the same job at the same time cannot miss each
-//! other, whatever becomes of them.
+//! A worker that runs a job holds a lock on a file of its name. The kernel gives the lock back when
+//! the last process that has it is gone, so that two who run the same job at the same time cannot
+//! miss each other, whatever becomes of them.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,7 +14,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::support::sys;
 
-/// What happened to a job in the hands of a worker.
+/// An event of a job in the hands of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     /// A worker runs it.
@@ -25,18 +25,18 @@ pub enum Word {
     Ended,
     /// Its ACK is in the socket, whole; of an SDK's worker: it is answered, and was taken.
     Acked,
-    /// The same of its FAIL.
+    /// Its FAIL is in the socket, whole, or was answered, as with the ACK.
     Failed,
-    /// It is given back now; whoever reads this cannot know whether that got through.
+    /// The job is given back now. A reader cannot know whether that got through.
     Releasing,
     /// The worker was told to give it up: the shutdown's time is over.
     Cancelled,
     /// A process of the worker can be asked to end from here on. Of a process, as what follows: the
     /// job is its number.
     Started,
-    /// It got SIGTERM.
+    /// The worker got SIGTERM.
     Terminated,
-    /// It does now what it does: it crashes, or closes its socket.
+    /// The worker does now what it is for: it crashes, or closes its socket.
     Acting,
 }
 

@@ -1,13 +1,13 @@
-//! What can be put together: workers, backends, moments, and how a job ends.
+//! The parts that a trial is put together from: workers, backends, moments, and how a job ends.
 
 use crate::sdk::Kind;
 
-/// What the worker does.
+/// The behaviour of the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behaviour {
     /// Finishes its jobs, answers `cancel`, ends on SIGTERM.
     Good,
-    /// The same with the Python client.
+    /// Does as `Good` does, with the Python client.
     Python,
     /// Answers nothing that it is asked; SIGTERM is ignored.
     Ignores,
@@ -35,7 +35,8 @@ pub enum Behaviour {
     Exec(Program),
 }
 
-/// What the process of a job does in mode exec; one in three, where it is not said that all do.
+/// The behaviour of a job's process in mode exec; of one in three, where it is not said that all
+/// do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// Finishes its job; of those that get SIGTERM one in three does not look.
@@ -48,7 +49,8 @@ pub enum Program {
     Crashes,
     /// All of them leave a process in the background, with everything that they have open.
     Leaves,
-    /// The same in a session of its own, its parent gone, deaf to SIGTERM.
+    /// Leaves a process as `Leaves` does, in a session of its own, its parent gone, deaf to
+    /// SIGTERM.
     Daemons,
     /// Writes lines without end, to the log and to the runner.
     Floods,
@@ -150,7 +152,7 @@ impl Behaviour {
         matches!(self, Self::Good | Self::Floods | Self::Deaf)
     }
 
-    /// It may end, or be ended, before anybody asks for that.
+    /// The worker may end, or be ended, before anybody asks for that.
     pub fn may_end_first(self) -> bool {
         matches!(
             self,
@@ -159,7 +161,7 @@ impl Behaviour {
     }
 }
 
-/// What the backend does, from some moment on.
+/// The behaviour of the backend, from some moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weather {
     /// Answers.
@@ -274,12 +276,12 @@ impl Weather {
         }
     }
 
-    /// Whatever is sent gets its answer in time: nothing may be left to its visibility timeout.
+    /// Each request gets its answer in time: nothing may be left to its visibility timeout.
     pub fn is_reliable(self) -> bool {
         matches!(self, Self::Fine | Self::Slow)
     }
 
-    /// What it does to ACKs is what it is about: the delays of an occasion make room for it.
+    /// This weather is about the ACKs: the delays of an occasion make room for it.
     pub fn replaces_delays(self) -> bool {
         matches!(
             self,
@@ -287,8 +289,8 @@ impl Weather {
         )
     }
 
-    /// It ends, and from then on it is fine; every request meanwhile gets an answer soon, or cannot
-    /// be sent.
+    /// The weather ends, and from then on it is fine. Meanwhile every request gets an answer soon,
+    /// or cannot be sent.
     pub fn is_over_at_once(self) -> bool {
         matches!(self, Self::Refuses | Self::Pages | Self::Store | Self::Sick)
     }
@@ -383,7 +385,7 @@ impl Ending {
     }
 }
 
-/// What the last heartbeats are to say.
+/// The state that the last heartbeats are to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinalState {
     Terminate,

@@ -70,7 +70,7 @@ const EXEC_COUNT: u64 = 100;
 /// number gets one of its own.
 const SEED: u64 = 2026;
 
-/// What all of it is called where tests have names.
+/// The name of all trials where tests have names.
 const NAME: &str = "shutdowns_put_together_by_chance_keep_every_promise";
 
 /// Calm trials before them, one after the other.
@@ -100,7 +100,7 @@ impl Number {
     }
 }
 
-/// What a run is to do.
+/// The orders of a run.
 struct Orders {
     trials: Vec<Number>,
     seed: u64,
@@ -159,12 +159,15 @@ fn is_meant(words: &[String]) -> bool {
     (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
 }
 
-/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--proof P`
-/// (of those, by what the init knows its callers: process, uid-and-bearer, uid or any), `--exec`
-/// (with a process for each job), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the
-/// ones that are told with these words: 'is store'), `--until PROMISE` (ends when that promise was
-/// broken in three trials; may come twice), `--at-once N`, `--keep DIR`; what else a test program
-/// is called with means nothing here.
+/// Reads the command line. Any other argument of a test program means nothing here.
+///
+/// - `--count N`: 0 plays only the calm trials.
+/// - `--gateway`: with workers made with an SDK; `--exec`: with a process for each job.
+/// - `--proof P`: of the gateway's, by what the init knows its callers: `process`,
+///   `uid-and-bearer`, `uid` or `any`.
+/// - `--seed S`, `--at-once N`, `--keep DIR`.
+/// - `--only NUMBER`; `--like WORDS`: only trials whose story has these words (`is store`).
+/// - `--until PROMISE`: ends when that promise was broken in three trials; may come twice.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
     let value = |name: &str| word(name)?.parse::<u64>().ok();
@@ -205,8 +208,8 @@ fn orders(words: &[String]) -> Orders {
 }
 
 fn run(orders: &Orders) -> ExitCode {
-    // What an init leaves in the directory of its trial may be another user's, and is read and
-    // locked all the same.
+    // Files that an init leaves in the directory of its trial may be another user's, and are read
+    // and locked all the same.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let rarest = plan::rarest_pair(plan::THOROUGH);
     assert!(

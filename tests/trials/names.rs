@@ -26,7 +26,7 @@ const NAME_SERVER_MS: [u64; 3] = [0, 50, 150];
 /// Between two looks of the name server whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Who is not taken within this time is not taken at all.
+/// A connection that is not taken within this time is not taken at all.
 const FILLED: Duration = Duration::from_millis(20);
 
 /// How the URL names the backend.
@@ -72,7 +72,7 @@ impl Host {
 pub struct AddressBook {
     host: Host,
     port: u16,
-    /// What it is to see in the place of these files.
+    /// The files that the init is to see in the place of others.
     files: Vec<(CString, CString)>,
     _name_server: Option<NameServer>,
     /// The listener that takes nobody, and those who wait for it.

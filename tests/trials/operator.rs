@@ -11,7 +11,7 @@ use crate::support::sys::{self, Ended};
 use crate::support::under_test;
 use crate::support::wait::wait_for;
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Debug)]
 pub struct Came {
     /// `None`: it could not be started, or did not end.

@@ -1,4 +1,4 @@
-//! What is left of a trial that failed: what was promised, who did what when as a picture, and
+//! The remains of a trial that failed: what was promised, who did what when as a picture, and
 //! every line of it.
 
 use std::fmt::Write;
@@ -58,7 +58,7 @@ fn keep(plan: &Plan, dir: &Path, text: &str, svg: &str, record: &str) -> io::Res
     Ok(dir.join(name))
 }
 
-/// What the backend cannot have seen.
+/// The events that the backend cannot have seen.
 fn marks(plan: &Plan, story: &Story) -> Vec<Mark> {
     let ends = Ends::of(plan, story);
     let asked = &story.asked;

@@ -92,7 +92,7 @@ pub struct Plan {
     pub request_timeout: Duration,
     /// How long a heartbeat keeps a job reserved.
     pub visibility: Duration,
-    /// What the last heartbeats say.
+    /// The state that the last heartbeats say.
     pub final_state: FinalState,
     /// Each job has one attempt: given back it would be discarded.
     pub is_last_attempt: bool,
@@ -104,7 +104,7 @@ pub struct Plan {
     pub pause: Duration,
     /// With what the end is asked for, one after the other.
     pub first: Vec<Ask>,
-    /// What is asked for then, and how many milliseconds later.
+    /// The requests then, and how many milliseconds later each comes.
     pub more: Vec<(i64, Ask)>,
     pub onset: Onset,
     /// How long the weather lasts, where it ends.
@@ -157,7 +157,7 @@ impl Plan {
         Self::with(seed, number, combination(number))
     }
 
-    /// The same of these.
+    /// The plan of the trial with these three.
     pub fn with(seed: u64, number: u64, (behaviour, weather, occasion): (Behaviour, Weather, Occasion)) -> Self {
         let mut random = Random::from_seed(seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut chance = |percent| random.below(100) < percent;
@@ -289,7 +289,7 @@ impl Plan {
         }
     }
 
-    /// What a name of it begins with.
+    /// The word that the trial's name begins with.
     pub fn kind(&self) -> &'static str {
         match self.behaviour {
             _ if self.is_calm => "calm",
@@ -334,8 +334,8 @@ const DIALECTS: [Dialect; 7] = [
 /// Grace, margin and limit.
 type Times = (Duration, Duration, Duration);
 
-/// The margin is at most half of the limit, and a tenth of it is kept back: with 5 s an end at the
-/// last moment comes 500 ms before the limit, half of which is for a busy machine.
+/// The margin is at most half of the limit, and a tenth of it is kept back. With 5 s an end at the
+/// last moment comes 500 ms before the limit. Half of that is for a busy machine.
 fn times(between: &mut impl FnMut(u64, u64) -> u64, weather: Weather, occasion: Occasion) -> Times {
     let graces = if weather == Weather::Store {
         [300, 1000, 2000, 3000, 4000]

@@ -1,5 +1,5 @@
-//! What every trial is held to, judged from outside: the backend's record, what the workers noted,
-//! signals and the wait status.
+//! The promises that every trial is held to, judged from outside: the backend's record, what the
+//! workers noted, signals and the wait status.
 
 use std::fmt;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What figures are made of.
+/// The data that figures are made of.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
     /// Milliseconds from the end to the limit.
@@ -149,7 +149,7 @@ impl<'a> Judge<'a> {
         in_millis(duration)
     }
 
-    /// What became of each job that the init got, and of how often it got it.
+    /// The fate of each job that the init got, and of how often it got it.
     fn hands(&self) -> impl Iterator<Item = Hand<'_>> {
         let story = self.story;
         let jobs = story.jobs.iter().zip(&self.plan.jobs);
@@ -168,8 +168,8 @@ impl<'a> Judge<'a> {
         let distance = |event: &Event| (event.ms - hand.at).abs();
         let fetch = self.requests.iter().filter(is_its);
         let fetch = fetch.min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
-        // Whoever refuses connections closes those that there are; on one that stops an answer may
-        // not get through.
+        // A backend that refuses connections closes those that there are; on one that stops an
+        // answer may not get through.
         let is_cut = |event: &Event| {
             ["refusing", "freezing"].contains(&event.operation) && (0.0..NOISE).contains(&(event.ms - fetch.ms))
         };
@@ -181,8 +181,8 @@ impl<'a> Judge<'a> {
     fn is_cut_off(&self, hand: &Hand<'_>) -> bool {
         match hand.end() {
             Some(End::Failed) => hand.is_failed_by_shutdown(),
-            // What a worker had that was ended for another job goes back as well, and was not cut
-            // off by that.
+            // The other jobs of a worker that was ended for one job go back as well. That is no
+            // cut-off.
             Some(End::Requeued) => {
                 let is_innocent = self.plan.behaviour == Behaviour::Hangs;
                 hand.took.is_some() && hand.word(Word::Releasing).is_none() && !is_innocent
@@ -216,7 +216,7 @@ struct Hand<'a> {
     at: f64,
     /// When a worker began to work on it.
     took: Option<f64>,
-    /// What was noted since.
+    /// The notes since then.
     notes: Vec<&'a Note>,
 }
 

@@ -1,4 +1,4 @@
-//! What the backend does wrong in a trial, from some moment on, and that it stops.
+//! The faults of the backend in a trial, from some moment on, and their end.
 
 use std::time::Duration;
 
@@ -120,12 +120,12 @@ pub fn begin(server: &Server, plan: &Plan) {
     }
 }
 
-/// It is over, where it ends.
+/// Ends the weather, where it ends.
 pub fn end(server: &Server, plan: &Plan) {
     match plan.weather {
         Weather::Refuses => drop(server.accept_connections()),
         Weather::Silent | Weather::Pages | Weather::Store | Weather::Sick => server.clear_faults(),
-        // What was opened since stops as well.
+        // A connection that was opened since stops as well.
         Weather::Frozen if (plan.variant / 2).is_multiple_of(3) => server.freeze_connections(None),
         _ => {}
     }

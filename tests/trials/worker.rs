@@ -392,7 +392,7 @@ impl Worker {
         let held: Vec<String> = self.held.keys().cloned().collect();
         for (index, id) in held.iter().enumerate() {
             if index == 1 {
-                // It is not done, and says only half of it.
+                // The job is not done, and the worker says only half of that.
                 let half = format!("{{\"type\":\"ack\",\"job_id\":\"{id}\"");
                 let _ = self.link.lock().unwrap().write_all(half.as_bytes());
                 break;
@@ -458,7 +458,7 @@ fn hangs(id: &str) -> bool {
     id.bytes().last().unwrap_or(0).is_multiple_of(3)
 }
 
-/// What comes of a job.
+/// The result of a job.
 pub fn result(id: &str, is_large: bool) -> String {
     format!("{id}{}", "x".repeat(if is_large { LARGE_BYTES } else { 0 }))
 }

@@ -1,4 +1,5 @@
-//! What it says in the end: the exit status, the closing line of the log, the termination log.
+//! The account that the init gives at its end: the exit status, the closing line of the log, the
+//! termination log.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ const ENDED_BY_US: i32 = 1;
 /// Most bytes of a termination log.
 const MOST_BYTES: usize = 4096;
 
-/// What is counted when it ends.
+/// The jobs that are counted at the end.
 #[derive(Debug, Default)]
 struct Counted {
     cut_off: usize,
@@ -36,7 +37,7 @@ impl Judge<'_> {
     fn possibly_cut_off(&self) -> Vec<Hand<'_>> {
         let granted = self.granted();
         let is_late = |hand: &Hand<'_>| hand.end_ms().is_some_and(|end| end > granted - SLACK);
-        // What it writes into a closed socket, or while it is killed, does not get through.
+        // A line that is written into a closed socket, or during a SIGKILL, does not get through.
         let is_released = |hand: &Hand<'_>| {
             let released = hand
                 .word(Word::Releasing)
@@ -169,9 +170,9 @@ impl Judge<'_> {
         match self.plan.behaviour {
             Behaviour::Crashes => Some((Crash::after(self.plan.act_after).status(), acted + NOISE < asked)),
             Behaviour::Exec(Program::Kills) => Some((128 + libc::SIGKILL, acted + NOISE < asked)),
-            // It is ended because of that: SIGTERM does not impress it.
+            // The init ends it because of that: SIGTERM does not impress it.
             Behaviour::Closes => Some((128 + libc::SIGKILL, false)),
-            // It is ended because of that, and not started again.
+            // The init ends it because of that, and does not start it again.
             Behaviour::Hangs if !self.plan.restarts() => Some((ENDED_BY_US, false)),
             Behaviour::Good
             | Behaviour::Python

@@ -1,4 +1,4 @@
-//! What is made of the backend's answers: what they are believed, and what is sent again.
+//! The use of the backend's answers: what they are believed, and what is sent again.
 
 use ojs_devserver::{Delivery, Dialect, End, JobSnapshot};
 
@@ -194,15 +194,15 @@ impl Judge<'_> {
         untold.flat_map(|hand| broken(PROMISE, hand.job.id.clone())).collect()
     }
 
-    /// What came again while its FAIL or requeue was on its way is run once that has settled, or
-    /// handed back. Whether there was the time for that.
+    /// A job that came again while its FAIL or requeue was on its way is run once that has settled,
+    /// or handed back. Whether there was the time for that.
     pub(super) fn is_to_be_run_again(&self, hand: &Hand<'_>) -> bool {
         let is_again = hand
             .job
             .deliveries
             .first()
             .is_some_and(|first| !std::ptr::eq(first, hand.delivery));
-        // What is strict knows of no giving back.
+        // A strict backend knows of no giving back.
         let is_refused = self.is_logged(&hand.job.id, "the backend refuses its outcome in every form");
         let had_time = hand.at + SETTLED_WITHIN < self.granted();
         self.plan.weather == Weather::Late && is_again && !is_refused && had_time
@@ -218,7 +218,7 @@ impl Judge<'_> {
         Vec::new()
     }
 
-    /// Whatever form of a request a backend takes is found, and remembered.
+    /// The form of a request that the backend takes is found, whichever it is, and remembered.
     pub(super) fn forms_are_found(&self) -> Verdict {
         const PROMISE: &str = "what the backend takes is found";
         if !self.plan.weather.is_reliable() || self.ends.is_abandoned() {

@@ -56,7 +56,7 @@ impl Judge<'_> {
                 [one] if *one <= NOISE => {}
                 // SDKs ask often, and who signals is a process of its own.
                 late if is_passed_on && late.iter().all(|after| *after <= NOISE) => {}
-                // What was sent on a connection that stopped is read when that goes on.
+                // A request that was sent on a connection that stopped is read when that goes on.
                 [_] if self.plan.weather == Weather::Frozen => {}
                 late => verdict.extend(broken(PROMISE, format!("{late:.0?} ms after it"))),
             }
@@ -86,14 +86,14 @@ impl Judge<'_> {
         (is_measured && self.plan.behaviour.ends_at_once()).then_some(end - last)
     }
 
-    /// Whoever asks gets an answer, also when the SIGKILL to everybody comes right after it.
+    /// Everybody who asks gets an answer, also when the SIGKILL to everybody comes right after it.
     pub(super) fn operators_are_answered(&self) -> Verdict {
         const PROMISE: &str = "operators are answered";
         let end = self.story.ended.map_or(f64::MAX, |(ms, _)| ms);
         // The SIGKILL of the stop phase reaches everybody in the namespace, whoever has not been
         // heard yet included.
         let end = self.ends.deadline.map_or(end, |deadline| end.min(deadline));
-        // Whoever has said goodbye is gone at once; a busy machine may tell us later.
+        // A worker that has said goodbye is gone at once; a busy machine may tell us later.
         let end = self.last_of("deregister").map_or(end, |bye| end.min(bye));
         let drain = self.millis(self.plan.grace.min(self.plan.limit - self.plan.margin));
         let was_heard = self.story.log.contains("stop phase: forced") && self.ends.stops.len() < 2;

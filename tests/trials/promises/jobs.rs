@@ -1,4 +1,4 @@
-//! What becomes of each job: one outcome, in one place, and none of it in silence.
+//! The fate of each job: one outcome, in one place, and none of it in silence.
 
 use std::collections::BTreeSet;
 
@@ -120,7 +120,7 @@ impl Judge<'_> {
         self.is_logged(&hand.job.id, "Job left to its visibility timeout")
     }
 
-    /// It should go back, and that would discard it, or the backend knows of no giving back.
+    /// The job should go back, and that would discard it, or the backend knows of no giving back.
     pub(super) fn is_kept_from_discarding(&self, hand: &Hand<'_>) -> bool {
         let is_innocent = self.plan.behaviour == Behaviour::Hangs;
         let is_to_go_back =
@@ -204,7 +204,7 @@ impl Judge<'_> {
         let said = said.map(|event| event.jobs.iter().filter(takes_a_place).count());
         let said = said.max().unwrap_or(0);
         let claimed_at_most = most + released.len();
-        // What must not be discarded, or cannot be given back, stays claimed without being
+        // A job that must not be discarded, or cannot be given back, stays claimed without being
         // anybody's.
         let can_go_back = !self.plan.is_last_attempt && self.plan.dialect != Dialect::Strict;
         let hears_all = self.plan.weather.is_reliable() && can_go_back;

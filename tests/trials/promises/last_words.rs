@@ -50,13 +50,13 @@ impl Judge<'_> {
             .filter(|event| event.operation == "heartbeat" && is_of_the_last(event))
             .collect();
         match beats.last() {
-            // Whoever hears of the registration that late only takes it back.
+            // A worker that hears of its registration that late only takes it back.
             None if self.plan.occasion == Occasion::Start || !is_known_for_long => {}
             None => verdict.extend(broken(PROMISE, "no heartbeat before deregister")),
             // The very last one met a port that opened right after it.
             Some(last) if self.port_opened_between(last, left) => {}
             Some(_) if self.was_last_beat_before_a_stop() => {}
-            // It never answered that it knows us: there are no last words to it.
+            // The backend never answered that it knows us: there are no last words to it.
             Some(last) if !is_known && last.jobs.is_empty() => {}
             Some(last) if !self.may_end_with(last, left) || !last.jobs.is_empty() => {
                 let how = format!("the last one says {:?} and {} jobs", last.state, last.jobs.len());
@@ -77,9 +77,9 @@ impl Judge<'_> {
         verdict
     }
 
-    /// Whether the port was closed after this heartbeat, and opened just before the worker left; or
-    /// at any time where the backend has another address that hangs: whoever was refused at the one
-    /// waits for the other as long as it may.
+    /// Whether the port was closed after this heartbeat, and opened just before the worker left.
+    /// Any time will do where the backend has another address that hangs: an init that was refused
+    /// at the one waits for the other as long as it may.
     fn port_opened_between(&self, last: &Event, left: f64) -> bool {
         let waits =
             self.plan.host == Host::OneHangs && self.story.log.contains("final heartbeat failed: it did not get");
@@ -100,18 +100,19 @@ impl Judge<'_> {
                 .may_end_with(last.state.as_deref(), is_whole(last) && last.ms < left)
     }
 
-    /// What was asked for after t0 is given up when its part of the stop phase is over: whoever
-    /// says deregister waits for nothing else. That shows where answers come late: the backend sees
-    /// who leaves.
+    /// A request that is sent after t0 is given up when its part of the stop phase is over: an init
+    /// that says deregister waits for nothing else. Late answers show that: the backend sees which
+    /// connections are closed.
     ///
-    /// Who gives up and who says deregister are two threads, and who writes it down a third: a busy
-    /// machine lets them run in any order. A request that is not cut outlives its phase by seconds.
+    /// One thread gives up, another says deregister and a third writes it down: a busy machine lets
+    /// them run in any order. A request that is not cut outlives its phase by seconds.
     pub(super) fn requests_end_with_their_phase(&self) -> Verdict {
         const PROMISE: &str = "each request ends with its phase";
         let (Some(bye), Some(t0)) = (self.last_of("deregister"), self.ends.t0) else {
             return Vec::new();
         };
-        // What is on its way when somebody forces the end keeps the time that it was given.
+        // A request that is on its way when somebody forces the end keeps the time that it was
+        // given.
         let since = self.ends.forced.map_or(t0 + NOISE, |forced| forced.max(t0 + NOISE));
         let is_open = |event: &&&Event| {
             ["ack", "nack", "info"].contains(&event.operation)

@@ -1,4 +1,4 @@
-//! What the worker is granted and told, and that its answers count.
+//! The worker's grants and messages, and that its answers count.
 
 use ojs_devserver::{Dialect, End, Event};
 
@@ -20,7 +20,7 @@ impl Judge<'_> {
         for hand in self.hands().filter(|_| !self.ends.is_abandoned()) {
             let id = &hand.job.id;
             let failed = hand.word(Word::Failed).is_some();
-            // What it writes while it is killed may not be written.
+            // The note that is written during a SIGKILL may not be written.
             let released = hand
                 .word(Word::Releasing)
                 .is_some_and(|ms| ms < self.granted() - SLACK && !self.plan.behaviour.may_end_first());
@@ -30,7 +30,7 @@ impl Judge<'_> {
                 Some(End::Failed) => !released,
                 Some(End::Requeued) => !failed,
                 Some(End::Acked) => !failed && !released,
-                // What has none is judged elsewhere.
+                // A job without an outcome is judged elsewhere.
                 Some(End::VisibilityTimeout | End::WorkerDeath | End::Cancelled) | None => true,
             };
             if !is_as_it_says {
@@ -175,8 +175,8 @@ impl Judge<'_> {
         let is_waited_for =
             |event: &&Event| !is_whole(event) && (arrived(event) > asked - SLACK || event.took_ms.is_none());
         let requests: Vec<&Event> = self.requests.iter().filter(is_of_jobs).copied().collect();
-        // It never got there where connections had stopped: the drain waits for it as long as it
-        // may.
+        // The drain never got there where connections had stopped: it waits for the FETCH as long
+        // as it may.
         let waits_for_fetch =
             self.plan.weather == Weather::Frozen && self.story.log.contains("a FETCH was not answered");
         let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
@@ -212,8 +212,8 @@ impl Judge<'_> {
 
 /// Whether it ended as the worker was told to end it.
 fn is_as_planned(hand: &Hand<'_>, plan: &Plan) -> bool {
-    // What is given back with one attempt, or to a backend that knows of no giving back, is left
-    // alone.
+    // A job that is given back with one attempt, or to a backend that knows of no giving back, is
+    // left alone.
     let can_go_back = !plan.is_last_attempt && plan.dialect != Dialect::Strict;
     // The Python worker of the trials releases nothing, and the SDKs have no word for it.
     let releases = plan.behaviour != Behaviour::Python && !plan.behaviour.is_sdk();
