@@ -22,6 +22,7 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
 # Tests of processes mostly wait, so there may be more of them than processors.
 TEST_THREADS := 6
+DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
 .PHONY: both check demo picture release image test trials clients drains containers broken-builds bench lint conformance deny setup
@@ -39,7 +40,7 @@ image:
 demo: release
 	@scripts/setup.sh demo
 	cargo build --locked --profile test --package ojs-devserver
-	@python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode $(or $(MODE),socket)
+	@$(DEMO) $(or $(MODE),socket)
 
 picture: release
 	@scripts/setup.sh demo
@@ -61,10 +62,11 @@ check: lint
 both:
 	@$(MAKE) --jobs=2 --output-sync=target lint release
 
+# `cargo test` has built the development server that the demos use.
 test: setup both
 	$(STATIC_ENV) CONFORMANCE=table CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
-	$(MAKE) demo
-	$(MAKE) demo MODE=gateway
+	@$(DEMO) socket
+	@$(DEMO) gateway
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
