@@ -347,7 +347,8 @@ impl Lifecycle {
         self.effects.push_back(effect);
     }
 
-    pub(super) fn notify(&mut self, notice: Notice) {
+    pub(super) fn notify(&mut self, notice: impl Into<Notice>) {
+        let notice = notice.into();
         self.ending.note(&notice);
         self.order(Effect::Notify(notice));
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use ojs_lifecycle::api::{Call, CallId, Effect, JobId, Notice, Outcome, Phase, Reply, Subject, WorkerId};
+use ojs_lifecycle::api::{Call, CallId, Effect, JobId, JobNotice, Notice, Outcome, Phase, Reply, Subject, WorkerId};
 use ojs_lifecycle::view::metrics::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
 
 fn at(seconds: u64) -> Moment {
@@ -107,12 +107,12 @@ fn work(metrics: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) 
     metrics.answered(CallId(1), &Reply::Accepted, Some(200), at(0));
     let job = || Arc::clone(job);
     for notice in [
-        Notice::OutcomeSent { job: job(), end, took },
-        Notice::Settled {
+        Notice::Job(JobNotice::OutcomeSent { job: job(), end, took }),
+        Notice::Job(JobNotice::Settled {
             job: job(),
             outcome,
             took: Some(took),
-        },
+        }),
     ] {
         metrics.observe(&Effect::Notify(notice));
     }

@@ -13,9 +13,9 @@ use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{named, warn};
 use ojs_lifecycle::api::ids::Text;
 use ojs_lifecycle::api::{
-    CancelReason, Death, DropCause, FIRST_HOLD, Failure, HolderId, JobError, LONGEST_HOLD, Outcome, Subject,
+    CancelReason, Death, DropCause, FIRST_HOLD, Failure, HolderId, JobError, JobNotice, LONGEST_HOLD, Outcome, Subject,
 };
-use ojs_wire::backend::request::DEFAULT_ERROR_CODE;
+use ojs_wire::backend::request::{DEFAULT_ERROR_CODE, Words};
 use ojs_wire::text::{milliseconds, seconds};
 
 /// Most types that are told apart where no connection takes them.
@@ -27,6 +27,13 @@ const LISTED_TYPES: usize = 8;
 /// The consequence of a lost checkpoint.
 const BEGINS_BEFORE: &str = "another attempt begins at the one before";
 const MAY_BEGIN_BEFORE: &str = "another attempt may begin at the one before";
+
+const RUNS_ALONE: &str = "Job runs alone in its process, which crashed the last time";
+const ADOPTED: &str = "Job delivered again; its handler goes on with the new reservation";
+const REPLACED: &str = "Job delivered again while it waits for a worker; the new delivery counts";
+const DONE_TWICE: &str = "Job was done twice: somebody else had completed it before our only ACK, which counts as lost";
+const NAMED_AGAIN: &str = "Job is named again in the worker's heartbeats: ojs-init keeps its reservation again";
+const RESULT_DROPPED: &str = "Job's result is not taken by the backend: ACK without it";
 
 /// Makes the records about jobs.
 #[derive(Debug, Default)]
@@ -47,42 +54,42 @@ impl JobNarrator {
         self.completed
     }
 
-    /// A process went away while it held these.
-    pub fn died(death: &Death, jobs: &[Arc<Subject>]) -> LogRecord {
-        let names = named(jobs.iter().map(|job| (&*job.id.0, &*job.kind)), jobs.len());
-        warn(format_args!("{death}: {names}")).about(RecordFields::default().with("active_jobs", jobs.len()))
-    }
-
-    /// Its process crashed the last time.
-    pub fn runs_alone(job: &Subject) -> LogRecord {
-        note(
-            Level::Info,
-            job,
-            Some("active"),
-            "Job runs alone in its process, which crashed the last time",
-        )
-    }
-
-    /// The job was taken from the backend.
-    pub fn claimed(job: &Subject) -> LogRecord {
-        note(Level::Debug, job, Some("active"), "Job fetched by worker")
-    }
-
-    /// The job was given to a worker.
-    pub fn handed_over(job: &Subject, connection: HolderId) -> LogRecord {
-        let fields = RecordFields::of_job(job, Some("active")).with("connection", connection.0);
-        LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
+    /// The record of a notice, unless there was one like it a moment ago.
+    pub fn record(&mut self, notice: &JobNotice, words: &Words, now: Duration) -> Option<LogRecord> {
+        let said = words.failure.as_deref();
+        Some(match notice {
+            JobNotice::OutcomeSent { .. } => return None,
+            JobNotice::JobsDied { death, jobs } => died(death, jobs),
+            JobNotice::Claimed(job) => note(Level::Debug, job, Some("active"), "Job fetched by worker"),
+            JobNotice::RunsAlone(job) => note(Level::Info, job, Some("active"), RUNS_ALONE),
+            JobNotice::HandedOver(job, connection) => handed_over(job, *connection),
+            JobNotice::Settled { job, outcome, took } => self.settled(job, outcome, *took, words.state.as_deref()),
+            JobNotice::GivenBackAgain {
+                job,
+                times,
+                is_of_type,
+                is_held,
+            } => return self.given_back_again(job, *times, (*is_of_type, *is_held), now),
+            JobNotice::Abandoned(job, why) => abandoned(job, why),
+            JobNotice::Void(job, why) => void(job, why),
+            JobNotice::Adopted(job) => note(Level::Warn, job, Some("active"), ADOPTED),
+            JobNotice::Replaced(job) => note(Level::Warn, job, Some("active"), REPLACED),
+            JobNotice::ReservationLost(job, reason) => reservation_lost(job, *reason, said),
+            JobNotice::Unanswered(job, reason) => unanswered(job, *reason),
+            JobNotice::DoneTwice(job) => note(Level::Warn, job, None, &format!("{DONE_TWICE}{}", in_parentheses(said))),
+            JobNotice::TimedOut(job, elapsed) => timed_out(job, *elapsed),
+            JobNotice::TimeoutPassed(job, elapsed) => timeout_passed(job, *elapsed),
+            JobNotice::Dropped(job, why) => dropped(job, *why),
+            JobNotice::NamedAgain(job) => note(Level::Info, job, Some("active"), NAMED_AGAIN),
+            JobNotice::ResultDropped(job) => note(Level::Warn, job, None, RESULT_DROPPED),
+            JobNotice::CheckpointNotSaved(job, failure) => self.checkpoint_not_saved(job, *failure, said, now),
+            JobNotice::NoHandler { job, waits, taken } => return self.no_handler(job, *waits, taken, now),
+        })
     }
 
     /// The backend has its outcome.
     /// `state` is what its answer says that the job has become.
-    pub fn settled(
-        &mut self,
-        job: &Subject,
-        outcome: &Outcome,
-        took: Option<Duration>,
-        state: Option<&str>,
-    ) -> LogRecord {
+    fn settled(&mut self, job: &Subject, outcome: &Outcome, took: Option<Duration>, state: Option<&str>) -> LogRecord {
         let note = match outcome {
             Outcome::Acked { .. } => {
                 self.completed += 1;
@@ -94,121 +101,8 @@ impl JobNarrator {
         note.and(|fields| fields.with_any("duration_ms", took.map(milliseconds)))
     }
 
-    /// Nobody is told what became of it.
-    pub fn abandoned(job: &Subject, why: &str) -> LogRecord {
-        note(
-            Level::Warn,
-            job,
-            None,
-            &format!("Job left to its visibility timeout: {why}"),
-        )
-    }
-
-    /// A delivery of it came to nothing.
-    pub fn void(job: &Subject, why: &str) -> LogRecord {
-        note(
-            Level::Info,
-            job,
-            None,
-            &format!("Job delivered again for nothing: {why}"),
-        )
-    }
-
-    /// The job was delivered again before a worker had it.
-    pub fn replaced(job: &Subject) -> LogRecord {
-        let message = "Job delivered again while it waits for a worker; the new delivery counts";
-        note(Level::Warn, job, Some("active"), message)
-    }
-
-    /// The job was delivered again while a worker has it.
-    pub fn adopted(job: &Subject) -> LogRecord {
-        let message = "Job delivered again; its handler goes on with the new reservation";
-        note(Level::Warn, job, Some("active"), message)
-    }
-
-    /// The job was dropped, and a heartbeat of the worker names it again.
-    pub fn named_again(job: &Subject) -> LogRecord {
-        let message = "Job is named again in the worker's heartbeats: ojs-init keeps its reservation again";
-        note(Level::Info, job, Some("active"), message)
-    }
-
-    /// The job is no longer ours.
-    /// `said` is what the answer says that ended it, if one did.
-    pub fn reservation_lost(job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {
-        match reason {
-            CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
-            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
-                let message = "Job lost: its reservation is over, and its outcome is not reported";
-                note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
-            }
-        }
-    }
-
-    /// Somebody else did it as well.
-    pub fn done_twice(job: &Subject, said: Option<&str>) -> LogRecord {
-        let message = "Job was done twice: somebody else had completed it before our only ACK, which counts as lost";
-        note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
-    }
-
-    /// Its handler was told to stop, and does not.
-    pub fn unanswered(job: &Subject, reason: CancelReason) -> LogRecord {
-        match reason {
-            CancelReason::Cancelled => note(
-                Level::Warn,
-                job,
-                Some("cancelled"),
-                "Job was cancelled, and its handler has not answered the cancel in time; it holds its place in the worker",
-            ),
-            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
-                let message = "Job was lost, and its handler has not answered the cancel in time; it holds its place in the worker";
-                note(Level::Warn, job, None, message)
-            }
-        }
-    }
-
-    /// Its own timeout is over.
-    pub fn timed_out(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
-        let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
-        let message = format!(
-            "Job execution timed out{}; its handler is told to stop",
-            after.unwrap_or_default()
-        );
-        let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
-        LogRecord::new(Level::Error, message).about(fields)
-    }
-
-    /// Its own timeout is over, and nothing is made of that.
-    pub fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
-        let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
-        let message = format!(
-            "Job goes on although its timeout is over{}; gateway.enforce_timeouts would end its process",
-            after.unwrap_or_default()
-        );
-        let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
-        LogRecord::new(Level::Warn, message).about(fields)
-    }
-
-    /// Nobody has it any more.
-    pub fn dropped(job: &Subject, why: DropCause) -> LogRecord {
-        let message = match why {
-            DropCause::NotNamed => {
-                "Job is not named any more in the worker's heartbeats: its reservation is left to run out; a shutdown still waits for it"
-            }
-            DropCause::Silent => {
-                "Job is with a worker that has said nothing for as long as it may take: its reservation is left to run out; a shutdown still waits for it"
-            }
-        };
-        note(Level::Warn, job, None, message)
-    }
-
-    /// The job is acked without its result.
-    pub fn result_dropped(job: &Subject) -> LogRecord {
-        let message = "Job's result is not taken by the backend: ACK without it";
-        note(Level::Warn, job, None, message)
-    }
-
     /// A checkpoint of it is lost. `said` is what the answer says about that, if there was one.
-    pub fn checkpoint_not_saved(
+    fn checkpoint_not_saved(
         &mut self,
         job: &Subject,
         failure: Failure,
@@ -238,7 +132,7 @@ impl JobNarrator {
 
     /// The job goes back, and jobs of its type (`is_of_type`) or this one did so again and again.
     /// One line for each type at a time.
-    pub fn given_back_again(
+    fn given_back_again(
         &mut self,
         job: &Subject,
         times: u32,
@@ -266,7 +160,7 @@ impl JobNarrator {
 
     /// No connection takes its type: one line for each type at a time. That it fails in the end is
     /// told as of every other job.
-    pub fn no_handler(
+    fn no_handler(
         &mut self,
         job: &Subject,
         waits: Option<Duration>,
@@ -283,6 +177,102 @@ impl JobNarrator {
         let message = format!("Job of a type that no connection takes, {kind}: {waits}{taken}{more}");
         Some(note(Level::Warn, job, None, &message))
     }
+}
+
+/// A process went away while it held these.
+fn died(death: &Death, jobs: &[Arc<Subject>]) -> LogRecord {
+    let names = named(jobs.iter().map(|job| (&*job.id.0, &*job.kind)), jobs.len());
+    warn(format_args!("{death}: {names}")).about(RecordFields::default().with("active_jobs", jobs.len()))
+}
+
+/// The job was given to a worker.
+fn handed_over(job: &Subject, connection: HolderId) -> LogRecord {
+    let fields = RecordFields::of_job(job, Some("active")).with("connection", connection.0);
+    LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
+}
+
+/// Nobody is told what became of it.
+fn abandoned(job: &Subject, why: &str) -> LogRecord {
+    note(
+        Level::Warn,
+        job,
+        None,
+        &format!("Job left to its visibility timeout: {why}"),
+    )
+}
+
+/// A delivery of it came to nothing.
+fn void(job: &Subject, why: &str) -> LogRecord {
+    note(
+        Level::Info,
+        job,
+        None,
+        &format!("Job delivered again for nothing: {why}"),
+    )
+}
+
+/// The job is no longer ours.
+/// `said` is what the answer says that ended it, if one did.
+fn reservation_lost(job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {
+    match reason {
+        CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
+        CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
+            let message = "Job lost: its reservation is over, and its outcome is not reported";
+            note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
+        }
+    }
+}
+
+/// Its handler was told to stop, and does not.
+fn unanswered(job: &Subject, reason: CancelReason) -> LogRecord {
+    match reason {
+        CancelReason::Cancelled => note(
+            Level::Warn,
+            job,
+            Some("cancelled"),
+            "Job was cancelled, and its handler has not answered the cancel in time; it holds its place in the worker",
+        ),
+        CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
+            let message =
+                "Job was lost, and its handler has not answered the cancel in time; it holds its place in the worker";
+            note(Level::Warn, job, None, message)
+        }
+    }
+}
+
+/// Its own timeout is over.
+fn timed_out(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
+    let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
+    let message = format!(
+        "Job execution timed out{}; its handler is told to stop",
+        after.unwrap_or_default()
+    );
+    let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
+    LogRecord::new(Level::Error, message).about(fields)
+}
+
+/// Its own timeout is over, and nothing is made of that.
+fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
+    let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
+    let message = format!(
+        "Job goes on although its timeout is over{}; gateway.enforce_timeouts would end its process",
+        after.unwrap_or_default()
+    );
+    let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
+    LogRecord::new(Level::Warn, message).about(fields)
+}
+
+/// Nobody has it any more.
+fn dropped(job: &Subject, why: DropCause) -> LogRecord {
+    let message = match why {
+        DropCause::NotNamed => {
+            "Job is not named any more in the worker's heartbeats: its reservation is left to run out; a shutdown still waits for it"
+        }
+        DropCause::Silent => {
+            "Job is with a worker that has said nothing for as long as it may take: its reservation is left to run out; a shutdown still waits for it"
+        }
+    };
+    note(Level::Warn, job, None, message)
 }
 
 /// The types that the worker takes, and the one that may have been meant.

@@ -1,7 +1,9 @@
 //! Ends and a heartbeat, for the tests of what is said of them.
 
 use super::*;
-use ojs_lifecycle::api::{Death, Departure, Force, HolderId, StillThere, Takes, Trouble};
+use ojs_lifecycle::api::{
+    CapacityNews, Death, Departure, EndCause, Force, HolderId, ProcessId, StillThere, Takes, Trouble,
+};
 
 /// Why a worker was ended.
 pub fn hung() -> EndCause {
@@ -14,29 +16,29 @@ pub fn hung() -> EndCause {
 
 /// A drain, from its beginning to its end.
 pub fn drains(left: Duration) -> [Notice; 3] {
-    let began = Notice::DrainBegan {
+    let began = Notice::Ending(EndingNotice::DrainBegan {
         active: 2,
         reporting: 0,
         left,
-    };
-    let goes_on = Notice::Draining {
+    });
+    let goes_on = Notice::Ending(EndingNotice::Draining {
         active: 1,
         reporting: 1,
         left,
-    };
-    [began, goes_on, Notice::Drained]
+    });
+    [began, goes_on, Notice::Ending(EndingNotice::Drained)]
 }
 
 /// The memory gate closes, or opens.
 pub fn memory_gate(closes: bool) -> Notice {
     if closes {
-        Notice::MemoryGateClosed {
+        Notice::Link(LinkNotice::MemoryGateClosed {
             taken: 91,
             most: 90,
             reopens_at: 85,
-        }
+        })
     } else {
-        Notice::MemoryGateOpened { taken: 85 }
+        Notice::Link(LinkNotice::MemoryGateOpened { taken: 85 })
     }
 }
 
@@ -123,13 +125,13 @@ pub fn last_words() -> Vec<EndReport> {
 
 /// A process that went away while it held a job.
 fn died() -> Notice {
-    Notice::JobsDied {
+    Notice::Job(JobNotice::JobsDied {
         death: Death {
             departure: Departure::Worker(Ended::Signalled(Signal::KILL).into()),
             held: 1,
         },
         jobs: vec![job(3)],
-    }
+    })
 }
 
 /// Connections that take fewer jobs than before.
@@ -150,21 +152,21 @@ pub fn stops() -> Vec<Notice> {
     let second = force(Reason::Sigterm, 2, Some((Reason::Sigterm, soon)));
     let other = force(Reason::Sigint, 2, Some((Reason::Sigterm, soon)));
     let third = force(Reason::Sigterm, 3, Some((Reason::Sigterm, soon)));
-    let began = |held, forced| Notice::StopBegan { held, forced };
+    let began = |held, forced| Notice::Ending(EndingNotice::StopBegan { held, forced });
     vec![
-        Notice::SameRequest(Reason::Sigterm, soon),
-        Notice::SameRequest(Reason::Sigcont, soon),
+        Notice::Ending(EndingNotice::SameRequest(Reason::Sigterm, soon)),
+        Notice::Ending(EndingNotice::SameRequest(Reason::Sigcont, soon)),
         began(0, None),
         began(1, None),
         began(0, Some(second)),
         began(1, Some(other)),
         began(1, Some(Force::BY_OPERATOR)),
-        Notice::GraceEnded(second),
-        Notice::EndingAtOnce(third),
-        Notice::EndingAtOnce(force(Reason::Sigint, 1, None)),
-        Notice::KillGaveUp(StillThere::Held),
-        Notice::KillGaveUp(StillThere::NoTime(soon)),
-        Notice::KillGaveUp(StillThere::Overdue(soon)),
+        Notice::Ending(EndingNotice::GraceEnded(second)),
+        Notice::Ending(EndingNotice::EndingAtOnce(third)),
+        Notice::Ending(EndingNotice::EndingAtOnce(force(Reason::Sigint, 1, None))),
+        Notice::Ending(EndingNotice::KillGaveUp(StillThere::Held)),
+        Notice::Ending(EndingNotice::KillGaveUp(StillThere::NoTime(soon))),
+        Notice::Ending(EndingNotice::KillGaveUp(StillThere::Overdue(soon))),
         died(),
     ]
 }
@@ -193,14 +195,16 @@ pub fn requeued() -> Outcome {
 /// its line once.
 pub fn given_back_again() -> Vec<Notice> {
     let cases = [("v", true, true), ("w", false, true), ("x", false, false)];
-    let notice = |(kind, is_of_type, is_held): (&str, bool, bool)| Notice::GivenBackAgain {
-        job: Arc::new(Subject {
-            kind: kind.into(),
-            ..(*job(3)).clone()
-        }),
-        times: 3,
-        is_of_type,
-        is_held,
+    let notice = |(kind, is_of_type, is_held): (&str, bool, bool)| {
+        Notice::Job(JobNotice::GivenBackAgain {
+            job: Arc::new(Subject {
+                kind: kind.into(),
+                ..(*job(3)).clone()
+            }),
+            times: 3,
+            is_of_type,
+            is_held,
+        })
     };
     cases.map(notice).to_vec()
 }

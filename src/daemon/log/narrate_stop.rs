@@ -7,7 +7,7 @@ use log::Level;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{because_of, info, jobs, warn};
 use ojs_lifecycle::api::{Force, Reason, StillThere};
-use ojs_wire::text::{asked_by, seconds};
+use ojs_wire::text::{asked_by, milliseconds, seconds};
 
 /// `a second SIGTERM, 1.2 s after the first`
 fn name(force: Force) -> String {
@@ -97,6 +97,38 @@ pub fn kill_gave_up(still_there: StillThere) -> LogRecord {
             ),
         ),
     }
+}
+
+/// A signal or request changes nothing.
+pub fn stayed(what: Reason, why: &str) -> LogRecord {
+    info(format_args!("{}: nothing changes: {why}", asked_by(what))).about(because_of(what))
+}
+
+/// A preStop hook ran.
+pub fn prestop_ran(left: Option<Duration>) -> LogRecord {
+    let fields = RecordFields::default().with_any("remaining_ms", left.map(milliseconds));
+    match left {
+        Some(left) => info(format_args!(
+            "a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in {}",
+            seconds(left)
+        )),
+        None => info("a preStop hook ran: the orchestrator's clock runs"),
+    }
+    .about(fields)
+}
+
+/// A preStop hook came to nothing.
+pub fn prestop_lapsed(later: Option<Duration>) -> LogRecord {
+    const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
+    let fields = RecordFields::default().with_any("remaining_ms", later.map(milliseconds));
+    match later {
+        Some(left) => warn(format_args!(
+            "{LAPSED}: the clock of a later one counts, SIGKILL is expected in {}",
+            seconds(left)
+        )),
+        None => warn(format_args!("{LAPSED}: going on without its clock")),
+    }
+    .about(fields)
 }
 
 #[cfg(test)]

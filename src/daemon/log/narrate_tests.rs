@@ -13,8 +13,9 @@ use serde_json::Value;
 use crate::config::LogFormat;
 use crate::daemon::log::record::Record;
 use ojs_lifecycle::api::{
-    CancelReason, DropCause, EndReport, EndedBy, Failure, FetchForm, HeartbeatForm, HolderId, JobError, JobId, Manner,
-    Outage, Outcome, ShutdownCounts, Subject, WorkerEnd,
+    CancelReason, CapacityNews, DropCause, EndCause, EndReport, EndedBy, Endpoint, Failure, FetchForm, HeartbeatForm,
+    HolderId, InPlaceOfDeaf, JobError, JobId, Manner, Outage, Outcome, ProcessId, ShutdownCounts, Subject, WorkerEnd,
+    WorkerNotice,
 };
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
@@ -147,7 +148,7 @@ const TOOK: Option<Duration> = Some(Duration::from_millis(1250));
 /// The backend has this outcome of a job that a worker had.
 fn settled(attempt: u64, outcome: Outcome) -> Notice {
     let (job, took) = (job(attempt), TOOK);
-    Notice::Settled { job, outcome, took }
+    Notice::Job(JobNotice::Settled { job, outcome, took })
 }
 
 /// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has
@@ -155,43 +156,43 @@ fn settled(attempt: u64, outcome: Outcome) -> Notice {
 fn about_jobs() -> Vec<Notice> {
     let job = job(3);
     vec![
-        Notice::Claimed(Arc::clone(&job)),
-        Notice::HandedOver(Arc::clone(&job), HolderId(1)),
-        Notice::TimedOut(Arc::clone(&job), TOOK),
-        Notice::TimeoutPassed(Arc::clone(&job), TOOK),
-        Notice::Dropped(Arc::clone(&job), DropCause::NotNamed),
-        Notice::Dropped(Arc::clone(&job), DropCause::Silent),
-        Notice::NamedAgain(Arc::clone(&job)),
+        Notice::Job(JobNotice::Claimed(Arc::clone(&job))),
+        Notice::Job(JobNotice::HandedOver(Arc::clone(&job), HolderId(1))),
+        Notice::Job(JobNotice::TimedOut(Arc::clone(&job), TOOK)),
+        Notice::Job(JobNotice::TimeoutPassed(Arc::clone(&job), TOOK)),
+        Notice::Job(JobNotice::Dropped(Arc::clone(&job), DropCause::NotNamed)),
+        Notice::Job(JobNotice::Dropped(Arc::clone(&job), DropCause::Silent)),
+        Notice::Job(JobNotice::NamedAgain(Arc::clone(&job))),
         settled(3, Outcome::Acked { result: None }),
-        Notice::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
-        Notice::ReservationLost(Arc::clone(&job), CancelReason::Lost),
-        Notice::DoneTwice(Arc::clone(&job)),
-        Notice::Unanswered(Arc::clone(&job), CancelReason::Cancelled),
-        Notice::Unanswered(Arc::clone(&job), CancelReason::Lost),
-        Notice::Adopted(Arc::clone(&job)),
-        Notice::Replaced(Arc::clone(&job)),
-        Notice::Void(Arc::clone(&job), "why"),
-        Notice::NoHandler {
+        Notice::Job(JobNotice::ReservationLost(Arc::clone(&job), CancelReason::Cancelled)),
+        Notice::Job(JobNotice::ReservationLost(Arc::clone(&job), CancelReason::Lost)),
+        Notice::Job(JobNotice::DoneTwice(Arc::clone(&job))),
+        Notice::Job(JobNotice::Unanswered(Arc::clone(&job), CancelReason::Cancelled)),
+        Notice::Job(JobNotice::Unanswered(Arc::clone(&job), CancelReason::Lost)),
+        Notice::Job(JobNotice::Adopted(Arc::clone(&job))),
+        Notice::Job(JobNotice::Replaced(Arc::clone(&job))),
+        Notice::Job(JobNotice::Void(Arc::clone(&job), "why")),
+        Notice::Job(JobNotice::NoHandler {
             job: Arc::clone(&job),
             waits: Some(Duration::from_secs(5)),
             taken: Vec::new(),
-        },
-        Notice::NoHandler {
+        }),
+        Notice::Job(JobNotice::NoHandler {
             job: Arc::new(Subject {
                 kind: "u".into(),
                 ..(*job).clone()
             }),
             waits: None,
             taken: Vec::new(),
-        },
-        Notice::RunsAlone(Arc::clone(&job)),
-        Notice::ResultDropped(Arc::clone(&job)),
-        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Refused),
-        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unanswered),
-        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::NotSent),
-        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unauthorized),
-        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unsupported),
-        Notice::Abandoned(job, "why"),
+        }),
+        Notice::Job(JobNotice::RunsAlone(Arc::clone(&job))),
+        Notice::Job(JobNotice::ResultDropped(Arc::clone(&job))),
+        Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Refused)),
+        Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unanswered)),
+        Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::NotSent)),
+        Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unauthorized)),
+        Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unsupported)),
+        Notice::Job(JobNotice::Abandoned(job, "why")),
     ]
 }
 
@@ -205,32 +206,32 @@ fn about_the_backend() -> Vec<Notice> {
         retry_in: Some(soon),
     };
     vec![
-        Notice::Hedged(Endpoint::Ack),
-        Notice::Registered(WorkerId("w1".into())),
-        Notice::NotRegistered,
-        Notice::HeartbeatForm(HeartbeatForm::Bare),
-        Notice::QuietStays,
-        Notice::HeartbeatsRefused,
-        Notice::FetchForm(FetchForm::Full),
-        Notice::FetchForm(FetchForm::WithoutVisibility),
-        Notice::FetchForm(FetchForm::Bare),
-        Notice::Listening,
-        Notice::NotListening(Failure::Unsupported),
-        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherKind),
-        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherQueues),
-        Notice::StreamsAreDeaf(InPlaceOfDeaf::Polls),
-        Notice::WokenUp,
-        Notice::HeartbeatIntervalCut {
+        Notice::Link(LinkNotice::Hedged(Endpoint::Ack)),
+        Notice::Link(LinkNotice::Registered(WorkerId("w1".into()))),
+        Notice::Link(LinkNotice::NotRegistered),
+        Notice::Link(LinkNotice::HeartbeatForm(HeartbeatForm::Bare)),
+        Notice::Link(LinkNotice::QuietStays),
+        Notice::Link(LinkNotice::HeartbeatsRefused),
+        Notice::Link(LinkNotice::FetchForm(FetchForm::Full)),
+        Notice::Link(LinkNotice::FetchForm(FetchForm::WithoutVisibility)),
+        Notice::Link(LinkNotice::FetchForm(FetchForm::Bare)),
+        Notice::Link(LinkNotice::Listening),
+        Notice::Link(LinkNotice::NotListening(Failure::Unsupported)),
+        Notice::Link(LinkNotice::StreamsAreDeaf(InPlaceOfDeaf::OtherKind)),
+        Notice::Link(LinkNotice::StreamsAreDeaf(InPlaceOfDeaf::OtherQueues)),
+        Notice::Link(LinkNotice::StreamsAreDeaf(InPlaceOfDeaf::Polls)),
+        Notice::Link(LinkNotice::WokenUp),
+        Notice::Link(LinkNotice::HeartbeatIntervalCut {
             configured: soon,
             used: soon,
-        },
+        }),
         failed(Failure::RetryLater { retry_after: None }),
         failed(Failure::Unauthorized),
-        Notice::BackendIsAway(outage(0, None)),
-        Notice::BackendIsStillAway(outage(2, Some(soon))),
-        Notice::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
-        Notice::BackendIsBack(outage(2, None)),
-        Notice::BackendIsUnsteady { failed: 3 },
+        Notice::Link(LinkNotice::BackendIsAway(outage(0, None))),
+        Notice::Link(LinkNotice::BackendIsStillAway(outage(2, Some(soon)))),
+        Notice::Link(LinkNotice::BackendIsStillAway(outage(0, Some(Duration::ZERO)))),
+        Notice::Link(LinkNotice::BackendIsBack(outage(2, None))),
+        Notice::Link(LinkNotice::BackendIsUnsteady { failed: 3 }),
         memory_gate(true),
         memory_gate(false),
     ]
@@ -239,49 +240,49 @@ fn about_the_backend() -> Vec<Notice> {
 /// Every other one.
 fn about_the_worker() -> Vec<Notice> {
     let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
-    let ended = |ended: Ended, manner| Notice::WorkerEnded(ended.into(), manner);
+    let ended = |ended: Ended, manner| Notice::Worker(WorkerNotice::WorkerEnded(ended.into(), manner));
     let hung = hung();
     vec![
-        Notice::HolderReady {
+        Notice::Worker(WorkerNotice::HolderReady {
             holder: HolderId(1),
             concurrency: 2,
             client: Some("c".into()),
-        },
-        Notice::NotReady,
-        Notice::NothingAskedFor,
-        Notice::FetchAbandoned,
-        Notice::StateChanged {
+        }),
+        Notice::Worker(WorkerNotice::NotReady),
+        Notice::Worker(WorkerNotice::NothingAskedFor),
+        Notice::Link(LinkNotice::FetchAbandoned),
+        Notice::Ending(EndingNotice::StateChanged {
             state: WorkerState::Terminate,
             reason,
-        },
-        Notice::Stayed {
+        }),
+        Notice::Ending(EndingNotice::Stayed {
             what: reason,
             why: "why",
-        },
-        Notice::PrestopRan { left: Some(soon) },
-        Notice::PrestopRan { left: None },
-        Notice::PrestopLapsed { later: Some(soon) },
-        Notice::PrestopLapsed { later: None },
-        Notice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 0)),
-        Notice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 2)),
-        Notice::Capacity(lost(None, 0)),
-        Notice::Capacity(CapacityNews::Gained { takes: 6, most: 6 }),
-        Notice::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 }),
-        Notice::Capacity(CapacityNews::Differs { takes: 50, allowed: 10 }),
-        Notice::EndingProcess {
+        }),
+        Notice::Ending(EndingNotice::PrestopRan { left: Some(soon) }),
+        Notice::Ending(EndingNotice::PrestopRan { left: None }),
+        Notice::Ending(EndingNotice::PrestopLapsed { later: Some(soon) }),
+        Notice::Ending(EndingNotice::PrestopLapsed { later: None }),
+        Notice::Worker(WorkerNotice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 0))),
+        Notice::Worker(WorkerNotice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 2))),
+        Notice::Worker(WorkerNotice::Capacity(lost(None, 0))),
+        Notice::Worker(WorkerNotice::Capacity(CapacityNews::Gained { takes: 6, most: 6 })),
+        Notice::Worker(WorkerNotice::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 })),
+        Notice::Worker(WorkerNotice::Capacity(CapacityNews::Differs { takes: 50, allowed: 10 })),
+        Notice::Worker(WorkerNotice::EndingProcess {
             process: ProcessId(7),
             cause: hung.clone(),
             jobs: 1,
-        },
-        Notice::WorkerWasEnded {
+        }),
+        Notice::Worker(WorkerNotice::WorkerWasEnded {
             end: Ended::Exited(143).into(),
             cause: hung,
-        },
-        Notice::WorkerWasEnded {
+        }),
+        Notice::Worker(WorkerNotice::WorkerWasEnded {
             end: Ended::Signalled(Signal::KILL).into(),
             cause: EndCause::Silent,
-        },
-        Notice::Killing,
+        }),
+        Notice::Worker(WorkerNotice::Killing),
         ended(Ended::Exited(0), Manner::Orderly),
         ended(Ended::Signalled(Signal::TERM), Manner::Orderly),
         ended(Ended::Exited(1), Manner::Disorderly),
@@ -289,11 +290,11 @@ fn about_the_worker() -> Vec<Notice> {
         ended(Ended::Signalled(Signal::HUP), Manner::Failed),
         ended(Ended::Exited(0), Manner::Unasked),
         ended(Ended::Exited(1), Manner::Failed),
-        Notice::WorkerEnded(out_of_memory(), Manner::Failed),
-        Notice::DescendantsLeft(soon),
-        Notice::RestartIn(soon),
-        Notice::TooManyRestarts,
-        Notice::StartPostponed,
+        Notice::Worker(WorkerNotice::WorkerEnded(out_of_memory(), Manner::Failed)),
+        Notice::Worker(WorkerNotice::DescendantsLeft(soon)),
+        Notice::Worker(WorkerNotice::RestartIn(soon)),
+        Notice::Worker(WorkerNotice::TooManyRestarts),
+        Notice::Worker(WorkerNotice::StartPostponed),
     ]
     .into_iter()
     .chain(drains(soon))
@@ -301,7 +302,7 @@ fn about_the_worker() -> Vec<Notice> {
     .chain(
         last_words()
             .into_iter()
-            .map(|account| Notice::Summary(Box::new(account))),
+            .map(|account| Notice::Ending(EndingNotice::Summary(Box::new(account)))),
     )
     .collect()
 }
@@ -464,5 +465,5 @@ fn a_job_s_time_is_told_with_its_outcome_where_a_worker_had_it() {
     let outcome = requeued();
     assert_eq!(told(&settled(1, outcome.clone())), Some(1250));
     let (job, took) = (job(1), None);
-    assert_eq!(told(&Notice::Settled { job, outcome, took }), None);
+    assert_eq!(told(&Notice::Job(JobNotice::Settled { job, outcome, took })), None);
 }

@@ -54,7 +54,7 @@ pub use health::{Health, Probe, Unhealthy};
 pub use ids::{CallId, Claim, ClientId, HolderId, JobId, ProcessId, PullId, Text, WorkerId};
 pub use job::{Delivery, JobError, JobState, JobView, Reservation, Subject, Trace};
 pub use manners::Manners;
-pub use notice::{InPlaceOfDeaf, Notice};
+pub use notice::{EndingNotice, InPlaceOfDeaf, JobNotice, LinkNotice, Notice, WorkerNotice};
 pub use options::{
     FinalState, Leftovers, MAX_CONCURRENCY, Options, Queues, Restart, StopSignal, TransitionSignals, Wake,
 };

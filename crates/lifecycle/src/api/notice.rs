@@ -30,19 +30,36 @@ pub enum InPlaceOfDeaf {
     Polls,
 }
 
-/// The lines of the log. The shell has their texts.
+/// The notices of all parts. The shell has the texts of those that are lines of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Notice {
+    /// One of the end.
+    Ending(EndingNotice),
+    /// One of the link to the backend.
+    Link(LinkNotice),
+    /// One of the worker.
+    Worker(WorkerNotice),
+    /// One of the jobs.
+    Job(JobNotice),
+    /// A request failed: one of the link to the backend, or one about a job.
+    CallFailed {
+        /// Which kind.
+        what: &'static str,
+        /// About which job, if it is about one.
+        job: Option<Arc<Subject>>,
+        failure: Failure,
+        /// When it is tried again, if it is.
+        retry_in: Option<Duration>,
+    },
+}
+
+/// The states, the stop signals and the way to the end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EndingNotice {
     /// The state changed.
-    StateChanged {
-        state: WorkerState,
-        reason: Reason,
-    },
+    StateChanged { state: WorkerState, reason: Reason },
     /// A signal or request changes nothing here, for this reason.
-    Stayed {
-        what: Reason,
-        why: &'static str,
-    },
+    Stayed { what: Reason, why: &'static str },
     /// A signal that came so soon after a stop signal that it belongs to it.
     SameRequest(Reason, Duration),
     DrainBegan {
@@ -73,18 +90,92 @@ pub enum Notice {
     GraceEnded(Force),
     /// A third stop signal, or one that is configured as `exit`.
     EndingAtOnce(Force),
-    /// SIGKILL.
-    Killing,
     /// Processes are left that got SIGKILL, and nobody waits for them any longer.
     KillGaveUp(StillThere),
+    /// A preStop hook ran: the orchestrator's clock runs.
+    PrestopRan {
+        /// The time to its SIGKILL, where the limit is known.
+        left: Option<Duration>,
+    },
+    /// A preStop hook ran, and no SIGTERM followed within the limit: what it started counts no
+    /// more.
+    PrestopLapsed {
+        /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where
+        /// the limit is known.
+        later: Option<Duration>,
+    },
+    /// How it all ended: the last words.
+    Summary(Box<EndReport>),
+}
+
+/// The link to the backend, and whether jobs are fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LinkNotice {
+    /// A request of this kind hangs, and goes out once more on another connection.
+    Hedged(Endpoint),
+    /// The backend has the registration.
+    Registered(WorkerId),
+    /// The backend has no registration. The first heartbeat introduces the worker.
+    NotRegistered,
+    /// The backend takes heartbeats in this form, and not in the one before.
+    HeartbeatForm(HeartbeatForm),
+    /// An operator has resumed the worker, and the backend still asks for quiet: its word counts.
+    QuietStays,
+    /// The backend refuses heartbeats in every form. Not said again before it has taken one.
+    HeartbeatsRefused,
+    /// The backend takes FETCHes in this form, and not in the one of before.
+    FetchForm(FetchForm),
+    /// The backend tells of new jobs as they come.
+    Listening,
+    /// No event stream can be had, so ojs-init only polls. Not repeated until a stream was open.
+    NotListening(Failure),
+    /// Polls found new jobs that the open streams did not tell of. They are closed.
+    StreamsAreDeaf(InPlaceOfDeaf),
+    /// A stream told of a job: the next FETCH goes out before the poll would have sent it.
+    WokenUp,
+    /// The heartbeat interval that was configured is too long for the backend.
+    HeartbeatIntervalCut {
+        configured: Duration,
+        used: Duration,
+    },
+    /// The backend cannot be reached, or does not answer as a backend: the first request that met
+    /// this has just failed.
+    BackendIsAway(Outage),
+    /// So it still is. Said once a minute.
+    BackendIsStillAway(Outage),
+    BackendIsBack(Outage),
+    /// The backend came and went within a minute, and the log has not told each time.
+    BackendIsUnsteady {
+        /// Requests that failed.
+        failed: u32,
+    },
+    /// So much of the container's memory is taken that no more jobs are asked for. All in percent
+    /// of its limit.
+    MemoryGateClosed {
+        taken: u8,
+        /// Above which the gate closes.
+        most: u8,
+        reopens_at: u8,
+    },
+    /// Jobs are asked for again.
+    MemoryGateOpened {
+        taken: u8,
+    },
+    /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for
+    /// their visibility timeout.
+    FetchAbandoned,
+}
+
+/// The processes of the worker, and the holders in them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum WorkerNotice {
+    /// SIGKILL.
+    Killing,
     /// The worker ended by itself, or because it was asked to.
     WorkerEnded(WorkerEnd, Manner),
     /// ojs-init ended the worker: its own process, or another one of its processes, after which the
     /// worker ended.
-    WorkerWasEnded {
-        end: WorkerEnd,
-        cause: EndCause,
-    },
+    WorkerWasEnded { end: WorkerEnd, cause: EndCause },
     /// The worker left processes behind, which get this long to end.
     DescendantsLeft(Duration),
     /// The worker will be started again after this pause.
@@ -113,11 +204,13 @@ pub enum Notice {
         /// Jobs that it holds.
         jobs: usize,
     },
+}
+
+/// The jobs. Their first word is most often the job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum JobNotice {
     /// A process went away while it held these jobs: each of them fails.
-    JobsDied {
-        death: Death,
-        jobs: Vec<Arc<Subject>>,
-    },
+    JobsDied { death: Death, jobs: Vec<Arc<Subject>> },
     /// A job was taken from the backend.
     Claimed(Arc<Subject>),
     /// Its process crashed the last time: it is given to a worker, and nothing else to that
@@ -188,80 +281,28 @@ pub enum Notice {
         /// Types that the worker takes; of many some.
         taken: Vec<Text>,
     },
-    CallFailed {
-        /// Which kind.
-        what: &'static str,
-        /// About which job, if it is about one.
-        job: Option<Arc<Subject>>,
-        failure: Failure,
-        /// When it is tried again, if it is.
-        retry_in: Option<Duration>,
-    },
-    /// A request of this kind hangs, and goes out once more on another connection.
-    Hedged(Endpoint),
-    /// The backend has the registration.
-    Registered(WorkerId),
-    /// The backend has no registration. The first heartbeat introduces the worker.
-    NotRegistered,
-    /// The backend takes heartbeats in this form, and not in the one before.
-    HeartbeatForm(HeartbeatForm),
-    /// An operator has resumed the worker, and the backend still asks for quiet: its word counts.
-    QuietStays,
-    /// The backend refuses heartbeats in every form. Not said again before it has taken one.
-    HeartbeatsRefused,
-    /// The backend takes FETCHes in this form, and not in the one of before.
-    FetchForm(FetchForm),
-    /// The backend tells of new jobs as they come.
-    Listening,
-    /// No event stream can be had, so ojs-init only polls. Not repeated until a stream was open.
-    NotListening(Failure),
-    /// Polls found new jobs that the open streams did not tell of. They are closed.
-    StreamsAreDeaf(InPlaceOfDeaf),
-    /// A stream told of a job: the next FETCH goes out before the poll would have sent it.
-    WokenUp,
-    /// The heartbeat interval that was configured is too long for the backend.
-    HeartbeatIntervalCut {
-        configured: Duration,
-        used: Duration,
-    },
-    /// The backend cannot be reached, or does not answer as a backend: the first request that met
-    /// this has just failed.
-    BackendIsAway(Outage),
-    /// So it still is. Said once a minute.
-    BackendIsStillAway(Outage),
-    BackendIsBack(Outage),
-    /// The backend came and went within a minute, and the log has not told each time.
-    BackendIsUnsteady {
-        /// Requests that failed.
-        failed: u32,
-    },
-    /// So much of the container's memory is taken that no more jobs are asked for. All in percent
-    /// of its limit.
-    MemoryGateClosed {
-        taken: u8,
-        /// Above which the gate closes.
-        most: u8,
-        reopens_at: u8,
-    },
-    /// Jobs are asked for again.
-    MemoryGateOpened {
-        taken: u8,
-    },
-    /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for
-    /// their visibility timeout.
-    FetchAbandoned,
-    /// A preStop hook ran: the orchestrator's clock runs.
-    PrestopRan {
-        /// The time to its SIGKILL, where the limit is known.
-        left: Option<Duration>,
-    },
-    /// A preStop hook ran, and no SIGTERM followed within the limit: what it started counts no
-    /// more.
-    PrestopLapsed {
-        /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where
-        /// the limit is known.
-        later: Option<Duration>,
-    },
-    /// How it all ended: the last words.
-    Summary(Box<EndReport>),
+}
+
+impl From<EndingNotice> for Notice {
+    fn from(notice: EndingNotice) -> Self {
+        Self::Ending(notice)
+    }
+}
+
+impl From<LinkNotice> for Notice {
+    fn from(notice: LinkNotice) -> Self {
+        Self::Link(notice)
+    }
+}
+
+impl From<WorkerNotice> for Notice {
+    fn from(notice: WorkerNotice) -> Self {
+        Self::Worker(notice)
+    }
+}
+
+impl From<JobNotice> for Notice {
+    fn from(notice: JobNotice) -> Self {
+        Self::Job(notice)
+    }
 }

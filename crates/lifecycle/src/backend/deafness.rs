@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::api::{Delivery, Effect, InPlaceOfDeaf, LinkTimer, Notice, Text};
+use crate::api::{Delivery, Effect, InPlaceOfDeaf, LinkNotice, LinkTimer, Text};
 use crate::backend::link::{Context, Link};
 use crate::backend::purpose::SentFetch;
 use crate::backend::streams::NOT_OFFERED;
@@ -47,7 +47,7 @@ impl Link {
         let is_other_tried = together.is_some_and(|_| self.streams.are_all_missing());
         let others_tell = self.streams.telling() > 0;
         self.streams.are_offered(others_tell);
-        self.notify(Notice::StreamsAreDeaf(match (is_other_tried, others_tell) {
+        self.notify(LinkNotice::StreamsAreDeaf(match (is_other_tried, others_tell) {
             (true, _) => InPlaceOfDeaf::OtherKind,
             (false, true) => InPlaceOfDeaf::OtherQueues,
             (false, false) => InPlaceOfDeaf::Polls,

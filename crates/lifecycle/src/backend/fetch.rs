@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Call, Delivery, Failure, FetchForm, LinkTimer, Notice, PullId, Text};
+use crate::api::{Call, Delivery, Failure, FetchForm, LinkNotice, LinkTimer, Notice, PullId, Text};
 use crate::backend::fetch_pace::{MOST_ASKED_FOR, MOST_FETCHES, fewest_for_second, most_of_two};
 use crate::backend::link::{Context, Link};
 use crate::backend::purpose::{Purpose, SentFetch};
@@ -155,7 +155,7 @@ impl Link {
         }
         self.judge_streams(fetch, deliveries, cx);
         if let Some(form) = self.agent.fetch_forms.accepted(cx.now) {
-            self.notify(Notice::FetchForm(form));
+            self.notify(LinkNotice::FetchForm(form));
         }
     }
 
@@ -184,7 +184,7 @@ impl Link {
         }
         if cx.is_terminating() {
             if matches!(failure, Failure::Unanswered | Failure::ServerError) {
-                self.notify(Notice::FetchAbandoned);
+                self.notify(LinkNotice::FetchAbandoned);
             }
             return false;
         }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::api::ids::CallId;
-use crate::api::{Effect, Failure, FailureClass, JobRequest, LinkTimer, Moment, Notice, Reply};
+use crate::api::{Effect, Failure, FailureClass, JobRequest, LinkNotice, LinkTimer, Moment, Reply};
 use crate::backend::link::{CALL_LEEWAY, Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::purpose::{Purpose, WhenItHangs};
@@ -168,7 +168,7 @@ impl Link {
             let claim = *claim;
             self.say(Said::ReportSentAgain(claim));
         }
-        self.notify(Notice::Hedged(call.endpoint()));
+        self.notify(LinkNotice::Hedged(call.endpoint()));
         // Both have the time of the first one.
         let left = self
             .timers

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::api::ids::WorkerId;
-use crate::api::{Call, Failure, HeartbeatForm, LinkTimer, Notice, Options, Phase, Reply, WorkerState};
+use crate::api::{Call, Failure, HeartbeatForm, LinkNotice, LinkTimer, Options, Phase, Reply, WorkerState};
 use crate::backend::heartbeat_state::SentHeartbeat;
 use crate::backend::link::{Context, Kept, Link};
 use crate::backend::link_said::Said;
@@ -239,7 +239,11 @@ impl Link {
             return false;
         };
         if refusal.is_news {
-            self.notify(refusal.next.map_or(Notice::HeartbeatsRefused, Notice::HeartbeatForm));
+            self.notify(
+                refusal
+                    .next
+                    .map_or(LinkNotice::HeartbeatsRefused, LinkNotice::HeartbeatForm),
+            );
         }
         refusal.next.is_some()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, JobId};
 use crate::api::{
-    Call, Effect, Farewell, JobRequest, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
+    Call, Effect, Farewell, JobRequest, LinkNotice, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
 };
 use crate::backend::agent::Agent;
 use crate::backend::calls::Calls;
@@ -276,7 +276,7 @@ impl Link {
     pub(crate) fn says_nothing_more(&mut self) {
         self.timers.cancel(LinkTimer::Heartbeat);
         if self.is_fetching() {
-            self.notify(Notice::FetchAbandoned);
+            self.notify(LinkNotice::FetchAbandoned);
             let is_fetch = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Fetch(..));
             let fetches: Vec<CallId> = self.calls.general().filter(is_fetch).map(|(call, _)| call).collect();
             for call in fetches {
@@ -304,7 +304,7 @@ impl Link {
         self.say(Said::Order(effect));
     }
 
-    pub(super) fn notify(&mut self, notice: Notice) {
-        self.say(Said::Notify(notice));
+    pub(super) fn notify(&mut self, notice: impl Into<Notice>) {
+        self.say(Said::Notify(notice.into()));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::api::{LinkTimer, Notice};
+use crate::api::{LinkNotice, LinkTimer};
 use crate::backend::link::{Context, Link};
 
 /// So far below the share at which the gate closes it opens again, in points: a gate that opens at
@@ -26,7 +26,7 @@ impl Link {
         self.memory_gate.taken = Some(taken);
         if !cx.is_terminating() && !self.memory_gate.is_closed && taken > most {
             self.memory_gate.is_closed = true;
-            self.notify(Notice::MemoryGateClosed {
+            self.notify(LinkNotice::MemoryGateClosed {
                 taken,
                 most,
                 reopens_at: reopens_at(most),
@@ -45,7 +45,7 @@ impl Link {
             // Nobody is asked for jobs any more.
         } else if taken <= reopens_at(most) {
             self.memory_gate.is_closed = false;
-            self.notify(Notice::MemoryGateOpened { taken });
+            self.notify(LinkNotice::MemoryGateOpened { taken });
         } else {
             self.timers.arm(LinkTimer::MemoryGate, cx.now.after(LOOK_AGAIN_AFTER));
         }

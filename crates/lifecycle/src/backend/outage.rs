@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Failure, LinkTimer, Moment, Notice, Options, Outage, Reply, Trouble};
+use crate::api::{Failure, LinkNotice, LinkTimer, Moment, Options, Outage, Reply, Trouble};
 use crate::backend::link::{Context, Link, Reservations};
 use crate::backend::outages::{Failing, Present};
 use crate::backend::purpose::Purpose;
@@ -35,7 +35,7 @@ impl Link {
             self.outages.tells_again_at = Some(cx.now.after(TOLD_EVERY));
             self.timers.arm(LinkTimer::Outage, cx.now.after(TOLD_EVERY));
             if let Some(outage) = self.outage(cx) {
-                self.notify(Notice::BackendIsAway(outage));
+                self.notify(LinkNotice::BackendIsAway(outage));
             }
         }
     }
@@ -49,7 +49,7 @@ impl Link {
         self.listen_after_outage(cx);
         if present.is_told {
             self.timers.cancel(LinkTimer::Outage);
-            self.notify(Notice::BackendIsBack(outage));
+            self.notify(LinkNotice::BackendIsBack(outage));
         } else {
             self.outages.untold = self.outages.untold.saturating_add(present.failed);
         }
@@ -71,9 +71,9 @@ impl Link {
         self.outages.tells_again_at = Some(cx.now.after(TOLD_EVERY));
         if let Some(outage) = self.outage(cx) {
             self.timers.arm(LinkTimer::Outage, cx.now.after(TOLD_EVERY));
-            self.notify(Notice::BackendIsStillAway(outage));
+            self.notify(LinkNotice::BackendIsStillAway(outage));
         } else {
-            self.notify(Notice::BackendIsUnsteady { failed: untold });
+            self.notify(LinkNotice::BackendIsUnsteady { failed: untold });
         }
     }
 

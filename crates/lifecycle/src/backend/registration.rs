@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::api::{
-    Call, Failure, Farewell, LinkTimer, MAX_CONCURRENCY, Notice, Options, Queues, Reply, Takes, Text, WorkerId,
+    Call, Failure, Farewell, LinkNotice, LinkTimer, MAX_CONCURRENCY, Notice, Options, Queues, Reply, Takes, Text,
+    WorkerId,
 };
 use crate::backend::heartbeat_state::SentHeartbeat;
 use crate::backend::link::{Context, Link};
@@ -126,7 +127,7 @@ impl Link {
             // us.
             Reply::Failed(Failure::Unsupported) => {
                 self.agent.is_without_registration();
-                self.notify(Notice::NotRegistered);
+                self.notify(LinkNotice::NotRegistered);
                 self.registration_is_settled(cx);
                 if cx.is_terminating() {
                     self.heartbeat_now(cx);
@@ -142,7 +143,7 @@ impl Link {
         }
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
-            self.notify(Notice::Registered(worker.clone()));
+            self.notify(LinkNotice::Registered(worker.clone()));
             self.agent.registered();
             self.is_known_now(worker, cx);
         }
@@ -159,7 +160,7 @@ impl Link {
         let used = wanted.min(longest);
         let was = self.agent.heartbeats.set_interval(used);
         if is_fixed && used < configured && used != was {
-            self.notify(Notice::HeartbeatIntervalCut { configured, used });
+            self.notify(LinkNotice::HeartbeatIntervalCut { configured, used });
         }
         if self.timers.deadline_of(LinkTimer::Heartbeat).is_some() {
             self.timers.arm_at_latest(LinkTimer::Heartbeat, cx.now.after(used));

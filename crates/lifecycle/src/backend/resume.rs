@@ -4,7 +4,7 @@
 //! Without the wait a FETCH would go out beside the heartbeat, and the jobs that it brings would
 //! have to go back.
 
-use crate::api::{Directive, Notice, Reason, Reply};
+use crate::api::{Directive, LinkNotice, Reason, Reply};
 use crate::backend::heartbeat_state::SentHeartbeat;
 use crate::backend::link::Link;
 use crate::backend::resumed::Resumed;
@@ -35,7 +35,7 @@ impl Link {
             }
         );
         if resumed.is_contested && asks_for_quiet {
-            self.notify(Notice::QuietStays);
+            self.notify(LinkNotice::QuietStays);
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::api::ids::CallId;
-use crate::api::{Call, Delivery, Effect, Failure, FailureClass, LinkTimer, Notice, StreamNews};
+use crate::api::{Call, Delivery, Effect, Failure, FailureClass, LinkNotice, LinkTimer, StreamNews};
 use crate::backend::link::{Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::retries::BACK_WITHIN;
@@ -104,7 +104,7 @@ impl Link {
             self.close_stream(together);
         }
         if self.streams.are_offered(true) {
-            self.notify(Notice::Listening);
+            self.notify(LinkNotice::Listening);
         }
         // The stream tells of no job that became available while there was none.
         self.wake_up(cx);
@@ -130,7 +130,7 @@ impl Link {
             && failure != Failure::NotFromBackend
             && !self.streams.is_missing(index);
         if self.streams.are_closed() && !is_outage && self.streams.are_offered(false) {
-            self.notify(Notice::NotListening(failure));
+            self.notify(LinkNotice::NotListening(failure));
         }
     }
 
@@ -190,7 +190,7 @@ impl Link {
         if at < due {
             self.timers.arm(LinkTimer::Fetch, at);
             self.streams.wakes(at);
-            self.notify(Notice::WokenUp);
+            self.notify(LinkNotice::WokenUp);
         }
     }
 

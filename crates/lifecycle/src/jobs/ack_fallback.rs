@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Claim, ErrorCode, JobTimer, Notice, Outcome};
+use crate::api::{Claim, ErrorCode, JobNotice, JobTimer, Outcome};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
@@ -79,7 +79,7 @@ impl Jobs {
             report.what = what;
             report.is_bare = is_bare;
             self.ledger.step(claim, ReportStage::Due);
-            self.notify(Notice::ResultDropped(subject));
+            self.notify(JobNotice::ResultDropped(subject));
         }
     }
 }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::api::ids::{Claim, HolderId, JobId};
-use crate::api::{DropCause, Effect, JobTimer, Notice, WorkerState};
+use crate::api::{DropCause, Effect, JobNotice, JobTimer, WorkerState};
 use crate::jobs::job::{Held, Job, Place, Words};
 use crate::jobs::memory::Remembered;
 use crate::jobs::part::{Context, Jobs};
@@ -162,7 +162,7 @@ impl Jobs {
             self.forget_timers(claim);
             self.ledger.drop_job(claim);
         }
-        self.notify(Notice::Dropped(subject, why));
+        self.notify(JobNotice::Dropped(subject, why));
         if self.ledger.dropped() > MOST_DROPPED
             && let Some(oldest) = self.ledger.oldest_dropped()
         {
@@ -186,7 +186,7 @@ impl Jobs {
         let (subject, took) = (job.subject(), job.worked_for(cx.now));
         if let Place::Held(Held { is_past_its_time, .. }) = &mut job.place {
             *is_past_its_time = true;
-            self.notify(Notice::TimeoutPassed(subject, took));
+            self.notify(JobNotice::TimeoutPassed(subject, took));
         }
     }
 

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use crate::api::ids::{Claim, JobId};
-use crate::api::{FIRST_HOLD, JobTimer, LONGEST_HOLD, Notice};
+use crate::api::{FIRST_HOLD, JobNotice, JobTimer, LONGEST_HOLD};
 use crate::jobs::job::Job;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::returns::Returned;
@@ -69,7 +69,7 @@ impl Jobs {
             GivenBackBy::Us | GivenBackBy::UsUnstarted => self.returns.by_itself(&subject.id, cx.now),
         };
         if is_news {
-            self.notify(Notice::GivenBackAgain {
+            self.notify(JobNotice::GivenBackAgain {
                 job: subject.clone(),
                 times,
                 is_of_type: matches!(by, GivenBackBy::Worker(_)),

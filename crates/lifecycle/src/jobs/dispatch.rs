@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::api::ids::{Claim, HolderId, JobId, PullId, WorkerId};
 use crate::api::{
-    CancelReason, Death, Delivery, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, JobTimer, Leftovers,
-    MOST_JOB_ID_BYTES, Notice, Outcome, Phase, ToWorker,
+    CancelReason, Death, Delivery, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, JobNotice, JobTimer, Leftovers,
+    MOST_JOB_ID_BYTES, Outcome, Phase, ToWorker,
 };
 use crate::jobs::facts::Offered;
 use crate::jobs::job::{Handover, Held, Job, Place, Words};
@@ -37,7 +37,7 @@ impl Jobs {
         }
         self.say(Said::Claimed);
         if !self.is_refused_as_too_large(claim, cx) {
-            self.notify(Notice::Claimed(subject));
+            self.notify(JobNotice::Claimed(subject));
         }
         true
     }
@@ -65,7 +65,7 @@ impl Jobs {
         if self.ledger.waiting().contains(claim) {
             self.replace_waiting(claim, delivery, worker, cx);
             if !self.is_refused_as_too_large(claim, cx) {
-                self.notify(Notice::Replaced(Arc::clone(&delivery.subject)));
+                self.notify(JobNotice::Replaced(Arc::clone(&delivery.subject)));
             }
             return true;
         }
@@ -76,7 +76,7 @@ impl Jobs {
         }
         if self.is_regained_beyond_credit(claim, cx) {
             let why = "more than was asked for, and its handler has not stopped since it was lost";
-            self.notify(Notice::Abandoned(Arc::clone(&delivery.subject), why));
+            self.notify(JobNotice::Abandoned(Arc::clone(&delivery.subject), why));
             return true;
         }
         self.forget_looks(claim);
@@ -87,7 +87,7 @@ impl Jobs {
         job.delivery.reservation = delivery.reservation.clone();
         job.delivery.subject = Arc::clone(&delivery.subject);
         self.ledger.is_of(claim, worker, cx.now);
-        self.notify(Notice::Adopted(Arc::clone(&delivery.subject)));
+        self.notify(JobNotice::Adopted(Arc::clone(&delivery.subject)));
         true
     }
 
@@ -201,7 +201,7 @@ impl Jobs {
     pub(crate) fn tell_of_handover(&mut self, claim: Claim, holder: HolderId) {
         if let Some(job) = self.ledger.get(claim) {
             let subject = job.subject();
-            self.notify(Notice::HandedOver(subject, holder));
+            self.notify(JobNotice::HandedOver(subject, holder));
         }
     }
 
@@ -215,7 +215,7 @@ impl Jobs {
         if !job.holder().is_some_and(|holder| may_end_for_a_job(holder, cx)) {
             return self.is_past_its_time(claim, cx);
         }
-        self.notify(Notice::TimedOut(job.subject(), job.worked_for(cx.now)));
+        self.notify(JobNotice::TimedOut(job.subject(), job.worked_for(cx.now)));
         self.cancel(claim, CancelReason::Timeout, cx.options.timeout_grace, cx);
         self.timers
             .arm(JobTimer::JobGrace(claim), cx.now.after(cx.options.timeout_grace));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::api::ids::{Claim, JobId};
 use crate::api::{
-    About, Call, CancelReason, ErrorCode, Failure, JobRequest, JobState, JobTimer, JobView, Moment, Notice, Outcome,
+    About, Call, CancelReason, ErrorCode, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView, Moment, Outcome,
     Reply,
 };
 use crate::jobs::job::{Job, Missing, Place, Question, Report};
@@ -150,7 +150,7 @@ impl Jobs {
         if is_repeat {
             self.reported(claim, cx);
         } else if let Some(job) = self.finish(claim, cx) {
-            self.notify(Notice::DoneTwice(job.subject()));
+            self.notify(JobNotice::DoneTwice(job.subject()));
             if job.any_may_answer {
                 // That it is completed is all that such a program wants to know.
                 self.remember_settled(&job);
@@ -164,7 +164,7 @@ impl Jobs {
 
     pub(super) fn report_is_lost(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.finish(claim, cx) else { return };
-        self.notify(Notice::ReservationLost(job.subject(), CancelReason::Lost));
+        self.notify(JobNotice::ReservationLost(job.subject(), CancelReason::Lost));
         let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
         self.tell_of_loss(&job, message);
     }

@@ -6,7 +6,7 @@
 //! wait. No suspect waits longer than `TURN_WITHIN`.
 
 use crate::api::ids::{Claim, ProcessId};
-use crate::api::{JobTimer, Moment, Notice};
+use crate::api::{JobNotice, JobTimer, Moment};
 use crate::jobs::dispatch::offered;
 use crate::jobs::job::Job;
 use crate::jobs::part::{Context, Jobs};
@@ -130,7 +130,7 @@ impl Jobs {
             (None, Some(holder)) => self.give(turn.claim, holder, cx),
             (None, None) => return false,
         }
-        self.notify(Notice::RunsAlone(subject));
+        self.notify(JobNotice::RunsAlone(subject));
         true
     }
 }

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use crate::api::ids::{Claim, HolderId, JobId, ProcessId};
-use crate::api::{Call, CancelReason, JobRequest, JobState, JobTimer, Moment, Notice, Phase, Reply};
+use crate::api::{Call, CancelReason, JobNotice, JobRequest, JobState, JobTimer, Moment, Phase, Reply};
 use crate::jobs::doubts::AcceptedHeartbeat;
 use crate::jobs::job::{Held, Job, Place, Words};
 use crate::jobs::part::{Context, Jobs};
@@ -136,11 +136,11 @@ impl Jobs {
             Place::Reporting(_) => {}
             Place::Waiting => {
                 self.finish(claim, cx);
-                self.notify(Notice::ReservationLost(subject, reason));
+                self.notify(JobNotice::ReservationLost(subject, reason));
             }
             Place::Held(_) => {
                 self.ledger.lose(claim);
-                self.notify(Notice::ReservationLost(subject, reason));
+                self.notify(JobNotice::ReservationLost(subject, reason));
                 let grace = cx.options.timeout_grace;
                 self.cancel(claim, reason, grace, cx);
                 self.timers.arm(JobTimer::LostGrace(claim), cx.now.after(grace));
@@ -199,7 +199,7 @@ impl Jobs {
         if is_reserved && cx.end.phase != Phase::Stop && !self.is_regained_beyond_credit(claim, cx) {
             let subject = job.subject();
             self.regain(claim, cx);
-            self.notify(Notice::NamedAgain(subject));
+            self.notify(JobNotice::NamedAgain(subject));
         }
     }
 
@@ -221,7 +221,7 @@ impl Jobs {
         }
         let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));
         self.is_overdue(claim);
-        self.notify(Notice::Unanswered(subject, reason));
+        self.notify(JobNotice::Unanswered(subject, reason));
         self.say(Said::Unanswered(claim));
     }
 

@@ -159,8 +159,8 @@ impl Jobs {
         self.said.push(said);
     }
 
-    pub(super) fn notify(&mut self, notice: Notice) {
-        self.say(Said::Notify(notice));
+    pub(super) fn notify(&mut self, notice: impl Into<Notice>) {
+        self.say(Said::Notify(notice.into()));
     }
 
     pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About, is_settled: bool) {

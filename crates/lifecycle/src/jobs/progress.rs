@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::api::ids::{Claim, Text};
-use crate::api::{About, Call, ErrorCode, Failure, JobRequest, JobTimer, Notice, Progress, Reply};
+use crate::api::{About, Call, ErrorCode, Failure, JobNotice, JobRequest, JobTimer, Progress, Reply};
 use crate::jobs::job::{Job, Place};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
@@ -169,7 +169,7 @@ impl Jobs {
         let is_late = cx.end.goes_without_checkpoints;
         let is_pending = job.news.checkpoint.is_some() || job.news.checkpoint_call.is_some();
         if is_late && is_pending && job.needs_its_checkpoint() {
-            self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
+            self.notify(JobNotice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
         }
     }
 }

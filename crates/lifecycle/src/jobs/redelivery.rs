@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::api::ids::{Claim, JobId, WorkerId};
-use crate::api::{Call, Delivery, Failure, JobRequest, JobState, JobTimer, JobView, Notice, Reply};
+use crate::api::{Call, Delivery, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView, Notice, Reply};
 use crate::jobs::job::{Again, Job, LookStep};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
@@ -44,7 +44,7 @@ impl Jobs {
 
     fn comes_to_nothing(&mut self, claim: Claim, why: &'static str, cx: &Context) {
         if let Some(job) = self.finish(claim, cx) {
-            self.notify(Notice::Void(job.subject(), why));
+            self.notify(JobNotice::Void(job.subject(), why));
             self.tell_whoever_waits(&job, cx);
         }
     }

@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, HolderId};
-use crate::api::{About, Call, Failure, JobRequest, JobState, JobTimer, JobView, Moment, Notice, Outcome, Reply};
+use crate::api::{
+    About, Call, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView, Moment, Notice, Outcome, Reply,
+};
 use crate::jobs::brake::{Braked, GivenBackBy};
 use crate::jobs::job::{Hold, Job, Place, Question, Report};
 use crate::jobs::part::{Context, Jobs};
@@ -182,7 +184,7 @@ impl Jobs {
         {
             handover.is_measured = true;
             let end = report.what.end();
-            self.notify(Notice::OutcomeSent {
+            self.notify(JobNotice::OutcomeSent {
                 job: subject,
                 end,
                 took,
@@ -298,7 +300,7 @@ impl Jobs {
 
     pub(crate) fn let_reservation_expire(&mut self, claim: Claim, why: &'static str, cx: &Context) {
         if let Some(job) = self.finish(claim, cx) {
-            self.notify(Notice::Abandoned(job.subject(), why));
+            self.notify(JobNotice::Abandoned(job.subject(), why));
             self.tell_whoever_waits(&job, cx);
         }
     }
@@ -313,7 +315,7 @@ impl Jobs {
         if is_ack {
             self.note_ack_form(report.is_bare, cx);
         }
-        self.notify(Notice::Settled {
+        self.notify(JobNotice::Settled {
             job: subject,
             outcome: report.what,
             took,

@@ -1,7 +1,7 @@
 //! Jobs of a type that no holder takes: how long they wait for a holder that may still come.
 
 use crate::api::ids::Claim;
-use crate::api::{JobTimer, Notice};
+use crate::api::{JobNotice, JobTimer};
 use crate::jobs::dispatch::{error, offered};
 use crate::jobs::job::Place;
 use crate::jobs::part::{Context, Jobs};
@@ -41,7 +41,7 @@ impl Jobs {
         let ready_by = cx.takers.ready_by(cx.options.ready_timeout);
         let until = ready_by.unwrap_or_else(|| cx.now.after(cx.options.type_wait));
         self.timers.arm(JobTimer::NoHandler(claim), until);
-        self.notify(Notice::NoHandler {
+        self.notify(JobNotice::NoHandler {
             job: subject,
             waits: Some(until.remaining(cx.now)),
             taken: cx.takers.types_taken(),
@@ -77,7 +77,7 @@ impl Jobs {
         if let Some(job) = self.ledger.get(claim).filter(|_| !has_waited) {
             let job = job.subject();
             let taken = cx.takers.types_taken();
-            self.notify(Notice::NoHandler {
+            self.notify(JobNotice::NoHandler {
                 job,
                 waits: None,
                 taken,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::ids::{Claim, HolderId, ProcessId};
-use crate::api::{Death, Departure, EndCause, Moment, Notice, Subject};
+use crate::api::{Death, Departure, EndCause, JobNotice, Moment, Subject};
 use crate::jobs::job::Job;
 use crate::machine::Lifecycle;
 
@@ -38,7 +38,7 @@ impl Lifecycle {
             self.workers.forget(holder);
         }
         for (death, jobs) in died.into_values() {
-            self.notify(Notice::JobsDied { death, jobs });
+            self.notify(JobNotice::JobsDied { death, jobs });
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Effect, EndReport, Moment, Notice, Reason};
+use crate::api::{Effect, EndReport, EndingNotice, LinkNotice, Moment, Reason};
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
 use crate::jobs::part::Jobs;
@@ -115,7 +115,7 @@ impl Lifecycle {
                     .holders()
                     .map(|id| self.jobs.ledger().held_by(id).len())
                     .sum();
-                self.notify(Notice::StopBegan { held, forced });
+                self.notify(EndingNotice::StopBegan { held, forced });
             }
             Said::WriteAccount => self.account_for_stop(now),
             Said::CancelJobs(grace) => self.cancel_jobs(grace, now),
@@ -145,13 +145,13 @@ impl Lifecycle {
         }
         let reporting = self.jobs.ledger().reporting();
         self.notify(if is_first {
-            Notice::DrainBegan {
+            EndingNotice::DrainBegan {
                 active,
                 reporting,
                 left,
             }
         } else {
-            Notice::Draining {
+            EndingNotice::Draining {
                 active,
                 reporting,
                 left,
@@ -188,7 +188,7 @@ impl Lifecycle {
     /// known.
     pub(crate) fn give_up_on_the_killed(&mut self, now: Moment) {
         let still_there = self.ending.still_there(now);
-        self.notify(Notice::KillGaveUp(still_there));
+        self.notify(EndingNotice::KillGaveUp(still_there));
         let holders = self.workers.holders_left();
         self.jobs(now, |jobs, cx| jobs.give_up_on(&holders, still_there.why_left(), cx));
     }
@@ -242,7 +242,7 @@ impl Lifecycle {
         let mut account = self.account(now);
         let status = self.exit_status();
         account.status = Some(status);
-        self.notify(Notice::Summary(Box::new(account.clone())));
+        self.notify(EndingNotice::Summary(Box::new(account.clone())));
         self.order(Effect::WriteTerminationLog(Box::new(account)));
         self.order(Effect::Exit(status));
     }
@@ -253,7 +253,7 @@ impl Lifecycle {
         self.ending.jobs_left(self.jobs.ledger().iter().count());
         self.jobs(now, |jobs, _| jobs.cut_all_off());
         if self.link.is_fetching() {
-            self.notify(Notice::FetchAbandoned);
+            self.notify(LinkNotice::FetchAbandoned);
         }
     }
 }

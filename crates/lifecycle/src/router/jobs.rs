@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use crate::api::ids::{CallId, Claim, HolderId, JobId, ProcessId, PullId, WorkerId};
-use crate::api::{Delivery, Failure, FromWorker, JobRequest, Moment, Notice, Outcome, Reply};
+use crate::api::{Delivery, Failure, FromWorker, JobNotice, JobRequest, Moment, Outcome, Reply};
 use crate::backend::link::Link;
 use crate::jobs::facts::{EndFacts, OfPull, WaitingPull};
 use crate::jobs::part::{Context, Jobs};
@@ -60,7 +60,7 @@ impl Lifecycle {
             Said::CheckpointNotSaved(job, failure) => {
                 let is_said = failure != Failure::Unsupported || self.link.has_to_say_that_it_saves_none();
                 if is_said {
-                    self.notify(Notice::CheckpointNotSaved(job, failure));
+                    self.notify(JobNotice::CheckpointNotSaved(job, failure));
                 }
             }
             Said::PauseFetch => self.link(now, Link::pause_fetch),

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::api::{
-    EndCause, EndReport, EndedBy, JobError, MOST_LEFT_NAMES, Manner, Moment, Notice, Options, ShutdownCounts, Subject,
-    Trouble, WorkerEnd,
+    EndCause, EndReport, EndedBy, JobError, JobNotice, LinkNotice, MOST_LEFT_NAMES, Manner, Moment, Notice, Options,
+    ShutdownCounts, Subject, Trouble, WorkerEnd, WorkerNotice,
 };
 use crate::shutdown::ending::{Context, Ending};
 use crate::shutdown::said::Said;
@@ -30,10 +30,10 @@ impl Ending {
     /// Counts what is said to the log: nothing becomes of a job in silence.
     pub(crate) fn note(&mut self, notice: &Notice) {
         self.idle.note(notice);
-        if *notice == Notice::TooManyRestarts {
+        if *notice == Notice::Worker(WorkerNotice::TooManyRestarts) {
             self.tally.has_ended_too_often = true;
         }
-        if let Notice::EndingProcess { cause, .. } = notice
+        if let Notice::Worker(WorkerNotice::EndingProcess { cause, .. }) = notice
             && *cause != EndCause::Orphaned
         {
             self.account_for_ended_process(cause);
@@ -41,16 +41,16 @@ impl Ending {
         if !self.phase.is_terminating() && self.tally.ended_for.is_none() {
             return;
         }
-        if let Notice::Settled { job, outcome, .. } = notice {
+        if let Notice::Job(JobNotice::Settled { job, outcome, .. }) = notice {
             self.tally.settled(&job.id, outcome);
         }
-        if let Notice::Abandoned(job, _) = notice {
+        if let Notice::Job(JobNotice::Abandoned(job, _)) = notice {
             self.tally.left += 1;
             if self.tally.left_names.len() < MOST_LEFT_NAMES {
                 self.tally.left_names.insert(job.id.clone(), job.kind.clone());
             }
         }
-        if let Notice::JobsDied { jobs, .. } = notice {
+        if let Notice::Job(JobNotice::JobsDied { jobs, .. }) = notice {
             self.tally.died += jobs.len();
             for job in jobs {
                 if self.tally.died_names.len() < MOST_LEFT_NAMES {
@@ -58,7 +58,7 @@ impl Ending {
                 }
             }
         }
-        self.tally.is_fetch_abandoned |= *notice == Notice::FetchAbandoned;
+        self.tally.is_fetch_abandoned |= *notice == Notice::Link(LinkNotice::FetchAbandoned);
     }
 
     /// Counts the jobs of a process that ojs-init ended. They belong to the account of an end that

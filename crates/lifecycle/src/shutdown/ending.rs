@@ -4,7 +4,7 @@
 //! list of [`Said`]: orders for the shell and requests to the other parts. `router::end` carries
 //! them out in order.
 
-use crate::api::{EndingTimer, Moment, Notice, Options, Phase, ShutdownCounts, ToWorker, WorkerState};
+use crate::api::{EndingNotice, EndingTimer, Moment, Options, Phase, ShutdownCounts, ToWorker, WorkerState};
 use crate::shutdown::idle_state::Idle;
 use crate::shutdown::said::Said;
 use crate::shutdown::state::Shutdown;
@@ -142,7 +142,7 @@ impl Ending {
         self.said.push(said);
     }
 
-    pub(super) fn notify(&mut self, notice: Notice) {
+    pub(super) fn notify(&mut self, notice: EndingNotice) {
         self.say(Said::Notify(notice));
     }
 

@@ -1,6 +1,6 @@
 //! The state behind the ends that begin without a request.
 
-use crate::api::{Moment, Notice, Outcome};
+use crate::api::{JobNotice, Moment, Notice, Outcome};
 
 /// The begin of the idle time, and the progress of the one job of `--once`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ impl Idle {
     }
 
     pub(super) fn note(&mut self, notice: &Notice) {
-        if let Notice::Settled { outcome, .. } = notice {
+        if let Notice::Job(JobNotice::Settled { outcome, .. }) = notice {
             self.has_acked |= matches!(outcome, Outcome::Acked { .. });
         }
     }

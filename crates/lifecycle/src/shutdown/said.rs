@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::api::{Force, Notice, Phase, Reason, ToWorker, WorkerState};
+use crate::api::{EndingNotice, Force, Phase, Reason, ToWorker, WorkerState};
 use ojs_values::signal::Signal;
 
 /// A request of the end to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
     /// Tell the log.
-    Notify(Notice),
+    Notify(EndingNotice),
     /// Send this signal to the worker, if it is alive.
     SignalWorker(Signal),
     /// Tell this to each holder.

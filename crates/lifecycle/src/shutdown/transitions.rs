@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{EndingTimer, Notice, Phase, Reason, ToWorker, WorkerState};
+use crate::api::{EndingNotice, EndingTimer, Phase, Reason, ToWorker, WorkerState};
 use crate::shutdown::ending::{Context, Ending};
 use crate::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::shutdown::said::Said;
@@ -12,7 +12,7 @@ impl Ending {
     /// Asks the table, and does what a move brings with it.
     pub(crate) fn go(&mut self, trigger: Trigger, reason: Reason, cx: &Context) {
         match verdict(self.phase, trigger) {
-            Verdict::Stay(why) => self.notify(Notice::Stayed { what: reason, why }),
+            Verdict::Stay(why) => self.notify(EndingNotice::Stayed { what: reason, why }),
             Verdict::Move(phase) => {
                 let from = std::mem::replace(&mut self.phase, phase);
                 if phase.is_terminating() && !from.is_terminating() && phase != Phase::Exited {
@@ -56,7 +56,7 @@ impl Ending {
         self.begin_account(cx);
         self.set_deadline(self.latest_deadline(cx.options, cx.now), cx);
         let state = self.state();
-        self.notify(Notice::StateChanged { state, reason });
+        self.notify(EndingNotice::StateChanged { state, reason });
         self.say(Said::TellBackend { from });
     }
 
@@ -86,7 +86,7 @@ impl Ending {
     fn begin_end_game(&mut self, cx: &Context) {
         self.timers.cancel(EndingTimer::DrainLog);
         if cx.facts.worker_is_alive {
-            self.notify(Notice::Drained);
+            self.notify(EndingNotice::Drained);
         }
         self.step(StepTrigger::EndGameBegins, cx);
     }
@@ -121,7 +121,7 @@ impl Ending {
     pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>) {
         let state = self.state();
         if state != WorkerState::Terminate {
-            self.notify(Notice::StateChanged { state, reason });
+            self.notify(EndingNotice::StateChanged { state, reason });
             self.say(Said::Heartbeat);
         }
         self.tell_all(ToWorker::Lifecycle {

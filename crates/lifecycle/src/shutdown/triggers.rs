@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Directive, EndingTimer, Force, Notice, Options, Phase, Reason, StopSignal};
+use crate::api::{Directive, EndingNotice, EndingTimer, Force, Options, Phase, Reason, StopSignal};
 use crate::shutdown::ending::{Context, Ending};
 use crate::shutdown::phase::Trigger;
 use crate::shutdown::said::Said;
@@ -36,7 +36,7 @@ impl Ending {
     /// stopped.
     fn continued(&mut self, cx: &Context) {
         match self.shutdown.stop_signal_just_came(cx.now) {
-            Some(ago) => self.notify(Notice::SameRequest(Reason::Sigcont, ago)),
+            Some(ago) => self.notify(EndingNotice::SameRequest(Reason::Sigcont, ago)),
             None => self.resume(Reason::Sigcont, cx),
         }
     }
@@ -78,7 +78,7 @@ impl Ending {
         self.shutdown.prestop_ran(cx.options, cx.now);
         self.timers
             .arm_at_latest(EndingTimer::PrestopLapse, cx.now.after(prestop_lapse(cx.options)));
-        self.notify(Notice::PrestopRan {
+        self.notify(EndingNotice::PrestopRan {
             left: self.time_to_limit(cx),
         });
         if self.phase == Phase::Running {
@@ -96,9 +96,9 @@ impl Ending {
         if let Some(later) = self.shutdown.prestop_lapsed(lapse, cx.now) {
             self.timers.arm(EndingTimer::PrestopLapse, later.after(lapse));
             let later = self.time_to_limit(cx);
-            return self.notify(Notice::PrestopLapsed { later });
+            return self.notify(EndingNotice::PrestopLapsed { later });
         }
-        self.notify(Notice::PrestopLapsed { later: None });
+        self.notify(EndingNotice::PrestopLapsed { later: None });
         if self.shutdown.quiet_by().nobody() && self.phase == Phase::Quiet {
             self.go(Trigger::Resume, Reason::Prestop, cx);
         }
@@ -108,7 +108,7 @@ impl Ending {
     /// another of its kind is no further one.
     fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, cx: &Context) {
         if let Some(ago) = self.shutdown.repeats_stop_signal(reason, cx.now) {
-            return self.notify(Notice::SameRequest(reason, ago));
+            return self.notify(EndingNotice::SameRequest(reason, ago));
         }
         let force = self.shutdown.stop_signal_arrived(reason, cx.options, cx.now);
         if self.phase.is_terminating() {
@@ -128,7 +128,7 @@ impl Ending {
             && !self.shutdown.skips_cancel_grace();
         self.shutdown.forced(force, self.phase.is_terminating());
         if ends_grace {
-            self.notify(Notice::GraceEnded(force));
+            self.notify(EndingNotice::GraceEnded(force));
         } else {
             self.go(Trigger::Force, force.by, cx);
         }
@@ -137,7 +137,7 @@ impl Ending {
 
     fn abandon(&mut self, signal: Signal, force: Force, cx: &Context) {
         self.shutdown.abandoned(signal.exit_status());
-        self.notify(Notice::EndingAtOnce(force));
+        self.notify(EndingNotice::EndingAtOnce(force));
         self.go(Trigger::Abandon, force.by, cx);
     }
 }

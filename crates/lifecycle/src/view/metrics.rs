@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::api::{
-    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, Moment, Notice, Outcome, Reply, Subject, Text,
+    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, JobNotice, LinkNotice, Moment, Notice, Outcome, Reply,
+    Subject, Text,
 };
 
 /// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of
@@ -178,28 +179,34 @@ impl Metrics {
     }
 
     fn noticed(&mut self, notice: &Notice) {
-        if let Notice::Claimed(job) | Notice::HandedOver(job, _) = notice {
+        if let Notice::Job(notice) = notice {
+            self.job_noticed(notice);
+        } else if let Notice::Link(LinkNotice::WokenUp) = notice {
+            self.wakeups += 1;
+        }
+    }
+
+    fn job_noticed(&mut self, notice: &JobNotice) {
+        if let JobNotice::Claimed(job) | JobNotice::HandedOver(job, _) = notice {
             // From here on its figures are shown: who watches one of them sees it leave zero.
             self.of(job);
-        } else if let Notice::OutcomeSent { job, end, took } = notice {
+        } else if let JobNotice::OutcomeSent { job, end, took } = notice {
             self.of(job).durations.entry(*end).or_default().observe(*took);
-        } else if let Notice::TimedOut(job, _) | Notice::TimeoutPassed(job, _) = notice {
+        } else if let JobNotice::TimedOut(job, _) | JobNotice::TimeoutPassed(job, _) = notice {
             self.of(job).timed_out += 1;
-        } else if let Notice::WokenUp = notice {
-            self.wakeups += 1;
-        } else if let Notice::GivenBackAgain { .. } = notice {
+        } else if let JobNotice::GivenBackAgain { .. } = notice {
             self.give_back_loops += 1;
-        } else if let Notice::ResultDropped(_) = notice {
+        } else if let JobNotice::ResultDropped(_) = notice {
             self.results_dropped += 1;
         } else if let Some((job, end)) = end(notice) {
             self.count_error(notice);
-            self.jobs_dropped += u64::from(matches!(notice, Notice::Dropped(..)));
+            self.jobs_dropped += u64::from(matches!(notice, JobNotice::Dropped(..)));
             *self.of(job).ends.entry(end).or_default() += 1;
         }
     }
 
-    fn count_error(&mut self, notice: &Notice) {
-        let Notice::Settled {
+    fn count_error(&mut self, notice: &JobNotice) {
+        let JobNotice::Settled {
             outcome: Outcome::Failed { error },
             ..
         } = notice
@@ -294,14 +301,16 @@ impl Metrics {
 }
 
 /// The reservation that ended with this.
-fn end(notice: &Notice) -> Option<(&Subject, JobEnd)> {
-    if let Notice::Settled { job, outcome, .. } = notice {
+fn end(notice: &JobNotice) -> Option<(&Subject, JobEnd)> {
+    if let JobNotice::Settled { job, outcome, .. } = notice {
         Some((job, outcome.end()))
-    } else if let Notice::Abandoned(job, _) | Notice::Dropped(job, DropCause::NotNamed | DropCause::Silent) = notice {
+    } else if let JobNotice::Abandoned(job, _) | JobNotice::Dropped(job, DropCause::NotNamed | DropCause::Silent) =
+        notice
+    {
         Some((job, JobEnd::Left))
-    } else if let Notice::DoneTwice(job) = notice {
+    } else if let JobNotice::DoneTwice(job) = notice {
         Some((job, JobEnd::Lost))
-    } else if let Notice::ReservationLost(job, reason) = notice {
+    } else if let JobNotice::ReservationLost(job, reason) = notice {
         let end = match reason {
             CancelReason::Cancelled => JobEnd::Cancelled,
             CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => JobEnd::Lost,

@@ -37,12 +37,12 @@ fn say(metrics: &mut Metrics, notice: Notice) {
 
 fn sent(job: &Arc<Subject>, end: JobEnd, millis: u64) -> Notice {
     let (job, took) = (Arc::clone(job), Duration::from_millis(millis));
-    Notice::OutcomeSent { job, end, took }
+    Notice::Job(JobNotice::OutcomeSent { job, end, took })
 }
 
 fn settled(job: &Arc<Subject>, outcome: Outcome) -> Notice {
     let (job, took) = (Arc::clone(job), None);
-    Notice::Settled { job, outcome, took }
+    Notice::Job(JobNotice::Settled { job, outcome, took })
 }
 
 fn acked(job: &Arc<Subject>) -> Notice {
@@ -121,12 +121,12 @@ fn a_fail_counts_as_failed_and_its_duration_too() {
 #[test]
 fn each_way_that_a_reservation_ends_is_counted_as_itself_and_measures_nothing() {
     let one = job("1", "q", "t");
-    let lost = |reason| Notice::ReservationLost(Arc::clone(&one), reason);
+    let lost = |reason| Notice::Job(JobNotice::ReservationLost(Arc::clone(&one), reason));
     let ends = [
         (JobEnd::Acked, acked(&one)),
         (JobEnd::Failed, failed(&one)),
         (JobEnd::Requeued, requeued(&one)),
-        (JobEnd::Left, Notice::Abandoned(Arc::clone(&one), "so")),
+        (JobEnd::Left, Notice::Job(JobNotice::Abandoned(Arc::clone(&one), "so"))),
         (JobEnd::Lost, lost(CancelReason::Lost)),
         (JobEnd::Cancelled, lost(CancelReason::Cancelled)),
     ];
@@ -144,7 +144,7 @@ fn each_way_that_a_reservation_ends_is_counted_as_itself_and_measures_nothing() 
 #[test]
 fn a_job_whose_time_is_over_counts_as_timed_out_before_it_ends() {
     let mut metrics = metrics();
-    say(&mut metrics, Notice::TimedOut(job("1", "q", "t"), None));
+    say(&mut metrics, Notice::Job(JobNotice::TimedOut(job("1", "q", "t"), None)));
     assert_eq!(of(&metrics, "q", "t").timed_out, 1);
 }
 
@@ -154,7 +154,7 @@ fn kinds_beyond_the_bound_are_counted_together_and_known_ones_as_ever() {
     for number in 0..1000 {
         let name = format!("t{number}");
         let one = job("1", "q", &name);
-        say(&mut metrics, Notice::Claimed(Arc::clone(&one)));
+        say(&mut metrics, Notice::Job(JobNotice::Claimed(Arc::clone(&one))));
         say(&mut metrics, sent(&one, JobEnd::Acked, 1));
         say(&mut metrics, acked(&one));
     }
@@ -172,8 +172,11 @@ fn a_long_name_is_cut_between_two_characters() {
     for (name, length) in [("a", 64), ("\u{20ac}", 63)] {
         let mut metrics = metrics();
         let long = name.repeat(100);
-        say(&mut metrics, Notice::Claimed(job("1", &long, &long)));
-        say(&mut metrics, Notice::Claimed(job("2", &long, &format!("{long}b"))));
+        say(&mut metrics, Notice::Job(JobNotice::Claimed(job("1", &long, &long))));
+        say(
+            &mut metrics,
+            Notice::Job(JobNotice::Claimed(job("2", &long, &format!("{long}b")))),
+        );
         let kinds: Vec<&JobKind> = metrics.kinds().map(|(kind, _)| kind).collect();
         let [only] = kinds.as_slice() else { panic!("{kinds:?}") };
         assert_eq!(only.queue.len(), length);
@@ -181,7 +184,7 @@ fn a_long_name_is_cut_between_two_characters() {
     }
     let mut metrics = metrics();
     let just = "a".repeat(MOST_NAME_BYTES);
-    say(&mut metrics, Notice::Claimed(job("1", &just, "t")));
+    say(&mut metrics, Notice::Job(JobNotice::Claimed(job("1", &just, "t"))));
     of(&metrics, &just, "t");
 }
 
@@ -268,7 +271,7 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
 #[test]
 fn a_result_that_the_backend_did_not_take_is_counted() {
     let mut metrics = metrics();
-    say(&mut metrics, Notice::ResultDropped(job("a", "t", "q")));
+    say(&mut metrics, Notice::Job(JobNotice::ResultDropped(job("a", "t", "q"))));
     assert_eq!(metrics.results_dropped, 1);
 }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::api::{CapacityNews, HolderId, Notice, ProcessId, WorkerTimer};
+use crate::api::{CapacityNews, HolderId, ProcessId, WorkerNotice, WorkerTimer};
 use crate::worker::capacity::Capacity;
 use crate::worker::workers::{Context, Workers};
 
@@ -32,7 +32,7 @@ impl Workers {
     }
 
     /// A holder is ready, under conditions that are not those it had before.
-    pub(super) fn capacity_is_said(&mut self, notice: Notice, is_first: bool, cx: &Context) {
+    pub(super) fn capacity_is_said(&mut self, notice: WorkerNotice, is_first: bool, cx: &Context) {
         if is_first && !self.capacity.is_compared {
             self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
         }
@@ -87,7 +87,7 @@ impl Workers {
         // One that is replaced before it goes takes nothing away.
         if takes < most_since.min(allowed) {
             self.capacity.is_owed = true;
-            self.notify(Notice::Capacity(CapacityNews::Lost {
+            self.notify(WorkerNotice::Capacity(CapacityNews::Lost {
                 lost,
                 more,
                 takes,
@@ -95,7 +95,7 @@ impl Workers {
             }));
         } else if all > before && std::mem::take(&mut self.capacity.is_owed) {
             self.capacity.is_owed = all < self.capacity.most;
-            self.notify(Notice::Capacity(CapacityNews::Gained { takes, most }));
+            self.notify(WorkerNotice::Capacity(CapacityNews::Gained { takes, most }));
         } else {
             return;
         }
@@ -112,7 +112,7 @@ impl Workers {
         self.capacity.is_compared = true;
         let allowed = cx.options.concurrency;
         if takes != u64::from(allowed) {
-            self.notify(Notice::Capacity(CapacityNews::Differs { takes, allowed }));
+            self.notify(WorkerNotice::Capacity(CapacityNews::Differs { takes, allowed }));
         }
     }
 }

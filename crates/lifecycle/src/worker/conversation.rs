@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
-use crate::api::{Effect, EndCause, ErrorCode, Manners, Notice, Ready, ToWorker, WorkerState, WorkerTimer};
+use crate::api::{Effect, EndCause, ErrorCode, Manners, Ready, ToWorker, WorkerNotice, WorkerState, WorkerTimer};
 use crate::worker::workers::{Context, Workers};
 use ojs_values::signal::Signal;
 
@@ -86,7 +86,7 @@ impl Workers {
 
     /// A holder tells its conditions. Whether it is known.
     pub(crate) fn ready(&mut self, id: HolderId, ready: Ready, cx: &Context) -> bool {
-        let notice = Notice::HolderReady {
+        let notice = WorkerNotice::HolderReady {
             holder: id,
             concurrency: ready.concurrency,
             client: ready.client.clone(),
@@ -270,7 +270,7 @@ impl Workers {
         process.ending = Some(cause.clone());
         self.give_up_on(id, cx);
         self.blame(id, &cause, cx);
-        self.notify(Notice::EndingProcess {
+        self.notify(WorkerNotice::EndingProcess {
             process: id,
             cause,
             jobs,

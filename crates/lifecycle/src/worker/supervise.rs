@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::api::{
-    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, Manner, NotStarted, Notice, Phase, ProcessId, RESCAN_AFTER, Restart,
-    SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerTimer, restart_pause, shortage_pause,
+    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, Manner, NotStarted, Phase, ProcessId, RESCAN_AFTER, Restart,
+    SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerNotice, WorkerTimer, restart_pause, shortage_pause,
 };
 use crate::worker::blame::Blame;
 use crate::worker::holder::Holder;
@@ -73,7 +73,7 @@ impl Workers {
         match why {
             NotStarted::Shortage if has_time => {
                 if self.supervision.shortages == 0 {
-                    self.notify(Notice::StartPostponed);
+                    self.notify(WorkerNotice::StartPostponed);
                 }
                 let pause = shortage_pause(self.supervision.shortages);
                 self.supervision.shortages += 1;
@@ -136,8 +136,8 @@ impl Workers {
         let is_asked_to_end = cx.is_ending_the_worker();
         self.supervision.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
         self.notify(match self.supervision.ended_for.clone() {
-            Some(cause) => Notice::WorkerWasEnded { end, cause },
-            None => Notice::WorkerEnded(end, manner),
+            Some(cause) => WorkerNotice::WorkerWasEnded { end, cause },
+            None => WorkerNotice::WorkerEnded(end, manner),
         });
     }
 
@@ -194,13 +194,13 @@ impl Workers {
                 .arm(WorkerTimer::KillDescendants, cx.now.after(cx.options.cancel_grace));
             cx.options.cancel_grace
         };
-        self.notify(Notice::DescendantsLeft(patience));
+        self.notify(WorkerNotice::DescendantsLeft(patience));
     }
 
     pub(super) fn kill_descendants(&mut self) {
         if let WorkerProcessState::Clearing { is_killed, .. } = &mut self.supervision.state {
             *is_killed = true;
-            self.notify(Notice::Killing);
+            self.notify(WorkerNotice::Killing);
             self.say(Said::Killed);
             self.order(Effect::KillDescendants);
         }
@@ -223,7 +223,7 @@ impl Workers {
     pub(crate) fn kill_everything(&mut self, cx: &Context) {
         self.timers.cancel(WorkerTimer::KillDescendants);
         self.timers.cancel(WorkerTimer::GiveUpOnDescendants);
-        self.notify(Notice::Killing);
+        self.notify(WorkerNotice::Killing);
         self.order(Effect::KillEverything);
         let processes: Vec<ProcessId> = self.holders.with_jobs().map(|(_, holder)| holder.process).collect();
         for process in processes {
@@ -304,7 +304,7 @@ impl Workers {
             self.timers.arm(WorkerTimer::Start, cx.now.after(pause));
             let patience = pause.max(cx.options.times.drain(Duration::ZERO));
             self.timers.arm(WorkerTimer::StartAnyway, cx.now.after(patience));
-            self.notify(Notice::RestartIn(pause));
+            self.notify(WorkerNotice::RestartIn(pause));
         } else {
             self.supervision.state = WorkerProcessState::Over;
             self.say(Said::Lost);
@@ -328,7 +328,7 @@ impl Workers {
             .restarts
             .retain(|at| at.elapsed(cx.now) < RESTART_WINDOW);
         if self.supervision.restarts.len() >= MAX_RESTARTS {
-            self.notify(Notice::TooManyRestarts);
+            self.notify(WorkerNotice::TooManyRestarts);
             return false;
         }
         self.supervision.restarts.push_back(cx.now);

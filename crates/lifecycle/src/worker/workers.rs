@@ -6,7 +6,7 @@
 //! they are to be carried out.
 
 use crate::api::ids::{HolderId, JobId, ProcessId};
-use crate::api::{About, Effect, ErrorCode, Moment, Notice, Options, Phase, Queues, ToWorker, WorkerTimer};
+use crate::api::{About, Effect, ErrorCode, Moment, Options, Phase, Queues, ToWorker, WorkerNotice, WorkerTimer};
 use crate::timers::Timers;
 use crate::worker::capacity::Capacity;
 use crate::worker::holders::Holders;
@@ -129,8 +129,8 @@ impl Workers {
             WorkerTimer::Rescan => self.rescan(cx),
             WorkerTimer::Start => self.start_is_due(cx),
             WorkerTimer::Ready => self.notify(match cx.options.queues {
-                Queues::Configured => Notice::NotReady,
-                Queues::AsAsked | Queues::Only(_) => Notice::NothingAskedFor,
+                Queues::Configured => WorkerNotice::NotReady,
+                Queues::AsAsked | Queues::Only(_) => WorkerNotice::NothingAskedFor,
             }),
             WorkerTimer::Capacity => self.tell_capacity(cx),
             WorkerTimer::Settled => self.compare_capacity(cx),
@@ -216,7 +216,7 @@ impl Workers {
         self.say(Said::Order(effect));
     }
 
-    pub(super) fn notify(&mut self, notice: Notice) {
+    pub(super) fn notify(&mut self, notice: WorkerNotice) {
         self.say(Said::Notify(notice));
     }
 

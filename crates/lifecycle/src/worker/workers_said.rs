@@ -1,7 +1,7 @@
 //! The requests of the workers to the shell and to the other parts.
 
 use crate::api::ids::{HolderId, Text, WorkerId};
-use crate::api::{Effect, Notice};
+use crate::api::{Effect, WorkerNotice};
 
 /// A request of the workers to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -9,7 +9,7 @@ pub(crate) enum Said {
     /// Do this.
     Order(Effect),
     /// Tell the log.
-    Notify(Notice),
+    Notify(WorkerNotice),
     /// A worker process runs, under a new worker id.
     Began(WorkerId),
     /// The last worker process is over, and the next one starts after a pause: nobody takes jobs

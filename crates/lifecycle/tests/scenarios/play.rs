@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use ojs_lifecycle::api::ids::{CallId, HolderId};
-use ojs_lifecycle::api::{Effect, Event, Failure, Moment, Notice, Options, Probe, Reply, Timer, ToWorker};
+use ojs_lifecycle::api::{Effect, Event, Failure, JobNotice, Moment, Notice, Options, Probe, Reply, Timer, ToWorker};
 use ojs_lifecycle::machine::Lifecycle;
 
 use crate::script::holders;
@@ -425,7 +425,7 @@ impl Player {
         match effect {
             Effect::Notify(Notice::CallFailed { .. }) => self.shows_log && !self.hides_failures,
             // The notice is for the metrics alone.
-            Effect::Notify(Notice::OutcomeSent { .. }) => false,
+            Effect::Notify(Notice::Job(JobNotice::OutcomeSent { .. })) => false,
             Effect::Notify(_) => self.shows_log,
             Effect::WriteTerminationLog(_) => self.shows_termination_log,
             Effect::CallBackend { call, .. } => {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::script::holders::{OF_A_CONNECTION, WAITS_FOR_ANSWERS};
 use ojs_lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, PullId, WorkerId};
 use ojs_lifecycle::api::{
-    Call, Effect, Event, Failure, FromWorker, JobError, Manners, Moment, NotStarted, Notice, OperatorRequest, Options,
-    Ready, StreamNews, ToWorker,
+    Call, Effect, Event, Failure, FromWorker, JobError, JobNotice, LinkNotice, Manners, Moment, NotStarted, Notice,
+    OperatorRequest, Options, Ready, StreamNews, ToWorker,
 };
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_values::exit::Ended;
@@ -446,17 +446,17 @@ impl World {
                 }
             }
             Effect::CallBackend { id, call, give_up, .. } => self.asked_for(*id, call, *give_up),
-            Effect::Notify(
-                Notice::Abandoned(job, _)
-                | Notice::Void(job, _)
-                | Notice::ReservationLost(job, _)
-                | Notice::Dropped(job, _),
-            ) => {
+            Effect::Notify(Notice::Job(
+                JobNotice::Abandoned(job, _)
+                | JobNotice::Void(job, _)
+                | JobNotice::ReservationLost(job, _)
+                | JobNotice::Dropped(job, _),
+            )) => {
                 if let Some(fate) = self.jobs.get_mut(&job.id) {
                     fate.is_let_go = true;
                 }
             }
-            Effect::Notify(Notice::FetchAbandoned) => self.fetch_is_given_up(),
+            Effect::Notify(Notice::Link(LinkNotice::FetchAbandoned)) => self.fetch_is_given_up(),
             Effect::Exit(status) => self.exited = Some(*status),
             // A client that asks leaves with the answer.
             Effect::Answer(client, _) | Effect::Show(client, _) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId};
-use ojs_lifecycle::api::{Call, Event, Failure, Notice, Outcome, Phase, Reply};
+use ojs_lifecycle::api::{Call, Event, Failure, JobNotice, Notice, Outcome, Phase, Reply};
 use ojs_values::exit::Ended;
 
 use super::backend::Stored;
@@ -99,17 +99,20 @@ impl World {
     }
 
     pub fn noticed(&mut self, notice: &Notice) {
-        if let Notice::Abandoned(job, _) | Notice::Void(job, _) | Notice::ReservationLost(job, _) = notice {
+        if let Notice::Job(
+            JobNotice::Abandoned(job, _) | JobNotice::Void(job, _) | JobNotice::ReservationLost(job, _),
+        ) = notice
+        {
             self.let_go.insert(job.id.clone());
-        } else if let Notice::Dropped(job, _) = notice {
+        } else if let Notice::Job(JobNotice::Dropped(job, _)) = notice {
             self.let_go.insert(job.id.clone());
             self.seen[3] = true;
             if self.is_worked_on(&job.id) {
                 self.breaks("no job is dropped whose worker names it", &job.id.to_string());
             }
-        } else if let Notice::Adopted(job) = notice {
+        } else if let Notice::Job(JobNotice::Adopted(job)) = notice {
             self.seen[11] |= self.let_go.contains(&job.id);
-        } else if let Notice::NamedAgain(job) = notice {
+        } else if let Notice::Job(JobNotice::NamedAgain(job)) = notice {
             self.let_go.remove(&job.id);
         }
     }

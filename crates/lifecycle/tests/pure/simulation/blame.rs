@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    Call, Effect, EndCause, Event, JobId, NotStarted, Notice, Options, Outcome, Phase, ProcessId, Reason, Restart,
+    Call, Effect, EndCause, EndingNotice, Event, JobId, NotStarted, Notice, Options, Outcome, Phase, ProcessId, Reason,
+    Restart, WorkerNotice,
 };
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
@@ -104,7 +105,7 @@ impl Blame {
     }
 
     fn remark(&mut self, remark: &Notice, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
-        if let Notice::EndingProcess { process, cause, .. } = remark {
+        if let Notice::Worker(WorkerNotice::EndingProcess { process, cause, .. }) = remark {
             if *cause == EndCause::Orphaned {
                 return Ok(());
             }
@@ -121,22 +122,22 @@ impl Blame {
                 cause: cause.clone(),
                 at: now,
             });
-        } else if let Notice::WorkerEnded(..) = remark {
+        } else if let Notice::Worker(WorkerNotice::WorkerEnded(..)) = remark {
             promise!("a worker that was ended is called that", !self.was_ended, "{remark:?}");
-        } else if let Notice::WorkerWasEnded { .. } = remark {
+        } else if let Notice::Worker(WorkerNotice::WorkerWasEnded { .. }) = remark {
             promise!(
                 "a worker that ended by itself is called that",
                 self.was_ended,
                 "{remark:?}"
             );
-        } else if let Notice::RestartIn(_) = remark {
+        } else if let Notice::Worker(WorkerNotice::RestartIn(_)) = remark {
             promise!("restarts as configured", self.is_restarted(options), "{remark:?}");
             self.restarts.retain(|at| now < *at + WINDOW);
             self.restarts.push(now);
             promise!("restarts are bounded", self.restarts.len() <= 10, "{:?}", self.restarts);
-        } else if let Notice::StateChanged {
+        } else if let Notice::Ending(EndingNotice::StateChanged {
             reason: Reason::Worker, ..
-        } = remark
+        }) = remark
             && self.ended.is_some()
         {
             let are_many = self.restarts.iter().filter(|at| now < **at + WINDOW).count() >= 10;

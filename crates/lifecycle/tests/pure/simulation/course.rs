@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    ClientId, Directive, Effect, Event, FinalState, HeartbeatForm, NotStarted, Notice, OperatorRequest, Options,
-    Reason, ShownToOperator, StopSignal, ToWorker, WorkerState,
+    ClientId, Directive, Effect, EndingNotice, Event, FinalState, HeartbeatForm, LinkNotice, NotStarted, Notice,
+    OperatorRequest, Options, Reason, ShownToOperator, StopSignal, ToWorker, WorkerState,
 };
 use ojs_values::signal::Signal;
 
@@ -317,10 +317,10 @@ impl Course {
     pub fn effect(&mut self, effect: &Effect, now: Duration) -> Kept {
         promise!("nothing after exit", self.exit.is_none(), "{effect:?}");
         match effect {
-            Effect::Notify(Notice::StateChanged {
+            Effect::Notify(Notice::Ending(EndingNotice::StateChanged {
                 state: WorkerState::Terminate,
                 reason: Reason::Worker,
-            }) => {
+            })) => {
                 promise!(
                     "the worker's end is ours",
                     self.worker_is_gone,
@@ -328,14 +328,14 @@ impl Course {
                 );
                 self.terminate(now, false);
             }
-            Effect::Notify(Notice::PrestopLapsed { .. }) => {
+            Effect::Notify(Notice::Ending(EndingNotice::PrestopLapsed { .. })) => {
                 promise!("a preStop hook lapses", self.is_lapsed(now), "too early");
                 self.lapsed(now);
             }
             Effect::Tell(_, ToWorker::Lifecycle { state, .. } | ToWorker::Hello { state, .. }) => {
                 self.told(*state, None)?
             }
-            Effect::Notify(Notice::Hedged(_)) => self.is_hedging = true,
+            Effect::Notify(Notice::Link(LinkNotice::Hedged(_))) => self.is_hedging = true,
             Effect::CallBackend { call, .. } => self.called(call)?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{Call, Effect, JobId, Notice, Options, Outcome, Reason, Reply, WorkerState};
+use ojs_lifecycle::api::{
+    Call, Effect, EndingNotice, JobId, JobNotice, Notice, Options, Outcome, Reason, Reply, WorkerState,
+};
 
 use super::chance::Chance;
 use super::course::Course;
@@ -82,17 +84,17 @@ impl Idle {
         let Effect::Notify(notice) = effect else {
             return Ok(());
         };
-        if let Notice::Claimed(_) = notice {
+        if let Notice::Job(JobNotice::Claimed(_)) = notice {
             promise!("one job only", !(self.once && self.has_claimed), "{self:?}");
             self.has_claimed = true;
         }
-        if let Notice::Unanswered(job, _) = notice {
+        if let Notice::Job(JobNotice::Unanswered(job, _)) = notice {
             self.unanswered.insert(job.id.clone());
         }
-        if let Notice::Settled { outcome, .. } = notice {
+        if let Notice::Job(JobNotice::Settled { outcome, .. }) = notice {
             self.has_acked |= matches!(outcome, Outcome::Acked { .. });
         }
-        let Notice::StateChanged { reason, .. } = notice else {
+        let Notice::Ending(EndingNotice::StateChanged { reason, .. }) = notice else {
             return Ok(());
         };
         if let Reason::Idle(time) = reason {

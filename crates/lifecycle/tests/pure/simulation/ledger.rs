@@ -1,7 +1,7 @@
 //! The reference for jobs and connections: a list of claims, searched from its start each time.
 
 use ojs_lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
-use ojs_lifecycle::api::{Delivery, Event, FromWorker, JobEnd, Notice, WorkerState};
+use ojs_lifecycle::api::{Delivery, EndingNotice, Event, FromWorker, JobEnd, JobNotice, Notice, WorkerState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -367,75 +367,47 @@ impl Ledger {
 
     pub fn remark(&mut self, remark: &Notice) -> Kept {
         match remark {
-            Notice::OutcomeSent { job, .. } => self.outcome_sent(&job.id)?,
-            Notice::Settled { job, outcome, .. } => self.settled(&job.id, outcome.end())?,
-            Notice::Abandoned(job, why) => self.abandoned(&job.id, why)?,
-            Notice::Void(job, _) => self.void(&job.id)?,
-            Notice::Adopted(job) | Notice::Replaced(job) => self.adopted(&job.id)?,
-            Notice::ReservationLost(job, _) | Notice::DoneTwice(job) => self.lost(&job.id)?,
-            Notice::TimedOut(job, _) => self.find(&job.id).into_iter().for_each(|it| it.may_be_decided = true),
-            Notice::ResultDropped(job) => self.result_dropped(&job.id),
-            Notice::RunsAlone(job) => self.runs_alone(&job.id)?,
-            Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
-            Notice::StopBegan { .. } => self.stop_began(),
-            Notice::StateChanged { state, .. } => {
-                // A job that waits goes back, now or when an earlier outcome of the same job is
-                // settled.
-                let goes_back = |claim: &Claim| *state != WorkerState::Running && claim.is_waiting();
-                self.claims.iter_mut().for_each(|it| it.is_decided |= goes_back(it));
+            Notice::Job(remark) => self.about_job(remark),
+            Notice::Ending(remark) => {
+                self.about_ending(remark);
+                Ok(())
             }
-            Notice::Stayed { .. }
-            | Notice::GivenBackAgain { .. }
-            | Notice::DrainBegan { .. }
-            | Notice::Draining { .. }
-            | Notice::Drained
-            | Notice::Killing
-            | Notice::KillGaveUp(_)
-            | Notice::SameRequest(..)
-            | Notice::GraceEnded(_)
-            | Notice::EndingAtOnce(_)
-            | Notice::WorkerEnded(..)
-            | Notice::WorkerWasEnded { .. }
-            | Notice::DescendantsLeft(_)
-            | Notice::RestartIn(_)
-            | Notice::TooManyRestarts
-            | Notice::StartPostponed
-            | Notice::NotReady
-            | Notice::NothingAskedFor
-            | Notice::TimeoutPassed(..)
-            | Notice::Dropped(..)
-            | Notice::NamedAgain(_)
-            | Notice::CheckpointNotSaved(..)
-            | Notice::HolderReady { .. }
-            | Notice::Capacity(_)
-            | Notice::EndingProcess { .. }
-            | Notice::Claimed(_)
-            | Notice::JobsDied { .. }
-            | Notice::HandedOver(..)
-            | Notice::NoHandler { .. }
-            | Notice::CallFailed { .. }
-            | Notice::BackendIsAway(_)
-            | Notice::BackendIsStillAway(_)
-            | Notice::BackendIsBack(_)
-            | Notice::BackendIsUnsteady { .. }
-            | Notice::MemoryGateClosed { .. }
-            | Notice::MemoryGateOpened { .. }
-            | Notice::FetchAbandoned
-            | Notice::PrestopRan { .. }
-            | Notice::PrestopLapsed { .. }
-            | Notice::HeartbeatForm(_)
-            | Notice::QuietStays
-            | Notice::HeartbeatsRefused
-            | Notice::FetchForm(_)
-            | Notice::Hedged(_)
-            | Notice::Registered(_)
-            | Notice::NotRegistered
-            | Notice::Listening
-            | Notice::NotListening(_)
-            | Notice::StreamsAreDeaf(_)
-            | Notice::WokenUp
-            | Notice::HeartbeatIntervalCut { .. }
-            | Notice::Summary(_) => {}
+            Notice::Link(_) | Notice::Worker(_) | Notice::CallFailed { .. } => Ok(()),
+        }
+    }
+
+    fn about_ending(&mut self, remark: &EndingNotice) {
+        if let EndingNotice::StopBegan { .. } = remark {
+            self.stop_began();
+        } else if let EndingNotice::StateChanged { state, .. } = remark {
+            // A job that waits goes back, now or when an earlier outcome of the same job is
+            // settled.
+            let goes_back = |claim: &Claim| *state != WorkerState::Running && claim.is_waiting();
+            self.claims.iter_mut().for_each(|it| it.is_decided |= goes_back(it));
+        }
+    }
+
+    fn about_job(&mut self, remark: &JobNotice) -> Kept {
+        match remark {
+            JobNotice::OutcomeSent { job, .. } => self.outcome_sent(&job.id)?,
+            JobNotice::Settled { job, outcome, .. } => self.settled(&job.id, outcome.end())?,
+            JobNotice::Abandoned(job, why) => self.abandoned(&job.id, why)?,
+            JobNotice::Void(job, _) => self.void(&job.id)?,
+            JobNotice::Adopted(job) | JobNotice::Replaced(job) => self.adopted(&job.id)?,
+            JobNotice::ReservationLost(job, _) | JobNotice::DoneTwice(job) => self.lost(&job.id)?,
+            JobNotice::TimedOut(job, _) => self.find(&job.id).into_iter().for_each(|it| it.may_be_decided = true),
+            JobNotice::ResultDropped(job) => self.result_dropped(&job.id),
+            JobNotice::RunsAlone(job) => self.runs_alone(&job.id)?,
+            JobNotice::Unanswered(job, _) => self.unanswered(&job.id)?,
+            JobNotice::GivenBackAgain { .. }
+            | JobNotice::TimeoutPassed(..)
+            | JobNotice::Dropped(..)
+            | JobNotice::NamedAgain(_)
+            | JobNotice::CheckpointNotSaved(..)
+            | JobNotice::Claimed(_)
+            | JobNotice::JobsDied { .. }
+            | JobNotice::HandedOver(..)
+            | JobNotice::NoHandler { .. } => {}
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ojs_lifecycle::api::{Call, Effect, Event, Notice, Snapshot};
+use ojs_lifecycle::api::{Call, Effect, Event, LinkNotice, Notice, Snapshot};
 
 use super::chance::Chance;
 use super::plan::ms;
@@ -76,12 +76,12 @@ impl Memory {
             let has_room = !self.is_closed && self.taken <= most;
             promise!("no FETCH without memory", has_room, "{self:?}");
         }
-        if let Effect::Notify(Notice::MemoryGateClosed { .. }) = effect {
+        if let Effect::Notify(Notice::Link(LinkNotice::MemoryGateClosed { .. })) = effect {
             let has_to = !self.is_closed && self.taken > most;
             promise!("the gate closes when it has to", has_to, "{self:?}");
             self.is_closed = true;
         }
-        if let Effect::Notify(Notice::MemoryGateOpened { .. }) = effect {
+        if let Effect::Notify(Notice::Link(LinkNotice::MemoryGateOpened { .. })) = effect {
             let may_open = self.is_closed && self.enough_since.is_some();
             promise!("the gate opens when it may", may_open, "{self:?}");
             self.is_closed = false;

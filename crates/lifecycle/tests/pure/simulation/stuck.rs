@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{CancelReason, Effect, EndCause, HolderId, JobId, Notice, ProcessId};
+use ojs_lifecycle::api::{CancelReason, Effect, EndCause, HolderId, JobId, JobNotice, Notice, ProcessId, WorkerNotice};
 
 use super::ledger::{Claim, Ledger};
 use super::links::Link;
@@ -25,11 +25,11 @@ pub struct Stuck {
 impl Stuck {
     pub fn effect(&mut self, effect: &Effect, ledger: &Ledger, grace: Duration, now: Duration) -> Kept {
         let Effect::Notify(remark) = effect else { return Ok(()) };
-        if let Notice::ReservationLost(job, _) = remark {
+        if let Notice::Job(JobNotice::ReservationLost(job, _)) = remark {
             self.told.insert(job.id.clone(), now);
-        } else if let Notice::Adopted(job) = remark {
+        } else if let Notice::Job(JobNotice::Adopted(job)) = remark {
             self.told.remove(&job.id);
-        } else if let Notice::EndingProcess { process, cause, .. } = remark {
+        } else if let Notice::Worker(WorkerNotice::EndingProcess { process, cause, .. }) = remark {
             if let EndCause::Hung {
                 job,
                 told: CancelReason::Cancelled | CancelReason::Lost,

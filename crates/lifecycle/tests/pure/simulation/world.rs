@@ -5,7 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use ojs_lifecycle::api::ids::{CallId, ClientId, HolderId};
-use ojs_lifecycle::api::{Call, Directive, Effect, Event, Failure, Moment, Notice, OperatorRequest, Reply, StreamNews};
+use ojs_lifecycle::api::{
+    Call, Directive, Effect, EndingNotice, Event, Failure, JobNotice, LinkNotice, Moment, Notice, OperatorRequest,
+    Reply, StreamNews,
+};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
 use ojs_values::exit::Ended;
@@ -291,26 +294,26 @@ impl World {
                 self.talk.ordered(*id, call, give_up, state, ledger, holder, self.now)
             }
             Effect::Notify(remark) => {
-                if let Notice::ReservationLost(job, _) = remark {
+                if let Notice::Job(JobNotice::ReservationLost(job, _)) = remark {
                     self.hold_up_lost(&job.id)?;
                 }
-                if let Notice::Void(job, _) = remark {
+                if let Notice::Job(JobNotice::Void(job, _)) = remark {
                     self.hold_up_void(&job.id)?;
                 }
-                if *remark == Notice::WokenUp {
+                if *remark == Notice::Link(LinkNotice::WokenUp) {
                     self.streams
                         .wakes(state, self.plan.options.exit_when_idle.is_some(), self.now)?;
                 }
-                if *remark == Notice::FetchAbandoned {
+                if *remark == Notice::Link(LinkNotice::FetchAbandoned) {
                     self.talk.fetch_is_abandoned();
                 }
-                if let Notice::StopBegan { .. } = remark {
+                if let Notice::Ending(EndingNotice::StopBegan { .. }) = remark {
                     self.stop_began = Some(self.now);
                 }
-                if let Notice::Abandoned(job, _) = remark {
+                if let Notice::Job(JobNotice::Abandoned(job, _)) = remark {
                     self.hold_up_left_behind(&job.id)?;
                 }
-                if let Notice::Hedged(endpoint) = remark {
+                if let Notice::Link(LinkNotice::Hedged(endpoint)) = remark {
                     self.talk.hedges(*endpoint, state)?;
                 }
                 self.ledger.remark(remark)

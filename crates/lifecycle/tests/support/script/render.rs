@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, ErrorCode, Failure, Farewell, FetchForm,
-    Force, HeartbeatForm, InPlaceOfDeaf, JobError, JobId, Manner, Notice, OperatorAnswer, Outage, Outcome,
-    ShownToOperator, StillThere, StreamTopic, Takes, ToWorker, WorkerState,
+    About, Call, CancelReason, Disposition, Effect, EndReport, ErrorCode, Failure, Farewell, FetchForm, HeartbeatForm,
+    JobError, JobId, OperatorAnswer, Outcome, ShownToOperator, StreamTopic, Takes, ToWorker, WorkerState,
 };
 use ojs_wire::termination_log;
 
-use super::ends;
+use super::render_notice::said;
 use super::render_status::show_status;
-use super::words::{OPERATOR, drain};
+use super::words::OPERATOR;
 
 /// One effect.
 pub fn effect(effect: &Effect) -> String {
@@ -77,30 +76,12 @@ fn answer(answer: &OperatorAnswer) -> String {
     format!("{taken}; {:?}, {} active{left}", answer.phase, answer.active)
 }
 
-fn capacity(news: CapacityNews) -> String {
-    match news {
-        CapacityNews::Lost {
-            lost,
-            more,
-            takes,
-            most,
-        } => {
-            let who = lost.map_or("fewer jobs are asked for".to_owned(), |(connection, process)| {
-                format!("connection {connection} of process {process} and {more} more are gone")
-            });
-            format!("{who}: {takes} of {most} jobs can be taken")
-        }
-        CapacityNews::Gained { takes, most } => format!("{takes} of {most} jobs can be taken"),
-        CapacityNews::Differs { takes, allowed } => format!("the worker takes {takes} jobs, {allowed} are allowed"),
-    }
-}
-
 /// A period, in seconds.
 pub fn seconds(period: Duration) -> String {
     format!("{:.3} s", period.as_secs_f64())
 }
 
-fn state(state: WorkerState) -> &'static str {
+pub fn state(state: WorkerState) -> &'static str {
     match state {
         WorkerState::Running => "running",
         WorkerState::Quiet => "quiet",
@@ -266,7 +247,7 @@ fn list(jobs: &[JobId]) -> String {
     format!("[{}]", names.join(" "))
 }
 
-fn failure(failure: Failure) -> String {
+pub fn failure(failure: Failure) -> String {
     match failure {
         Failure::RetryLater { retry_after } => {
             let after = retry_after.map_or(String::new(), |after| format!(", come back after {}", seconds(after)));
@@ -291,161 +272,7 @@ fn failure(failure: Failure) -> String {
     }
 }
 
-/// `sigterm, stop signal 2, 1.000 s after sigterm`
-fn force(force: Force) -> String {
-    let nth = match force.nth {
-        0 => String::new(),
-        nth => format!(", stop signal {nth}"),
-    };
-    let after = force.after.map_or(String::new(), |(before, after)| {
-        format!(", {} after {}", seconds(after), before.name())
-    });
-    format!("{}{nth}{after}", force.by.name())
-}
-
-fn outage(outage: &Outage) -> String {
-    let lapse = outage
-        .lapses_in
-        .map_or(String::new(), |lapse| format!(", lapse in {}", seconds(lapse)));
-    format!(
-        " ({}) for {}: {} failed, {} outcomes wait{lapse}",
-        failure(outage.failure),
-        seconds(outage.lasted),
-        outage.failed,
-        outage.waiting
-    )
-}
-
-fn known(left: Option<Duration>) -> String {
-    left.map_or_else(|| "?".to_owned(), seconds)
-}
-
-#[expect(clippy::too_many_lines, reason = "a table: one line for each")]
-fn said(remark: &Notice) -> String {
-    match remark {
-        Notice::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
-        Notice::Stayed { what, why } => format!("{} changes nothing: {why}", what.name()),
-        Notice::DrainBegan { .. } | Notice::Draining { .. } => drain(remark),
-        Notice::Drained => "drained".to_owned(),
-        Notice::SameRequest(what, after) => format!("{} is the same request, after {}", what.name(), seconds(*after)),
-        Notice::StopBegan { held, forced } => {
-            let why = forced.map_or_else(
-                || "deadline".to_owned(),
-                |force| format!("forced by {}", self::force(force)),
-            );
-            format!("stop phase ({why}): {held} held")
-        }
-        Notice::GraceEnded(force) => format!("no more grace: {}", self::force(*force)),
-        Notice::EndingAtOnce(force) => format!("ending at once: {}", self::force(*force)),
-        Notice::Killing => "killing".to_owned(),
-        Notice::KillGaveUp(StillThere::Held) => "the kernel holds processes".to_owned(),
-        Notice::KillGaveUp(StillThere::NoTime(waited)) => format!("no time left, {} after SIGKILL", seconds(*waited)),
-        Notice::KillGaveUp(StillThere::Overdue(late)) => format!("the time was over {} ago", seconds(*late)),
-        Notice::WorkerEnded(end, Manner::Orderly | Manner::Failed) => format!("worker ended: {end}"),
-        Notice::WorkerEnded(end, manner) => format!("worker ended: {end} ({manner:?})"),
-        Notice::WorkerWasEnded { end, cause } => format!("worker was ended: {cause} ({end})"),
-        Notice::DescendantsLeft(patience) => format!("descendants left: they get {}", seconds(*patience)),
-        Notice::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
-        Notice::TooManyRestarts => "too many restarts".to_owned(),
-        Notice::StartPostponed => "start postponed: no process to be had".to_owned(),
-        Notice::NothingAskedFor => "nobody has asked for jobs in time".to_owned(),
-        Notice::NotReady => "the worker has not said ready in time".to_owned(),
-        Notice::HolderReady {
-            holder: connection,
-            concurrency,
-            ..
-        } => format!("connection {connection} is ready for {concurrency}"),
-        Notice::Capacity(news) => capacity(*news),
-        Notice::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
-        Notice::Claimed(job) => format!("claimed {job}"),
-        Notice::HandedOver(job, connection) => format!("handed {job} to {connection}"),
-        Notice::GivenBackAgain {
-            job,
-            times,
-            is_of_type,
-            is_held,
-        } => {
-            let what = if *is_of_type { &*job.kind } else { &*job.id.0 };
-            let follows = if *is_held { "held from now on" } else { "never started" };
-            format!("{what} is given back again and again, {times} times: {follows}")
-        }
-        Notice::OutcomeSent { job, end, took } => format!("{job} is to be {end:?} after {}", seconds(*took)),
-        Notice::Settled { job, outcome, .. } => {
-            let outcome = match outcome {
-                Outcome::Acked { .. } => "acked",
-                Outcome::Failed { .. } => "failed",
-                Outcome::Requeued { .. } => "requeued",
-            };
-            format!("{job} is {outcome}")
-        }
-        Notice::Abandoned(job, why) => format!("{job} is left to its visibility timeout: {why}"),
-        Notice::Void(job, why) => format!("{job} was delivered again for nothing: {why}"),
-        Notice::Replaced(job) => format!("{job} was delivered again and replaced where it waits"),
-        Notice::Adopted(job) => format!("{job} was delivered again and adopted"),
-        Notice::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
-        Notice::DoneTwice(job) => format!("{job} was done twice"),
-        Notice::ReservationLost(job, _) => format!("the reservation of {job} is lost"),
-        Notice::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
-        Notice::Hedged(endpoint) => format!("{endpoint:?} hangs: once more on another connection"),
-        Notice::Registered(worker) => format!("{worker} is registered"),
-        Notice::Listening => "the backend tells of new jobs".to_owned(),
-        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherKind) => "the streams are deaf: trying the other kind".to_owned(),
-        Notice::StreamsAreDeaf(InPlaceOfDeaf::OtherQueues) => "some streams are deaf: closed".to_owned(),
-        Notice::StreamsAreDeaf(InPlaceOfDeaf::Polls) => "the streams are deaf: closed".to_owned(),
-        Notice::NotListening(failure) => format!("the backend does not tell of new jobs: {failure:?}"),
-        Notice::WokenUp => "woken up".to_owned(),
-        Notice::NotRegistered => "there is no registration".to_owned(),
-        Notice::TimedOut(job, _) => format!("{job} timed out"),
-        Notice::TimeoutPassed(job, _) => format!("the timeout of {job} is over, and it goes on"),
-        Notice::Dropped(job, why) => format!("{job} is dropped: {why:?}"),
-        Notice::CheckpointNotSaved(job, failure) => format!("a checkpoint of {job} is lost: {failure:?}"),
-        Notice::NamedAgain(job) => format!("{job} is named again and kept"),
-        Notice::ResultDropped(job) => format!("the result of {job} is dropped"),
-        Notice::NoHandler { job, waits, .. } => {
-            let waits = waits.map(|time| format!(": it waits {}", seconds(time)));
-            let then = waits.unwrap_or_else(|| ", and it holds the last credit".to_owned());
-            format!("nobody takes {job} of type {}{then}", job.kind)
-        }
-        Notice::CallFailed {
-            what,
-            job,
-            failure: how,
-            retry_in,
-        } => {
-            let retry = retry_in.map_or(String::new(), |pause| format!(", again in {}", seconds(pause)));
-            let job = job.as_ref().map_or(String::new(), |job| format!(" of {job}"));
-            format!("{what}{job} failed: {}{retry}", failure(*how))
-        }
-        Notice::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
-        Notice::QuietStays => "the backend still asks for quiet".to_owned(),
-        Notice::HeartbeatsRefused => "heartbeats are refused in every form".to_owned(),
-        Notice::FetchForm(form) => format!("FETCHes are taken in this form, {form:?}"),
-        Notice::HeartbeatIntervalCut { configured, used } => {
-            format!(
-                "heartbeat interval cut from {} to {}",
-                seconds(*configured),
-                seconds(*used)
-            )
-        }
-        Notice::BackendIsAway(outage) => format!("the backend is away ({})", failure(outage.failure)),
-        Notice::BackendIsStillAway(outage) => format!("the backend is still away{}", self::outage(outage)),
-        Notice::BackendIsBack(outage) => format!("the backend is back after {}", seconds(outage.lasted)),
-        Notice::MemoryGateClosed { taken, reopens_at, .. } => {
-            format!("the memory gate closes at {taken}, until {reopens_at}")
-        }
-        Notice::MemoryGateOpened { taken } => format!("the memory gate opens at {taken}"),
-        Notice::BackendIsUnsteady { failed } => format!("the backend comes and goes, {failed} requests failed"),
-        Notice::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
-        Notice::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
-        Notice::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
-        Notice::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
-        Notice::Summary(account) => ends::summary(account),
-        Notice::RunsAlone(job) => format!("{job} runs alone"),
-        Notice::JobsDied { death, jobs } => ends::died(death, jobs),
-    }
-}
-
-fn cancelled_by(reason: CancelReason) -> &'static str {
+pub fn cancelled_by(reason: CancelReason) -> &'static str {
     match reason {
         CancelReason::Shutdown => "shutdown",
         CancelReason::Timeout => "timeout",

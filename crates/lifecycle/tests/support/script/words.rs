@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::{
     BackendTraits, ClientId, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, HolderId, JobError, JobId,
-    JobState, JobView, NotStarted, Notice, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply,
-    Reservation, StreamNews, Subject, Text, Wants, WorkerId,
+    JobState, JobView, NotStarted, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply, Reservation,
+    StreamNews, Subject, Text, Wants, WorkerId,
 };
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
@@ -468,26 +468,8 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
 }
 
 /// How a drain is: so many active jobs, and those of them whose outcomes alone wait.
-pub fn drain(remark: &Notice) -> String {
-    let (Notice::DrainBegan {
-        active,
-        reporting,
-        left,
-    }
-    | Notice::Draining {
-        active,
-        reporting,
-        left,
-    }) = remark
-    else {
-        return String::new();
-    };
-    let what = if matches!(remark, Notice::Draining { .. }) {
-        "draining"
-    } else {
-        "drain begins"
-    };
-    let of_them = if *reporting == 0 {
+pub fn drain(what: &str, active: usize, reporting: usize, left: Duration) -> String {
+    let of_them = if reporting == 0 {
         String::new()
     } else {
         format!(", {reporting} of them reporting")

@@ -1,0 +1,119 @@
+//! The worker's processes and holders, as records of the log.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::daemon::log::last_words::{LastWords, about_cause, worker_ended, worker_was_ended};
+use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::words::{info, jobs, warn};
+use ojs_lifecycle::api::{CapacityNews, EndCause, HolderId, ProcessId, Text, WorkerNotice};
+use ojs_wire::text::{milliseconds, seconds};
+
+/// Characters of a client's name that are logged; it may send a novel.
+const CLIENT_CHARS: usize = 100;
+
+/// The record of a notice.
+pub fn record(notice: &WorkerNotice, last_words: &LastWords) -> LogRecord {
+    match notice {
+        WorkerNotice::Killing => warn("SIGKILL to what is left"),
+        WorkerNotice::WorkerEnded(end, manner) => worker_ended(*end, *manner),
+        WorkerNotice::WorkerWasEnded { end, cause } => worker_was_ended(*end, cause),
+        WorkerNotice::DescendantsLeft(left) => descendants_left(*left),
+        WorkerNotice::RestartIn(pause) => restart_in(*pause),
+        WorkerNotice::TooManyRestarts => LogRecord::new(Level::Error, TOO_MANY_RESTARTS),
+        WorkerNotice::StartPostponed => last_words.start_postponed(),
+        WorkerNotice::NotReady => warn(NOT_READY),
+        WorkerNotice::NothingAskedFor => warn(NOTHING_ASKED_FOR),
+        WorkerNotice::HolderReady {
+            holder,
+            concurrency,
+            client,
+        } => ready(*holder, *concurrency, client.as_ref()),
+        WorkerNotice::Capacity(news) => capacity(*news),
+        WorkerNotice::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
+    }
+}
+
+const TOO_MANY_RESTARTS: &str = "more than 10 restarts of the worker in 10 minutes: giving up";
+
+const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it \
+                         does; one that talks to the backend by itself needs OJS_MODE=gateway, or --no-agent (OJS_MODE=none)";
+
+const NOTHING_ASKED_FOR: &str = "the worker has not asked for jobs within worker.ready_timeout: it has to take the backend's URL from OJS_URL, \
+                                 OJS_BACKEND_URL or OJS_SERVER_URL, which is ours; one that speaks our socket needs OJS_MODE=socket";
+
+fn descendants_left(left: Duration) -> LogRecord {
+    let fields = RecordFields::default().with("remaining_ms", milliseconds(left));
+    info(format_args!(
+        "the worker left processes behind: they have {} to end",
+        seconds(left)
+    ))
+    .about(fields)
+}
+
+fn restart_in(pause: Duration) -> LogRecord {
+    let fields = RecordFields::default().with("retry_ms", milliseconds(pause));
+    warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
+}
+
+fn ready(connection: HolderId, concurrency: u32, client: Option<&Text>) -> LogRecord {
+    let client = client.map_or("unnamed client", |client| client);
+    let client: String = client.chars().take(CLIENT_CHARS).collect();
+    let fields = RecordFields::default()
+        .with("connection", connection.0)
+        .with("concurrency", u64::from(concurrency))
+        .with("client", client.as_str());
+    let takes = match concurrency {
+        0 => "takes no more jobs".to_owned(),
+        most => format!("takes up to {}", jobs(most)),
+    };
+    info(format_args!("connection {connection} ({client}) {takes}")).about(fields)
+}
+
+fn capacity(news: CapacityNews) -> LogRecord {
+    match news {
+        CapacityNews::Lost {
+            lost: Some((connection, process)),
+            more,
+            takes,
+            most,
+        } => {
+            let more = if more == 0 {
+                String::new()
+            } else {
+                format!(" and {more} more")
+            };
+            warn(format_args!(
+                "connection {connection} of process {process}{more} closed: {takes} of {most} jobs can be taken now"
+            ))
+            .about(RecordFields::default().with("connection", connection.0).with("capacity", takes))
+        }
+        CapacityNews::Lost { takes, most, .. } => info(format_args!(
+            "the worker asks for fewer jobs: {takes} of {most} can be taken now"
+        ))
+        .about(RecordFields::default().with("capacity", takes)),
+        CapacityNews::Gained { takes, most } => {
+            info(format_args!("{takes} of {most} jobs can be taken now")).about(RecordFields::default().with("capacity", takes))
+        }
+        CapacityNews::Differs { takes, allowed } if takes < u64::from(allowed) => warn(format_args!(
+            "the worker takes {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes}, or let the worker take more",
+            jobs(takes)
+        ))
+        .about(RecordFields::default().with("capacity", takes)),
+        CapacityNews::Differs { takes, allowed } => warn(format_args!(
+            "the worker would take {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes} to make use of that",
+            jobs(takes)
+        ))
+        .about(RecordFields::default().with("capacity", takes)),
+    }
+}
+
+fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> LogRecord {
+    let fields = about_cause(cause).with("pid", process.pid()).with("active_jobs", held);
+    warn(format_args!(
+        "ending process {process}, which holds {}: {cause}",
+        jobs(held)
+    ))
+    .about(fields)
+}
