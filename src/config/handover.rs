@@ -27,13 +27,23 @@ impl RunnerSettings {
     /// The settings of the runner, as they are written into the variable.
     ///
     /// # Errors
-    /// Never: they are texts.
-    pub fn encode(settings: &Settings) -> Result<String, serde_json::Error> {
-        let needed = settings.iter().filter(|setting| is_needed(setting.key));
-        let texts = needed.map(|setting| (setting.key.label(), setting.value.texts()));
-        // A key that is set to nothing is as by default.
-        let texts: BTreeMap<&str, Vec<String>> = texts.filter(|(_, texts)| !texts.is_empty()).collect();
-        serde_json::to_string(&texts)
+    /// The runner would read a value differently; the text names its key. That is a mistake of
+    /// ours. It has to show here, at the start and in `config check`, and not in each runner.
+    pub fn encode(settings: &Settings) -> Result<String, String> {
+        let mut all = BTreeMap::new();
+        for setting in settings.iter().filter(|setting| is_needed(setting.key)) {
+            let (label, texts) = (setting.key.label(), setting.value.texts());
+            // A key that is set to nothing is as by default.
+            if texts.is_empty() {
+                continue;
+            }
+            let read = (setting.key.read)(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+            if !read.is_ok_and(|value| value.equals(&*setting.value)) {
+                return Err(format!("{label} = {} would be read differently", setting.value.shown()));
+            }
+            all.insert(label, texts);
+        }
+        serde_json::to_string(&all).map_err(|error| error.to_string())
     }
 
     /// The settings out of the variable.
@@ -76,6 +86,8 @@ fn is_needed(key: &Row) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys::EXEC_MAX_MEMORY;
+    use crate::config::values::duration::Bytes;
 
     fn set(values: &[(&str, &[&str])]) -> Settings {
         let mut settings = Settings::default();
@@ -133,6 +145,46 @@ mod tests {
                 key.label()
             );
         }
+    }
+
+    #[test]
+    fn values_that_are_spelled_unusually_survive() {
+        for (label, texts) in [
+            ("exec.rlimits", &[][..]),
+            ("exec.routes", &[]),
+            ("exec.exit", &[]),
+            (
+                "exec.exit",
+                &[
+                    "RTMIN+3=discard",
+                    "rtmax-1=retry",
+                    "64=ack",
+                    "iot=release",
+                    "3=later:1500ms",
+                ],
+            ),
+            ("exec.redact", &[]),
+            ("exec.redact", &["off"]),
+            ("exec.redact", &["DB,URL", "A,", "*,B*"]),
+            ("exec.directory", &["a,b=c"]),
+            ("exec.max_memory", &["1MiB"]),
+            ("exec.rlimits", &["nice=0", "core=unlimited"]),
+            ("log.level", &["warn,gateway=trace,backend=error"]),
+        ] {
+            let settings = set(&[(label, texts)]);
+            let read = RunnerSettings::decode(&RunnerSettings::encode(&settings).unwrap()).unwrap();
+            let expected = (Exec::of(&settings), Log::of(&settings));
+            assert_eq!((read.exec, read.log), expected, "{label} {texts:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_would_be_read_differently_is_refused_with_its_key() {
+        let mut settings = Settings::default();
+        let too_small = Some(JobMemory::Bytes(Bytes(1)));
+        settings.replace(&EXEC_MAX_MEMORY, too_small, Source::Default);
+        let refused = RunnerSettings::encode(&settings).unwrap_err();
+        assert!(refused.contains("exec.max_memory"), "{refused}");
     }
 
     #[test]

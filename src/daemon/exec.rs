@@ -8,7 +8,7 @@ use std::fs;
 use log::warn;
 
 use crate::config::values::duration::Bytes;
-use crate::config::values::limits::JobMemory;
+use crate::config::values::limits::{JobMemory, LEAST_JOB_MEMORY};
 use crate::config::{self, Config, Mode, RUNNER_VARIABLE, RunnerSettings, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
@@ -52,7 +52,8 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
     if settings.len() > MOST_SETTINGS {
         let routes = config.settings.describe(&keys::EXEC_ROUTES);
         return Err(usage(format!(
-            "{routes}: the programs and their arguments are longer than {} KiB together; move arguments into scripts",
+            "{routes}: the programs and their arguments need more than the {} KiB that there are for them; move arguments \
+             into scripts",
             MOST_SETTINGS >> 10
         )));
     }
@@ -76,6 +77,14 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
             return None;
         }
     };
+    if bytes < LEAST_JOB_MEMORY.0 {
+        warn!(
+            "{}: that is {} here, not enough to start a program; each job may take {LEAST_JOB_MEMORY}",
+            setting(),
+            Bytes(bytes)
+        );
+        return Some(LEAST_JOB_MEMORY.0);
+    }
     if container.is_some_and(|container| bytes >= container) {
         warn!(
             "{}: the container has no more than that; the kernel ends a process before we end the job",

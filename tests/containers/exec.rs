@@ -10,7 +10,7 @@ use crate::container::{Start, become_state};
 use crate::{PATIENCE, engine, images, looks_until};
 
 /// Every test of this file.
-pub const ALL: [(&str, fn()); 4] = [
+pub const ALL: [(&str, fn()); 5] = [
     ("the_examples_of_mode_exec_do_their_jobs_and_are_healthy", examples),
     (
         "a_stop_in_the_midst_of_a_job_that_saves_its_state_costs_none_of_its_work",
@@ -19,6 +19,10 @@ pub const ALL: [(&str, fn()); 4] = [
     (
         "a_job_over_its_limit_of_memory_is_ended_before_the_container_is",
         over_its_limit,
+    ),
+    (
+        "a_share_of_the_memory_that_is_too_small_for_any_program_is_raised_and_that_is_told",
+        small_share,
     ),
     (
         "a_job_that_the_kernel_ended_for_its_memory_fails_with_that_cause_and_the_next_one_runs",
@@ -148,6 +152,20 @@ fn fails_alone(start: Start, mebibytes: u32) {
 
 fn over_its_limit() {
     fails_alone(with_little_memory().with("OJS_EXEC_MAX_MEMORY", "32MiB"), 48);
+}
+
+/// 1 % of the container's 96 MiB is less than any program needs.
+fn small_share() {
+    let server = patient();
+    let start = with_little_memory().with("OJS_EXEC_MAX_MEMORY", "1%");
+    let worker = start.with("OJS_URL", &server.url()).start();
+    let job = grow(&server, 48);
+    become_state(&server, JobState::Discarded, 1);
+    let errors = server.job(&job).unwrap().errors;
+    assert!(errors[0].contains(r#""code":"out_of_memory""#), "{errors:?}");
+    let log = worker.log();
+    assert!(log.contains("each job may take 1MiB"), "{log}");
+    assert_eq!(worker.stop(&[]).status, 0, "{}", worker.log());
 }
 
 fn ended_by_the_kernel() {

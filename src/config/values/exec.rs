@@ -157,7 +157,9 @@ impl JobEnd {
                 .and_then(|status| u8::try_from(status).ok())
                 .map(Self::Status);
         }
-        text.parse().ok().map(Self::Signal)
+        // A number with a sign is neither.
+        let name = Some(text).filter(|text| text.starts_with(|first: char| first.is_ascii_alphabetic()))?;
+        name.parse().ok().map(Self::Signal)
     }
 }
 
@@ -257,6 +259,14 @@ impl Value for Redactions {
         }
         self.0.join(",")
     }
+
+    /// A name in the file may have a comma.
+    fn texts(&self) -> Vec<String> {
+        if self.0.is_empty() {
+            return vec![self.show()];
+        }
+        self.0.clone()
+    }
 }
 
 #[cfg(test)]
@@ -298,6 +308,7 @@ mod tests {
             (&["256=ack"][..], "neither an exit status"),
             (&["NOTHING=ack"], "neither an exit status"),
             (&["-1=ack"], "neither an exit status"),
+            (&["+32=ack"], "neither an exit status"),
             (&["2=fail"], "\"fail\" for 2"),
             (&["2"], "not a pair"),
             (&["9=ack", "09=retry"], "9 twice"),

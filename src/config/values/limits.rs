@@ -72,7 +72,7 @@ pub enum JobMemory {
 }
 
 /// The least that a job can be limited to: less is not enough to start a program.
-const LEAST_JOB_MEMORY: Bytes = Bytes(1 << 20);
+pub const LEAST_JOB_MEMORY: Bytes = Bytes(1 << 20);
 
 impl Value for JobMemory {
     type Limits = ();

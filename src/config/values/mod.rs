@@ -41,10 +41,13 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
     /// empty.
     fn show(&self) -> String;
 
-    /// The texts that [`Value::read`] makes the same value of; none: it is one without a value. Not
+    /// The texts that [`Value::read`] makes the same value of; none for one that holds nothing. Not
     /// for secrets.
     fn texts(&self) -> Vec<String> {
         let (shown, mut texts) = (self.show(), Vec::new());
+        if shown.is_empty() {
+            return Vec::new();
+        }
         Self::NOTATION.form.split(&shown, &mut texts);
         texts.into_iter().map(str::to_owned).collect()
     }

@@ -92,7 +92,10 @@ fn a_job_that_goes_back_later_is_held_and_its_place_is_free_at_once() {
     stage.becomes("next", &[Outcome::Acked(None)]);
     assert_eq!(stage.outcomes("later"), []);
     init.stops();
-    assert_eq!(stage.outcomes("later"), [Outcome::Requeued]);
+    // A FETCH that is on its way may bring it again, and then it goes back again.
+    let outcomes = stage.outcomes("later");
+    let goes_back = !outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == Outcome::Requeued);
+    assert!(goes_back, "{outcomes:?}\n{}", init.story());
 }
 
 #[test]

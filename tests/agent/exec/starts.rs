@@ -44,6 +44,16 @@ fn a_command_that_is_not_there_any_more_fails_its_job_and_not_the_init() {
 }
 
 #[test]
+fn tables_and_lists_of_the_file_that_hold_nothing_start_jobs_as_without_them() {
+    let stage = Stage::new();
+    let toml = "[exec]\nroutes = {}\nrlimits = {}\nexit = {}\nredact = []\n";
+    let mut init = configured(&stage, program(&stage, &["true"]), toml).start();
+    stage.enqueue([1]);
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
 fn a_command_that_is_not_executable_any_more_fails_its_job_and_not_the_init() {
     let stage = Stage::new();
     let path = script(&stage, "#!/bin/sh\nexit 0\n");
