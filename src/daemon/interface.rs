@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use log::{debug, warn};
+use log::debug;
 
 use crate::daemon::gateway::{Gateway, InterfaceTurn};
 use crate::daemon::workers::socket::WorkerSocket;
@@ -105,10 +105,10 @@ impl Interface {
     }
 
     /// Closes the connections of a holder.
-    pub fn close(&mut self, holder: HolderId, why: &str, turn: &mut InterfaceTurn<'_>) {
+    pub fn close(&mut self, holder: HolderId, why: &'static str, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => {
-                warn!("connection {holder}: closed by us: {why}");
+                socket.say_why(holder, why);
                 socket.hang_up(holder, turn.processes, turn.registry, turn.events);
             }
             Self::Gateway(gateway) => {

@@ -11,6 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
+use crate::daemon::log::throttle::Throttle;
 use crate::daemon::runtime::admission::{Allowed, may_connect};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::link::{Link, READ_BYTES, ReadBudget, WorkerLink};
@@ -53,6 +54,8 @@ pub struct WorkerSocket {
     /// The one that was read last: the next turn begins behind it.
     last_read: HolderId,
     buffer: Vec<u8>,
+    /// By why connections are closed: a program may connect again at once, time and again.
+    closed: BTreeMap<&'static str, Throttle>,
 }
 
 impl WorkerSocket {
@@ -72,6 +75,7 @@ impl WorkerSocket {
             next_connection: 0,
             last_read: HolderId(0),
             buffer: vec![0; READ_BYTES],
+            closed: BTreeMap::new(),
         })
     }
 
@@ -155,6 +159,12 @@ impl WorkerSocket {
         if let Some(link) = self.links.get_mut(&id) {
             link.end();
         }
+    }
+
+    /// Warns that a connection is closed for this reason, unless that was done a moment ago.
+    pub fn say_why(&mut self, id: HolderId, why: &'static str) {
+        let throttle = self.closed.entry(why).or_default();
+        throttle.warn(format_args!("connection {id}: closed by us: {why}"));
     }
 
     /// Closes a connection.

@@ -203,3 +203,23 @@ rest()"#;
     assert!(init.is_running());
     init.stops();
 }
+
+#[test]
+fn connections_that_are_closed_for_the_same_reason_again_and_again_are_told_once_in_a_while() {
+    let stage = Stage::new();
+    let script = "
+for _ in range(60):
+    link = Link()
+    for _ in range(3):
+        link.raw(b'[]\\n')
+    while link.line() is not None:
+        pass
+note('over')
+rest()";
+    let mut init = stage.worker(script).start();
+    init.notes_line("over");
+    init.logs("closed by us: three malformed frames in a row");
+    let log = init.log();
+    let told = log.matches("closed by us: three malformed frames in a row").count();
+    assert!((1..=10).contains(&told), "{told} times: {log}");
+}
