@@ -154,6 +154,33 @@ fn heartbeats_keep_their_interval_while_no_new_connection_can_be_had() {
     drop(queued);
 }
 
+#[test]
+fn a_connection_that_was_made_while_we_stood_still_is_used_although_its_time_is_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+    let queued: Vec<TcpStream> = std::iter::from_fn(|| TcpStream::connect_timeout(&address, SHORT).ok()).collect();
+    let mut slow = settings(&format!("http://{address}"));
+    slow.backend.connect_timeout = DELAY;
+    let mut rig = Rig::new(slow);
+    let id = rig.send(fetch(1), PATIENCE);
+    let held = rig.stand_still();
+    let since = wait::now();
+    for _ in &queued {
+        listener.accept().unwrap();
+    }
+    let (mut stream, _) = listener.accept().unwrap();
+    wait::wait_until(PATIENCE, || since.elapsed() > DELAY);
+    drop(held);
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (_, length) = read_head(&mut reader).unwrap().unwrap();
+    skip(&mut reader, length).unwrap();
+    stream.write_all(ANSWER).unwrap();
+    let (answered, reply) = rig.next();
+    assert_eq!(answered, id);
+    assert!(matches!(reply, Reply::Fetched(_)), "{reply:?}");
+}
+
 /// A server that hangs up on each connection when the second request on it was read: as if it had
 /// been closed just when it was used again.
 fn closing_on_reuse() -> RawServer {

@@ -63,6 +63,8 @@ pub fn settings(url: &str) -> BackendSettings {
 enum Told {
     Send(CallId, Call, Moment, bool),
     Abandon(CallId),
+    /// The loop stands still, after a turn, until the other end is dropped.
+    StandStill(Receiver<()>),
 }
 
 /// A loop and its answers. It ends when it is dropped.
@@ -89,6 +91,7 @@ struct Loop {
     sender: Sender<(u64, Reply, Instant)>,
     listener: Sender<Heard>,
     news: Sender<(u64, StreamNews)>,
+    held_by: Option<Receiver<()>>,
 }
 
 impl Loop {
@@ -122,6 +125,9 @@ impl Loop {
                 return;
             }
             self.turn();
+            if let Some(held_by) = self.held_by.take() {
+                let _ = held_by.recv();
+            }
         }
     }
 
@@ -131,6 +137,7 @@ impl Loop {
             match self.told.try_recv() {
                 Ok(Told::Send(id, call, give_up, is_again)) => self.backend.send(id, call, give_up, is_again),
                 Ok(Told::Abandon(id)) => self.backend.abandon(id),
+                Ok(Told::StandStill(held_by)) => self.held_by = Some(held_by),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
@@ -198,6 +205,7 @@ impl Rig {
             sender,
             listener,
             news,
+            held_by: None,
         };
         Self {
             answers,
@@ -233,6 +241,13 @@ impl Rig {
     /// Nobody waits for this answer any more.
     pub fn abandon(&self, id: u64) {
         self.tell(Told::Abandon(CallId(id)));
+    }
+
+    /// The loop makes no turn any more until what this returns is dropped.
+    pub fn stand_still(&self) -> Sender<()> {
+        let (holder, held_by) = channel();
+        self.tell(Told::StandStill(held_by));
+        holder
     }
 
     fn tell(&self, told: Told) {

@@ -302,8 +302,13 @@ impl Backend {
     }
 
     fn overdue(&mut self, due: BackendTimer, now: Moment) {
+        let is_reaching = |pending: &Pending| matches!(pending.stage, RequestStage::Reaching(_));
         let id = match due {
+            // Bytes in this turn have given the stream more time.
+            BackendTimer::GiveUp(_) if self.deadlines.deadline_of(due).is_some() => return,
             BackendTimer::GiveUp(id) => id,
+            // The connection was made in this turn, and the request is on it.
+            BackendTimer::Connect(id) if !self.pending.get(&id).is_some_and(is_reaching) => return,
             BackendTimer::Connect(id) => {
                 let fault = self.reach.slow_fault(id, &mut self.names, now);
                 return self.fail(id, &fault.unwrap_or(Fault::NoConnectionInTime));

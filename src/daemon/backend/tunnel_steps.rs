@@ -38,12 +38,14 @@ impl Tunnels {
         };
         let mut news = Vec::new();
         let step = tunnel.step(connection, turn.way.buffers, turn.way.now, &mut news);
-        if let Some(TunnelNews::Head(head)) = news.first()
-            && matches!(head.status, 401 | 403)
-        {
+        let head = news.iter().find_map(|news| match news {
+            TunnelNews::Head(head) => Some(head),
+            TunnelNews::HasBytes | TunnelNews::HasRoom | TunnelNews::Done | TunnelNews::Failed(_) => None,
+        });
+        if head.is_some_and(|head| matches!(head.status, 401 | 403)) {
             turn.way.token.changed();
         }
-        if let Some(TunnelNews::Head(head)) = news.first()
+        if let Some(head) = head
             && head.is_event_stream()
             && !self.count_as_stream(id)
         {
