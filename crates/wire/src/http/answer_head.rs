@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use httparse::{Header, ParserConfig, Response};
 
-use crate::http::message::{is_listed, values};
+use crate::http::message::{decimal, is_listed, values};
 
 /// Most header lines of an answer.
 pub const MOST_HEADER_LINES: usize = 128;
@@ -115,15 +115,6 @@ fn length(headers: &[Header<'_>]) -> Result<Option<u64>, BadAnswer> {
         }
     }
     Ok(length)
-}
-
-/// Digits, and nothing else; below 2^64.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(digits).ok()?;
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())
-        .flatten()
 }
 
 #[cfg(test)]

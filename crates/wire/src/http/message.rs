@@ -121,18 +121,20 @@ fn body_length(headers: &[Header<'_>], is_1_1: bool) -> Result<BodyLength, BadMe
     match (coding, length) {
         (Some(coding), _) if coding.trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(BodyLength::Chunked),
         (Some(_), _) => Err(BadMessage::UnknownCoding),
+        // Below 2^63 no sum of two of them overflows.
         (None, Some(length)) => decimal(length.trim_ascii())
+            .filter(|length| *length < 1 << 63)
             .map(BodyLength::Bytes)
             .ok_or(BadMessage::Malformed("the length of its body is no number")),
         (None, None) => Ok(BodyLength::Bytes(0)),
     }
 }
 
-/// A number of digits and nothing else; below 2^63, so that no sum of two of them overflows.
-fn decimal(digits: &[u8]) -> Option<u64> {
+/// A number of digits and nothing else; below 2^64.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|length| is_plain && *length < 1 << 63)
+    text.parse().ok().filter(|_| is_plain)
 }
 
 /// Path and query of a target, which may name the host as well, as to a proxy (RFC 9112 3.2.2).
