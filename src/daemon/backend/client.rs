@@ -227,13 +227,6 @@ impl Backend {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
             self.tunnels.thread_has_news();
         }
-        let mut overdue = Vec::new();
-        while let Some(due) = self.deadlines.take_due(now) {
-            match due {
-                BackendTimer::Step(id) => self.ready.push_back(id),
-                BackendTimer::GiveUp(_) | BackendTimer::Connect(_) | BackendTimer::Room => overdue.push(due),
-            }
-        }
         self.reach.close_outdated(now);
         let mut requests = REQUESTS_PER_TURN;
         // Those that come again have more to do than fits into a turn.
@@ -256,7 +249,7 @@ impl Backend {
         }
         // After what has come: who was held up for longer than a request may take finds its answer
         // all the same.
-        for due in overdue {
+        while let Some(due) = self.deadlines.take_due(now) {
             self.overdue(due, now);
         }
         // After ours.
@@ -302,13 +295,8 @@ impl Backend {
     }
 
     fn overdue(&mut self, due: BackendTimer, now: Moment) {
-        let is_reaching = |pending: &Pending| matches!(pending.stage, RequestStage::Reaching(_));
         let id = match due {
-            // Bytes in this turn have given the stream more time.
-            BackendTimer::GiveUp(_) if self.deadlines.deadline_of(due).is_some() => return,
             BackendTimer::GiveUp(id) => id,
-            // The connection was made in this turn, and the request is on it.
-            BackendTimer::Connect(id) if !self.pending.get(&id).is_some_and(is_reaching) => return,
             BackendTimer::Connect(id) => {
                 let fault = self.reach.slow_fault(id, &mut self.names, now);
                 return self.fail(id, &fault.unwrap_or(Fault::NoConnectionInTime));
