@@ -81,7 +81,7 @@ impl Incoming {
             while let Some(frame) = self.reader.next_frame(&mut read) {
                 match frame {
                     Frame::Line(line) => lines.push(line.to_vec()),
-                    Frame::TooLong => return (lines, Some(NoAnswer::Strange)),
+                    Frame::TooLong(_) => return (lines, Some(NoAnswer::Strange)),
                 }
             }
         }

@@ -351,7 +351,7 @@ impl ControlClient {
         let mut rest = ahead.as_slice();
         let read = self.reader.next_frame(&mut rest).map(|frame| match frame {
             Frame::Line(line) => control::decode_request(line),
-            Frame::TooLong => Err(NoRequest::too_long()),
+            Frame::TooLong(_) => Err(NoRequest::too_long()),
         });
         self.ahead = rest.to_vec();
         match read {

@@ -80,7 +80,7 @@ impl Connection {
             match frame {
                 Frame::Line(line) => take(line),
                 // PID 1 keeps to its own limit.
-                Frame::TooLong => {}
+                Frame::TooLong(_) => {}
             }
         }
         if count < self.buffer.len() {

@@ -220,7 +220,7 @@ impl JobStreams {
         while let Some(frame) = self.channel_lines.next_frame(&mut bytes) {
             match frame {
                 Frame::Line(line) => news.take_line(job, line),
-                Frame::TooLong => news.complain(job, "it is longer than worker.max_frame"),
+                Frame::TooLong(_) => news.complain(job, "it is longer than worker.max_frame"),
             }
         }
     }

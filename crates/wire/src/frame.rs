@@ -20,9 +20,9 @@ pub enum Frame<'a> {
     /// A complete line exactly as it was sent, without its `\n`; it may be empty, and may end with
     /// a `\r`.
     Line(&'a [u8]),
-    /// A line is longer than the limit. Said once, as soon as it is known; what is left of the line
-    /// is thrown away.
-    TooLong,
+    /// A line is longer than the limit: its beginning, as long as the limit. Reported once, as soon
+    /// as that is known; what is left of the line is thrown away.
+    TooLong(&'a [u8]),
 }
 
 /// The reader of one stream. It holds at most the limit: a line that is complete in what was read
@@ -41,7 +41,7 @@ enum ReadState {
     Gathering,
     /// `partial` was handed out.
     HandedOut,
-    /// Until the end of a line that was too long.
+    /// `partial` is the beginning of a line that is too long, and was handed out.
     Discarding,
 }
 
@@ -63,6 +63,7 @@ impl FrameReader {
             ReadState::Gathering => {}
             ReadState::HandedOut => self.start_line(),
             ReadState::Discarding => {
+                self.partial = Vec::new();
                 let end = position_of_line_feed(input);
                 *input = end.and_then(|end| input.get(end + 1..)).unwrap_or_default();
                 end?;
@@ -102,11 +103,13 @@ impl FrameReader {
     }
 
     /// There is no `\n` in the first `room` + 1 bytes.
-    fn take_beginning<'input>(&mut self, input: &mut &'input [u8], room: usize) -> Option<Frame<'input>> {
+    fn take_beginning(&mut self, input: &mut &[u8], room: usize) -> Option<Frame<'_>> {
         if input.len() > room {
-            self.partial = Vec::new();
+            let (within, rest) = input.split_at(room);
+            self.append(within);
+            *input = rest;
             self.state = ReadState::Discarding;
-            return Some(Frame::TooLong);
+            return Some(Frame::TooLong(&self.partial));
         }
         self.append(input);
         *input = &[];
@@ -146,7 +149,7 @@ mod tests {
         while let Some(frame) = reader.next_frame(&mut input) {
             found.push(match frame {
                 Frame::Line(line) => Some(line.to_vec()),
-                Frame::TooLong => None,
+                Frame::TooLong(_) => None,
             });
         }
         assert!(input.is_empty());
@@ -183,6 +186,24 @@ mod tests {
             found.extend(all(&mut reader, second));
             found.extend(all(&mut reader, b"next\n"));
             assert_eq!(found, [None, line("next")], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_line_that_is_too_long_is_kept() {
+        for cut in 0..=6 {
+            let mut reader = FrameReader::new(4);
+            let (mut first, mut second) = b"123456\n".split_at(cut);
+            let found = reader
+                .next_frame(&mut first)
+                .or(None)
+                .map(|frame| frame == Frame::TooLong(b"1234"));
+            let found = found.or_else(|| {
+                reader
+                    .next_frame(&mut second)
+                    .map(|frame| frame == Frame::TooLong(b"1234"))
+            });
+            assert_eq!(found, Some(true), "cut at {cut}");
         }
     }
 

@@ -109,7 +109,7 @@ fn a_frame_over_the_limit_is_refused_and_the_next_one_counts() {
 link = Link()
 link.ready()
 held = link.job()
-link.ack(held, result='x' * 70000)
+link.say('progress', job_id=held, progress=0.5, message='x' * 70000)
 note(link.until('error')['code'])
 link.ack(held, result='small')
 link.note_all()";

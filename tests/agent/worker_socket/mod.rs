@@ -6,6 +6,7 @@
 
 mod admission;
 mod backend_trouble;
+mod broken_answers;
 mod cancel_signals;
 mod deaths;
 mod delivery;

@@ -205,7 +205,7 @@ fn job(frame: &RawFrame<'_>) -> Result<JobId, Wrong> {
     Ok(JobId(id))
 }
 
-fn name(json: &str) -> Option<Text> {
+pub(super) fn name(json: &str) -> Option<Text> {
     let name = fields::exact_text(json)?;
     (1..=MAX_NAME_BYTES).contains(&name.len()).then(|| name.into())
 }

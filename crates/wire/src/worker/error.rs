@@ -36,6 +36,39 @@ pub(crate) fn read(json: Option<&str>) -> Result<JobError, Wrong> {
     })
 }
 
+/// Reads the `error` of a fail frame that [`read`] refuses: a field of a wrong type is converted, or
+/// left out. `has_details`: its nesting is within the limits.
+pub(crate) fn mended(json: Option<&str>, has_details: bool) -> JobError {
+    let error = json.and_then(|json| Fields::read(json, FIELDS).ok());
+    let field = |name: &str| error.as_ref().and_then(|error| error.get(name));
+    let text = |name: &str| optional_text(name, field(name)).ok().flatten();
+    let (code, kind) = (text("code"), text("type"));
+    let message = text("message").or_else(|| field("message").map(Text::from));
+    let details = field("details").filter(|_| has_details).map(|details| {
+        if details.starts_with('{') {
+            Text::from(details)
+        } else {
+            format!("{{\"value\":{details}}}").into()
+        }
+    });
+    let retryable = field("retryable").and_then(|json| boolean("retryable", json).ok());
+    JobError {
+        message: message_or_name(message, &kind, &code).unwrap_or_else(|_| NO_MESSAGE.into()),
+        retryable: retryable.unwrap_or_else(|| retryable_by(code.as_deref())),
+        code,
+        kind,
+        details,
+        backtrace: field("backtrace").and_then(|json| backtrace(json).ok().or_else(|| lines_of(json))),
+    }
+}
+
+/// A backtrace that came as one text: its lines.
+fn lines_of(json: &str) -> Option<Text> {
+    let text = fields::text(json)?;
+    let lines = text.lines().take(MAX_BACKTRACE_FRAMES).collect::<Vec<_>>();
+    backtrace(&serde_json::Value::from(lines).to_string()).ok()
+}
+
 fn in_error(wrong: Wrong) -> Wrong {
     wrong.within("error.")
 }

@@ -12,17 +12,20 @@
 //!   may hold anything: half surrogate pairs become replacement characters.
 //! - A failure must not get lost over how it is told. `error` may be a mere string; without a
 //!   message its type, or else its code, is the message; a backtrace over the limits of the
-//!   specification is cut, not refused. A field of the wrong type is refused: that is a client's
-//!   bug, which its first test finds.
+//!   specification is cut, not refused.
+//! - An answer counts even if the rest of its line is too long, broken or of a wrong type
+//!   ([`broken_answer`]). The worker is told what was wrong; its first test finds that.
 //!
 //! [`FromWorker::Garbage`]: ojs_lifecycle::api::FromWorker::Garbage
 
+mod broken_answer;
 mod decode;
 mod encode;
 pub(crate) mod error;
 mod limits;
 mod values;
 
+pub use broken_answer::broken_answer;
 pub use decode::{decode, too_long};
 pub(crate) use encode::FrameLine;
 pub use encode::{HelloContext, JOB_OVERHEAD, encode};
