@@ -17,6 +17,17 @@ impl Jobs {
         }
     }
 
+    /// Cancels the jobs of holders whose process is ended, but for those that were cancelled before.
+    pub(crate) fn cancel_held_by(&mut self, holders: &[HolderId], cx: &Context) {
+        let held = holders.iter().flat_map(|holder| self.ledger.held_by(*holder));
+        for claim in held.copied().collect::<Vec<Claim>>() {
+            let is_cancelled = |job: &Job| matches!(&job.place, Place::Held(held) if held.cancelled.is_some());
+            if !self.ledger.get(claim).is_some_and(is_cancelled) {
+                self.cancel(claim, CancelReason::Shutdown, cx.options.cancel_grace, cx);
+            }
+        }
+    }
+
     /// Whether a job is with a holder that hears of no cancel.
     pub(crate) fn is_one_with_the_deaf(&self, cx: &Context) -> bool {
         self.ledger.holders().any(|holder| !cx.takers.hears(holder))

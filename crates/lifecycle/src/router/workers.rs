@@ -44,6 +44,7 @@ impl Lifecycle {
             Said::NobodyWorks => self.jobs(now, Jobs::end_holds),
             Said::Lost => self.go(Trigger::WorkerLost, Reason::Worker, now),
             Said::Killed => self.ending.killed(now),
+            Said::Ending(holders) => self.jobs(now, |jobs, cx| jobs.cancel_held_by(&holders, cx)),
             Said::DescendantsStay => self.give_up_on_descendants(now),
             Said::SignalPauseIsOver(holder) => {
                 if self.jobs.has_cancelled(holder) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
 use crate::api::{Effect, EndCause, ErrorCode, Manners, Ready, ToWorker, WorkerNotice, WorkerState, WorkerTimer};
 use crate::worker::workers::{Context, Workers};
+use crate::worker::workers_said::Said;
 use ojs_values::signal::Signal;
 
 /// Malformed frames in a row that end the conversation.
@@ -275,6 +276,9 @@ impl Workers {
             cause,
             jobs,
         });
+        let open = self.holders.of(id).filter(|(_, holder)| !holder.is_closed);
+        let open = open.map(|(holder, _)| holder).collect();
+        self.say(Said::Ending(open));
         self.order(Effect::SignalProcess(id, Signal::TERM));
         self.order(Effect::SignalProcess(id, Signal::CONT));
         self.timers

@@ -19,6 +19,9 @@ pub(crate) enum Said {
     Lost,
     /// SIGKILL goes out to processes of the worker.
     Killed,
+    /// The process of these holders is about to get SIGTERM, and SIGKILL a moment later: only a
+    /// cancel ends their handlers in time.
+    Ending(Vec<HolderId>),
     /// Descendants of the worker process that ended have had their time, and some are left.
     DescendantsStay,
     /// The pause after the last SIGURG is over: send the next one if this holder still has a

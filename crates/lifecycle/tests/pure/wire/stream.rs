@@ -15,7 +15,7 @@ fn read(reader: &mut FrameReader, mut input: &[u8]) -> Vec<Line> {
     while let Some(frame) = reader.next_frame(&mut input) {
         found.push(match frame {
             Frame::Line(line) => Some(line.to_vec()),
-            Frame::TooLong => None,
+            Frame::TooLong(_) => None,
         });
     }
     assert!(input.is_empty(), "something of a read was left");
