@@ -27,8 +27,8 @@ fn run(mut invocation: Invocation) -> u8 {
         report(&format!("internal error, please report it: {info}"))
     }));
     let exit = panic::catch_unwind(AssertUnwindSafe(|| {
-        if let Some(command) = runner::is_meant(&invocation.args, &invocation.environ) {
-            return runner::run(command, invocation.environ);
+        if let Some((program, command)) = runner::is_meant(&invocation.args, &invocation.environ) {
+            return runner::run(program, command, invocation.environ);
         }
         dispatch(&mut invocation).unwrap_or_else(|message| {
             refuse(&message, &invocation.args, &invocation.environ);

@@ -1,10 +1,11 @@
-//! The settings that the runner of mode exec needs, as one text for a variable of its environment.
-//! The runner is a second process of our own: it reads them into the same sections.
+//! Settings of the programs of ojs-init that PID 1 starts as the worker. These are the runner of
+//! mode exec and the keeper of copies. The settings travel as one text in a variable, and are read
+//! into the same sections.
 
 use std::collections::BTreeMap;
 
 use super::key::{Row, Scope};
-use super::keys::{CONCURRENCY, KEYS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, TIMEOUT_GRACE};
+use super::keys::{CONCURRENCY, KEYS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, PROCESSES, RESTART, TIMEOUT_GRACE};
 use super::sections::{Exec, Log, Worker};
 use super::settings::Settings;
 use super::source::Source;
@@ -13,6 +14,26 @@ use super::values::limits::JobMemory;
 /// The variable of the runner's environment that has them. Jobs do not see it, and there is no
 /// secret in it.
 pub const RUNNER_VARIABLE: &str = "OJS_INIT_RUNNER";
+
+/// A program of ours that PID 1 starts as the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnProgram {
+    /// Runs a process for each job (mode exec).
+    Runner,
+    /// Runs several copies of COMMAND (`worker.processes`).
+    Copies,
+}
+
+impl OwnProgram {
+    /// Its subcommand.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Runner => "runner",
+            Self::Copies => "copies",
+        }
+    }
+}
 
 /// How the runner starts jobs, and what their ends mean. The command for jobs without a route is
 /// not in it. It comes as arguments, whose bytes need not be UTF-8.
@@ -79,7 +100,15 @@ impl RunnerSettings {
 }
 
 fn is_needed(key: &Row) -> bool {
-    let shared: [&Row; 5] = [&CONCURRENCY, &TIMEOUT_GRACE, &MAX_FRAME, &LOG_FORMAT, &LOG_LEVEL];
+    let shared: [&Row; 7] = [
+        &CONCURRENCY,
+        &TIMEOUT_GRACE,
+        &MAX_FRAME,
+        &PROCESSES,
+        &RESTART,
+        &LOG_FORMAT,
+        &LOG_LEVEL,
+    ];
     key.scope == Scope::Exec || shared.contains(&key)
 }
 

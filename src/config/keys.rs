@@ -27,6 +27,7 @@ use super::values::Value;
 use super::values::duration::{Bytes, TimeOrOff};
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
 use super::values::exec::{Redactions, Routes, Verdicts};
+use super::values::limits::MAX_PROCESSES;
 use super::values::limits::{JobMemory, MemoryShare, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::log_levels::LogLevels;
@@ -245,6 +246,9 @@ keys! {
     }
 
     in Worker, OwnWorker {
+        PROCESSES: u32 [1..=MAX_PROCESSES] = 1;
+            "worker.processes", "processes", ["OJS_PROCESSES"];
+            "Copies of COMMAND that run side by side, each with its number in OJS_PROCESS_INDEX";
         TYPE_WAIT: Duration [ANY_DURATION] = secs(5);
             "worker.type_wait", "type-wait", ["OJS_TYPE_WAIT"];
             "How long a job whose type no connection takes waits for one that may still come, from the last ready on";

@@ -32,7 +32,7 @@ pub use doubtful_times::doubtful_times;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use flags::Flags;
-pub use handover::{RUNNER_VARIABLE, RunnerSettings};
+pub use handover::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
 pub use key::{Key, Row};
 pub use load::{Salvaged, load, load_paths, salvage};
 pub use sections::{Backend, Config, Exec, Gateway, Health, Init, Log, Paths, Process, Shutdown, Worker};

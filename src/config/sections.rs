@@ -19,7 +19,7 @@ use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::proxy::{Proxy, ProxySetting};
 use super::values::user::UserSpec;
-use ojs_lifecycle::api::{Limits, TransitionSignals};
+use ojs_lifecycle::api::{Limits, Restart, TransitionSignals};
 use ojs_values::exit::RemapExit;
 use ojs_values::signal::Signal;
 
@@ -137,6 +137,9 @@ sections! {
         /// `None`: it does not matter.
         memory_gate: Option<Percent> = settings.value(&keys::MEMORY_GATE).0,
         type_wait: Duration = settings.value(&keys::TYPE_WAIT),
+        /// Copies of COMMAND, at least one.
+        processes: u32 = settings.value(&keys::PROCESSES),
+        restart: Restart = settings.value(&keys::RESTART),
         /// Its unit is the byte.
         max_frame: u64 = settings.value(&keys::MAX_FRAME).0,
     }

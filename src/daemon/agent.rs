@@ -219,11 +219,14 @@ fn way(
     environ: &Environ,
     poll: &Poll,
 ) -> Result<Way, StartFailure> {
-    match config.mode {
-        Mode::Gateway => gateway_way(config, &allowed, environ, poll),
-        Mode::Exec => exec_way(config, allowed, directory, poll),
-        Mode::Socket | Mode::None => socket_way(config, allowed, directory, poll),
+    let mut way = match config.mode {
+        Mode::Gateway => gateway_way(config, &allowed, environ, poll)?,
+        Mode::Exec | Mode::Socket | Mode::None => socket_way(config, allowed, directory, poll)?,
+    };
+    if exec::own_program(config).is_some() {
+        way.variables.push(exec::variable(config)?);
     }
+    Ok(way)
 }
 
 /// The worker's programs speak the protocol of the worker socket.
@@ -244,13 +247,6 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
         variables,
         open_files: None,
     })
-}
-
-/// Only the runner speaks it, which starts their programs.
-fn exec_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &Poll) -> Result<Way, StartFailure> {
-    let mut way = socket_way(config, allowed, directory, poll)?;
-    way.variables.push(exec::variable(config)?);
-    Ok(way)
 }
 
 /// The worker's programs speak HTTP, as if ojs-init were the backend.
@@ -340,15 +336,18 @@ pub(super) fn plan(
         .iter()
         .map(|(name, value)| (*name, value.as_os_str()))
         .collect();
-    let plan = match config.mode {
-        Mode::Exec => {
+    let own_program = exec::own_program(config);
+    let plan = match own_program {
+        Some(program) => {
             let own_file = image::own_file().ok_or_else(|| StartFailure {
-                message: "mode exec runs ojs-init once more, and its own file is not found: mount /proc".to_owned(),
+                message:
+                    "mode exec and worker.processes run ojs-init once more, and its own file is not found: mount /proc"
+                        .to_owned(),
                 exit: Exit::Internal,
             })?;
-            ChildPlan::new(&exec::arguments(command), environ).map(|plan| plan.executing(own_file))
+            ChildPlan::new(&exec::arguments(program, command), environ).map(|plan| plan.executing(own_file))
         }
-        Mode::Socket | Mode::Gateway | Mode::None => ChildPlan::new(command, environ),
+        None => ChildPlan::new(command, environ),
     };
     let plan = plan.and_then(|plan| plan.with_environment(&set, secrets));
     // The SIGKILL of PID 1 ends everybody. Elsewhere a worker would go on with jobs for which
@@ -441,9 +440,9 @@ fn narrator(config: &Config, facts: &InstanceInfo) -> Narrator {
 
 /// The name of the child in a message that it could not be started.
 fn started_program(config: &Config, facts: &InstanceInfo) -> String {
-    match config.mode {
-        Mode::Exec => exec::OWN_NAME.to_owned(),
-        Mode::Socket | Mode::Gateway | Mode::None => facts.program.clone(),
+    match exec::own_program(config) {
+        Some(_) => exec::OWN_NAME.to_owned(),
+        None => facts.program.clone(),
     }
 }
 

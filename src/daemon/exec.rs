@@ -1,5 +1,6 @@
-//! Mode exec: the supervised child is a second process of our own binary, the runner, which starts
-//! a process for each job. What it is told, and what has to hold before it is started.
+//! The child that PID 1 supervises where that is a second process of our own binary: in mode exec
+//! the runner, which starts a process for each job, and with `worker.processes` the keeper of
+//! copies. What it is told, and what has to hold before it is started.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +10,7 @@ use log::warn;
 
 use crate::config::values::duration::Bytes;
 use crate::config::values::limits::{JobMemory, LEAST_JOB_MEMORY};
-use crate::config::{self, Config, Mode, RUNNER_VARIABLE, RunnerSettings, keys};
+use crate::config::{self, Config, Mode, OwnProgram, RUNNER_VARIABLE, RunnerSettings, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
 use ojs_os::cgroup_memory::MemoryCgroup;
@@ -22,33 +23,42 @@ use ojs_wire::runner::template::{Template, command_name};
 /// The name of the runner.
 pub const OWN_NAME: &str = "ojs-init";
 
-/// The subcommand that makes it the runner; the command for jobs follows `--`.
-const RUNNER: [&str; 2] = ["runner", "--"];
-
 /// Most bytes of the variable that has the settings: the kernel takes 128 KiB for one, its name
 /// included.
 const MOST_SETTINGS: usize = 120 << 10;
 
-/// The arguments of the runner, its name first.
+/// The program of ours that is the worker; none: COMMAND itself is.
 #[must_use]
-pub fn arguments(command: &[OsString]) -> Vec<OsString> {
-    let own = [OWN_NAME].into_iter().chain(RUNNER).map(OsString::from);
-    own.chain(command.iter().cloned()).collect()
+pub fn own_program(config: &Config) -> Option<OwnProgram> {
+    match config.mode {
+        Mode::Exec => Some(OwnProgram::Runner),
+        Mode::Socket | Mode::Gateway => (config.worker.processes > 1).then_some(OwnProgram::Copies),
+        Mode::None => None,
+    }
 }
 
-/// The variable of the runner's environment that has its settings.
+/// The arguments of such a program, its name first.
+#[must_use]
+pub fn arguments(program: OwnProgram, command: &[OsString]) -> Vec<OsString> {
+    let own = [OWN_NAME, program.word(), "--"].map(OsString::from);
+    own.into_iter().chain(command.iter().cloned()).collect()
+}
+
+/// The variable of its environment that has its settings.
 ///
 /// # Errors
 /// They do not fit, or the directory's name is no UTF-8.
 pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailure> {
     let mut settings = config.settings.clone();
     let source = |key: &config::Row| config.settings.source(key).clone();
-    let max_memory = memory_limit(config).map(|bytes| JobMemory::Bytes(Bytes(bytes)));
-    settings.replace(&keys::EXEC_MAX_MEMORY, max_memory, source(&keys::EXEC_MAX_MEMORY));
+    if config.mode == Mode::Exec {
+        let max_memory = memory_limit(config).map(|bytes| JobMemory::Bytes(Bytes(bytes)));
+        settings.replace(&keys::EXEC_MAX_MEMORY, max_memory, source(&keys::EXEC_MAX_MEMORY));
+    }
     let format = Some(sink::format(config.log.format));
     settings.replace(&keys::LOG_FORMAT, format, source(&keys::LOG_FORMAT));
     let settings = RunnerSettings::encode(&settings)
-        .map_err(|error| usage(format!("the settings of mode exec cannot be passed on: {error}")))?;
+        .map_err(|error| usage(format!("the settings cannot be passed on: {error}")))?;
     if settings.len() > MOST_SETTINGS {
         let routes = config.settings.describe(&keys::EXEC_ROUTES);
         return Err(usage(format!(

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record, warn};
 
-use crate::config::{self, Config, Mode, keys};
+use crate::config::{self, Config, Mode, Worker, keys};
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token::TokenSource;
 use crate::daemon::log::termination::TerminationLog;
@@ -145,6 +145,15 @@ fn child(
     environ: &Environ,
     credentials: Option<Credentials>,
 ) -> Result<(), StartFailure> {
+    // COMMAND itself is tried, not what would start copies of it.
+    let one = Config {
+        worker: Worker {
+            processes: 1,
+            ..config.worker.clone()
+        },
+        ..config.clone()
+    };
+    let config = &one;
     let plan: ChildPlan = match config.mode {
         Mode::None => plain_loop::plan(command, environ)?,
         Mode::Socket | Mode::Gateway => agent::plan(config, command, environ, &[])?,

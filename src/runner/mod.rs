@@ -1,10 +1,12 @@
-//! The runner of mode exec: the worker that runs one process for each job. A program of its own, in
-//! a process of its own, that PID 1 supervises as any other worker.
+//! Programs of ojs-init that PID 1 starts as the worker, each in its own process. The runner of
+//! mode exec runs one process for each job. The keeper of copies runs several workers
+//! (`worker.processes`).
 //!
-//! One thread, one loop, one wait. A job is a process that leads a session of its own; its end is
-//! the job's outcome.
+//! The runner is one thread with one loop and one wait. A job is a process that leads a session of
+//! its own; its end is the job's outcome.
 
 mod connection;
+mod copies;
 mod ending;
 mod environment;
 mod event_loop;
@@ -18,6 +20,7 @@ mod output;
 mod process;
 mod redaction;
 mod routes;
+mod slots;
 mod start;
 mod state;
 mod streams;
@@ -33,7 +36,7 @@ use std::path::{Path, PathBuf};
 
 use mio::Poll;
 
-use crate::config::{RUNNER_VARIABLE, RunnerSettings};
+use crate::config::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::connection::Connection;
@@ -64,17 +67,26 @@ const IN_MEMORY: &str = "/dev/shm";
 /// The name of the runner in its `ready` frame.
 const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
 
-/// Whether this is how PID 1 starts the runner: `ojs-init runner -- COMMAND...` with its settings
-/// in the environment. What comes behind the `--`.
+/// Whether this is how PID 1 starts one of them: `ojs-init runner -- COMMAND...` with the settings
+/// in the environment. Returns what follows the `--`.
 #[must_use]
-pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<&'a [OsString]> {
-    let (first, command) = args.get(1..)?.split_first_chunk::<2>()?;
-    (first == &["runner", "--"] && environ.value(RUNNER_VARIABLE).is_some()).then_some(command)
+pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgram, &'a [OsString])> {
+    let ([word, dashes], command) = args.get(1..)?.split_first_chunk::<2>()?;
+    let mut programs = [OwnProgram::Runner, OwnProgram::Copies].into_iter();
+    let program = programs.find(|program| *word == *program.word())?;
+    (dashes == "--" && environ.value(RUNNER_VARIABLE).is_some()).then_some((program, command))
 }
 
-/// Runs jobs until PID 1 wants no more.
+/// Runs it until PID 1 wants no more.
 #[must_use]
-pub fn run(command: &[OsString], environ: Environ) -> Exit {
+pub fn run(program: OwnProgram, command: &[OsString], environ: Environ) -> Exit {
+    match program {
+        OwnProgram::Runner => run_jobs(command, environ),
+        OwnProgram::Copies => copies::run(command, environ),
+    }
+}
+
+fn run_jobs(command: &[OsString], environ: Environ) -> Exit {
     let result = set_up(command, environ).and_then(|(runner, log)| {
         let ended = runner.run();
         // The last words of a job that was cut off may have come a moment ago.

@@ -303,7 +303,12 @@ fn names(facts: &JobFacts<'_>) -> JobNames {
     }
 }
 
-fn not_started(command: &[OsString], error: SpawnError, trouble: &dyn Fn() -> Option<Trouble>) -> NotStarted {
+/// Why a program did not start, for the log.
+pub(super) fn not_started(
+    command: &[OsString],
+    error: SpawnError,
+    trouble: &dyn Fn() -> Option<Trouble>,
+) -> NotStarted {
     let program = command
         .first()
         .map(|program| program.to_string_lossy())

@@ -7,6 +7,9 @@ use super::duration::{Bytes, parse_size, whole};
 use super::exec::NAME_APART;
 use super::{Form, Notation, Problem, Value, joined, only, user, within};
 
+/// Most copies of a worker. Each has at least one of the 1024 connections of the worker socket.
+pub const MAX_PROCESSES: u32 = 256;
+
 /// A share of the container's memory limit, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percent(pub u8);

@@ -8,6 +8,7 @@ mod admission;
 mod backend_trouble;
 mod broken_answers;
 mod cancel_signals;
+mod copies;
 mod deaths;
 mod delivery;
 mod floods;

@@ -17,7 +17,8 @@ impl Jobs {
         }
     }
 
-    /// Cancels the jobs of holders whose process is ended, but for those that were cancelled before.
+    /// Cancels the jobs of holders whose process is ended. Jobs that were cancelled before stay as
+    /// they are.
     pub(crate) fn cancel_held_by(&mut self, holders: &[HolderId], cx: &Context) {
         let held = holders.iter().flat_map(|holder| self.ledger.held_by(*holder));
         for claim in held.copied().collect::<Vec<Claim>>() {

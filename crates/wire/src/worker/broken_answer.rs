@@ -75,10 +75,10 @@ fn closed(beginning: &str) -> String {
     text
 }
 
-/// Where a scan of a JSON text stands.
+/// The position of a scan in a JSON text.
 #[derive(Debug, Default)]
 struct Scan {
-    /// What closes the open arrays and objects, the outermost first.
+    /// Brackets that close the open arrays and objects, the outermost first.
     closers: Vec<char>,
     /// Bytes up to the last complete value, bracket or comma.
     complete: usize,

@@ -36,8 +36,8 @@ pub(crate) fn read(json: Option<&str>) -> Result<JobError, Wrong> {
     })
 }
 
-/// Reads the `error` of a fail frame that [`read`] refuses: a field of a wrong type is converted, or
-/// left out. `has_details`: its nesting is within the limits.
+/// Reads the `error` of a fail frame that [`read`] refuses. A field of a wrong type is converted or
+/// left out. The details are left out unless `has_details`.
 pub(crate) fn mended(json: Option<&str>, has_details: bool) -> JobError {
     let error = json.and_then(|json| Fields::read(json, FIELDS).ok());
     let field = |name: &str| error.as_ref().and_then(|error| error.get(name));

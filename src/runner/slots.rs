@@ -1,0 +1,273 @@
+//! When a copy of the worker is started, and when the copies are over. Time is passed in; nothing
+//! here starts or ends a process.
+
+use std::time::Duration;
+
+use ojs_lifecycle::api::{Moment, Restart, restart_pause};
+use ojs_values::exit::Ended;
+use ojs_values::signal::Signal;
+
+/// A copy that ran for so long is started again at once.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// Lives shorter than [`STEADY`], one after the other, after which a copy is not started again.
+const MOST_SHORT_LIVES: u32 = 10;
+
+/// Consequence of the end of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The copy is not started again, and the others go on.
+    Over,
+    /// The copy is started again after this pause.
+    StartsAgain(Duration),
+    /// No copy is started again, and those that run have to end.
+    EndAll,
+}
+
+/// The copies, by index. `P` names a process.
+#[derive(Debug)]
+pub struct Slots<P> {
+    slots: Vec<Slot<P>>,
+    restart: Restart,
+    is_ending: bool,
+    /// The first status that is no clean end.
+    status: u8,
+    /// The index of the copy that ended last, for the log.
+    last: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot<P> {
+    state: State<P>,
+    /// Short lives so far, one after the other.
+    short_lives: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State<P> {
+    /// To be started at this moment; none: at once.
+    Waits(Option<Moment>),
+    Runs {
+        process: P,
+        since: Moment,
+    },
+    Over,
+}
+
+impl<P: Copy + PartialEq> Slots<P> {
+    /// `count` copies, all to be started at once.
+    pub fn new(count: u32, restart: Restart) -> Self {
+        let slot = Slot {
+            state: State::Waits(None),
+            short_lives: 0,
+        };
+        Self {
+            slots: (0..count).map(|_| slot).collect(),
+            restart,
+            is_ending: false,
+            status: 0,
+            last: String::new(),
+        }
+    }
+
+    /// From now on no copy is started.
+    pub fn end(&mut self) {
+        self.is_ending = true;
+        for slot in &mut self.slots {
+            if matches!(slot.state, State::Waits(_)) {
+                slot.state = State::Over;
+            }
+        }
+    }
+
+    /// The next copy to start now.
+    pub fn due(&self, now: Moment) -> Option<u32> {
+        let is_due = |slot: &Slot<P>| matches!(slot.state, State::Waits(at) if at.is_none_or(|at| at <= now));
+        let index = self.slots.iter().position(is_due)?;
+        u32::try_from(index).ok()
+    }
+
+    /// When the next copy is to be started.
+    pub fn next_start(&self) -> Option<Moment> {
+        let moments = self.slots.iter().filter_map(|slot| match slot.state {
+            State::Waits(at) => at,
+            State::Runs { .. } | State::Over => None,
+        });
+        moments.min()
+    }
+
+    /// The processes that run.
+    pub fn running(&self) -> Vec<P> {
+        let processes = self.slots.iter().filter_map(|slot| match slot.state {
+            State::Runs { process, .. } => Some(process),
+            State::Waits(_) | State::Over => None,
+        });
+        processes.collect()
+    }
+
+    /// A copy was started.
+    pub fn started(&mut self, index: u32, process: P, since: Moment) {
+        self.set(index, State::Runs { process, since });
+    }
+
+    /// The system has no process now. Returns the pause before the next attempt.
+    pub fn not_started(&mut self, index: u32, now: Moment) -> Duration {
+        let pause = restart_pause(0);
+        self.set(index, State::Waits(Some(now.after(pause))));
+        pause
+    }
+
+    fn set(&mut self, index: u32, state: State<P>) {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.state = state;
+        }
+    }
+
+    /// A copy has ended.
+    pub fn ended(&mut self, process: P, ended: Ended, now: Moment) -> Next {
+        let is_it = |slot: &Slot<P>| matches!(slot.state, State::Runs { process: of, .. } if of == process);
+        let Some(index) = self.slots.iter().position(is_it) else {
+            return Next::Over;
+        };
+        self.last = index.to_string();
+        let is_clean = ended.status() == 0 || self.is_ending && is_after_sigterm(ended);
+        if self.is_ending && !is_clean && self.status == 0 {
+            self.status = ended.status();
+        }
+        let (is_ending, restart) = (self.is_ending, self.restart);
+        let Some(slot) = self.slots.get_mut(index) else {
+            return Next::Over;
+        };
+        let State::Runs { since, .. } = slot.state else {
+            return Next::Over;
+        };
+        let is_steady = since.elapsed(now) >= STEADY;
+        slot.short_lives = if is_steady {
+            0
+        } else {
+            slot.short_lives.saturating_add(1)
+        };
+        let is_started_again = match restart {
+            Restart::Never => false,
+            Restart::OnFailure => !is_clean,
+            Restart::Hung | Restart::Always => true,
+        };
+        if is_ending || !is_started_again && is_clean {
+            slot.state = State::Over;
+            return Next::Over;
+        }
+        if !is_started_again || slot.short_lives > MOST_SHORT_LIVES {
+            slot.state = State::Over;
+            self.status = ended.status();
+            self.end();
+            return Next::EndAll;
+        }
+        let pause = match slot.short_lives {
+            0 => Duration::ZERO,
+            lives => restart_pause(lives - 1),
+        };
+        slot.state = State::Waits(Some(now.after(pause)));
+        Next::StartsAgain(pause)
+    }
+
+    /// The index of the copy that ended last.
+    pub fn index_text(&self) -> &str {
+        &self.last
+    }
+
+    /// Once all copies are over: the status of all together, 0 if each ended cleanly.
+    pub fn result(&self) -> Option<u8> {
+        let is_over = self.slots.iter().all(|slot| matches!(slot.state, State::Over));
+        is_over.then_some(self.status)
+    }
+}
+
+/// The status of a process without a handler for SIGTERM, or of a shell in front of it.
+fn is_after_sigterm(ended: Ended) -> bool {
+    ended == Ended::Signalled(Signal::TERM) || ended.status() == Ended::Signalled(Signal::TERM).status()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAILED: Ended = Ended::Exited(3);
+    const CLEAN: Ended = Ended::Exited(0);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::new(Duration::from_secs(seconds))
+    }
+
+    /// Two copies that run since the second 0: processes 10 and 11.
+    fn two(restart: Restart) -> Slots<u32> {
+        let mut slots = Slots::new(2, restart);
+        while let Some(index) = slots.due(at(0)) {
+            slots.started(index, 10 + index, at(0));
+        }
+        assert_eq!(slots.running(), [10, 11]);
+        slots
+    }
+
+    #[test]
+    fn a_copy_that_ends_is_started_again_while_the_others_go_on() {
+        for ended in [FAILED, CLEAN, Ended::Signalled(Signal::KILL)] {
+            let mut slots = two(Restart::Hung);
+            assert_eq!(slots.ended(11, ended, at(5)), Next::StartsAgain(Duration::from_secs(1)));
+            assert_eq!((slots.running(), slots.due(at(5))), (vec![10], None));
+            assert_eq!((slots.next_start(), slots.due(at(6))), (Some(at(6)), Some(1)));
+        }
+    }
+
+    #[test]
+    fn a_copy_that_ran_for_a_minute_is_started_again_at_once() {
+        let mut slots = two(Restart::Hung);
+        assert_eq!(slots.ended(10, FAILED, at(60)), Next::StartsAgain(Duration::ZERO));
+        assert_eq!(slots.due(at(60)), Some(0));
+    }
+
+    #[test]
+    fn pauses_grow_and_after_ten_short_lives_all_copies_end_with_the_status_of_that_one() {
+        let mut slots = two(Restart::Always);
+        let mut pauses = Vec::new();
+        while let Next::StartsAgain(pause) = slots.ended(10, FAILED, at(0)) {
+            pauses.push(pause.as_secs());
+            slots.started(0, 10, at(0));
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
+        assert_eq!(slots.result(), None);
+        assert_eq!(slots.ended(11, Ended::Signalled(Signal::TERM), at(0)), Next::Over);
+        assert_eq!(slots.result(), Some(3));
+    }
+
+    #[test]
+    fn worker_restart_decides_which_ends_start_a_copy_again() {
+        let mut slots = two(Restart::Never);
+        assert_eq!(slots.ended(10, FAILED, at(5)), Next::EndAll);
+        let mut slots = two(Restart::Never);
+        assert_eq!(slots.ended(10, CLEAN, at(5)), Next::Over);
+        assert_eq!(slots.ended(11, CLEAN, at(5)), Next::Over);
+        assert_eq!(slots.result(), Some(0));
+        let mut slots = two(Restart::OnFailure);
+        assert_eq!(slots.ended(10, CLEAN, at(5)), Next::Over);
+        assert!(matches!(slots.ended(11, FAILED, at(5)), Next::StartsAgain(_)));
+    }
+
+    #[test]
+    fn in_a_shutdown_no_copy_is_started_again_and_the_end_is_clean_if_each_one_is() {
+        let mut slots = two(Restart::Always);
+        assert!(matches!(slots.ended(10, FAILED, at(5)), Next::StartsAgain(_)));
+        slots.end();
+        assert_eq!(
+            (slots.due(at(99)), slots.next_start(), slots.result()),
+            (None, None, None)
+        );
+        assert_eq!(slots.ended(11, Ended::Exited(143), at(5)), Next::Over);
+        assert_eq!(slots.result(), Some(0));
+        let mut slots = two(Restart::Always);
+        slots.end();
+        assert_eq!(slots.ended(10, FAILED, at(5)), Next::Over);
+        assert_eq!(slots.ended(11, CLEAN, at(5)), Next::Over);
+        assert_eq!(slots.result(), Some(3));
+    }
+}

@@ -1,0 +1,155 @@
+//! Copies of the worker (`worker.processes`): each is a process of its own, and none of them is
+//! missed for long.
+
+use crate::backend::Outcome;
+use crate::stage::{Stage, job};
+
+/// A copy that notes its index and each job that it begins.
+const COPY: &str = "
+index = os.environ['OJS_PROCESS_INDEX']
+note('copy', index)
+link = Link()
+link.ready()
+";
+
+fn copies(script: &str) -> String {
+    format!("{COPY}{script}")
+}
+
+#[test]
+fn each_copy_has_a_number_of_its_own_and_takes_jobs() {
+    let stage = Stage::new();
+    let script = copies("held = link.job(); note('works', index); link.until('lifecycle'); link.ack(held); rest()");
+    let mut init = stage.worker(&script).with("OJS_PROCESSES", "3").start();
+    stage.enqueue([1, 2, 3]);
+    for index in 0..3 {
+        init.notes_line(&format!("works {index}"));
+    }
+    assert!(!init.log().contains("is started again"), "{}", init.story());
+    init.stops();
+    for number in 1..=3 {
+        assert_eq!(stage.outcomes(&format!("j{number}")), [Outcome::Acked(None)]);
+    }
+}
+
+#[test]
+fn a_copy_that_dies_costs_its_own_job_alone_and_is_started_again() {
+    let stage = Stage::new();
+    let script = copies(
+        "
+held = link.job()
+note('works', index)
+if held == 'j1':
+    while not os.path.exists(os.environ['GO']):
+        time.sleep(0.01)
+    os._exit(3)
+link.until('lifecycle')
+link.ack(held)
+rest()",
+    );
+    let go = stage.at("go");
+    let mut init = stage.worker(&script).with("OJS_PROCESSES", "2").with("GO", &go).start();
+    stage.enqueue([1]);
+    init.noted("works");
+    stage.enqueue([2]);
+    init.notes_line("works 0");
+    init.notes_line("works 1");
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(stage.failure("j1")["code"], "worker_death");
+    init.logs("of the worker ended, exit status 3; it is started again in 1 s");
+    let dead = if init.notes().iter().filter(|line| *line == "copy 0").count() > 1 {
+        0
+    } else {
+        1
+    };
+    init.notes_times(&format!("copy {dead}"), 2);
+    init.stops();
+    assert_eq!(stage.outcomes("j2"), [Outcome::Acked(None)]);
+}
+
+#[test]
+fn at_a_sigterm_each_copy_finishes_its_job_and_none_is_started_again() {
+    let stage = Stage::new();
+    let script = copies(
+        "
+held = link.job()
+note('works', index)
+link.until('lifecycle')
+time.sleep(0.3)
+link.ack(held)
+os._exit(0)",
+    );
+    let mut init = stage.worker(&script).with("OJS_PROCESSES", "2").start();
+    stage.enqueue([1, 2]);
+    init.notes_line("works 0");
+    init.notes_line("works 1");
+    init.signal(libc::SIGTERM);
+    init.ends_with(0);
+    for number in 1..=2 {
+        assert_eq!(stage.outcomes(&format!("j{number}")), [Outcome::Acked(None)]);
+    }
+    let started = init.notes().iter().filter(|line| line.starts_with("copy ")).count();
+    assert_eq!(started, 2, "{}", init.story());
+}
+
+#[test]
+fn idle_copies_end_cleanly_with_a_sigterm() {
+    let stage = Stage::new();
+    let mut init = stage
+        .worker(&copies("rest()"))
+        .with_all(&[("OJS_PROCESSES", "4"), ("OJS_RESTART", "always")])
+        .start();
+    for index in 0..4 {
+        init.notes_line(&format!("copy {index}"));
+    }
+    init.stops();
+}
+
+#[test]
+fn with_restart_never_the_end_of_a_copy_is_the_end_of_the_worker() {
+    let stage = Stage::new();
+    let script = copies(
+        "
+held = link.job()
+if held == 'j1':
+    os._exit(7)
+rest()",
+    );
+    let mut init = stage
+        .worker(&script)
+        .with_all(&[("OJS_PROCESSES", "2"), ("OJS_RESTART", "never")])
+        .start();
+    init.notes_line("copy 0");
+    init.notes_line("copy 1");
+    stage.backend.enqueue(&job(1, ""));
+    init.ends_with(7);
+    assert_eq!(stage.failure("j1")["code"], "worker_death");
+    init.logs("is not started again: the others are ended");
+}
+
+#[test]
+fn copies_of_a_program_that_is_missing_end_the_container_with_127() {
+    let stage = Stage::new();
+    let mut init = stage.command(&["/nowhere/worker"]).with("OJS_PROCESSES", "2").start();
+    init.ends_with(127);
+    init.logs("/nowhere/worker");
+}
+
+#[test]
+fn a_signal_of_the_users_reaches_each_copy() {
+    let stage = Stage::new();
+    let script = "
+index = os.environ['OJS_PROCESS_INDEX']
+signal.signal(signal.SIGUSR1, lambda *_: note('usr1', index))
+note('copy', index)
+link = Link()
+link.ready()
+rest()";
+    let mut init = stage.worker(script).with("OJS_PROCESSES", "2").start();
+    init.notes_line("copy 0");
+    init.notes_line("copy 1");
+    init.signal(libc::SIGUSR1);
+    init.notes_line("usr1 0");
+    init.notes_line("usr1 1");
+    init.stops();
+}
