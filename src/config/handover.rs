@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 
 use super::key::{Row, Scope};
-use super::keys::{CONCURRENCY, KEYS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, PROCESSES, RESTART, TIMEOUT_GRACE};
+use super::keys::{
+    CONCURRENCY, KEYS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, ON_TERMINATE, PROCESS_GROUP, PROCESSES, RESTART, TIMEOUT_GRACE,
+};
 use super::sections::{Exec, Log, Worker};
 use super::settings::Settings;
 use super::source::Source;
 use super::values::limits::JobMemory;
+use ojs_values::signal::Signal;
 
 /// The variable of the runner's environment that has them. Jobs do not see it, and there is no
 /// secret in it.
@@ -42,6 +45,10 @@ pub struct RunnerSettings {
     pub exec: Exec,
     pub worker: Worker,
     pub log: Log,
+    /// Signals for the worker also go to its children (`-g`).
+    pub process_group: bool,
+    /// The signal that copies get when the drain begins.
+    pub on_terminate: Option<Signal>,
 }
 
 impl RunnerSettings {
@@ -85,6 +92,8 @@ impl RunnerSettings {
             exec: Exec::of(&settings),
             worker: Worker::of(&settings),
             log: Log::of(&settings),
+            process_group: settings.value(&PROCESS_GROUP),
+            on_terminate: settings.value(&ON_TERMINATE),
         })
     }
 
@@ -100,12 +109,14 @@ impl RunnerSettings {
 }
 
 fn is_needed(key: &Row) -> bool {
-    let shared: [&Row; 7] = [
+    let shared: [&Row; 9] = [
         &CONCURRENCY,
         &TIMEOUT_GRACE,
         &MAX_FRAME,
         &PROCESSES,
         &RESTART,
+        &ON_TERMINATE,
+        &PROCESS_GROUP,
         &LOG_FORMAT,
         &LOG_LEVEL,
     ];

@@ -35,7 +35,9 @@ pub use flags::Flags;
 pub use handover::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
 pub use key::{Key, Row};
 pub use load::{Salvaged, load, load_paths, salvage};
-pub use sections::{Backend, Config, Exec, Gateway, Health, Init, Log, Paths, Process, Shutdown, Worker};
+pub use sections::{
+    Backend, Config, Exec, Gateway, Health, Init, Log, Paths, Process, Shutdown, TERMINATE_SIGNAL, Worker,
+};
 pub use settings::{Setting, Settings};
 pub use show::{check_report, show, warning_lines};
 pub use similar::most_alike;

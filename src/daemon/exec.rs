@@ -104,8 +104,8 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     Some(bytes)
 }
 
-/// In mode exec: what would keep every job from being started: a user, a directory or a program
-/// that is not there. Nothing is run.
+/// Looks for what would keep every job, or every copy, from being started: a user, a directory or a
+/// program that does not exist. Nothing is run.
 ///
 /// # Errors
 /// The first of them.
@@ -115,8 +115,10 @@ pub fn check(
     environ: &Environ,
     credentials: Option<&Credentials>,
 ) -> Result<(), StartFailure> {
-    if config.mode != Mode::Exec {
-        return Ok(());
+    match own_program(config) {
+        Some(OwnProgram::Runner) => {}
+        Some(OwnProgram::Copies) => return check_copies(command, environ, credentials),
+        None => return Ok(()),
     }
     directory(config)?;
     let user = job_user(config, environ, credentials)?;
@@ -128,6 +130,18 @@ pub fn check(
         })?;
     }
     Ok(())
+}
+
+fn check_copies(
+    command: &[OsString],
+    environ: &Environ,
+    credentials: Option<&Credentials>,
+) -> Result<(), StartFailure> {
+    let plan = ChildPlan::new(command, environ).map_err(|error| usage(error.to_string()))?;
+    let program = command.first().map(|program| program.to_string_lossy());
+    start::rehearse(&plan.run_as(credentials.cloned()), program.as_deref(), |message| {
+        warn!("{message}")
+    })
 }
 
 /// The programs of the routes and COMMAND, each with its arguments, and where it stands.

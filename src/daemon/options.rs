@@ -72,7 +72,10 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         // The runner is no worker that somebody has taught signals.
         signals: match config.mode {
             Mode::Exec => TransitionSignals::default(),
-            Mode::Socket | Mode::Gateway | Mode::None => config.signals,
+            Mode::Socket | Mode::Gateway | Mode::None => TransitionSignals {
+                on_terminate: config.terminate_signal(),
+                ..config.signals
+            },
         },
         rewrite: config.init.rewrite.clone(),
         remap_exit: config.init.remap_exit.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record, warn};
 
-use crate::config::{self, Config, Mode, Worker, keys};
+use crate::config::{self, Config, Mode, keys};
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token::TokenSource;
 use crate::daemon::log::termination::TerminationLog;
@@ -21,7 +21,6 @@ use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::runtime::instances::{self, NoInstance};
 use crate::daemon::start::{self, StartFailure};
 use crate::daemon::{agent, exec, plain_loop};
-use ojs_os::child::ChildPlan;
 use ojs_os::entry::Environ;
 use ojs_os::signals;
 use ojs_os::user::Credentials;
@@ -145,19 +144,12 @@ fn child(
     environ: &Environ,
     credentials: Option<Credentials>,
 ) -> Result<(), StartFailure> {
-    // COMMAND itself is tried, not what would start copies of it.
-    let one = Config {
-        worker: Worker {
-            processes: 1,
-            ..config.worker.clone()
-        },
-        ..config.clone()
-    };
-    let config = &one;
-    let plan: ChildPlan = match config.mode {
+    if exec::own_program(config).is_some() {
+        return programs(config, command, environ, credentials);
+    }
+    let plan = match config.mode {
         Mode::None => plain_loop::plan(command, environ)?,
-        Mode::Socket | Mode::Gateway => agent::plan(config, command, environ, &[])?,
-        Mode::Exec => return programs(config, command, environ, credentials),
+        Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, &[])?,
     };
     let program = command.first().map(|program| program.to_string_lossy());
     start::rehearse(&plan.run_as(credentials), program.as_deref(), |message| {
@@ -165,7 +157,8 @@ fn child(
     })
 }
 
-/// The runner's settings and user, and whether there are all the programs that it would start.
+/// The settings and the user of our own program, and whether there are all the programs that it
+/// would start.
 fn programs(
     config: &Config,
     command: &[OsString],

@@ -2,28 +2,25 @@
 //! when it ends, passes signals on, and ends last.
 //!
 //! A program of its own, in a process of its own. To PID 1 it is the first process of a prefork
-//! worker. In mode socket it holds a connection and says no `ready` on it: there it hears of the
-//! shutdown, in which no copy is started again.
+//! worker. PID 1 sends it a signal when the drain begins: no copy is started again then.
 
 use std::ffi::{NulError, OsStr, OsString};
 use std::fmt::Display;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
 use std::time::Duration;
 
 use log::{info, warn};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::config::{RUNNER_VARIABLE, RunnerSettings};
+use crate::config::{RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
-use crate::runner::connection::{Connection, ReadState};
 use crate::runner::slots::{Next, Slots};
 use crate::runner::start::{self, NotStarted};
 use crate::runner::state::now;
-use ojs_os::child::{ChildPlan, SpawnError};
+use ojs_os::child::ChildPlan;
 use ojs_os::entry::Environ;
 use ojs_os::process::{self, Pid};
 use ojs_os::reaper;
@@ -31,7 +28,6 @@ use ojs_os::signal_fd::SignalFd;
 use ojs_os::signals::{self, SignalSet};
 use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
-use ojs_wire::runner::frames::{self, Told};
 
 /// The number of a copy, from 0, in its environment.
 const INDEX_VARIABLE: &str = "OJS_PROCESS_INDEX";
@@ -39,11 +35,10 @@ const INDEX_VARIABLE: &str = "OJS_PROCESS_INDEX";
 /// Signals after which no copy is started again. All signals are passed on.
 const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::QUIT];
 
-/// Most events of one wait: there are two descriptors.
-const EVENTS: usize = 4;
+/// Most events of one wait: there is one descriptor.
+const EVENTS: usize = 2;
 
 const SIGNALS: Token = Token(0);
-const CONNECTION: Token = Token(1);
 
 /// Runs the copies until PID 1 wants no more, or until they cannot be kept alive.
 #[must_use]
@@ -67,11 +62,10 @@ fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
 struct Copies {
     poll: Poll,
     signals: SignalFd,
-    /// None in mode gateway, and once PID 1 has closed it.
-    connection: Option<Connection>,
     slots: Slots<Pid>,
     command: Vec<OsString>,
     environ: Environ,
+    settings: RunnerSettings,
     /// Why a copy could not be started: that ends the worker.
     refused: Option<Exit>,
     log: LogHandle,
@@ -86,27 +80,17 @@ impl Copies {
         signals::expect_children();
         let failed = |what: &'static str| move |error: io::Error| internal(what, &error);
         let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a descriptor of signals"))?;
-        let socket = environ.value("OJS_SOCKET").filter(|socket| !socket.is_empty());
-        let connection = socket.map(|socket| Connection::open(Path::new(socket), settings.worker.max_frame));
-        let connection = connection
-            .transpose()
-            .map_err(failed("cannot connect to the worker socket"))?;
         let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
-        let watch = |descriptor, token| {
-            poll.registry()
-                .register(&mut SourceFd(&descriptor), token, Interest::READABLE)
-        };
-        watch(signals.as_raw_fd(), SIGNALS).map_err(failed("cannot watch the signals"))?;
-        if let Some(connection) = &connection {
-            watch(connection.descriptor(), CONNECTION).map_err(failed("cannot watch the worker socket"))?;
-        }
+        let mut source = SourceFd(&signals.as_raw_fd());
+        let watched = poll.registry().register(&mut source, SIGNALS, Interest::READABLE);
+        watched.map_err(failed("cannot watch the signals"))?;
         Ok(Self {
             poll,
             signals,
-            connection,
             slots: Slots::new(settings.worker.processes, settings.worker.restart),
             command: command.to_vec(),
             environ,
+            settings,
             refused: None,
             log,
         })
@@ -115,17 +99,12 @@ impl Copies {
     fn run(&mut self) -> io::Result<Exit> {
         let mut events = Events::with_capacity(EVENTS);
         loop {
-            self.take_signals()?;
-            self.listen();
             self.reap()?;
+            // After the reaping: a copy that ended because of the drain is not started again.
+            self.take_signals()?;
             self.start_due();
-            if let Some(status) = self.slots.result() {
-                let own = if status == 0 {
-                    Exit::Success
-                } else {
-                    Exit::Status(status)
-                };
-                return Ok(self.refused.unwrap_or(own));
+            if let Some(exit) = self.exit() {
+                return Ok(exit);
             }
             let wait = self.slots.next_start().map(|at| at.remaining(now()));
             match self.poll.poll(&mut events, wait) {
@@ -135,15 +114,28 @@ impl Copies {
         }
     }
 
+    /// How to end, once there is nothing left to do. Copies that are left are then PID 1's: it
+    /// cancels their jobs and ends them, as those of any worker whose first process has ended.
+    fn exit(&self) -> Option<Exit> {
+        let status = self.slots.result()?;
+        let own = if status == 0 {
+            Exit::Success
+        } else {
+            Exit::Status(status)
+        };
+        Some(self.refused.unwrap_or(own))
+    }
+
     fn take_signals(&mut self) -> io::Result<()> {
         while let Some(signal) = self.signals.take()? {
-            if signal == Signal::CHLD {
-                continue;
-            }
-            if ENDING.contains(&signal) {
+            let is_terminate = signal == self.settings.on_terminate.unwrap_or(TERMINATE_SIGNAL);
+            if is_terminate || ENDING.contains(&signal) {
                 self.slots.end();
             }
-            self.pass_on(signal);
+            let is_for_us = signal == Signal::CHLD || is_terminate && self.settings.on_terminate.is_none();
+            if !is_for_us {
+                self.pass_on(signal);
+            }
         }
         Ok(())
     }
@@ -151,33 +143,11 @@ impl Copies {
     /// A copy that has ended and is not reaped yet still has its number.
     fn pass_on(&self, signal: Signal) {
         for pid in self.slots.running() {
-            let _ = process::signal(pid, signal);
-        }
-    }
-
-    /// Reads the frames of PID 1: its pings, and the shutdown.
-    fn listen(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        let mut told = Vec::new();
-        let mut state = ReadState::More;
-        while state == ReadState::More {
-            state = connection.read(&mut |line| told.extend(frames::decode(line)));
-        }
-        let mut is_over = state == ReadState::Closed;
-        for told in told {
-            match told {
-                Told::Terminate => is_over = true,
-                Told::Ping { id } => connection.send(&frames::pong(id)),
-                Told::Job(_) | Told::Cancel { .. } | Told::Saved { .. } | Told::Refused { .. } => {}
-            }
-        }
-        // A pong is shorter than the room of any socket.
-        is_over |= connection.flush().is_err();
-        if is_over {
-            self.slots.end();
-        }
-        if state == ReadState::Closed {
-            self.connection = None;
+            let _ = if self.settings.process_group {
+                process::signal_group(pid, signal)
+            } else {
+                process::signal(pid, signal)
+            };
         }
     }
 
@@ -185,15 +155,12 @@ impl Copies {
         for pid in self.slots.running() {
             let Some((ended, _)) = reaper::reap(pid)? else { continue };
             match self.slots.ended(pid, ended, now()) {
-                Next::Over => info!("copy {} of the worker ended, {ended}", self.slots.index_text()),
-                Next::StartsAgain(pause) => again(self.slots.index_text(), &format!("ended, {ended}"), pause),
-                Next::EndAll => {
-                    warn!(
-                        "copy {} of the worker ended, {ended}, and is not started again: the others are ended",
-                        self.slots.index_text()
-                    );
-                    self.pass_on(Signal::TERM);
-                }
+                Next::Over => info!("copy {} of the worker ended, {ended}", self.slots.last()),
+                Next::StartsAgain(pause) => again(self.slots.last(), &format!("ended, {ended}"), pause),
+                Next::EndAll => warn!(
+                    "copy {} of the worker ended, {ended}, and is not started again: the worker ends",
+                    self.slots.last()
+                ),
             }
         }
         Ok(())
@@ -205,21 +172,20 @@ impl Copies {
                 Ok(pid) => self.slots.started(index, pid, now()),
                 Err(NotStarted::Shortage(error)) => {
                     let pause = self.slots.not_started(index, now());
-                    again(&index.to_string(), &format!("could not be started: {error}"), pause);
+                    again(index, &format!("could not be started: {error}"), pause);
                 }
                 Err(why @ (NotStarted::Refused(_) | NotStarted::NoHandler)) => self.give_up(&why),
             }
         }
     }
 
-    /// A copy cannot be started: ends the others.
+    /// A copy cannot be started: the worker ends.
     fn give_up(&mut self, why: &NotStarted) {
         if let NotStarted::Refused(refusal) = why {
             report(refusal);
         }
-        self.refused = Some(self.exit_for_command());
-        self.slots.end();
-        self.pass_on(Signal::TERM);
+        self.refused = Some(Exit::NotExecutable);
+        self.slots.give_up();
     }
 
     fn plan(&self, index: u32) -> Result<ChildPlan, NulError> {
@@ -238,18 +204,9 @@ impl Copies {
         let spawned = plan.spawn();
         spawned.map_err(|error| start::not_started(&self.command, error, &|| plan.trouble(None)))
     }
-
-    /// The exit status for a command that cannot be executed, as without copies.
-    fn exit_for_command(&self) -> Exit {
-        match self.plan(0).map(|plan| plan.rehearse()) {
-            Ok(Err(SpawnError::Exec(error))) if error.kind() == io::ErrorKind::NotFound => Exit::NotFound,
-            Ok(Err(SpawnError::Exec(_))) => Exit::NotExecutable,
-            Ok(_) | Err(_) => Exit::Internal,
-        }
-    }
 }
 
-fn again(copy: &str, why: &str, pause: Duration) {
+fn again(copy: u32, why: &str, pause: Duration) {
     if pause.is_zero() {
         warn!("copy {copy} of the worker {why}; it is started again");
     } else {

@@ -51,8 +51,6 @@ impl Runner {
                 job.into_iter().for_each(|job| self.saved(&job, now));
             }
             Told::Ping { id } => self.connection.send(&frames::pong(id)),
-            // The end of the runner is its SIGTERM.
-            Told::Terminate => {}
         }
     }
 

@@ -1,17 +1,15 @@
 //! When a copy of the worker is started, and when the copies are over. Time is passed in; nothing
 //! here starts or ends a process.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{Moment, Restart, restart_pause};
+use ojs_lifecycle::api::{MAX_RESTARTS, Moment, RESTART_WINDOW, Restart, restart_pause};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
 /// A copy that ran for so long is started again at once.
 const STEADY: Duration = Duration::from_secs(60);
-
-/// Lives shorter than [`STEADY`], one after the other, after which a copy is not started again.
-const MOST_SHORT_LIVES: u32 = 10;
 
 /// Consequence of the end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +18,7 @@ pub enum Next {
     Over,
     /// The copy is started again after this pause.
     StartsAgain(Duration),
-    /// No copy is started again, and those that run have to end.
+    /// The worker ends.
     EndAll,
 }
 
@@ -30,17 +28,21 @@ pub struct Slots<P> {
     slots: Vec<Slot<P>>,
     restart: Restart,
     is_ending: bool,
+    /// The worker ends now, whatever runs.
+    is_given_up: bool,
     /// The first status that is no clean end.
     status: u8,
     /// The index of the copy that ended last, for the log.
-    last: String,
+    last: u32,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Slot<P> {
     state: State<P>,
-    /// Short lives so far, one after the other.
+    /// Lives shorter than [`STEADY`], one after the other.
     short_lives: u32,
+    /// When it was started again, within [`RESTART_WINDOW`].
+    restarts: VecDeque<Moment>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,16 +59,18 @@ enum State<P> {
 impl<P: Copy + PartialEq> Slots<P> {
     /// `count` copies, all to be started at once.
     pub fn new(count: u32, restart: Restart) -> Self {
-        let slot = Slot {
+        let slot = |_| Slot {
             state: State::Waits(None),
             short_lives: 0,
+            restarts: VecDeque::new(),
         };
         Self {
-            slots: (0..count).map(|_| slot).collect(),
+            slots: (0..count).map(slot).collect(),
             restart,
             is_ending: false,
+            is_given_up: false,
             status: 0,
-            last: String::new(),
+            last: 0,
         }
     }
 
@@ -78,6 +82,12 @@ impl<P: Copy + PartialEq> Slots<P> {
                 slot.state = State::Over;
             }
         }
+    }
+
+    /// A copy cannot be started at all: the worker ends.
+    pub fn give_up(&mut self) {
+        self.end();
+        self.is_given_up = true;
     }
 
     /// The next copy to start now.
@@ -126,60 +136,49 @@ impl<P: Copy + PartialEq> Slots<P> {
 
     /// A copy has ended.
     pub fn ended(&mut self, process: P, ended: Ended, now: Moment) -> Next {
-        let is_it = |slot: &Slot<P>| matches!(slot.state, State::Runs { process: of, .. } if of == process);
-        let Some(index) = self.slots.iter().position(is_it) else {
+        let is_it = |slot: &&mut Slot<P>| matches!(slot.state, State::Runs { process: of, .. } if of == process);
+        let mut slots = (0..).zip(&mut self.slots);
+        let Some((index, slot)) = slots.find(|(_, slot)| is_it(slot)) else {
             return Next::Over;
         };
-        self.last = index.to_string();
-        let is_clean = ended.status() == 0 || self.is_ending && is_after_sigterm(ended);
-        if self.is_ending && !is_clean && self.status == 0 {
-            self.status = ended.status();
+        self.last = index;
+        let State::Runs { since, .. } = std::mem::replace(&mut slot.state, State::Over) else {
+            return Next::Over;
+        };
+        if self.is_ending {
+            let is_clean = ended.status() == 0 || is_after_sigterm(ended);
+            if !is_clean && self.status == 0 {
+                self.status = ended.status();
+            }
+            return Next::Over;
         }
-        let (is_ending, restart) = (self.is_ending, self.restart);
-        let Some(slot) = self.slots.get_mut(index) else {
-            return Next::Over;
-        };
-        let State::Runs { since, .. } = slot.state else {
-            return Next::Over;
-        };
+        slot.restarts.retain(|at| at.elapsed(now) < RESTART_WINDOW);
+        if self.restart == Restart::Never || slot.restarts.len() >= MAX_RESTARTS {
+            self.status = ended.status();
+            self.give_up();
+            return Next::EndAll;
+        }
+        slot.restarts.push_back(now);
         let is_steady = since.elapsed(now) >= STEADY;
         slot.short_lives = if is_steady {
             0
         } else {
             slot.short_lives.saturating_add(1)
         };
-        let is_started_again = match restart {
-            Restart::Never => false,
-            Restart::OnFailure => !is_clean,
-            Restart::Hung | Restart::Always => true,
-        };
-        if is_ending || !is_started_again && is_clean {
-            slot.state = State::Over;
-            return Next::Over;
-        }
-        if !is_started_again || slot.short_lives > MOST_SHORT_LIVES {
-            slot.state = State::Over;
-            self.status = ended.status();
-            self.end();
-            return Next::EndAll;
-        }
-        let pause = match slot.short_lives {
-            0 => Duration::ZERO,
-            lives => restart_pause(lives - 1),
-        };
+        let pause = slot.short_lives.checked_sub(1).map_or(Duration::ZERO, restart_pause);
         slot.state = State::Waits(Some(now.after(pause)));
         Next::StartsAgain(pause)
     }
 
     /// The index of the copy that ended last.
-    pub fn index_text(&self) -> &str {
-        &self.last
+    pub fn last(&self) -> u32 {
+        self.last
     }
 
-    /// Once all copies are over: the status of all together, 0 if each ended cleanly.
+    /// Once the worker is over: its status, 0 if each copy ended cleanly.
     pub fn result(&self) -> Option<u8> {
-        let is_over = self.slots.iter().all(|slot| matches!(slot.state, State::Over));
-        is_over.then_some(self.status)
+        let is_over = |slot: &Slot<P>| matches!(slot.state, State::Over);
+        (self.is_given_up || self.slots.iter().all(is_over)).then_some(self.status)
     }
 }
 
@@ -227,30 +226,34 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_after_ten_short_lives_all_copies_end_with_the_status_of_that_one() {
+    fn pauses_grow_and_after_ten_restarts_within_ten_minutes_the_worker_ends_with_the_status_of_that_copy() {
         let mut slots = two(Restart::Always);
         let mut pauses = Vec::new();
-        while let Next::StartsAgain(pause) = slots.ended(10, FAILED, at(0)) {
+        while let Next::StartsAgain(pause) = slots.ended(10, FAILED, at(599)) {
             pauses.push(pause.as_secs());
-            slots.started(0, 10, at(0));
+            slots.started(0, 10, at(599));
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
-        assert_eq!(slots.result(), None);
-        assert_eq!(slots.ended(11, Ended::Signalled(Signal::TERM), at(0)), Next::Over);
-        assert_eq!(slots.result(), Some(3));
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!((slots.running(), slots.result()), (vec![11], Some(3)));
     }
 
     #[test]
-    fn worker_restart_decides_which_ends_start_a_copy_again() {
-        let mut slots = two(Restart::Never);
-        assert_eq!(slots.ended(10, FAILED, at(5)), Next::EndAll);
-        let mut slots = two(Restart::Never);
-        assert_eq!(slots.ended(10, CLEAN, at(5)), Next::Over);
-        assert_eq!(slots.ended(11, CLEAN, at(5)), Next::Over);
-        assert_eq!(slots.result(), Some(0));
-        let mut slots = two(Restart::OnFailure);
-        assert_eq!(slots.ended(10, CLEAN, at(5)), Next::Over);
-        assert!(matches!(slots.ended(11, FAILED, at(5)), Next::StartsAgain(_)));
+    fn restarts_that_are_ten_minutes_old_do_not_count() {
+        let mut slots = two(Restart::Always);
+        for minute in 1..40 {
+            let ended = slots.ended(10, CLEAN, at(60 * minute));
+            assert_eq!(ended, Next::StartsAgain(Duration::ZERO), "minute {minute}");
+            slots.started(0, 10, at(60 * minute));
+        }
+    }
+
+    #[test]
+    fn with_restart_never_the_end_of_a_copy_is_the_end_of_the_worker() {
+        for (ended, status) in [(FAILED, 3), (CLEAN, 0)] {
+            let mut slots = two(Restart::Never);
+            assert_eq!(slots.ended(10, ended, at(5)), Next::EndAll);
+            assert_eq!(slots.result(), Some(status));
+        }
     }
 
     #[test]

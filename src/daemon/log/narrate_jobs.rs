@@ -81,6 +81,10 @@ impl JobNarrator {
             JobNotice::TimeoutPassed(job, elapsed) => timeout_passed(job, *elapsed),
             JobNotice::Dropped(job, why) => dropped(job, *why),
             JobNotice::NamedAgain(job) => note(Level::Info, job, Some("active"), NAMED_AGAIN),
+            JobNotice::AnswerMended(job, why) => {
+                let message = format!("Job's answer cannot be read, it counts without the broken part: {why}");
+                note(Level::Error, job, None, &message)
+            }
             JobNotice::ResultDropped(job) => note(Level::Warn, job, None, RESULT_DROPPED),
             JobNotice::CheckpointNotSaved(job, failure) => self.checkpoint_not_saved(job, *failure, said, now),
             JobNotice::NoHandler { job, waits, taken } => return self.no_handler(job, *waits, taken, now),

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use log::{debug, error, warn};
+use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use ojs_lifecycle::api::ids::{HolderId, ProcessId};
@@ -14,7 +14,7 @@ use ojs_lifecycle::api::{Event, FromWorker, ToWorker};
 use ojs_os::clock;
 use ojs_os::socket::{Piece, Stream};
 use ojs_wire::frame::{Frame, FrameReader};
-use ojs_wire::worker::{HelloContext, broken_answer, decode, encode, too_long};
+use ojs_wire::worker::{HelloContext, decode, encode, too_long};
 
 /// Bytes read from all connections together in one turn; then signals, timers and the backend get
 /// theirs.
@@ -75,7 +75,6 @@ pub struct WorkerLink {
     pub process: ProcessId,
     pub stream: Stream,
     reader: FrameReader,
-    max_frame: usize,
     outbound: Outbound,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
@@ -108,7 +107,6 @@ impl WorkerLink {
             process,
             stream,
             reader: FrameReader::new(max_frame),
-            max_frame,
             outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
             may_read: true,
             reads_until_nothing: false,
@@ -211,16 +209,14 @@ impl WorkerLink {
     fn take_frames(&mut self, mut bytes: &[u8], events: &mut VecDeque<Event>) -> usize {
         let mut count = 0;
         while let Some(frame) = self.reader.next_frame(&mut bytes) {
-            let (said, line) = match frame {
-                Frame::Line(line) => (decode(line), line),
-                Frame::TooLong(beginning) => (too_long(self.max_frame), beginning),
+            let said = match frame {
+                Frame::Line(line) => decode(line),
+                Frame::TooLong(beginning) => too_long(beginning),
             };
             if matches!(said, FromWorker::Ready(_)) {
                 self.heard_at = None;
             }
-            let answer = answer_in_garbage(self.id, &said, line);
             events.push_back(Event::Said(self.id, said));
-            events.extend(answer);
             count += 1;
         }
         let is_known = matches!(events.back(), Some(Event::HeardPart(id)) if *id == self.id);
@@ -281,30 +277,6 @@ impl WorkerLink {
             });
         }
     }
-}
-
-/// The answer in a line that is no valid frame, as an event of its own behind the refusal.
-fn answer_in_garbage(id: HolderId, said: &FromWorker, line: &[u8]) -> Option<Event> {
-    let FromWorker::Garbage { message, .. } = said else {
-        return None;
-    };
-    let answer = broken_answer(line)?;
-    let (job, taken) = match &answer {
-        FromWorker::Ack { job, .. } => (job, "the job is done, without its result"),
-        FromWorker::Fail { job, .. } => (job, "the failure counts, with what could be read of it"),
-        FromWorker::Release { job, .. } => (job, "the job goes back"),
-        FromWorker::Ready(_)
-        | FromWorker::Wants(_)
-        | FromWorker::WantsNoMore { .. }
-        | FromWorker::Progress { .. }
-        | FromWorker::Checkpoint { .. }
-        | FromWorker::Heartbeat { .. }
-        | FromWorker::Beats { .. }
-        | FromWorker::Pong { .. }
-        | FromWorker::Garbage { .. } => return None,
-    };
-    error!("connection {id}: the answer for job {job} cannot be read: {message}; {taken}");
-    Some(Event::Said(id, answer))
 }
 
 #[cfg(test)]

@@ -38,8 +38,7 @@ fn a_result_that_is_too_large_or_no_json_is_dropped_and_its_job_is_done() {
         assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)], "{answer}");
         assert_eq!(stage.outcomes("j2"), [Outcome::Acked(None)], "{answer}");
         init.notes_line(code);
-        init.logs("the answer for job j1 cannot be read");
-        init.logs("the job is done, without its result");
+        init.logs("Job's answer cannot be read, it counts without the broken part");
         init.stops();
     }
 }
@@ -68,7 +67,7 @@ fn a_failure_that_is_too_large_or_broken_is_reported_with_what_could_be_read() {
                 .is_some_and(|message| message.starts_with("mmm")),
             "{error}"
         );
-        init.logs("the failure counts, with what could be read of it");
+        init.logs("Job's answer cannot be read, it counts without the broken part");
         init.stops();
     }
 }
@@ -88,6 +87,6 @@ fn a_release_with_a_field_of_a_wrong_type_gives_the_job_back() {
         "{:?}",
         stage.outcomes("j1")
     );
-    init.logs("the job goes back");
+    init.logs("Job's answer cannot be read, it counts without the broken part");
     init.stops();
 }

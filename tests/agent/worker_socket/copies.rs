@@ -56,7 +56,7 @@ rest()",
     init.notes_line("works 1");
     std::fs::write(&go, "").unwrap();
     assert_eq!(stage.failure("j1")["code"], "worker_death");
-    init.logs("of the worker ended, exit status 3; it is started again in 1 s");
+    init.logs("of the worker ended, exit status 3; it is started again");
     let dead = if init.notes().iter().filter(|line| *line == "copy 0").count() > 1 {
         0
     } else {
@@ -124,7 +124,7 @@ rest()",
     stage.backend.enqueue(&job(1, ""));
     init.ends_with(7);
     assert_eq!(stage.failure("j1")["code"], "worker_death");
-    init.logs("is not started again: the others are ended");
+    init.logs("is not started again: the worker ends");
 }
 
 #[test]

@@ -65,7 +65,28 @@ pub enum FromWorker {
         message: Text,
         /// The job that it is about, if that much could be read.
         job: Option<JobId>,
+        /// The answer to that job, as far as it could be read: ack, fail or release.
+        answer: Option<Box<Self>>,
     },
+}
+
+impl FromWorker {
+    /// The job that this answers.
+    #[must_use]
+    pub fn answers(&self) -> Option<&JobId> {
+        match self {
+            Self::Ack { job, .. } | Self::Fail { job, .. } | Self::Release { job, .. } => Some(job),
+            Self::Ready(_)
+            | Self::Wants(_)
+            | Self::WantsNoMore { .. }
+            | Self::Progress { .. }
+            | Self::Checkpoint { .. }
+            | Self::Heartbeat { .. }
+            | Self::Beats { .. }
+            | Self::Pong { .. }
+            | Self::Garbage { .. } => None,
+        }
+    }
 }
 
 /// The conditions of a holder.

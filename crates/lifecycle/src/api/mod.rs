@@ -61,7 +61,10 @@ pub use options::{
 pub use outage::Outage;
 pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
-pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, doubled, restart_pause, shortage_pause};
+pub use processes::{
+    KILL_RESCAN_AFTER, MAX_RESTARTS, RESCAN_AFTER, RESTART_WINDOW, SHORTAGE_WINDOW, doubled, restart_pause,
+    shortage_pause,
+};
 pub use snapshot::Snapshot;
 pub use status::{
     BackendStatus, Ending, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,

@@ -268,6 +268,8 @@ pub enum JobNotice {
     Dropped(Arc<Subject>, DropCause),
     /// A heartbeat of the worker names a dropped job again: its holder has it as before.
     NamedAgain(Arc<Subject>),
+    /// The worker's answer cannot be read as a whole, for this reason. It counts without the rest.
+    AnswerMended(Arc<Subject>, Text),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
     /// A checkpoint of it is lost: the next attempt begins at the one before. Where the backend

@@ -32,6 +32,12 @@ const FIRST_RESTART: Duration = Duration::from_secs(1);
 /// Longest such pause.
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
 
+/// Restarts within [`RESTART_WINDOW`] after which a worker is not started again.
+pub const MAX_RESTARTS: usize = 10;
+
+/// See [`MAX_RESTARTS`].
+pub const RESTART_WINDOW: Duration = Duration::from_secs(600);
+
 /// The pause before a worker is started again after this many unsuccessful lives in a row.
 #[must_use]
 pub fn restart_pause(failures: u32) -> Duration {

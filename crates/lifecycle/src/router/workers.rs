@@ -1,8 +1,10 @@
 //! Between the workers and the other parts: the facts that they decide by, what follows from what
 //! they say, and what their holders say.
 
-use crate::api::ids::HolderId;
-use crate::api::{FromWorker, Moment, Reason};
+use std::sync::Arc;
+
+use crate::api::ids::{HolderId, JobId};
+use crate::api::{FromWorker, JobNotice, Moment, Reason, Subject};
 use crate::backend::link::Link;
 use crate::jobs::part::Jobs;
 use crate::machine::Lifecycle;
@@ -99,11 +101,31 @@ impl Lifecycle {
                 }
             }
             FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
-            FromWorker::Garbage { code, message, job } => {
-                self.workers(now, |workers, cx| workers.invalid_message(id, code, &message, job, cx));
+            FromWorker::Garbage {
+                code,
+                message,
+                job,
+                answer,
+            } => {
+                let held = answer.and_then(|answer| Some((self.held_job(id, answer.answers()?)?, *answer)));
+                let counts = held.is_none();
+                self.workers(now, |workers, cx| {
+                    workers.invalid_message(id, (code, &message), job, counts, cx);
+                });
+                if let Some((subject, answer)) = held {
+                    self.notify(JobNotice::AnswerMended(subject, message));
+                    self.said_about_jobs(id, answer, now);
+                }
             }
         }
         self.workers(now, |workers, cx| workers.expect_life(id, cx));
+    }
+
+    /// The job that this holder has under this id.
+    fn held_job(&self, holder: HolderId, id: &JobId) -> Option<Arc<Subject>> {
+        let ledger = self.jobs.ledger();
+        let mut jobs = ledger.held_by(holder).iter().filter_map(|claim| ledger.get(*claim));
+        Some(jobs.find(|job| job.id() == id)?.subject())
     }
 
     /// A part of a message came from a holder.

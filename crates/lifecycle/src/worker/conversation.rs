@@ -107,18 +107,20 @@ impl Workers {
         self.supervision.said_ready(cx.now);
     }
 
-    /// The holder sent something that is no message.
+    /// The holder sent something that is no message. Unless it `counts`, because an answer could
+    /// still be read from it, it does not end the conversation.
     pub(crate) fn invalid_message(
         &mut self,
         id: HolderId,
-        code: ErrorCode,
-        message: &Text,
+        why: (ErrorCode, &Text),
         job: Option<JobId>,
+        counts: bool,
         cx: &Context,
     ) {
+        let (code, message) = why;
         self.refuse(id, code, message, job);
         let malformed = self.holders.change(id, |holder| {
-            if code.is_malformed() && holder.manners.frame_limit.is_some() {
+            if counts && code.is_malformed() && holder.manners.frame_limit.is_some() {
                 holder.malformed = holder.malformed.saturating_add(1);
             }
             holder.malformed

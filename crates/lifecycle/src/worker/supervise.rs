@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::api::{
-    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, Manner, NotStarted, Phase, ProcessId, RESCAN_AFTER, Restart,
-    SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerNotice, WorkerTimer, restart_pause, shortage_pause,
+    Effect, EndCause, HolderId, KILL_RESCAN_AFTER, MAX_RESTARTS, Manner, NotStarted, Phase, ProcessId, RESCAN_AFTER,
+    RESTART_WINDOW, Restart, SHORTAGE_WINDOW, WorkerEnd, WorkerId, WorkerNotice, WorkerTimer, restart_pause,
+    shortage_pause,
 };
 use crate::worker::blame::Blame;
 use crate::worker::holder::Holder;
-use crate::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, WorkerProcessState};
+use crate::worker::supervision::WorkerProcessState;
 use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
 use ojs_values::exit::Ended;

@@ -4,15 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::api::{EndCause, Moment, ProcessId, WorkerEnd};
+use crate::api::{EndCause, Moment, ProcessId, RESTART_WINDOW, WorkerEnd};
 use crate::worker::blame::Blame;
 use ojs_values::exit::{Ended, RemapExit};
-
-/// Restarts within `RESTART_WINDOW` after which the worker is not started again.
-pub(super) const MAX_RESTARTS: usize = 10;
-
-/// See `MAX_RESTARTS`.
-pub(super) const RESTART_WINDOW: Duration = Duration::from_secs(600);
 
 /// Exit status when we ended the worker, and do not start it again.
 const ENDED_BY_US: u8 = 1;

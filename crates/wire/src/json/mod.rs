@@ -2,3 +2,4 @@
 
 pub(super) mod fields;
 pub(super) mod lenient;
+pub(super) mod members;

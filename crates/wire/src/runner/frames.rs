@@ -12,7 +12,7 @@ use crate::json::fields::{self, Fields};
 use crate::json::lenient::Object;
 use crate::names;
 use crate::worker::{FrameLine, MAX_DEPTH, PROTOCOL};
-use ojs_lifecycle::api::{About, CancelReason, JobError, WorkerState};
+use ojs_lifecycle::api::{About, CancelReason, JobError};
 
 /// A frame of PID 1 that the runner acts on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,6 @@ pub enum Told {
     Ping {
         id: u64,
     },
-    /// The shutdown has begun, for good.
-    Terminate,
 }
 
 /// The order to work on a job.
@@ -50,7 +48,7 @@ pub struct JobOrder {
     pub checkpoint: Option<String>,
 }
 
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 9] = [
     "type",
     "job",
     "checkpoint",
@@ -60,11 +58,10 @@ const FIELDS: [&str; 10] = [
     "for",
     "id",
     "code",
-    "state",
 ];
 
 /// Reads a frame for the runner from a line without its `\n`. `None`: the line is no frame, or one
-/// that the runner does not act on, or one of a newer version.
+/// that the runner does not act on: the greeting, the state of all, or one of a newer version.
 #[must_use]
 pub fn decode(line: &[u8]) -> Option<Told> {
     let line = str::from_utf8(line).ok()?;
@@ -86,10 +83,6 @@ pub fn decode(line: &[u8]) -> Option<Told> {
             job: text("job_id"),
             why: format!("{}: {}", text("code").unwrap_or_default(), message(line)),
         }),
-        "hello" | "lifecycle" => {
-            let is_terminate = text("state")? == names::worker_state(WorkerState::Terminate);
-            is_terminate.then_some(Told::Terminate)
-        }
         "ping" => Some(Told::Ping {
             id: frame.get("id")?.parse().ok()?,
         }),

@@ -4,9 +4,10 @@ use std::str;
 use std::time::Duration;
 
 use crate::json::fields::{self, Fields};
+use crate::worker::broken_answer::broken_answer;
 use crate::worker::error;
 use crate::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
-use crate::worker::values::{Wrong, boolean, optional_text};
+use crate::worker::values::{Wrong, boolean, name, optional_text};
 use ojs_lifecycle::api::{ErrorCode, FromWorker, JobId, MAX_CONCURRENCY, Progress, Ready, Text};
 
 /// Every field of every frame that a worker sends.
@@ -33,24 +34,22 @@ const FIELDS: [&str; 18] = [
     "id",
 ];
 
-/// Reads a worker's frame from a line without its `\n`.
+/// Reads a worker's frame from a line without its `\n`. An answer that cannot be read as a whole is
+/// in the [`FromWorker::Garbage`].
 #[must_use]
 pub fn decode(line: &[u8]) -> FromWorker {
     let (frame, text) = match read(line) {
         Ok(read) => read,
-        Err(wrong) => return wrong.said(None),
+        Err(wrong) => return wrong.said(None, broken_answer(line, Some(decode))),
     };
-    understand(&frame, text).unwrap_or_else(|wrong| wrong.said(job(&frame).ok()))
+    understand(&frame, text).unwrap_or_else(|wrong| wrong.said(job(&frame).ok(), broken_answer(line, Some(decode))))
 }
 
-/// The frame for a line that is longer than `max_bytes` (worker.max_frame).
+/// The frame for a line that is longer than worker.max_frame, of which `beginning` was kept.
 #[must_use]
-pub fn too_long(max_bytes: usize) -> FromWorker {
-    Wrong::new(
-        ErrorCode::FrameTooLong,
-        format!("a frame has at most {max_bytes} bytes"),
-    )
-    .said(None)
+pub fn too_long(beginning: &[u8]) -> FromWorker {
+    let why = format!("a frame has at most {} bytes", beginning.len());
+    Wrong::new(ErrorCode::FrameTooLong, why).said(None, broken_answer(beginning, None))
 }
 
 fn read(line: &[u8]) -> Result<(RawFrame<'_>, &str), Wrong> {
@@ -203,11 +202,6 @@ fn job(frame: &RawFrame<'_>) -> Result<JobId, Wrong> {
     let id = frame.get("job_id").and_then(name);
     let id = id.ok_or_else(|| Wrong::invalid(format!("job_id must be a string of 1 to {MAX_NAME_BYTES} bytes")))?;
     Ok(JobId(id))
-}
-
-pub(super) fn name(json: &str) -> Option<Text> {
-    let name = fields::exact_text(json)?;
-    (1..=MAX_NAME_BYTES).contains(&name.len()).then(|| name.into())
 }
 
 fn is_number(json: &str) -> bool {

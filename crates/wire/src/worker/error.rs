@@ -1,12 +1,20 @@
 //! How a worker says that a job failed: the words of either vocabulary (requirements C-22).
 
 use crate::json::fields::{self, Fields};
-use crate::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES};
+use crate::json::members::members;
+use crate::text::beginning;
+use crate::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH};
 use crate::worker::values::{Wrong, boolean, optional_text};
 use ojs_lifecycle::api::{JobError, Text};
 
 /// The message of a failure that came with an empty one and without type and code.
 const NO_MESSAGE: &str = "the job failed without a message";
+
+/// Most bytes of a broken message that are kept, as they are spelled. Backends get less.
+const MOST_SPELLED_BYTES: usize = 32 << 10;
+
+/// Longest escape of one character in a JSON string, in bytes: two times `\\u1234`.
+const LONGEST_ESCAPE: usize = 12;
 
 const FIELDS: [&str; 6] = ["code", "type", "message", "retryable", "details", "backtrace"];
 
@@ -36,30 +44,52 @@ pub(crate) fn read(json: Option<&str>) -> Result<JobError, Wrong> {
     })
 }
 
-/// Reads the `error` of a fail frame that [`read`] refuses. A field of a wrong type is converted or
-/// left out. The details are left out unless `has_details`.
-pub(crate) fn mended(json: Option<&str>, has_details: bool) -> JobError {
-    let error = json.and_then(|json| Fields::read(json, FIELDS).ok());
-    let field = |name: &str| error.as_ref().and_then(|error| error.get(name));
-    let text = |name: &str| optional_text(name, field(name)).ok().flatten();
+/// Reads the `error` of a fail frame that [`read`] refuses, or the beginning of one. A field of a
+/// wrong type is converted or left out. Details that are nested too deep are left out.
+pub(crate) fn mended(json: Option<&str>) -> JobError {
+    let json = json.unwrap_or_default();
+    if json.starts_with('"') {
+        let message = fields::text(json).or_else(|| cut_text(json)).map(Text::from);
+        return from_message(message).unwrap_or_else(|_| JobError::new(NO_MESSAGE));
+    }
+    let error = members(json, FIELDS);
+    let text = |name: &str| optional_text(name, error.get(name)).ok().flatten();
     let (code, kind) = (text("code"), text("type"));
-    let message = text("message").or_else(|| field("message").map(Text::from));
-    let details = field("details").filter(|_| has_details).map(|details| {
+    let spelled = error
+        .get("message")
+        .map(|json| Text::from(beginning(json, MOST_SPELLED_BYTES)));
+    let cut = || error.broken("message").and_then(cut_text).map(Text::from);
+    let message = text("message").or(spelled).or_else(cut);
+    let details = error
+        .get("details")
+        .filter(|details| fields::depth(details) < MAX_DEPTH);
+    let details = details.map(|details| {
         if details.starts_with('{') {
             Text::from(details)
         } else {
             format!("{{\"value\":{details}}}").into()
         }
     });
-    let retryable = field("retryable").and_then(|json| boolean("retryable", json).ok());
+    let retryable = error.get("retryable").and_then(|json| boolean("retryable", json).ok());
     JobError {
         message: message_or_name(message, &kind, &code).unwrap_or_else(|_| NO_MESSAGE.into()),
         retryable: retryable.unwrap_or_else(|| retryable_by(code.as_deref())),
         code,
         kind,
         details,
-        backtrace: field("backtrace").and_then(|json| backtrace(json).ok().or_else(|| lines_of(json))),
+        backtrace: error
+            .get("backtrace")
+            .and_then(|json| backtrace(json).ok().or_else(|| lines_of(json))),
     }
+}
+
+/// The beginning of a string that was cut off.
+fn cut_text(json: &str) -> Option<String> {
+    let inner = beginning(json.strip_prefix('"')?, MOST_SPELLED_BYTES);
+    // The end may be within an escape, or the string may have ended already.
+    let ends = (inner.len().saturating_sub(LONGEST_ESCAPE)..=inner.len()).rev();
+    let texts = ends.filter_map(|end| inner.get(..end).map(|text| format!("\"{text}\"")));
+    texts.filter_map(|text| fields::text(&text)).next()
 }
 
 /// A backtrace that came as one text: its lines.

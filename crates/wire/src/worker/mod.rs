@@ -14,7 +14,7 @@
 //!   message its type, or else its code, is the message; a backtrace over the limits of the
 //!   specification is cut, not refused.
 //! - An answer counts even if the rest of its line is too long, broken or of a wrong type
-//!   ([`broken_answer`]). The worker is told what was wrong; its first test finds that.
+//!   (`broken_answer.rs`). The worker is told what was wrong; its first test finds that.
 //!
 //! [`FromWorker::Garbage`]: ojs_lifecycle::api::FromWorker::Garbage
 
@@ -25,7 +25,6 @@ pub(crate) mod error;
 mod limits;
 mod values;
 
-pub use broken_answer::broken_answer;
 pub use decode::{decode, too_long};
 pub(crate) use encode::FrameLine;
 pub use encode::{HelloContext, JOB_OVERHEAD, encode};

@@ -1,6 +1,7 @@
 //! Values of a frame's fields, and why a frame is refused.
 
 use crate::json::fields;
+use crate::worker::limits::MAX_NAME_BYTES;
 use ojs_lifecycle::api::{ErrorCode, FromWorker, JobId, Text};
 
 /// Why a frame is refused.
@@ -25,11 +26,14 @@ impl Wrong {
         Self { message, ..self }
     }
 
-    pub(crate) fn said(self, job: Option<JobId>) -> FromWorker {
+    /// `answer`: what could be read of it, if the line is an answer to a job.
+    pub(crate) fn said(self, job: Option<JobId>, answer: Option<FromWorker>) -> FromWorker {
+        let of_answer = answer.as_ref().and_then(FromWorker::answers);
         FromWorker::Garbage {
             code: self.code,
             message: self.message.into(),
-            job,
+            job: job.or_else(|| of_answer.cloned()),
+            answer: answer.map(Box::new),
         }
     }
 }
@@ -43,4 +47,10 @@ pub(crate) fn optional_text(field: &str, json: Option<&str>) -> Result<Option<Te
 pub(crate) fn boolean(field: &str, json: &str) -> Result<bool, Wrong> {
     json.parse()
         .map_err(|_| Wrong::invalid(format!("{field} must be true or false")))
+}
+
+/// The name of a job or of a job type.
+pub(crate) fn name(json: &str) -> Option<Text> {
+    let name = fields::exact_text(json)?;
+    (1..=MAX_NAME_BYTES).contains(&name.len()).then(|| name.into())
 }

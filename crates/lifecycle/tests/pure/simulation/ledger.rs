@@ -401,6 +401,7 @@ impl Ledger {
             JobNotice::Unanswered(job, _) => self.unanswered(&job.id)?,
             JobNotice::GivenBackAgain { .. }
             | JobNotice::TimeoutPassed(..)
+            | JobNotice::AnswerMended(..)
             | JobNotice::Dropped(..)
             | JobNotice::NamedAgain(_)
             | JobNotice::CheckpointNotSaved(..)

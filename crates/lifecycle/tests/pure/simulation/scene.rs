@@ -189,6 +189,7 @@ pub fn garbage() -> FromWorker {
         code: ErrorCode::NotJson,
         message: "not JSON".into(),
         job: None,
+        answer: None,
     }
 }
 

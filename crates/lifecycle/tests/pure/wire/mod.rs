@@ -17,7 +17,7 @@ use vectors::{From, Vector};
 /// The error of this line, and which job the answer names.
 fn refusal(line: &[u8]) -> (ErrorCode, Option<JobId>) {
     match decode(line) {
-        FromWorker::Garbage { code, job, message } => {
+        FromWorker::Garbage { code, job, message, .. } => {
             assert!(!message.is_empty() && !message.contains('\n') && message.len() < 400);
             (code, job)
         }
@@ -251,8 +251,8 @@ fn the_length_of_a_job_frame_is_known_before_it_is_written() {
 
 #[test]
 fn a_frame_that_is_too_long_counts_as_malformed() {
-    match worker::too_long(4096) {
-        FromWorker::Garbage { code, message, job } => {
+    match worker::too_long(&[b'x'; 4096]) {
+        FromWorker::Garbage { code, message, job, .. } => {
             assert_eq!((code, job), (ErrorCode::FrameTooLong, None));
             assert!(code.is_malformed() && message.contains("4096"));
         }

@@ -192,6 +192,7 @@ fn about_job(remark: &JobNotice) -> String {
             format!("a checkpoint of {job} is lost: {failure:?}")
         }
         JobNotice::NamedAgain(job) => format!("{job} is named again and kept"),
+        JobNotice::AnswerMended(job, why) => format!("the answer for {job} is mended: {why}"),
         JobNotice::ResultDropped(job) => format!("the result of {job} is dropped"),
         JobNotice::NoHandler { job, waits, .. } => {
             let waits = waits.map(|time| format!(": it waits {}", seconds(time)));

@@ -217,11 +217,13 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
             code: ErrorCode::NotJson,
             message: "not a JSON object".into(),
             job: None,
+            answer: None,
         },
         "unknown" => FromWorker::Garbage {
             code: ErrorCode::UnknownType,
             message: "unknown type".into(),
             job: None,
+            answer: None,
         },
         other => return Err(wrong("not a frame", other)),
     })
