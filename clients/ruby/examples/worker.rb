@@ -6,16 +6,22 @@ require "ojs_worker"
 # One JSON object a line, as ojs-init writes them.
 OjsWorker.install_logging
 
-worker = OjsWorker::Worker.new
+# Sends one e-mail.
+class EmailSend
+  include OjsWorker::Job
 
-worker.job("email.send") do |job|
-  to, _body = job.args
-  raise OjsWorker::Discard, "#{to} is no address" unless to.to_s.include?("@")
+  job_type "email.send"
+  args String, [String, nil]
 
-  # `meta.sleep_ms` makes the work take that long; a cancel ends the wait.
-  sleep_ms = job.meta["sleep_ms"]
-  job.raise_if_cancelled if sleep_ms && job.wait_cancelled(sleep_ms / 1000.0)
-  { sent: true }
+  def perform(to, _body = nil)
+    raise OjsWorker::Discard, "#{to} is no address" unless to.include?("@")
+
+    # `meta.sleep_ms` makes the work take that long; a cancel ends the wait.
+    sleep(job.meta.fetch("sleep_ms", 0) / 1000.0)
+    { sent: true }
+  end
 end
 
+worker = OjsWorker::Worker.new
+worker.register(EmailSend)
 worker.run

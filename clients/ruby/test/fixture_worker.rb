@@ -65,6 +65,20 @@ worker.job("fixture.retry") { |job| raise OjsWorker::Retry.new(job.args[0], afte
 
 worker.job("fixture.discard") { |job| raise OjsWorker::Discard, job.args[0] }
 
+# A typed handler: its arguments come one by one.
+class Typed
+  include OjsWorker::Job
+
+  job_type "fixture.typed"
+  args String, Integer
+
+  def perform(to, count)
+    { to: to, count: count }
+  end
+end
+
+worker.register(Typed)
+
 worker.job("fixture.not_json") { Object.new }
 
 worker.job("fixture.fields") do |job|
@@ -72,7 +86,7 @@ worker.job("fixture.fields") do |job|
     id: job.id, type: job.type, queue: job.queue, attempt: job.attempt, args: job.args, meta: job.meta,
     last_checkpoint: job.last_checkpoint, has_deadline: !job.deadline.nil?,
     deadline_ms: job.deadline && ((job.deadline - Time.now) * 1000).round,
-    remaining_ms: job.remaining && (job.remaining * 1000).round
+    remaining_ms: job.remaining && (job.remaining * 1000).round, is_last_attempt: job.last_attempt?
   }
 end
 
@@ -113,56 +127,10 @@ worker.job("fixture.steps") do |job|
   { ran: ran, results: results }
 end
 
-worker.job("fixture.swallow") do |job|
-  rows = []
-  begin
-    job.step("load") do
-      job.iterate(0...job.args[0]) do |row|
-        sleep(job.args[1] / 1000.0)
-        rows << row
-      end
-    rescue Exception # rubocop:disable Lint/RescueException
-      "A"
-    end
-  rescue Exception # rubocop:disable Lint/RescueException
-    nil
-  end
-  { rows: rows }
-end
-
-worker.job("fixture.optional") do |job|
-  ran = []
-  begin
-    job.step(job.args[0]) { raise "no #{job.args[0]}" }
-  rescue Exception # rubocop:disable Lint/RescueException
-    nil
-  end
-  job.step(job.args[1]) { ran << job.args[1] }
-  { ran: ran }
-end
-
-worker.middleware do |job, &handler|
-  handler.call
-rescue RuntimeError
-  job.type == "fixture.tried_again" ? handler.call : raise
-end
-
-worker.job("fixture.tried_again") do |job|
-  ran = job.context[:ran] ||= []
-  results = job.args.map do |name|
-    job.step(name) do
-      ran << name
-      raise "no #{name}" if name == job.args.last && ran.count(name) == 1
-      name.upcase
-    end
-  end
-  { ran: ran, results: results }
-end
-
 worker.job("fixture.stopping") do |job|
   job.wait_stopping
   raise OjsWorker::Release, job.cancel_reason if job.cancelled?
   { remaining_known: !job.remaining.nil? }
 end
 
-worker.run
+worker.run(processes: ARGV.include?("--processes") ? 2 : nil)

@@ -2,205 +2,201 @@
 
 require_relative "fake_init"
 
-# What becomes of a handler's result or error.
+# What becomes of what a handler returns or raises.
 class TestAnswers < WorkerTest
-  def answer_of(*args, **more, &handler)
-    serve(&handler)
-    @init.answer_to("j1", "t", *args, **more)
+  class OwnError < StandardError; end
+
+  def test_type_and_job_id_come_first
+    worker = worker_with { |job| job.args[0] == "fail" ? raise("x") : 1 }
+    start(worker)
+    @init.greet
+    %w[ok fail].each do |word|
+      @init.send_frame(job_frame("j1", "t", word))
+      assert_match(/\A\{"type":"(ack|fail)","job_id":"j1"/, @init.next_line)
+    end
   end
 
-  def error_of(*args, &handler)
-    answer = answer_of(*args, &handler)
-    assert_equal("fail", answer["type"])
-    answer["error"]
+  def test_a_result_that_is_no_json_is_left_out_and_logged_without_its_value
+    cycle = []
+    cycle << cycle
+    ["secret \xff", Float::NAN, Object.new, Time.now, cycle, { nil => 1 }, (1..200).reduce([]) { |inner, _| [inner] }]
+      .each do |result|
+      @log.truncate(0)
+      outcome = worker_with { result }.perform("t", [], id: "j7")
+      assert_equal(["ack", nil], [outcome.outcome, outcome.result])
+      assert_match(/ERROR.*job j7 .*#{result.class}.*no JSON/, @log.string)
+      refute_includes(@log.string, "secret")
+    end
   end
 
-  def test_a_result_is_acknowledged
-    assert_equal({ "type" => "ack", "job_id" => "j1", "result" => { "sum" => 3 } }, answer_of(1, 2) { |job| { sum: job.args.sum } })
-  end
-
-  def test_no_result_is_acknowledged_without_one
-    assert_equal({ "type" => "ack", "job_id" => "j1" }, answer_of { nil })
-  end
-
-  def test_an_error_fails_the_job_with_class_message_and_backtrace_and_is_in_the_log
-    error = error_of { |_job| raise KeyError, "no such mailbox" }
-    assert_equal(%w[handler_error KeyError], error.values_at("code", "type"))
-    assert_equal("no such mailbox", error["message"])
-    assert(error["retryable"])
-    assert_includes(error["backtrace"][0], "test_answers.rb")
+  def test_an_error_fails_the_job_with_class_message_and_its_own_backtrace
+    error = worker_with { raise OwnError, "broken" }.perform("t").error
+    assert_equal(["TestAnswers::OwnError", "broken", "handler_error", true],
+                 error.values_at("type", "message", "code", "retryable"))
+    assert_match(/test_answers\.rb/, error["backtrace"].first)
     refute(error["backtrace"].any? { |line| line.include?("lib/ojs_worker") })
-    assert_includes(@log.string, "KeyError: no such mailbox")
-    assert_includes(@log.string, "test_answers.rb")
   end
 
-  def test_an_error_without_a_message_is_called_by_its_class
-    assert_equal("IOError", error_of { |_job| raise IOError, "" }["message"])
+  def test_whatever_ends_a_handler_is_one_failure
+    [-> { exit(3) }, -> { raise Interrupt }, -> { raise NoMemoryError }, -> { Thread.exit }, -> { throw :nothing },
+     -> { raise Class.new(StandardError) { def message = raise("no message") } },
+     -> { (deep = -> { deep.call + 1 }).call }, -> { raise "bad \xff" }].each do |ending|
+      outcome = worker_with { ending.call }.perform("t")
+      assert_equal(["fail", true], [outcome.outcome, outcome.error["retryable"]])
+      refute_empty(outcome.error["message"])
+    end
   end
 
-  def test_retry_fails_the_job_in_its_own_words
-    error = error_of { |_job| raise OjsWorker::Retry.new("busy", after: 2.5, code: "x_busy", details: { "who" => "smtp" }) }
-    assert_equal({ "code" => "x_busy", "retryable" => true, "message" => "busy", "type" => "Retry",
-                   "details" => { "who" => "smtp", "retry_after_ms" => 2500 } }, error.reject { |name, _| name == "backtrace" })
+  def test_retry_and_discard_describe_the_failure
+    options = { code: "x_a", type: "Mine", details: { "a" => 1 } }
+    error = worker_with { raise OjsWorker::Retry.new("later", after: 1.5, **options) }.perform("t").error
+    assert_equal({ "message" => "later", "code" => "x_a", "type" => "Mine", "retryable" => true,
+                   "details" => { "a" => 1, "retry_after_ms" => 1500 } }, error.except("backtrace"))
+    error = worker_with { raise OjsWorker::Discard, "never" }.perform("t").error
+    assert_equal(["never", false, "Discard"], error.values_at("message", "retryable", "type"))
+    assert_raises(ArgumentError) { OjsWorker::Retry.new("x", after: -1) }
   end
 
-  def test_a_retry_in_a_rescue_tells_what_was_rescued
-    error = error_of do |_job|
-      Integer("x")
-    rescue ArgumentError
+  def test_a_retry_in_a_rescue_reports_what_was_rescued
+    error = worker_with do
+      raise OwnError, "the cause"
+    rescue OwnError
       raise OjsWorker::Retry
+    end.perform("t").error
+    assert_equal(["the cause", "TestAnswers::OwnError"], error.values_at("message", "type"))
+  end
+
+  def test_release_gives_back_and_passes_a_rescue
+    outcome = worker_with do
+      raise OjsWorker::Release.new("no licence", after: 1)
+    rescue StandardError
+      "caught"
+    end.perform("t")
+    assert_equal(["release", "no licence"], [outcome.outcome, outcome.reason])
+  end
+
+  def test_sleep_ends_when_the_job_is_cancelled
+    worker = worker_with { |job| job.sleep(60) }
+    outcome = worker.perform("t", [], cancel: "shutdown", cancel_after: 0.01)
+    assert_equal(%w[release shutdown], [outcome.outcome, outcome.reason])
+    outcome = worker.perform("t", [], timeout: 0.01)
+    assert_equal(["timeout", "Timeout", true], outcome.error.values_at("code", "type", "retryable"))
+    refute_match(/WARN|ERROR/, @log.string)
+  end
+
+  def test_a_handler_that_ends_by_itself_after_a_cancel_decides
+    outcome = worker_with { |job| job.wait_cancelled && "done" }.perform("t", [], cancel: "cancelled")
+    assert_equal("done", outcome.result)
+    outcome = worker_with { |job| job.wait_cancelled && raise("gave up") }.perform("t", [], cancel: "new reason")
+    assert_equal("gave up", outcome.error["message"])
+  end
+
+  def test_a_failure_is_a_warning_while_attempts_are_left
+    worker = worker_with { raise "kaputt" }
+    { { attempt: 1, max_attempts: 3 } => "WARN", { attempt: 3, max_attempts: 3 } => "ERROR", {} => "ERROR" }
+      .each do |envelope, level|
+      @log.truncate(0)
+      worker.perform("t", ["secret"], envelope: envelope)
+      assert_match(/#{level}.*RuntimeError: kaputt/, @log.string)
+      refute_includes(@log.string, "secret")
     end
-    assert_equal("ArgumentError", error["type"])
-    assert_includes(error["message"], 'invalid value for Integer(): "x"')
   end
 
-  def test_discard_fails_the_job_for_good
-    assert_equal(false, error_of { |_job| raise OjsWorker::Discard, "never" }["retryable"])
+  def test_own_words_are_not_logged_but_those_of_a_cause_are
+    worker_with { raise OjsWorker::Retry, "soon" }.perform("t")
+    worker_with { raise OjsWorker::Release, "soon" }.perform("t")
+    assert_empty(@log.string)
+    worker_with do
+      raise "the cause"
+    rescue StandardError
+      raise OjsWorker::Discard, "never"
+    end.perform("t")
+    assert_match(/Discard: never.*caused by RuntimeError: the cause/m, @log.string)
   end
 
-  def test_release_gives_the_job_back
-    answer = answer_of { raise OjsWorker::Release, "not now" }
-    assert_equal({ "type" => "release", "job_id" => "j1", "reason" => "not now" }, answer)
-  end
-
-  def test_an_after_that_is_no_time_is_an_error
-    [-1, Float::NAN, Float::INFINITY, "5"].each { |after| assert_raises(ArgumentError) { OjsWorker::Retry.new("x", after: after) } }
-  end
-
-  cycle = []
-  cycle << cycle
-  deep = 100.times.inject(1) { |inner, _| [inner] }
-  {
-    "an_object" => Object.new, "a_time" => Time.at(0), "a_nan" => Float::NAN, "a_cycle" => cycle, "too_deep" => deep,
-    "invalid_utf8" => "\xff", "binary" => "\xff".b, "an_object_as_key" => { Object.new => 1 }
-  }.each do |name, result|
-    define_method("test_a_result_with_#{name}_is_the_failure_invalid_result") do
-      error = error_of { |_job| result }
-      assert_equal(["InvalidResult", false], error.values_at("type", "retryable"))
-      assert(error["message"].start_with?("the handler's result is not JSON"), error["message"])
-    end
-  end
-
-  def test_a_result_of_99_levels_is_taken
-    deep = 99.times.inject(1) { |inner, _| [inner] }
-    assert_equal(deep, answer_of { deep }["result"])
-  end
-
-  def test_a_result_over_max_frame_is_dropped_and_logged
+  def test_a_failure_is_seen_once_whatever_its_kind
+    seen = []
     worker = new_worker
-    worker.job("t") { "x" * 2000 }
-    start(worker)
-    @init.greet(max_frame: 1000)
-    assert_equal({ "type" => "ack", "job_id" => "j1" }, @init.answer_to("j1"))
-    assert_includes(@log.string, "its result is dropped")
+    worker.on_failed { |job, error| seen << [job.type, error.class] }
+    worker.on_failed { raise "a hook of its own" }
+    worker.job("crash") { raise "x" }
+    worker.job("discard") { raise OjsWorker::Discard, "x" }
+    worker.job("typed", args: [String]) { |_job, word| word }
+    worker.job("sleep") { |job| job.sleep(60) }
+    worker.job("back") { raise OjsWorker::Release, "x" }
+    %w[crash discard typed unknown back].each { |type| worker.perform(type) }
+    worker.perform("sleep", [], timeout: 0.01)
+    worker.perform("sleep", [], cancel: "lost")
+    assert_equal([["crash", RuntimeError], ["discard", OjsWorker::Discard], ["typed", OjsWorker::InvalidArgs],
+                  ["unknown", OjsWorker::Retry], ["sleep", OjsWorker::Cancelled]], seen)
   end
 
-  def test_a_report_over_max_frame_loses_details_and_backtrace
+  def test_middleware_is_around_the_handler_the_first_one_outermost
     worker = new_worker
-    worker.job("t") { raise OjsWorker::Retry.new("m" * 500, details: { "x" => "y" * 2000 }) }
-    start(worker)
-    @init.greet(max_frame: 1000)
-    error = @init.answer_to("j1")["error"]
-    assert_equal("m" * 200, error["message"])
-    refute(error.key?("details"))
-  end
-
-  def test_a_handler_that_ends_its_thread_fails_and_the_worker_lives_on
-    serve { |job| job.id == "j1" ? Thread.current.kill : 7 }
-    assert_equal("fail", @init.answer_to("j1")["type"])
-    assert_equal(7, @init.answer_to("j2")["result"])
-  end
-
-  def test_an_error_whose_message_cannot_be_made_fails_the_job_all_the_same
-    broken = Class.new(StandardError) { define_method(:message) { raise IOError } }
-    error = error_of { |_job| raise broken }
-    assert_equal("(its message cannot be shown: IOError)", error["message"])
-  end
-
-  def test_an_id_with_a_line_break_begins_no_line_of_the_log
-    serve { |_job| raise "boom" }
-    @init.answer_to("j\nFATAL: forged")
-    assert_includes(@log.string, 'job j\nFATAL: forged (t) failed')
-    assert_empty(@log.string.lines.grep(/\AFATAL/))
-  end
-
-  def test_a_job_that_failed_by_retry_with_a_cause_is_in_the_log_once_with_its_stack
-    error_of do |_job|
-      raise KeyError, "the cause"
-    rescue KeyError
-      raise OjsWorker::Retry
-    end
-    assert_equal(1, @log.string.scan("job j1 (t) failed").size)
-    assert_includes(@log.string, "test_answers.rb")
-    assert_includes(@log.string, "caused by KeyError: the cause")
-  end
-
-  def test_an_option_that_there_is_not_is_named_with_those_that_there_are
-    { OjsWorker::Retry => "after, code, type, details", OjsWorker::Discard => "code, type, details" }.each do |kind, options|
-      error = assert_raises(ArgumentError) { kind.new("m", afer: 1) }
-      assert_equal("#{kind}.new: unknown option :afer; the options are #{options}", error.message)
-    end
-  end
-
-  def test_a_job_whose_result_is_no_json_is_in_the_log_once
-    error_of { Time.now }
-    assert_equal(1, @log.string.scan("job j1 (t) failed").size)
-    assert_includes(@log.string, "the handler's result is not JSON")
-  end
-
-  # How a program's own watchdog ends what it takes for hanging.
-  { "killed" => :kill.to_proc, "interrupted" => ->(thread) { thread.raise(Class.new(Exception), "late") } }.each do |how, act|
-    define_method("test_a_job_whose_thread_is_#{how}_while_its_position_is_saved_is_answered") do
-      saving = Thread::Queue.new
-      serve do |job|
-        job.define_singleton_method(:save_progress) { (saving << Thread.current) && sleep(0.2) }
-        raise "boom"
+    worker.middleware { |job, &handler| ["outer", *handler.call] << job.context.delete(:left) }
+    inner = Class.new do
+      def call(job)
+        job.context[:left] = "left"
+        ["inner", *yield]
       end
-      @init.send_frame(job_frame("j1"))
-      act.call(take(saving))
-      assert_equal("boom", @init.answer["error"]["message"])
-      assert_equal("pong", @init.send_frame({ type: "ping", id: 1 }) && @init.next_frame["type"])
+    end
+    worker.middleware(inner.new)
+    worker.job("t") { ["handler"] }
+    assert_equal(%w[outer inner handler left], worker.perform("t").result)
+  end
+
+  def test_wrong_arguments_fail_for_good_and_their_values_are_not_told
+    worker = new_worker
+    worker.job("t", args: [String, [Integer, nil], Float]) { |_job, to, count, ratio| [to, count, ratio] }
+    assert_equal(["a", nil, 2], worker.perform("t", ["a", nil, 2]).result)
+    {
+      [7, 1, 1.0] => "args[0] (to): String expected, Integer given",
+      ["a", "secret", 1.0] => "args[1] (count): Integer or nil expected, String given",
+      ["a", 1, true] => "args[2] (ratio): Float expected, true given",
+      ["a"] => "arguments: 3 expected, 1 given",
+      ["a", 1, 1.0, 4] => "arguments: 3 expected, 4 given"
+    }.each do |args, message|
+      error = worker.perform("t", args).error
+      assert_equal(["InvalidArgs", "invalid_args", false, message],
+                   error.values_at("type", "code", "retryable", "message"))
     end
   end
 
-  def test_a_logger_that_raises_costs_no_answer_and_not_the_worker
-    broken = Logger.new(@log)
-    broken.formatter = proc { raise KeyError, "a formatter with a mistake" }
-    OjsWorker.logger = broken
-    serve { |_job| raise "boom" }
-    _, errors = capture_io do
-      2.times { |n| assert_equal("boom", @init.answer_to("j#{n}")["error"]["message"]) }
-      @init.send_frame({ type: "error", code: "unavailable", message: "x", job_id: "j1" })
-      assert_equal("boom", @init.answer_to("j3")["error"]["message"])
-    end
-    assert_equal(1, errors.lines.grep(/KeyError: a formatter with a mistake/).size)
+  def test_details_that_are_no_json_are_left_out
+    error = worker_with { raise OjsWorker::Retry.new("x", details: { a: Object.new }) }.perform("t").error
+    assert_nil(error["details"])
+    assert_includes(@log.string, "details of a Retry")
   end
 
-  def test_a_job_that_comes_as_a_handler_ends_its_thread_finds_another_one
-    pool = OjsWorker::Pool.new { 1 }
-    done = Thread::Queue.new
-    pool.submit(-> { Thread.exit })
-    tasks = pool.instance_variable_get(:@tasks)
-    # The thread has looked for tasks before this one is there.
-    tasks.define_singleton_method(:<<) do |task|
-      sleep(0.05)
-      super(task)
-    end
-    pool.submit(-> { done << 1 })
-    assert_equal(1, take(done))
-  ensure
-    pool.close
+  def test_progress_is_clamped_and_a_report_after_the_answer_is_an_error
+    kept = nil
+    outcome = worker_with do |job|
+      kept = job
+      [0.5, 2, -1].each { |fraction| job.progress(fraction, "half", data: { a: 1 }) }
+      assert_raises(ArgumentError) { job.progress(Float::NAN) }
+      assert_raises(TypeError) { job.progress(1, data: Object.new) }
+      nil
+    end.perform("t")
+    assert_equal([0.5, 1.0, 0.0], outcome.progress.map { |report| report["progress"] })
+    assert_equal({ "progress" => 0.5, "message" => "half", "data" => { "a" => 1 } }, outcome.progress[0])
+    assert_raises(OjsWorker::Error) { kept.heartbeat }
   end
 
-  def test_exit_in_a_handler_fails_its_job_and_ends_the_worker
-    _, thread = serve { |_job| exit(3) }
-    error = @init.answer_to("j1")["error"]
-    assert_equal(["the handler called exit(3)", true], error.values_at("message", "retryable"))
-    assert_equal(0, @init.expect("ready")["concurrency"])
-    assert_equal(3, thread.value.status)
+  def test_perform_checks_what_it_is_given
+    worker = worker_with { |job| job.sleep(60) }
+    assert_raises(ArgumentError) { worker.perform("t", "a") }
+    assert_raises(ArgumentError) { worker.perform("t", [Object.new]) }
+    go = Thread::Queue.new
+    assert_raises(OjsWorker::Error) { worker_with { go.pop }.perform("t", [], patience: 0.05) }
+    go << nil
+    assert_predicate(worker_with { nil }.perform("t"), :ack?)
   end
 
-  def test_messages_that_are_no_utf8_are_mended
-    assert_includes(error_of { |_job| raise "caf\xe9 \xff".b }["message"], "caf")
+  private
+
+  def worker_with(&handler)
+    worker = new_worker
+    worker.job("t", &handler)
+    worker
   end
 end

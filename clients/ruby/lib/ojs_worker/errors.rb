@@ -1,122 +1,101 @@
 # frozen_string_literal: true
 
 module OjsWorker
-  # What this library raises, unless a better class of Ruby's own says it.
+  # The base class of errors that concern the worker itself.
   class Error < StandardError; end
 
-  # There is no ojs-init to take jobs from.
+  # No ojs-init gives jobs to this process.
   class NotUnderOjsInit < Error; end
 
-  # ojs-init has closed the connection. The process must end; nothing reconnects.
-  class ConnectionLost < Error; end
-
-  # This library and ojs-init do not come together: another version of the protocol, or names of job types that are too long in all.
+  # ojs-init speaks another version of the protocol.
   class ProtocolError < Error; end
 
-  # The connection belongs to the process that opened it, and this is a child of that one.
-  class ForkedProcess < Error; end
+  # The backend did not accept a job, or could not be reached.
+  class EnqueueError < Error
+    # The HTTP status (nil without an answer), and the backend's error code.
+    attr_reader :status, :code
 
-  # ojs-init has not read for {WRITE_TIMEOUT} seconds; the frame was not sent.
-  class Stalled < Error; end
+    def initialize(message, status: nil, code: nil)
+      super(message)
+      @status, @code = status, code
+    end
+  end
 
-  # What {Job#raise_if_cancelled} raises. The job is answered as its cancel reason asks for.
+  # Ends a handler whose job is cancelled or goes on in a later attempt. Do not rescue it.
   #
-  # Like {Release} it is no StandardError: it is no mistake, and a `rescue => e` of the handler's own lets it through.
-  class Cancelled < Exception; end # rubocop:disable Lint/InheritException
+  # It is not a StandardError, so `rescue => e` lets it through. With the reason `timeout` the job
+  # fails with the code `timeout`; with any other reason it goes back to its queue.
+  class Cancelled < Exception # rubocop:disable Lint/InheritException
+    # @return [String] shutdown, timeout, cancelled, lost, or "resumes at its checkpoint"
+    def reason = message
+  end
 
-  # A failure in the handler's own words: what {Retry} and {Discard} have in common.
+  # A failure that the handler describes itself: the base class of {Retry} and {Discard}.
   class Failure < StandardError
-    # @return [String] short and stable; your own begin with `x_`
-    attr_reader :code
-    # @return [String, nil] the error's class as the backend is told it; nil: the class of what was rescued, or this one
-    attr_reader :type
-    # @return [Hash, nil] anything more that is JSON
-    attr_reader :details
+    # What {#initialize} got.
+    attr_reader :code, :type, :details
 
     # @param message [String, nil] for a person
-    # @param code [String] short and stable; your own begin with `x_`
-    # @param type [String, nil] the error's class
-    # @param details [Hash, nil] anything more that is JSON
+    # @param code [String] short and stable; own codes begin with `x_`
+    # @param type [String, nil] the error's class for the backend; nil: that of the cause, or this one
+    # @param details [Hash, nil] further JSON
+    # @raise [ArgumentError] for an unknown option
     def initialize(message = nil, code: "handler_error", type: nil, details: nil, **unknown)
       OjsWorker.check_options("#{self.class}.new", unknown, %w[code type details])
       super(message.to_s)
-      @code = code
-      @type = type
-      @details = details
+      @code, @type, @details = code, type, details
     end
 
     # @return [Boolean] whether another attempt may help
-    def retryable?
-      true
-    end
+    def retryable? = true
   end
 
-  # Raise it to fail the job in your own words; the backend's retry policy decides about the next attempt.
+  # Fails the job. The backend's retry policy decides about the next attempt.
   #
-  # Raised in a `rescue`, it also reports what was rescued: its class, and where it arose.
+  # Raised in a `rescue`, it reports the class and backtrace of the rescued error.
   class Retry < Failure
-    # Seconds; more than any backend waits.
-    MAX_AFTER = 1_000_000_000
-
-    # @param after [Numeric, nil] seconds until the next attempt: a wish that goes as `details.retry_after_ms`
-    # @raise [ArgumentError] for an `after` that is no such number
-    def initialize(message = nil, after: nil, code: "handler_error", type: nil, details: nil, **unknown)
-      OjsWorker.check_options("#{self.class}.new", unknown, %w[after code type details])
-      unless after.nil?
-        Retry.check_after(after)
-        details = (details || {}).merge("retry_after_ms" => (after * 1000).round) if details.nil? || details.is_a?(Hash)
-      end
-      super(message, code: code, type: type, details: details)
-    end
-
-    # @api private
-    def self.check_after(after)
-      return if after.is_a?(Numeric) && after.real? && after >= 0 && after <= MAX_AFTER
-      raise ArgumentError, "after is a number of seconds from 0 to #{MAX_AFTER}, not #{after.inspect}"
+    # @param after [Numeric, nil] a wish, in seconds (0 or more), sent as `details.retry_after_ms`
+    def initialize(message = nil, after: nil, details: nil, **options)
+      OjsWorker.check_seconds("after", after)
+      details = (details || {}).merge("retry_after_ms" => (after * 1000).round) if after
+      super(message, details: details, **options)
     end
   end
 
-  # Raise it to fail the job for good: another attempt would not help.
+  # Fails the job for good.
   class Discard < Failure
     # @return [Boolean] false
-    def retryable?
-      false
-    end
+    def retryable? = false
   end
 
-  # The steps of a handler are not those that an earlier attempt has finished, or the row where it stopped is gone.
+  # The arguments of a job do not fit its handler. The message never has a value of them.
+  class InvalidArgs < Discard
+    def initialize(message = nil) = super(message, code: "invalid_args", type: "InvalidArgs")
+  end
+
+  # The steps or rows of a handler differ from those of an earlier attempt.
   class StepsChanged < Discard
-    def initialize(message = nil, type: "StepsChanged", **more)
-      super(message, type: type, **more)
-    end
+    def initialize(message = nil) = super(message, type: "StepsChanged")
   end
 
-  # What {Job#step} and {Job#iterate} have to save is more than 64 KiB of JSON.
+  # The steps, positions and state of a resumable job are more than 64 KiB of JSON.
   class CheckpointTooLarge < Discard
-    def initialize(message = nil, type: "CheckpointTooLarge", **more)
-      super(message, type: type, **more)
-    end
+    def initialize(message = nil) = super(message, type: "CheckpointTooLarge")
   end
 
-  # Raise it to give the job back unprocessed, with no failure recorded where the backend can do that.
+  # Gives the job back to its queue unprocessed. No attempt is counted, where the backend can do that.
   #
-  # It is no StandardError: it is no mistake, and a `rescue => e` of the handler's own lets it through.
+  # It is not a StandardError, so `rescue => e` lets it through.
   class Release < Exception # rubocop:disable Lint/InheritException
-    # @return [String, nil] for the log
-    attr_reader :reason
-
-    # @return [Numeric, nil] seconds for which ojs-init holds the job before it goes back, 30 at most
-    attr_reader :after
+    # What {#initialize} got.
+    attr_reader :reason, :after
 
     # @param reason [String, nil] for the log
-    # @param after [Numeric, nil] seconds for which ojs-init holds the job before it goes back, 30 at most
-    # @raise [ArgumentError] for an `after` that is no such number
-    def initialize(reason = nil, after: nil, **unknown)
-      OjsWorker.check_options("#{self.class}.new", unknown, %w[after])
-      Retry.check_after(after) unless after.nil?
+    # @param after [Numeric, nil] seconds (0 or more) for which ojs-init holds the job first, 30 at most
+    def initialize(reason = nil, after: nil)
+      OjsWorker.check_seconds("after", after)
       super(reason.to_s)
-      @reason = reason
-      @after = after
+      @reason, @after = reason, after
     end
   end
 end

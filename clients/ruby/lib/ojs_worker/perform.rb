@@ -1,176 +1,109 @@
 # frozen_string_literal: true
 
 module OjsWorker
-  # What became of a job that {Worker#perform} ran.
-  # `outcome` is "ack", "fail" or "release"; `result` the result as JSON has it; `error` the failure that the backend would
-  # be told, a Hash; `reason` that of a release; `checkpoints` the states that were saved, and `progress` what was said
-  # about it, each as a Hash, in order.
+  # What became of a job that {Worker#perform} ran: `outcome` is "ack", "fail" or "release"; `result`
+  # as JSON has it; `error` a Hash as ojs-init gets it; `reason` of a release; `checkpoints` the saved
+  # states; `progress` the reports, each a Hash.
   Outcome = Struct.new(:outcome, :result, :error, :reason, :checkpoints, :progress, keyword_init: true) do
     # @return [Boolean] whether the job is done
-    def ack?
-      outcome == "ack"
-    end
+    def ack? = outcome == "ack"
   end
 
-  # Runs one job in this process by the functions that serve the socket, and plays ojs-init towards them.
+  # Runs one job in this process. The options of {Worker#perform}:
+  #
+  # - `checkpoint`: what an earlier attempt saved
+  # - `timeout`: seconds after which the job is cancelled with the reason timeout
+  # - `cancel`: a reason with which the job is cancelled, `cancel_after` seconds (0) after its begin
+  # - `stopping`: the worker is being shut down, with so many seconds left
+  # - `id`, `queue`, `attempt`, `meta`, and `envelope` with further fields of the job
+  # - `patience`: seconds (60) after which a handler that has not ended is an error
   # @api private
   class Perform
     OPTIONS = %i[id queue attempt meta checkpoint timeout cancel cancel_after stopping envelope patience].freeze
 
-    # What stands in a {Session} for the connection: keeps the frames.
-    class Record
-      attr_reader :pid, :answer
-      attr_accessor :in_forked_child, :watched
-
-      # Nothing waits to be written.
-      Written = Struct.new(:written, :over)
+    # Stands for the connection and for the threads: keeps the frames, and the handler until it begins.
+    class Recorder
+      # @return [Array<Hash>] the frames
+      attr_reader :frames
 
       def initialize
-        @pid = Process.pid
-        @frames = []
-        @lock = Mutex.new
-        @answered = ConditionVariable.new
+        @frames, @pid = [], Process.pid
       end
 
-      def post(data, urgent: false) # rubocop:disable Lint/UnusedMethodArgument
-        frame = JSON.parse(data.dup.force_encoding(Encoding::UTF_8), max_nesting: Wire::READ_DEPTH)
-        @lock.synchronize do
-          @frames << frame
-          @answer = frame if %w[ack fail release].include?(frame["type"])
-          @answered.broadcast
-        end
-        Written.new(true, true)
-      end
+      def post(data) = (@frames << Wire.parse(data)).size
 
-      def wait(_item, _seconds)
-        true
-      end
+      def wait(_position) = true
 
-      def wait_for_answer(seconds)
-        deadline = OjsWorker.now + seconds
-        @lock.synchronize do
-          while @answer.nil?
-            left = deadline - OjsWorker.now
-            return if left <= 0
-            @answered.wait(@lock, left)
-          end
-          @answer
-        end
-      end
-
-      def all(type)
-        @frames.select { |frame| frame["type"] == type }
-      end
+      def foreign? = Process.pid != @pid
 
       def wake; end
+
+      def submit(_limit, &task) = @task = task
+
+      def start = Thread.new(&@task)
+
+      def of_type(*types) = @frames.select { |frame| types.include?(frame["type"]) }
     end
 
-    def initialize(worker, type, args, options)
-      @options = options
-      @patience = options.fetch(:patience, 60)
-      @record = Record.new
-      @session = Session.new(worker, @record, concurrency: 1)
-      @session.before_handler = -> { begin_interruptions }
-      @job = envelope(type, args)
-      @due = []
+    def initialize(registry, type, args, options)
+      OjsWorker.check_options("Worker#perform", options.except(*OPTIONS), OPTIONS)
+      raise ArgumentError, "args is an Array, not #{args.inspect}" unless args.is_a?(Array)
+      @options = { cancel_after: 0, patience: 60, envelope: {}, **options }
+      @job = { id: "perform-1", type: type, queue: "default", attempt: 1, args: args, meta: {},
+               **options.slice(:id, :queue, :attempt, :meta), **@options[:envelope] }
+      @job[:timeout_ms] = (options[:timeout] * 1000).round if options[:timeout]
+      @recorder = Recorder.new
+      @session = Session.new(registry, @recorder, pool: @recorder)
     end
 
     # @return [Outcome]
     def run
-      say({ type: "hello", protocol: PROTOCOL, worker_id: "perform", state: "running", concurrency: 1, queues: [@job["queue"]],
-            max_frame: DEFAULT_MAX_FRAME })
-      frame = { type: "job", job: @job }
-      frame[:checkpoint] = @options[:checkpoint] unless @options[:checkpoint].nil?
-      @due << [OjsWorker.now + @options[:timeout], cancel_frame("timeout")] if @options[:timeout]
-      say(frame)
-      outcome_of(wait_for_answer)
-    ensure
-      @session.close_pool
+      receive({ type: "hello", protocol: PROTOCOL, state: "running", concurrency: 1 })
+      receive({ type: "job", job: @job, checkpoint: @options[:checkpoint] })
+      due = interruptions
+      receive(due.shift[1]) while due.any? && due[0][0].zero?
+      @recorder.start
+      outcome(wait_for_answer(due))
     end
 
     private
 
-    def envelope(type, args)
-      job = { "id" => @options.fetch(:id, "perform-1"), "type" => type, "queue" => @options.fetch(:queue, "default"),
-              "attempt" => @options.fetch(:attempt, 1), "args" => args, "meta" => @options.fetch(:meta, {}) }
-      job["timeout_ms"] = (@options[:timeout] * 1000).round if @options[:timeout]
-      job.merge((@options[:envelope] || {}).transform_keys(&:to_s))
+    def receive(frame)
+      @session.receive(JSON.generate(Wire.check(frame), max_nesting: Wire::READ_DEPTH))
+    rescue TypeError, JSON::JSONError => e
+      raise ArgumentError, "the job is no JSON: #{e.message}"
     end
 
-    def say(frame)
-      line = Wire.dump(frame, Wire::READ_DEPTH)
-    rescue TypeError, ArgumentError, JSON::JSONError, EncodingError => e
-      raise ArgumentError, "what the job is given is not JSON: #{e.class}: #{e.message}"
-    else
-      @session.receive(line)
+    # @return [Array] seconds after the handler's begin, and the frame that comes then
+    def interruptions
+      timeout, stopping, reason, after = @options.values_at(:timeout, :stopping, :cancel, :cancel_after)
+      due = [timeout && [timeout, cancel_frame("timeout")], reason && [after, cancel_frame(reason)]]
+      due << (stopping && [0, { type: "lifecycle", state: "terminate", remaining_ms: (stopping * 1000).round }])
+      due << (stopping && [stopping, cancel_frame("shutdown")])
+      due.compact.sort_by.with_index { |(seconds, _), index| [seconds, index] }
     end
 
-    # On the handler's thread, before the handler: what is to happen at once has happened when it begins.
-    def begin_interruptions
-      seconds = @options[:stopping]
-      if seconds
-        say({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: (seconds * 1000).round })
-        @due << [OjsWorker.now + seconds, cancel_frame("shutdown")]
-      end
-      return unless @options[:cancel]
-      after = @options.fetch(:cancel_after, 0)
-      after.zero? ? say(cancel_frame(@options[:cancel])) : @due << [OjsWorker.now + after, cancel_frame(@options[:cancel])]
-    end
+    def cancel_frame(reason) = { type: "cancel", job_id: @job[:id], reason: reason, grace_ms: 1000 }
 
-    def cancel_frame(reason)
-      { type: "cancel", job_id: @job["id"], reason: reason, grace_ms: 1000 }
-    end
-
-    def wait_for_answer
-      give_up_at = OjsWorker.now + @patience
+    # The session wakes all that wait in `wait_until` when a job is answered.
+    def wait_for_answer(due)
+      started = OjsWorker.now
+      patience = @options[:patience]
       loop do
-        at, frame = @due.min_by(&:first)
-        # Not past the next look: the handler's thread may add to them.
-        answer = @record.wait_for_answer([[at || give_up_at, give_up_at].min - OjsWorker.now, 0.05].min.clamp(0, 0.05))
+        seconds, frame = due.shift || [patience, nil]
+        @session.wait_until([started + [seconds, patience].min - OjsWorker.now, 0].max) { answer }
         return answer if answer
-        raise Error, "the handler has not ended within #{@patience} s (patience:)" if OjsWorker.now >= give_up_at
-        next if at.nil? || OjsWorker.now < at
-        @due.delete([at, frame])
-        say(frame)
+        raise Error, "the handler has not ended within #{patience} s (patience:)" if OjsWorker.now >= started + patience
+        receive(frame) if frame
       end
     end
 
-    def outcome_of(answer)
-      progress = @record.all("progress").map { |frame| frame.slice("progress", "message", "data") }
-      checkpoints = @record.all("checkpoint").map { |frame| frame["state"] }
-      Outcome.new(outcome: answer["type"], result: answer["result"], error: answer["error"], reason: answer["reason"],
-                  checkpoints: checkpoints, progress: progress)
-    end
-  end
+    def answer = @recorder.of_type("ack", "fail", "release").first
 
-  # Handlers without ojs-init, for tests.
-  class Worker
-    # Run the handler of a job in this process, by the same code that serves ojs-init: arguments and result go through JSON,
-    # middleware is around it, errors become failures. For tests.
-    #
-    #     outcome = worker.perform("email.send", ["a@b.c", "hello"])
-    #     assert_equal({ "sent" => true }, outcome.result)
-    #
-    # @param type [String] the job's type
-    # @param args [Array] its arguments, JSON
-    # @option options [Object] :checkpoint what an earlier attempt saved
-    # @option options [Hash] :meta the job's metadata
-    # @option options [Numeric] :timeout seconds after which the job is cancelled with the reason timeout
-    # @option options [String] :cancel a reason (shutdown, timeout, cancelled, lost) with which it is cancelled ...
-    # @option options [Numeric] :cancel_after ... so many seconds after the handler began; 0 is before its first line
-    # @option options [Numeric] :stopping the worker is being shut down, with so many seconds left
-    # @option options [String] :id "perform-1" if none is given
-    # @option options [String] :queue "default" if none is given
-    # @option options [Integer] :attempt 1 if none is given
-    # @option options [Hash] :envelope further fields of the envelope
-    # @option options [Numeric] :patience seconds after which a handler that has not ended is an error; 60
-    # @return [Outcome]
-    # @raise [ArgumentError] for an unknown option, and for what is no JSON
-    # @raise [Error] when the handler does not end
-    def perform(type, args = [], **options)
-      OjsWorker.check_options("Worker#perform", options.except(*Perform::OPTIONS), Perform::OPTIONS)
-      raise ArgumentError, "args is an array, not #{args.inspect}" unless args.is_a?(Array)
-      Perform.new(self, type, args, options).run
+    def outcome(frame)
+      Outcome.new(outcome: frame["type"], **frame.slice("result", "error", "reason").transform_keys(&:to_sym),
+                  checkpoints: @recorder.of_type("checkpoint").map { |each| each["state"] },
+                  progress: @recorder.of_type("progress").map { |each| each.slice("progress", "message", "data") })
     end
   end
 end

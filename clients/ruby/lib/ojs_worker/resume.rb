@@ -1,312 +1,181 @@
 # frozen_string_literal: true
 
 module OjsWorker
-  # What a job that is done in parts keeps: its finished steps and the positions of its loops. No input or output.
+  # What a resumable job saves: its finished steps, the positions of its loops, the handler's state.
   # @api private
   class Resume
-    VERSION = 1
-    # Most bytes of JSON that a resumable job keeps.
-    MAX_BYTES = 64 * 1024
-    # Seconds between two savings of a position, at least.
+    # Most bytes of JSON.
+    MAX_BYTES = 65_536
+    # Seconds between two savings of a position in a loop, at least.
     SAVE_EVERY = 5.0
-    # Seconds before the end of a shutdown in which nothing new is begun, at least.
-    LEAST_NOTICE = 0.25
-    # So many times what a row or step took is kept free for the next one.
-    USUAL_TIMES = 1.5
-    REASON = "resumes at its checkpoint"
 
-    # What the program's own checkpoint is.
-    attr_accessor :user
-    # The step that runs; empty outside of steps.
-    attr_reader :step
-    # What ended the handler at a row or step; nil if nothing did. It may have caught that.
-    attr_reader :ending
+    # @return [Object, nil] the handler's own state
+    attr_reader :state
 
     def initialize(checkpoint)
-      @user = checkpoint
-      @used = @dirty = false
-      @step = ""
-      @finished = []
-      @cursors = {}
-      @replayed = 0
-      @begun = []
-      @loops = {}
-      @ending = @failed = @sent = nil
       @lock = Mutex.new
+      # The common form; any other checkpoint is the handler's own state.
+      @used = checkpoint.is_a?(Hash) && checkpoint["ojs_resume"] == 1
+      @steps, @cursors, @state = @used ? checkpoint.values_at("steps", "cursors", "state") : [[], {}, checkpoint]
+      @unfinished = @cursors.keys - [""]
+      @step, @names, @loops = "", [], []
+      @dirty = false
       @saved_at = OjsWorker.now
-      return unless saved_form?(checkpoint)
-      @used = true
-      @user = checkpoint["state"]
-      @finished = checkpoint["steps"].dup
-      @cursors = checkpoint["cursors"].dup
-    end
-
-    # @return [Boolean] whether the job has steps or loops, so that its checkpoint has the common form
-    def used?
-      @used
-    end
-
-    # What was handed on to be saved was not.
-    def unsaved
-      @dirty = used?
     end
 
     # @return [Boolean] whether it is time to save a position
-    def due?
-      OjsWorker.now >= @saved_at + SAVE_EVERY
-    end
+    def due? = OjsWorker.now >= @saved_at + SAVE_EVERY
 
-    # Keep what the program saves itself, and hand it on.
-    # @param text [String] that, as JSON
-    # @yield [text] the checkpoint
-    # @return [Object] what the block returns
-    # @raise [CheckpointTooLarge] or why else it cannot be saved: then it is not kept, for it must not spoil what is saved next
-    def keep(text, &block)
-      guarded do
-        before = @user
-        @user = JSON.parse(text)
-        begin
-          used? ? hand_on(&block) : @sent = yield(text)
-        rescue StandardError
-          @user = before
-          raise
-        end
+    # Set the handler's own state and save it.
+    # @yield [checkpoint] sends it
+    # @raise [CheckpointTooLarge]
+    def save_state(state)
+      @lock.synchronize do
+        state = Wire.plain(state)
+        yield checkpoint(state: state)
+        @state = state
       end
     end
 
-    # Hand on what is not saved yet.
-    # @yield [text] the checkpoint, as JSON
-    # @return [Object, nil] what the block returned for the newest that was handed on
+    # Save what has changed.
+    # @yield [checkpoint] sends it
     # @raise [CheckpointTooLarge]
-    def save(&block)
-      guarded { @dirty ? hand_on(&block) : @sent }
-    end
-
-    # @return [String] the checkpoint, as JSON
-    # @raise [CheckpointTooLarge]
-    def form
-      text = Wire.dump({ "ojs_resume" => VERSION, "steps" => @finished, "cursors" => @cursors, "state" => @user })
-      if text.bytesize > MAX_BYTES
-        raise CheckpointTooLarge, "the job's steps, positions and state have #{text.bytesize} bytes of JSON, at most #{MAX_BYTES} are " \
-                                  "kept: let steps return ids or paths, not contents"
-      end
-      text
-    end
-
-    # End the handler here. Whoever catches that gets the same error at each further row or step.
-    # @raise [Exception] what ended it first
-    def end_with(error)
-      raise @ending ||= error
-    end
-
-    # For a middleware that calls its handler again: what has begun since may come again.
-    # @return [Proc] to be called before that; it raises what ended the handler
-    def mark
-      begun = @begun.size
-      kept = [@step, @replayed, @loops.dup, @failed]
-      lambda do
-        raise @ending if @ending
-        @begun = @begun.first(begun)
-        @step, @replayed, @loops, @failed = kept
-        @loops = @loops.dup
+    def save
+      @lock.synchronize do
+        next unless @dirty
+        yield checkpoint
+        @dirty = false
+        @saved_at = OjsWorker.now
       end
     end
 
     # Begin a step.
-    # @return [Array(Boolean, Object)] whether it is finished already, and with which result
+    # @return [Array(Object), nil] the result of an earlier attempt, in an Array; nil if the step is to run
     def begin_step(name)
-      check_step(name)
-      raise @ending if @ending
-      raise @failed.error if @failed && @failed.step != name
-      @begun << name
+      raise ArgumentError, "the name of a step is a String that is not empty" unless name.is_a?(String) && name != ""
+      raise ArgumentError, "the step #{name} begins within the step #{@step}" unless @step.empty?
+      raise ArgumentError, "there are two steps #{name} in this job" if @names.include?(name)
       @used = true
-      if @replayed < @finished.size
-        before, result = @finished[@replayed]
-        changed("the steps that were finished before are #{@finished.map(&:first).join(", ")}") unless before == name
-        @replayed += 1
-        return [true, Wire.copy(result)]
-      end
-      # A step in which an earlier attempt stopped has to be the next one.
-      open = @cursors.keys.find { |step| !step.empty? && !@begun.include?(step) }
-      changed("an earlier attempt was in the step #{open}") if open
-      @failed = nil
+      @names << name
+      return replay(name) if @names.size <= @steps.size
+      changed("an earlier attempt stopped in the step #{@unfinished[0]}") unless (@unfinished - [name]).empty?
+      @unfinished.clear
       @step = name
-      [false, nil]
+      nil
     end
 
-    # The step is finished.
-    # @return [Object] its result as a later attempt would get it
-    # @raise [Discard] when it cannot be kept: then it is not finished
-    def end_step(result)
-      raise @ending if @ending # caught in the step: not all of its rows are done
-      kept = plain(result)
-      guarded { add_step(kept) }
-      @replayed = @finished.size
-      @step = ""
-      Wire.copy(kept)
-    rescue TypeError, ArgumentError, JSON::JSONError, EncodingError => e
-      raise Discard.new("the handler's result is not JSON: of step #{@step.inspect}: #{e.class}: #{Wire.clean(e.message, 500)}",
-                        type: "InvalidResult")
+    # Keep the result of a step.
+    # @return [Object] the result as a later attempt gets it
+    # @raise [TypeError, ArgumentError] for a result that is no JSON
+    # @raise [CheckpointTooLarge]
+    def finish_step(result)
+      @lock.synchronize do
+        steps = @steps + [[@step, Wire.plain(result)]]
+        cursors = @cursors.except(@step)
+        checkpoint(steps: steps, cursors: cursors) # Raises before anything is kept.
+        @steps, @cursors, @dirty = steps, cursors, true
+      end
+      Wire.plain(@steps.last[1])
     end
 
-    # The step that was begun ends without a result: no other one comes after it, but it may come again.
-    def fail_step(error)
-      @failed = FailedStep.new(@step, error)
-      @begun.delete(@step)
+    # Leave a step. One that is not finished may run again.
+    def leave_step
       @loops.delete(@step)
+      @names.pop if @names.size > @steps.size
       @step = ""
     end
 
-    # Begin a loop over rows.
-    def loop_over(key)
-      raise @ending if @ending
-      if @loops[@step]
-        place = @step.empty? ? "outside of a step" : "in step #{@step.inspect}"
-        raise ArgumentError, "there are two loops of job.iterate #{place}: put each into a step of its own"
-      end
-      @loops[@step] = true
+    # @return [Cursor] of a new loop
+    def begin_loop(key)
+      raise ArgumentError, "there are two loops of job.iterate: put each into its own step" if @loops.include?(@step)
       @used = true
-      Rows.new(self, @step, key)
+      @loops << @step
+      Cursor.new(@cursors[@step], key) { |position| move(position) }
     end
-
-    # @return [Object, nil] the position of the last finished row
-    def position(step)
-      @cursors[step]
-    end
-
-    def move(step, position)
-      guarded do
-        @cursors[step] = position
-        @dirty = true
-      end
-    end
-
-    # @return [Object] a value as it is read back from a checkpoint
-    def plain(value)
-      value.is_a?(Integer) ? value : JSON.parse(Wire.dump(value))
-    end
-
-    # A step that ended without a result, and with what.
-    FailedStep = Struct.new(:step, :error)
 
     private
 
-    # What the threads of a handler change and save: what is sent last is the newest. Nothing in it waits, and nothing
-    # interrupts it: half a change would be what Timeout.timeout or Thread#kill leaves.
-    def guarded(&block)
-      Thread.handle_interrupt(Object => :never) { @lock.synchronize(&block) }
+    def checkpoint(steps: @steps, cursors: @cursors, state: @state)
+      return state unless @used
+      form = { ojs_resume: 1, steps:, cursors:, state: }
+      size = JSON.generate(form).bytesize
+      return form if size <= MAX_BYTES
+      raise CheckpointTooLarge, "the job's steps, positions and state are #{size} bytes of JSON, at most " \
+                                "#{MAX_BYTES} are saved: let steps return ids or paths, not contents"
     end
 
-    def hand_on
-      text = form
-      @sent = yield text
-      @dirty = false
-      @saved_at = OjsWorker.now
-      @sent
+    def replay(name)
+      finished, result = @steps[@names.size - 1]
+      changed("the finished steps are #{@steps.map(&:first).join(", ")}") unless finished == name
+      [Wire.plain(result)]
     end
 
-    def add_step(result)
-      cursor = @cursors.delete(@step)
-      @finished << [@step, result]
-      form
-      @dirty = true
-    rescue StandardError
-      @finished.pop
-      @cursors[@step] = cursor unless cursor.nil?
-      raise
+    def changed(before) = raise(StepsChanged, "#{before}; the steps are now #{@names.join(", ")}")
+
+    def move(position)
+      @lock.synchronize do
+        @cursors[@step] = position
+        @dirty = true
+      end
+    end
+  end
+
+  # The position of a loop over rows: the key of the last finished row, or its index.
+  # @api private
+  class Cursor
+    # The time of a row is the longest of so many.
+    REMEMBERED = 10
+
+    # @yield [position] keeps the position of a finished row
+    def initialize(start, key, &moved)
+      @key = key.is_a?(Symbol) ? key.to_proc : key
+      @moved = moved
+      # A backend may spell 1 as 1.0.
+      @start = start.is_a?(Float) && (start % 1).zero? ? start.to_i : start
+      raise StepsChanged, "an earlier attempt had a key for the rows" unless key || @start.nil? || @start.is_a?(Integer)
+      @skipping = !@start.nil?
+      @index, @times = -1, []
     end
 
-    def changed(before)
-      end_with(StepsChanged.new("#{before}; now they come as #{@begun.join(", ")}"))
+    # @return [Numeric] seconds: the longest of the last rows
+    def usual = @times.max || 0
+
+    # @return [Enumerable] the rows that a callable gives for a position, none of which is skipped
+    def rows_behind(callable)
+      @index = @start if @skipping && @key.nil?
+      @skipping = false
+      callable.call(@start)
     end
 
-    # Anything else is the program's own.
-    def saved_form?(checkpoint)
-      return false unless checkpoint.is_a?(Hash) && checkpoint["ojs_resume"] == VERSION
-      steps = checkpoint["steps"]
-      checkpoint["cursors"].is_a?(Hash) && steps.is_a?(Array) &&
-        steps.all? { |step| step.is_a?(Array) && step.size == 2 && step[0].is_a?(String) }
+    # @return [Boolean] whether an earlier attempt has finished the row
+    def skip?(row)
+      return false unless @skipping
+      @index += 1
+      @skipping = @key ? key_of(row) != @start : @index < @start
+      true
     end
 
-    def check_step(name)
-      raise ArgumentError, "a step's name is a string that is not empty, not #{name.inspect}" unless name.is_a?(String) && !name.empty?
-      unless @step.empty?
-        raise ArgumentError, "step #{name.inspect} begins within step #{@step.inspect}: steps come one after the other"
-      end
-      raise ArgumentError, "there are two steps #{name.inspect} in this job: each needs a name of its own" if @begun.include?(name)
+    # @return [Object] the position of a row. Ask before its block runs, which may change the row
+    def position(row) = @key ? key_of(row) : @index + 1
+
+    # A row is finished.
+    def advance(position, seconds)
+      @times.shift if @times.size == REMEMBERED
+      @times << seconds
+      @index += 1
+      @moved.call(position)
     end
 
-    # One loop over rows.
-    class Rows
-      REMEMBERED = 10
+    # No rows are left.
+    def finish
+      raise StepsChanged, "the last row of an earlier attempt does not come any more" if @skipping && @key
+    end
 
-      # @return [Object, nil] the position at which it goes on; nil at the beginning
-      attr_reader :start
+    private
 
-      def initialize(resume, step, key)
-        @resume = resume
-        @step = step
-        @key = key.is_a?(Symbol) ? key.to_proc : key
-        @index = -1
-        @times = []
-        @start = resume.position(step)
-        # A backend may spell an index 1.0.
-        @start = @start.to_i if key.nil? && @start.is_a?(Float) && @start.finite? && @start == @start.to_i
-        @skips = !@start.nil?
-        return if key || !@skips || @start.is_a?(Integer)
-        resume.end_with(StepsChanged.new("the rows were counted by a key before (#{Wire.clean(@start.inspect, 100)}), and now they are not"))
-      end
-
-      # @return [Numeric] the longest of the last rows, in seconds
-      def usual
-        @times.max || 0
-      end
-
-      # The rows were asked for from {#start} on: none is skipped.
-      def begin_behind_start
-        @index = @start if @skips && @key.nil?
-        @skips = false
-      end
-
-      # @return [Boolean] whether an earlier attempt has done this row
-      def finished?(row)
-        return false unless @skips
-        if @key
-          @skips = key_of(row) != @start
-        else
-          @index += 1
-          @skips = @index < @start
-        end
-        true
-      end
-
-      # @return [Object] where a row is; asked before it is done, which may change it
-      def position(row)
-        @key ? key_of(row) : @index + 1
-      end
-
-      # A row is done.
-      def finish(position, seconds)
-        @times.shift if @times.size == REMEMBERED
-        @times << seconds
-        @index += 1
-        @resume.move(@step, position)
-      end
-
-      # No more rows come.
-      def end
-        return unless @skips && @key
-        @resume.end_with(StepsChanged.new("the row at which an earlier attempt ended, #{Wire.clean(@start.inspect, 100)}, " \
-                                          "is not among the rows any more"))
-      end
-
-      private
-
-      def key_of(row)
-        key = @key.call(row)
-        raise TypeError, "the key of a row is nil: it cannot be told from no position" if key.nil?
-        @resume.plain(key)
-      end
+    def key_of(row)
+      key = Wire.plain(@key.call(row))
+      key.nil? ? raise(TypeError, "the key of a row is nil") : key
     end
   end
 end

@@ -1,100 +1,57 @@
 # frozen_string_literal: true
 
 module OjsWorker
-  # One connection's life: who calls {#serve} reads and writes, and never waits for a handler.
+  # One connection's life: a link, the handlers, and the jobs that are held.
+  #
+  # The thread that calls {#run} reads frames and never waits for a handler.
   # @api private
   class Session
-    include Incoming
-    include Answers
+    # Seconds that handlers get for cleanup when ojs-init has closed the connection.
+    LOST_GRACE = 0.25
+    STATES = %w[running quiet terminate].freeze
 
-    # Seconds that handlers get to end when ojs-init has closed the connection.
-    EOF_GRACE = 1.0
-    # Seconds that it has to say so, after we said on our own that we take no more jobs: one may be on its way.
-    SETTLE_TIME = 2.0
-    # The same after a signal, when there is less time.
-    SIGNAL_SETTLE_TIME = 0.25
+    # Running, quiet or terminate; most jobs at once and the worker's name, nil before `hello`; the
+    # seconds that each step, by job type and name, took last.
+    attr_reader :state, :concurrency, :worker_id, :step_times
 
-    attr_reader :worker, :state, :concurrency, :worker_id, :link
-    # What ends the process, raised in a handler: SystemExit, Interrupt and the like.
-    attr_reader :exit_error
-    # Called on a handler's thread before the handler; for {Worker#perform}.
-    attr_writer :before_handler
-
-    def initialize(worker, link, concurrency:, stop_grace: STOP_GRACE, parent: nil)
-      @worker = worker
-      @link = link
-      @concurrency = concurrency
-      @stop_grace = stop_grace
-      @parent = parent
-      @link.watched = parent&.io
+    def initialize(registry, link, concurrency: nil, pool: Pool.new)
+      @registry, @link, @pool, @concurrency = registry, link, pool, concurrency
       @state = "running"
-      @max_frame = DEFAULT_MAX_FRAME
-      # Guards `@held` and `@answers`; taken before the link's own lock, never after it.
+      # Guards `@held`, and what `@changed` is about. Taken before the link's own lock.
       @lock = Mutex.new
       @changed = ConditionVariable.new
-      @held = {}
-      @answers = {}
-      @said = {}
-      @pool = Pool.new { @concurrency }
-      @greeted = @stop_asked = @stopping = @signalled = @was_signalled = @retiring = false
-      @exit_error = nil
+      @held, @step_times, @not_offered = {}, {}, Set.new
+      @greeted = @stop_asked = @stopping = false
     end
 
-    # Until there is nothing left to do.
-    def serve(path)
-      return unless connect(path)
+    # Serve until the worker is told to end and no job is held, or ojs-init closes the connection.
+    def run
       loop do
-        stop_if_asked
-        break if may_end?
-        @link.round(patience).each { |line| on_line(line) }
-        break if @link.eof?
-        look_at_parent if @parent
+        begin_stop if @stop_asked && !@stopping
+        break if done?
+        @link.read.each { |line| receive(line) }
+        break lose_connection if @link.eof?
       end
-      return if @over
-      stop_if_asked # a signal that came with the end
-      on_eof
     ensure
       @link.close
-      close_pool
-    end
-
-    # What comes in where there is no connection: for {Worker#perform}.
-    def receive(line)
-      on_line(line)
-    end
-
-    # Let the threads end that have nothing to do.
-    def close_pool
       @pool.close
     end
 
-    # From any thread or signal handler: no lock.
+    # Take no more jobs and let {#run} return when none is held. Takes no lock, so a signal handler
+    # may call it.
     def stop
       @stop_asked = true
       @link.wake
     end
 
-    # From a signal handler.
-    def signalled
-      @signalled = true
-      @link.wake
-    end
+    # @return [Boolean] whether no more jobs are taken
+    def ending? = @stop_asked || @state == "terminate"
 
-    # @return [Boolean] whether no more jobs are taken, for whatever reason
-    def ending?
-      @stopping || @state == "terminate"
-    end
+    # @return [Float, nil] seconds until a shutdown cancels what is held
+    def remaining = @stops_at && [0.0, @stops_at - OjsWorker.now].max
 
-    # @return [Boolean] whether ojs-init has said hello
-    def greeted?
-      @greeted
-    end
-
-    def remaining
-      @deadline && [0.0, @deadline - OjsWorker.now].max
-    end
-
-    # Wait for something that a frame, or the end of the connection, brings about.
+    # Wait until the block is true. It is asked again after each frame that could change it.
+    # @param timeout [Numeric, nil] seconds
     def wait_until(timeout)
       deadline = timeout && (OjsWorker.now + timeout)
       @lock.synchronize do
@@ -106,148 +63,157 @@ module OjsWorker
       end
     end
 
-    # Send something about a job, if this process may say that about it now.
-    # @return [Link::Outgoing] for {#wait_until_written}
+    # Send a frame about a job that is held, and wait until ojs-init has it.
+    # @raise [Cancelled] if the connection is closed, or belongs to the process that forked this one
     def post_about(job, data)
-      unless @link.pid == Process.pid
-        raise ForkedProcess, "the connection to ojs-init belongs to process #{@link.pid}, this is process #{Process.pid}, forked " \
-                             "from it: leave the job's progress to the parent, or run a worker of its own in each process"
-      end
-      unless fits?(data)
-        raise ArgumentError, "#{data.bytesize} bytes are more than ojs-init takes at once (#{@max_frame})"
-      end
-      @lock.synchronize do
-        raise Error, "job #{job.id} was answered already" unless @held[job.id].equal?(job)
+      position = @lock.synchronize do
+        raise Error, "job #{job.id} is answered already" unless @held[job.id].equal?(job)
         @link.post(data)
       end
+      raise Cancelled, "lost" unless position && @link.wait(position)
     end
 
-    # @raise [Stalled] when it is not written, and will not be
-    def wait_until_written(item)
-      raise Stalled, "ojs-init has not read for #{WRITE_TIMEOUT} s" unless @link.wait(item, WRITE_TIMEOUT)
+    # Handle a line from ojs-init.
+    # @raise [ProtocolError]
+    def receive(line)
+      frame = Wire.parse(line)
+      case frame["type"]
+      when "job" then on_job(frame["job"], frame["checkpoint"])
+      when "ping" then @link.post(Wire.frame("pong", id: frame["id"]))
+      when "cancel" then cancel(@lock.synchronize { @held[frame["job_id"]] }, frame["reason"])
+      when "lifecycle" then on_lifecycle(frame["state"], frame["remaining_ms"])
+      when "hello" then on_hello(frame)
+      when "error" then on_error(frame["code"], frame["message"], frame["job_id"])
+      end
+    rescue Wire::Unreadable => e
+      on_unreadable(line, e)
     end
 
     private
 
-    def connect(path)
-      @link.connect(path)
-      true
-    rescue SystemCallError, ArgumentError => e
-      # An ojs-init that has asked us to end may be gone.
-      @stopping = @signalled || @stop_asked
-      raise NotUnderOjsInit, "cannot connect to ojs-init at #{path} (#{ENV_SOCKET}): #{e.message}" unless @stopping
-      false
-    end
-
-    def fits?(data)
-      data.bytesize - 1 <= @max_frame
-    end
-
-    def stop_if_asked
-      if @signalled
-        # ojs-init sends SIGTERM to those that are idle, and to those that it gives up on.
-        @signalled = @retiring = false
-        @was_signalled = @stop_asked = true
-        @settled_at = [@settled_at, OjsWorker.now + SIGNAL_SETTLE_TIME].min if @settled_at
-        @cut_off_at ||= OjsWorker.now + @stop_grace if @stop_grace
-        cancel_all("shutdown")
-      end
-      begin_stop if @stop_asked && !@stopping
-      return unless @cut_off_at && OjsWorker.now >= @cut_off_at && @held.any?
-      OjsWorker.log(:error) { "#{@held.size} handlers have not ended within #{@stop_grace} s of a signal" }
-      OjsWorker.end_now(CUT_OFF_STATUS)
-    end
-
-    # Whether to go on in another process, or to make place for it.
-    def look_at_parent
-      @parent.look
-      return unless @link.watched && @link.watched.wait_readable(0)
-      if @parent.lets_go?
-        @retiring = @stop_asked = true
-      end
-      @link.watched = @parent.io
-    end
-
-    # @return [Boolean] whether a job that was on its way is still taken: this process only makes place for another one
-    def retiring?
-      @retiring && @state != "terminate" && !@cut_off_at && @held.size < @concurrency
-    end
+    def done? = @lock.synchronize { ending? && @held.empty? && @link.flushed? }
 
     def begin_stop
       @stopping = true
-      return if !@greeted || @state == "terminate"
-      @pause = @link.post(ready_frame(0))
-      # ojs-init answers this behind the last job that it sends us.
-      @pause = @link.post(Wire.frame("heartbeat", NOBODYS_JOB)) unless @was_signalled
-    rescue ConnectionLost
-      nil
+      @link.post(ready_frame(0)) if @greeted && @state != "terminate"
     end
 
-    # Until when to wait for a job that was on its way as we said that we take no more.
-    def settled_at
-      return if @pause.nil?
-      @settled_at ||= OjsWorker.now + settle_time if @pause.over
-      @settled_at
+    def ready_frame(concurrency)
+      words = { protocol: PROTOCOL, concurrency:, types: @registry.types, ping: true, ok: false, client: CLIENT }
+      Wire.frame("ready", **words.compact)
     end
 
-    def settle_time
-      @was_signalled ? SIGNAL_SETTLE_TIME : SETTLE_TIME
+    def on_hello(frame)
+      raise ProtocolError, "ojs-init does not speak protocol #{PROTOCOL}" if frame["protocol"] != PROTOCOL
+      @greeted = true
+      @worker_id = frame["worker_id"]
+      @concurrency = [@concurrency, frame["concurrency"]].compact.min || 1
+      on_lifecycle(frame["state"], nil)
+      @link.post(ready_frame(@concurrency)) unless ending?
     end
 
-    def may_end?
-      return false unless ending?
-      @lock.synchronize do
-        @flushing_since = nil if @held.any? || @link.flushed?
-        return false if @held.any?
-        return @over = @state == "terminate" || settled_at.nil? || OjsWorker.now >= settled_at if @link.flushed?
-        @flushing_since ||= OjsWorker.now
+    def on_lifecycle(state, remaining_ms)
+      return if !STATES.include?(state) || @state == "terminate"
+      OjsWorker.log(:info, "ojs-init is in the state #{state}") if state != @state
+      change do
+        @stops_at = OjsWorker.now + (remaining_ms / 1000.0) if remaining_ms.is_a?(Numeric)
+        @state = state
       end
-      return false if OjsWorker.now < @flushing_since + WRITE_TIMEOUT
-      raise Stalled, "ojs-init has not read for #{WRITE_TIMEOUT} s; ending with answers that it has not got"
     end
 
-    # How long nothing needs to happen by itself, in seconds.
-    def patience
-      return @parent&.patience unless ending?
-      at = if @held.any? then @cut_off_at
-           elsif @flushing_since then @flushing_since + WRITE_TIMEOUT
-           else settled_at || 0
-           end
-      at && [0, at - OjsWorker.now].max
+    def on_job(envelope, checkpoint)
+      id = envelope["id"]
+      return OjsWorker.log(:warn, "job #{id} came again while its handler runs") if @lock.synchronize { @held.key?(id) }
+      job = JobContext.new(self, envelope, checkpoint)
+      @lock.synchronize { @held[id] = job }
+      @pool.submit(@concurrency) { work(job) }
     end
 
-    def on_eof
-      held = cancel_all("lost")
-      if held.positive?
-        OjsWorker.log(:error) { "ojs-init has closed the connection: #{held} jobs are abandoned" }
-        wait_until(EOF_GRACE) { @held.empty? }
-        if @held.any?
-          OjsWorker.log(:fatal) { "handlers have not ended within #{EOF_GRACE} s of that: the process ends now" }
-          OjsWorker.end_now(1)
-        end
-      elsif ending?
-        return
-      end
-      raise ConnectionLost, "ojs-init has closed the connection"
+    # Ruby's parser has limits of its own; a job that it refuses fails for good.
+    def on_unreadable(line, error)
+      id = line.scrub("?")[Wire::JOB_ID, 1]
+      OjsWorker.log(:warn, "a frame from ojs-init cannot be read: #{error.message} (job #{id || "unknown"})")
+      return unless id
+      described = { code: "invalid_job", message: "Ruby cannot read the job: #{error.message}", retryable: false }
+      @link.post(Wire.frame("fail", id, error: described))
     end
 
-    def cancel_all(reason)
-      jobs = @lock.synchronize { @held.values }
-      jobs.each { |job| cancel(job, reason) }
-      jobs.size
+    # It is a message, never an order: a job that is lost gets a `cancel`.
+    def on_error(code, message, job_id)
+      raise ProtocolError, Wire.line(message, 1000) if code == "unsupported_protocol"
+      return if code == "not_offered" && !@not_offered.add?(message)
+      level = code == "not_held" ? :debug : :warn
+      OjsWorker.log(level, "ojs-init refuses a frame (job #{job_id || "unknown"}): #{code}: #{message}")
     end
 
     def cancel(job, reason)
-      return if job.cancelled?
-      OjsWorker.log(:info) { "job #{Wire.line(job.id)} is cancelled: #{Wire.line(reason)}" }
+      return if job.nil? || job.cancelled?
+      OjsWorker.log(:info, "job #{job.id} is cancelled: #{reason}")
+      change { job.cancel(Wire.text(reason)) }
+    end
+
+    def change
       @lock.synchronize do
-        job.cancel(reason)
+        yield
         @changed.broadcast
       end
     end
 
-    def ready_frame(concurrency)
-      Wire.frame("ready", protocol: PROTOCOL, concurrency: concurrency, types: @worker.types, ping: true, ok: false, client: CLIENT)
+    def lose_connection
+      jobs = @lock.synchronize { @held.values }
+      return if jobs.empty?
+      OjsWorker.log(:error, "ojs-init has closed the connection: #{jobs.size} jobs are lost")
+      jobs.each { |job| cancel(job, "lost") }
+      wait_until(LOST_GRACE) { @held.empty? }
+      # `exit!` because a handler that hangs could keep `exit` from ending.
+      @held.empty? ? exit(1) : exit!(1)
+    end
+
+    # Run a job's handler and answer for it, on a thread of the pool.
+    def work(job)
+      result = nil
+      # This stays if the handler ends its thread.
+      error = ThreadError.new("the handler ended its thread")
+      OjsWorker.with_job(job) do
+        result = @registry.call(job)
+        error = nil
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        error = e
+      ensure
+        # A Timeout or Thread#kill that comes too late must not cost the answer.
+        Thread.handle_interrupt(Object => :never) { finish(job, result, error) }
+      end
+    end
+
+    def finish(job, result, error)
+      # In a child that a handler forked and left: the job is the parent's.
+      exit!(error ? 1 : 0) if @link.foreign?
+      data = answer(job, result, error)
+      change do
+        # Forget the job before the answer is written: the same id may come again right after it.
+        @held.delete(job.id)
+        @link.post(data)
+      end
+      @link.wake if ending?
+    end
+
+    def answer(job, result, error)
+      return Answer.ack(job, result) unless error
+      save_position(job)
+      failure = Answer.failure_of(error)
+      return Answer.release(job, error) unless failure
+      @registry.failed(job, error, Answer.final?(job, failure))
+      Answer.fail(job, failure)
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      OjsWorker.log(:error, "job #{job.id}: its answer cannot be made", e)
+      Wire.frame("fail", job.id, error: { message: "no answer can be made", code: "handler_error", retryable: true })
+    end
+
+    # What the handler has finished must not be done again.
+    def save_position(job)
+      job.save_position unless job.cancel_reason == "lost"
+    rescue StandardError, Cancelled => e
+      OjsWorker.log(:warn, "job #{job.id}: its position is not saved", e)
     end
   end
 end

@@ -4,270 +4,181 @@ module OjsWorker
   # A worker: handlers, and the connection to ojs-init while it runs.
   #
   #     worker = OjsWorker::Worker.new
-  #     worker.job("email.send") { |job| Mailer.send(*job.args) }
+  #     worker.job("email.send") { |job, to, body| Mailer.send(to, body) }
   #     worker.run
   class Worker
     SIGNALS = %w[TERM INT].freeze
-    private_constant :SIGNALS
+    # Modes of ojs-init in which a worker gets no socket.
+    OTHER_MODES = %w[gateway exec none].freeze
 
-    # @param concurrency [Integer, nil] most jobs at once; nil: as many as ojs-init allows (OJS_CONCURRENCY)
-    # @param handle_signals [Boolean] whether SIGTERM and SIGINT are taken over while {#run} is in the main thread.
-    #   ojs-init sends SIGTERM to a worker that is idle, or that it gives up on: no more jobs are taken, those that are
-    #   held are cancelled (shutdown), and after `stop_grace` the process ends, whatever its handlers do
-    # @param stop_grace [Numeric, nil] seconds that handlers get to end after SIGTERM; nil: as long as they take
-    # @param socket_path [String, nil] for tests; nil: what OJS_SOCKET says
-    # @raise [ArgumentError] for a value, or an option, that makes no sense
-    def initialize(concurrency: nil, handle_signals: true, stop_grace: STOP_GRACE, socket_path: nil, **unknown)
-      OjsWorker.check_options("Worker.new", unknown, %w[concurrency handle_signals stop_grace socket_path])
-      unless concurrency.nil? || (concurrency.is_a?(Integer) && concurrency.between?(1, MAX_CONCURRENCY))
-        raise ArgumentError, "concurrency is a whole number from 1 to #{MAX_CONCURRENCY}, not #{concurrency.inspect}"
-      end
-      unless stop_grace.nil? || (stop_grace.is_a?(Numeric) && stop_grace.real? && stop_grace >= 0 && stop_grace <= MAX_STOP_GRACE)
-        raise ArgumentError, "stop_grace is a number of seconds up to #{MAX_STOP_GRACE}, or nil to wait, not #{stop_grace.inspect}"
-      end
-      @asked_concurrency = concurrency
-      @handle_signals = handle_signals
-      @stop_grace = stop_grace
-      @socket_path = socket_path
-      @handlers = {}
-      @middleware = []
-      @step_times = {}
+    # @param concurrency [Integer, nil] most jobs at once, 1 to 10,000; nil, or more than ojs-init
+    #   allows (OJS_CONCURRENCY): as many as it allows
+    # @param handle_signals [Boolean] whether SIGTERM and SIGINT call {#stop} while {#run} is in the
+    #   main thread
+    # @param socket_path [String, nil] for tests; nil: OJS_SOCKET
+    # @raise [ArgumentError]
+    def initialize(concurrency: nil, handle_signals: true, socket_path: nil, **unknown)
+      OjsWorker.check_options("Worker.new", unknown, %w[concurrency handle_signals socket_path])
+      check_count("concurrency", concurrency)
+      @asked_concurrency, @handle_signals, @socket_path = concurrency, handle_signals, socket_path
+      @registry, @fork_hooks = Registry.new, []
     end
 
-    # Register the handler of these job types; `"*"`, or no type at all, for every other type.
+    # Register the handler of these job types; `"*"`, or no type, for every other type.
+    #
+    # The handler gets the job, and its arguments one by one if it has parameters for them.
     # @param types [Array<String>] job types
-    # @param handler [#call, nil] what is called with the {Job}, when no block is given
-    # @yieldparam job [Job]
-    # @yieldreturn [Object, nil] the result, anything that is JSON; nil for none
+    # @param args [Array, nil] the types of the arguments: a class, nil, or an Array of alternatives
+    #   for each. A job with others fails for good, as {InvalidArgs}
+    # @param handler [#call, nil] instead of a block
     # @return [#call] the handler
-    # @raise [ArgumentError] for a type that has a handler, or is no name, and for something that cannot be called
-    def job(*types, handler: nil, &block)
-      raise ArgumentError, "a handler is a block or an object with `call`, and not both" if handler && block
-      handler ||= block
-      raise ArgumentError, "a handler is a block or an object with `call`, not #{handler.inspect}" unless handler.respond_to?(:call)
-      check_parameters(handler)
-      types = ["*"] if types.empty?
-      types.each { |type| check_type(type) }
-      raise ArgumentError, "more than #{MAX_TYPES} job types" if @handlers.size + types.size > MAX_TYPES
-      types.each { |type| @handlers[type] = handler }
-      handler
+    # @raise [ArgumentError] for a type that has a handler, and a handler that cannot be called with a job
+    def job(*types, args: nil, handler: nil, &block)
+      callable = one_callable("handler", handler, block)
+      handler = CallableHandler.new(callable, args)
+      (types.empty? ? ["*"] : types).each { |type| @registry.add(type, handler) }
+      callable
     end
 
-    # Put something around every handler: the first that is registered is the outermost.
+    # Register job classes: see {Job}.
+    # @return [void]
+    # @raise [ArgumentError] for a class whose `perform` cannot be called with the arguments of a job
+    def register(*classes)
+      classes.each { |job_class| @registry.add(job_class.job_type, ClassHandler.new(job_class)) }
+    end
+
+    # Put something around every handler; the first that is registered is the outermost.
     #
     #     worker.middleware { |job, &handler| Timing.measure(job.type) { handler.call } }
-    #
-    # It may change the result, and raise {Retry}, {Discard} or {Release}.
-    # @param object [#call, nil] one whose `call(job)` yields to the handler and returns the result
-    # @raise [ArgumentError] for something that cannot be called
+    # @param object [#call, nil] its `call(job)` yields to the handler and returns the result
+    # @raise [ArgumentError]
     def middleware(object = nil, &block)
-      raise ArgumentError, "a middleware is a block or an object with `call`, and not both" if object && block
-      object ||= block
-      raise ArgumentError, "a middleware is a block or an object with `call`, not #{object.inspect}" unless object.respond_to?(:call)
-      if object.is_a?(Proc) && object.parameters.none? { |kind, _| kind == :block }
-        raise ArgumentError, "a middleware block has the form { |job, &handler| ... handler.call ... }"
+      callable = one_callable("middleware", object, block)
+      if callable.is_a?(Proc) && callable.parameters.none? { |kind, _| kind == :block }
+        raise ArgumentError, "a block of middleware is { |job, &handler| ... handler.call ... }"
       end
-      @middleware << object
-      object
+      @registry.middleware << callable
     end
+
+    # Run the block once for each job that fails, before ojs-init gets the failure. Jobs of an
+    # unknown type, {InvalidArgs} and timeouts are included; jobs that go back are not.
+    # @yieldparam job [JobContext]
+    # @yieldparam error [Exception]
+    def on_failed(&block) = @registry.hooks << block
+
+    # Run the block in each forked process before it takes jobs.
+    def after_fork(&block) = @fork_hooks << block
 
     # @return [Integer] most jobs at once; 0 before it is known
-    def concurrency
-      @session&.concurrency || @asked_concurrency || 0
-    end
+    def concurrency = @session&.concurrency || @asked_concurrency || 0
 
     # @return [String] running, quiet or terminate
-    def state
-      @session&.state || "running"
-    end
+    def state = @session&.state || "running"
 
-    # @return [String, nil] the name that ojs-init has towards the backend; known once connected
-    def worker_id
-      @session&.worker_id
-    end
+    # @return [String, nil] the worker's name at the backend; nil before it is known
+    def worker_id = @session&.worker_id
 
-    # @return [Float, nil] seconds until what is not finished is cancelled; nil while nothing shuts down
-    def remaining
-      @session&.remaining
-    end
+    # @return [Float, nil] seconds until a shutdown cancels what is held; nil while there is none
+    def remaining = @session&.remaining
 
-    # Take no more jobs, finish those that are held, then let {#run} return. From any thread or signal handler.
-    #
-    # In a handler of a worker with several processes it ends only the handler's own, and another one takes its place.
+    # Take no more jobs, and let {#run} return when the jobs that are held are finished. Any thread
+    # and any signal handler may call it. In a forked process it ends that process alone.
     def stop
       @stop_asked = true
-      @pool&.finish
-      session = @session
-      session.stop if session && session.link.pid == Process.pid
+      @session&.stop
     end
 
-    # Take jobs until ojs-init, a signal or {#stop} says that it is enough, and what is held is finished.
-    #
-    # With `processes`, forks so many that share OJS_CONCURRENCY, replaces those that end, and ends when all have ended; with
-    # their worst status, if that is not 0. A process over one of the limits is replaced: the new one takes jobs before the
-    # old one stops taking them.
-    # @param processes [Integer, nil] how many; nil: none are forked
-    # @param max_jobs [Integer, nil] jobs after which a process is replaced
-    # @param max_age [Numeric, nil] seconds after which it is
-    # @param max_memory [Integer, nil] bytes of memory (resident set size) from which on it is, after 10 jobs or 1 min
-    # @raise [NotUnderOjsInit, ConnectionLost, ProtocolError, Stalled] and what a handler ended the process with
-    # @raise [ArgumentError] for a value, or an option, that makes no sense
-    def run(processes: nil, max_jobs: nil, max_age: nil, max_memory: nil, **unknown)
-      OjsWorker.check_options("Worker#run", unknown, %w[processes max_jobs max_age max_memory])
-      limits = { max_jobs: max_jobs, max_age: max_age, max_memory: max_memory }
-      check_limits(processes, limits)
-      check_runnable
-      return serve(new_session(@asked_concurrency)) if processes.nil?
-      offered = Processes.offered(ENV.fetch("OJS_CONCURRENCY", nil))
-      status = run_processes(processes, [offered, @asked_concurrency].compact.min, limits)
-      exit(status) unless status.zero?
-    end
-
-    # @api private
-    def handler_for(type)
-      @handlers[type] || @handlers["*"]
-    end
-
-    # @api private
-    # @return [Numeric] seconds that this step took when it was last done in this process; 0 when it was not
-    def usual_step(type, name)
-      @step_times[[type, name]] || 0
-    end
-
-    # @api private
-    def note_step(type, name, seconds)
-      @step_times.clear if @step_times.size >= MAX_TYPES # names made of data
-      @step_times[[type, name]] = seconds
-    end
-
-    # @api private
-    def types
-      @handlers.key?("*") ? nil : @handlers.keys
-    end
-
-    # @api private
-    def call_handler(job, depth = 0)
-      return handler_for(job.type).call(job) if depth == @middleware.size
-      rewind = nil
-      @middleware[depth].call(job) do
-        # After a failure it may call the handler again: its steps and loops come once more.
-        rewind ? rewind.call : rewind = job.mark
-        call_handler(job, depth + 1)
+    # Take jobs until ojs-init, a signal or {#stop} ends that. If ojs-init closes the connection while
+    # jobs are held, the process ends with status 1.
+    # @param processes [Integer, nil] processes to fork, which share the concurrency; nil: none
+    # @return [void]
+    # @raise [NotUnderOjsInit, ProtocolError, ArgumentError]
+    # @raise [SystemExit] with `processes`, if a process ended badly in the end
+    def run(processes: nil, **unknown)
+      OjsWorker.check_options("Worker#run", unknown, %w[processes])
+      check_count("processes", processes)
+      raise Error, 'no handler: register one with worker.job("some.type") { |job| ... }' if @registry.empty?
+      path = socket_path
+      return run_session(@asked_concurrency, path) unless processes
+      prefork = Prefork.new(link = Link.new, processes, @asked_concurrency) do |share|
+        @fork_hooks.each(&:call)
+        run_session(share, path)
       end
+      serve(prefork, link, path)
+      exit(prefork.status) unless prefork.status.zero?
     end
+
+    # Run the handler of a job in this process, over the code that serves ojs-init: for tests.
+    #
+    #     outcome = worker.perform("email.send", ["a@b.c", "hello"])
+    #     assert_equal({ "sent" => true }, outcome.result)
+    #
+    # @param type [String] the job's type
+    # @param args [Array] its arguments
+    # @param options [Hash] see {Perform}
+    # @return [Outcome]
+    # @raise [ArgumentError] for an unknown option, and for what is no JSON
+    # @raise [Error] if the handler does not end within `patience` seconds
+    def perform(type, args = [], **options) = Perform.new(@registry, type, args, options).run
 
     private
 
-    def check_type(type)
-      unless type.is_a?(String) && type.valid_encoding? && type.bytesize.between?(1, MAX_NAME_BYTES)
-        raise ArgumentError, "a job type is a string of 1 to #{MAX_NAME_BYTES} bytes, not #{type.inspect}"
-      end
-      raise ArgumentError, "there are two handlers for #{type.inspect}" if @handlers.key?(type)
+    def one_callable(name, *given)
+      return given.compact[0] if given.one? && given.compact[0].respond_to?(:call)
+      raise ArgumentError, "a #{name} is a block or an object with `call`"
     end
 
-    def check_limits(processes, limits)
-      unless processes.nil? || (processes.is_a?(Integer) && processes.between?(1, MAX_CONCURRENCY))
-        raise ArgumentError, "processes is a whole number from 1 to #{MAX_CONCURRENCY}, not #{processes.inspect}"
-      end
-      limits.each do |name, value|
-        next if value.nil?
-        raise ArgumentError, "#{name} is for processes of which there can be another one: say processes: 1 or more, too" if processes.nil?
-        next if value.is_a?(name == :max_age ? Numeric : Integer) && value.positive?
-        raise ArgumentError, "#{name} is a number above 0, not #{value.inspect}"
-      end
-    end
-
-    def run_processes(count, total, limits)
-      @pool = Processes.new(count, total, limits[:max_memory]) { |share, io| run_child(share, Parent.new(io, **limits)) }
-      @pool.finish if @stop_asked
-      @pool.run
-    end
-
-    # @return [Integer] the status of this child
-    def run_child(share, parent)
-      serve(session = new_session(share, parent))
-      0
-    rescue SystemExit => e
-      e.status
-    rescue SignalException => e
-      128 + e.signo
-    rescue ConnectionLost, NotUnderOjsInit, ProtocolError => e
-      # A connection that was there and is closed may be this one alone. If ojs-init is gone, the next process finds that out.
-      parent.lost unless e.is_a?(ConnectionLost) && session&.greeted?
-      warn("#{Wire.clean($PROGRAM_NAME, 200)}: #{e.message}")
-      1
-    rescue StandardError => e
-      warn("#{Wire.clean($PROGRAM_NAME, 200)}: #{Report.in_full(e)}")
-      1
-    end
-
-    def new_session(concurrency, parent = nil)
-      Session.new(self, Link.new, concurrency: concurrency, stop_grace: @stop_grace, parent: parent)
-    end
-
-    def check_runnable
-      raise Error, "a worker runs once; when it has ended, let the process end too" if @session
-      raise Error, 'no handler: register one with worker.job("some.type") { |job| ... }' if @handlers.empty?
-      socket_path
-    end
-
-    # A handler that needs more than the job would fail with each one, and a block would get nil without a word.
-    def check_parameters(handler)
-      is_block = handler.is_a?(Proc) && !handler.lambda?
-      callable = handler.is_a?(Proc) || handler.is_a?(Method) ? handler : handler.method(:call)
-      least = callable.arity.negative? ? -callable.arity - 1 : callable.arity
-      takes_none = !is_block && callable.arity.zero?
-      return unless least > 1 || takes_none || callable.parameters.any? { |kind, _| kind == :keyreq }
-      raise ArgumentError, "a handler is called with the job alone, and this one has the parameters " \
-                           "#{callable.parameters.map(&:last).inspect}: write { |job| ... }; the job's arguments are in job.args"
+    def check_count(name, value)
+      return if value.nil? || (value.is_a?(Integer) && value.between?(1, MAX_CONCURRENCY))
+      raise ArgumentError, "#{name} is a whole number from 1 to #{MAX_CONCURRENCY}, not #{value.inspect}"
     end
 
     def socket_path
       path = @socket_path || ENV.fetch(ENV_SOCKET, "")
       return path unless path.empty?
-      mode = ENV.fetch(ENV_MODE, "")
-      if MODES_WITHOUT_SOCKET.include?(mode)
-        raise NotUnderOjsInit, "#{ENV_SOCKET} is not set, because ojs-init runs in mode #{mode}: " \
-                               "leave #{ENV_MODE} out, or set it to socket"
-      end
-      raise NotUnderOjsInit, "#{ENV_SOCKET} is not set: this is a worker for ojs-init, which starts it and gives it jobs. " \
-                             "Run it as: ojs-init -- ruby #{Wire.clean($PROGRAM_NAME, 200)}"
+      mode = ENV.fetch("OJS_MODE", "")
+      how = if OTHER_MODES.include?(mode)
+              "because ojs-init runs in mode #{mode}: leave OJS_MODE out, or set it to socket"
+            else
+              "so no ojs-init gives jobs to this worker. Run it as: ojs-init -- ruby #{Wire.line($PROGRAM_NAME, 200)}"
+            end
+      raise NotUnderOjsInit, "#{ENV_SOCKET} is not set, #{how}"
     end
 
-    def serve(session)
+    def run_session(concurrency, path)
+      link = Link.new
+      serve(Session.new(@registry, link, concurrency: concurrency), link, path)
+    end
+
+    # Connect, and let a {Session} or {Prefork} run with signals that stop it.
+    def serve(session, link, path)
       @session = session
       session.stop if @stop_asked
-      with_signals(session) { session.serve(socket_path) }
-      raise session.exit_error if session.exit_error
+      with_signals(link) do
+        connect(link, path)
+        session.run
+      end
     end
 
-    def with_signals(session)
+    def connect(link, path)
+      link.connect(path)
+    rescue SystemCallError, ArgumentError => e
+      raise NotUnderOjsInit, "cannot connect to ojs-init at #{Wire.line(path)} (#{ENV_SOCKET}): #{e.message}"
+    end
+
+    def with_signals(link)
       return yield unless @handle_signals && Thread.current == Thread.main
-      before = {}
-      session.link.in_forked_child = -> { restore_signals(before) }
-      SIGNALS.each { |name| before[name] = trap(name) { on_signal(session, name, before) } }
-      # In a child of ours: not the parent's own, and what came in the meantime.
-      before.update(@pool.signals_before) if @pool
-      session.signalled if @pool&.signalled_in_child?
+      before = SIGNALS.to_h { |name| [name, trap(name) { stop }] }
+      link.on_fork = -> { restore_signals(before) }
       begin
         yield
       ensure
-        session.link.in_forked_child = nil
-        # The one that ojs-init sends when all is done may still come: the program ends well without it.
-        before["TERM"] = "IGNORE" if session.ending? && [nil, "DEFAULT"].include?(before["TERM"])
+        # ojs-init may still send its SIGTERM: the program ends well without it.
+        before["TERM"] = "IGNORE" if [nil, "DEFAULT"].include?(before["TERM"])
         restore_signals(before)
       end
     end
 
-    def on_signal(session, name, before)
-      return session.signalled if session.link.pid == Process.pid
-      # For a forked child that had not its own handlers back yet.
-      restore_signals(before)
-      Process.kill(name, Process.pid)
-    end
-
-    def restore_signals(before)
-      before.each { |name, handler| trap(name, handler || "DEFAULT") }
-    end
+    def restore_signals(before) = before.each { |name, handler| trap(name, handler || "DEFAULT") }
   end
 end
