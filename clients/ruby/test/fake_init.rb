@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The other end of the socket: an ojs-init that does what a test says and checks what the client says.
+# The other end of the socket: an ojs-init that does what a test says.
 
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "json"

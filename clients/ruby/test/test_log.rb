@@ -52,7 +52,7 @@ class TestLog < WorkerTest
     assert_equal(10_000, last_record["message"].size)
     assert_equal(1, @lines.string.lines.size)
     [[nil], :symbol, "\xff", IOError.new("x")].each { |message| @logger.info(message) }
-    assert_equal("[nil] :symbol ? x", @lines.string.lines.last(4).map { |line| JSON.parse(line)["message"] }.join(" "))
+    assert_equal("[nil] symbol ? x", @lines.string.lines.last(4).map { |line| JSON.parse(line)["message"] }.join(" "))
   end
 
   def test_the_librarys_own_lines_have_no_control_characters

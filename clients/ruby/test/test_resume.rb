@@ -92,6 +92,14 @@ class TestResume < WorkerTest
     assert_equal({ "" => "a" }, worker.perform("t").checkpoints.last["cursors"])
   end
 
+  def test_a_checkpoint_that_only_looks_like_the_common_form_is_the_handlers_own
+    worker = worker_with(&:last_checkpoint)
+    deep = (1..90).reduce([]) { |inner, _| [inner] }
+    [{ "ojs_resume" => 1 }, { "ojs_resume" => 1, "steps" => 1, "cursors" => {} }, deep].each do |saved|
+      assert_equal(saved, worker.perform("t", [], checkpoint: saved).result)
+    end
+  end
+
   def test_two_loops_in_one_place_are_an_error
     worker = worker_with { |job| 2.times { job.iterate([1]) { nil } } }
     assert_match(/two loops/, worker.perform("t").error["message"])

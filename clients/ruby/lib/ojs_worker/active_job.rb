@@ -6,8 +6,8 @@ require "ojs_worker"
 module OjsWorker
   # Runs the jobs of ActiveJob, and enqueues them.
   #
-  #     config.active_job.queue_adapter = :ojs       # the application enqueues with OjsWorker.client
-  #     OjsWorker::ActiveJob.install(worker)         # the worker runs what was enqueued
+  #     config.active_job.queue_adapter = :ojs   # the application enqueues with OjsWorker.client
+  #     OjsWorker::ActiveJob.install(worker)     # the worker runs what was enqueued
   module ActiveJob
     # The type of all jobs of ActiveJob. The class is in the arguments.
     JOB_TYPE = "active_job"

@@ -47,8 +47,8 @@ module OjsWorker
     # @return [Boolean] whether the backend will not try the job again
     def final?(job, failure) = job.last_attempt? || (failure.is_a?(Failure) && !failure.retryable?)
 
-    # @return [Boolean] whether the handler described the failure itself. There is no mistake to find
-    #   then, and ojs-init logs its words
+    # @return [Boolean] whether the handler described the failure itself. Then there is no mistake
+    #   to find, and ojs-init logs its words
     def own_words?(failure)
       failure.is_a?(Failure) && failure.cause.nil? && OWN_FAILURES.none? { |kind| failure.is_a?(kind) }
     end

@@ -40,8 +40,8 @@ module OjsWorker
 
     # Enqueue a job.
     #
-    # A job with an `id` is sent again after a passing error, because the backend takes an id once. A
-    # job without one is sent once: the backend may have accepted it although no answer came.
+    # A job with an `id` is sent again after a passing error, because the backend takes an id once.
+    # A job without one is sent once: the backend may have accepted it although no answer came.
     # @param type [String] the job's type
     # @param args [Array] JSON
     # @param id [String, nil] see {Client.new_id}; nil: the backend chooses

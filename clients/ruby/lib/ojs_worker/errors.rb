@@ -37,7 +37,7 @@ module OjsWorker
 
     # @param message [String, nil] for a person
     # @param code [String] short and stable; own codes begin with `x_`
-    # @param type [String, nil] the error's class for the backend; nil: that of the cause, or this one
+    # @param type [String, nil] the error's class for the backend; nil: the cause's, or its own
     # @param details [Hash, nil] further JSON
     # @raise [ArgumentError] for an unknown option
     def initialize(message = nil, code: "handler_error", type: nil, details: nil, **unknown)
@@ -83,7 +83,7 @@ module OjsWorker
     def initialize(message = nil) = super(message, type: "CheckpointTooLarge")
   end
 
-  # Gives the job back to its queue unprocessed. No attempt is counted, where the backend can do that.
+  # Gives the job back to its queue unprocessed. No attempt is counted, if the backend can do that.
   #
   # It is not a StandardError, so `rescue => e` lets it through.
   class Release < Exception # rubocop:disable Lint/InheritException
@@ -91,7 +91,7 @@ module OjsWorker
     attr_reader :reason, :after
 
     # @param reason [String, nil] for the log
-    # @param after [Numeric, nil] seconds (0 or more) for which ojs-init holds the job first, 30 at most
+    # @param after [Numeric, nil] seconds (0 or more) that ojs-init holds the job first, 30 at most
     def initialize(reason = nil, after: nil)
       OjsWorker.check_seconds("after", after)
       super(reason.to_s)

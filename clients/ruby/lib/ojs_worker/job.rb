@@ -28,7 +28,7 @@ module OjsWorker
     private
 
     # In a job it ends when the job is cancelled: see {JobContext#sleep}.
-    def sleep(*seconds) = job && seconds.any? ? job.sleep(seconds[0]) : super
+    def sleep(*seconds) = job ? job.sleep(seconds[0]) : super
 
     # What a job class has.
     module ClassMethods

@@ -68,7 +68,7 @@ module OjsWorker
       raise Cancelled, @cancel_reason if cancelled?
     end
 
-    # @return [Boolean] whether the worker is being shut down. The job may go on until it is cancelled
+    # @return [Boolean] whether the worker is being shut down. The job goes on until it is cancelled
     def stopping? = @session.state == "terminate" || @cancel_reason == "shutdown"
 
     # Wait until the worker is being shut down, or the job is cancelled for another reason.
@@ -91,7 +91,7 @@ module OjsWorker
     # @param message [String, nil] for a person
     # @param data [Object, nil] JSON
     # @return [void]
-    # @raise [ArgumentError, TypeError] for a fraction that is no number, and for data that is no JSON
+    # @raise [ArgumentError, TypeError] for a fraction that is no number, or data that is no JSON
     def progress(fraction, message = nil, data: nil)
       fraction = Float(fraction)
       raise ArgumentError, "progress is a number from 0 to 1" if fraction.nan?
@@ -136,8 +136,8 @@ module OjsWorker
     #
     # The position is saved every 5 s, and before the job fails or goes back. During a shutdown the
     # job goes back at no cost of an attempt when too little time is left for another row.
-    # @param rows [Enumerable, #call] the rows, in the same order in each attempt; or a callable that
-    #   gets the position (first nil) and returns the rows behind it
+    # @param rows [Enumerable, #call] the rows, in the same order in each attempt; or a callable
+    #   that gets the position (first nil) and returns the rows behind it
     # @param key [#call, Symbol, nil] gives the row's position; nil: its index
     # @yieldparam row [Object]
     # @return [nil]

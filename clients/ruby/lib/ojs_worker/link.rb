@@ -92,7 +92,7 @@ module OjsWorker
       close_all
     end
 
-    # Release the parent's connection in a forked child. Takes no lock: its owner may not exist here.
+    # Release the parent's connection in a forked child. Takes no lock, as its owner may be gone.
     def abandon
       @foreign = @broken = true
       close_all

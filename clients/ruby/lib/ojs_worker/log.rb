@@ -5,7 +5,7 @@ require "logger"
 require "time"
 
 module OjsWorker
-  # A line of the log with an exception: {LogFormatter} takes it apart, other formatters write it whole.
+  # A line of the log with an exception: {LogFormatter} takes it apart, others write it whole.
   # @api private
   class ErrorLine < String
     attr_reader :text, :error
@@ -54,9 +54,8 @@ module OjsWorker
     def text_of(message)
       text = case message
              when ErrorLine then message.text
-             when String then Wire.text(message)
              when Exception then Report.message_of(message)
-             else Wire.text(message.inspect)
+             else Wire.text(message)
              end
       text[0, MAX_TEXT]
     end
@@ -70,10 +69,10 @@ module OjsWorker
   #
   #     logger.extend(OjsWorker::JobLevel)
   module JobLevel
-    LEVELS = %w[debug info warn error fatal].freeze
+    LEVELS = { "trace" => 0, "debug" => 0, "info" => 1, "warn" => 2, "error" => 3, "fatal" => 4 }.freeze
 
     # @return [Integer] the level that counts now
-    def level = LEVELS.index(OjsWorker.current_job&.meta&.fetch("log_level", nil)) || super
+    def level = LEVELS[OjsWorker.current_job&.meta&.fetch("log_level", nil)] || super
   end
 
   # Formats the lines of every Logger.

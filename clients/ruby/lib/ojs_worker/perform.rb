@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module OjsWorker
-  # What became of a job that {Worker#perform} ran: `outcome` is "ack", "fail" or "release"; `result`
-  # as JSON has it; `error` a Hash as ojs-init gets it; `reason` of a release; `checkpoints` the saved
-  # states; `progress` the reports, each a Hash.
+  # What became of a job that {Worker#perform} ran: `outcome` is "ack", "fail" or "release";
+  # `result` as JSON has it; `error` a Hash as ojs-init gets it; `reason` of a release;
+  # `checkpoints` the saved states; `progress` the reports, each a Hash.
   Outcome = Struct.new(:outcome, :result, :error, :reason, :checkpoints, :progress, keyword_init: true) do
     # @return [Boolean] whether the job is done
     def ack? = outcome == "ack"
@@ -21,7 +21,7 @@ module OjsWorker
   class Perform
     OPTIONS = %i[id queue attempt meta checkpoint timeout cancel cancel_after stopping envelope patience].freeze
 
-    # Stands for the connection and for the threads: keeps the frames, and the handler until it begins.
+    # Stands for the connection and the threads: keeps the frames, and the handler until it begins.
     class Recorder
       # @return [Array<Hash>] the frames
       attr_reader :frames

@@ -13,8 +13,8 @@ module OjsWorker
   #     OjsWorker::Rails.install(worker)
   #     worker.run(processes: 2)
   module Rails
-    # Load the application, so that forked processes share it; run each job within the application's
-    # reloader, which gives connections back and resets `CurrentAttributes`; run the jobs of ActiveJob.
+    # Load the application, so that forked processes share it. Run each job within the application's
+    # reloader, which gives connections back and resets `CurrentAttributes`. Run all of ActiveJob.
     # @param worker [Worker]
     # @param application [Rails::Application]
     def self.install(worker, application = ::Rails.application)

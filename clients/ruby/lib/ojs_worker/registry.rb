@@ -49,7 +49,7 @@ module OjsWorker
     def handler_for(job) = (@handlers[job.type] || @handlers["*"] unless job.type.empty?)
   end
 
-  # A handler that is a block or another callable: it gets the job, and its arguments if it takes more.
+  # A handler that is a block or another callable. It gets the job, and the arguments it takes.
   # @api private
   class CallableHandler
     # @param types [Array, nil] see {Arguments}

@@ -50,7 +50,7 @@ module OjsWorker
       causes = [error]
       causes << causes.last.cause while causes.last&.cause && causes.size < LOGGED_CAUSES
       causes.map do |each|
-        ["#{class_name(each)}: #{message_of(each)}", *backtrace(each).first(LOGGED_CALLS)].join("\n    ")
+        ["#{class_name(each)}: #{Wire.line(message_of(each))}", *backtrace(each).first(LOGGED_CALLS)].join("\n    ")
       end.join("\ncaused by ")
     end
   end

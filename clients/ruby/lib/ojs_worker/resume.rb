@@ -15,7 +15,8 @@ module OjsWorker
     def initialize(checkpoint)
       @lock = Mutex.new
       # The common form; any other checkpoint is the handler's own state.
-      @used = checkpoint.is_a?(Hash) && checkpoint["ojs_resume"] == 1
+      @used = checkpoint.is_a?(Hash) && checkpoint["ojs_resume"] == 1 &&
+              checkpoint["steps"].is_a?(Array) && checkpoint["cursors"].is_a?(Hash)
       @steps, @cursors, @state = @used ? checkpoint.values_at("steps", "cursors", "state") : [[], {}, checkpoint]
       @unfinished = @cursors.keys - [""]
       @step, @names, @loops = "", [], []
@@ -50,7 +51,7 @@ module OjsWorker
     end
 
     # Begin a step.
-    # @return [Array(Object), nil] the result of an earlier attempt, in an Array; nil if the step is to run
+    # @return [Array(Object), nil] the result of an earlier attempt, in an Array; nil if it is to run
     def begin_step(name)
       raise ArgumentError, "the name of a step is a String that is not empty" unless name.is_a?(String) && name != ""
       raise ArgumentError, "the step #{name} begins within the step #{@step}" unless @step.empty?

@@ -56,7 +56,7 @@ module OjsWorker
 
     # A value as it is read back from JSON: a copy, symbols are strings.
     def plain(value)
-      JSON.parse(JSON.generate([check(value)], max_nesting: WRITE_DEPTH), max_nesting: WRITE_DEPTH)[0]
+      JSON.parse(JSON.generate([check(value)], max_nesting: READ_DEPTH), max_nesting: READ_DEPTH)[0]
     end
 
     # A text in UTF-8, whatever the encoding and the `to_s` of the value are.

@@ -32,7 +32,7 @@ module OjsWorker
     #   for each. A job with others fails for good, as {InvalidArgs}
     # @param handler [#call, nil] instead of a block
     # @return [#call] the handler
-    # @raise [ArgumentError] for a type that has a handler, and a handler that cannot be called with a job
+    # @raise [ArgumentError] for a type that has a handler, and a handler that no job can call
     def job(*types, args: nil, handler: nil, &block)
       callable = one_callable("handler", handler, block)
       handler = CallableHandler.new(callable, args)
@@ -42,7 +42,7 @@ module OjsWorker
 
     # Register job classes: see {Job}.
     # @return [void]
-    # @raise [ArgumentError] for a class whose `perform` cannot be called with the arguments of a job
+    # @raise [ArgumentError] for a class whose `perform` cannot take the arguments of a job
     def register(*classes)
       classes.each { |job_class| @registry.add(job_class.job_type, ClassHandler.new(job_class)) }
     end
@@ -88,8 +88,8 @@ module OjsWorker
       @session&.stop
     end
 
-    # Take jobs until ojs-init, a signal or {#stop} ends that. If ojs-init closes the connection while
-    # jobs are held, the process ends with status 1.
+    # Take jobs until ojs-init, a signal or {#stop} ends that. If ojs-init closes the connection
+    # while jobs are held, the process ends with status 1.
     # @param processes [Integer, nil] processes to fork, which share the concurrency; nil: none
     # @return [void]
     # @raise [NotUnderOjsInit, ProtocolError, ArgumentError]
@@ -142,7 +142,7 @@ module OjsWorker
             else
               "so no ojs-init gives jobs to this worker. Run it as: ojs-init -- ruby #{Wire.line($PROGRAM_NAME, 200)}"
             end
-      raise NotUnderOjsInit, "#{ENV_SOCKET} is not set, #{how}"
+      raise NotUnderOjsInit, "#{ENV_SOCKET} is not set, #{how}", caller(2)
     end
 
     def run_session(concurrency, path)
