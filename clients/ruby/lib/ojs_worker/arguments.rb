@@ -28,7 +28,7 @@ module OjsWorker
 
     private
 
-    # With types, a splat takes no more arguments than there are types.
+    # A handler with types takes no more arguments than it has types.
     def most = @types ? @types.size : @most
 
     def check_type(type, value, position)

@@ -26,7 +26,7 @@ module OjsWorker
 
     # The caller holds the lock.
     def start
-      Thread.new { work }
+      Thread.new { work }.report_on_exception = false # A late Timeout of a handler ends its thread.
       @size += 1
     end
 

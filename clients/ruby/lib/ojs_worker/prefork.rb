@@ -38,7 +38,7 @@ module OjsWorker
         kill_all("KILL") if @link.eof? && OjsWorker.now > (@lost_at ||= OjsWorker.now) + LOST_GRACE
         reap
         break if ending? && @slots.none?(&:pid)
-        start_due unless ending?
+        @slots.each { |slot| start(slot) if slot.pid.nil? && OjsWorker.now >= slot.start_at } unless ending?
       end
     ensure
       @link.close unless @link.foreign?
@@ -61,12 +61,13 @@ module OjsWorker
       when "ping" then @link.post(Wire.frame("pong", id: frame["id"]))
       when "lifecycle" then @state = frame["state"]
       end
+    rescue Wire::Unreadable => e
+      OjsWorker.log(:warn, "a frame from ojs-init cannot be read: #{e.message}")
     end
 
     def on_hello(frame)
       raise ProtocolError, "ojs-init does not speak protocol #{PROTOCOL}" if frame["protocol"] != PROTOCOL
-      @state = frame["state"]
-      @worker_id = frame["worker_id"]
+      @state, @worker_id = frame.values_at("state", "worker_id")
       @concurrency = [@concurrency, frame["concurrency"]].compact.min || 1
       count = [@count, @concurrency].min
       OjsWorker.log(:warn, "#{count} processes instead of #{@count}: one for each job at once") if count < @count
@@ -77,8 +78,6 @@ module OjsWorker
     end
 
     def kill_all(signal) = @slots.filter_map(&:pid).each { |pid| Process.kill(signal, pid) }
-
-    def start_due = @slots.each { |slot| start(slot) if slot.pid.nil? && OjsWorker.now >= slot.start_at }
 
     def start(slot)
       slot.start_at = OjsWorker.now

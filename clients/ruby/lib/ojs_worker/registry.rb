@@ -4,7 +4,7 @@ module OjsWorker
   # The handlers, the middleware and the hooks of a worker.
   # @api private
   class Registry
-    # What is around the handlers, the outermost first; and what is called for each failed job.
+    # The middleware, the outermost first, and the hooks for failed jobs.
     attr_reader :middleware, :hooks
 
     def initialize
@@ -33,7 +33,7 @@ module OjsWorker
       raise Retry.new("this worker has no handler for #{Wire.line(job.type, 200)}", code: "handler_not_found")
     end
 
-    # Tell everyone who asked that a job has failed.
+    # Call the hooks for a failed job.
     def failed(job, error, is_final)
       exhausted = handler_for(job).exhausted if is_final && handler_for(job).is_a?(ClassHandler)
       [*@hooks, *exhausted].each do |hook|

@@ -51,7 +51,7 @@ module OjsWorker
     end
 
     # Begin a step.
-    # @return [Array(Object), nil] the result of an earlier attempt, in an Array; nil if it is to run
+    # @return [Array(Object), nil] the result of an earlier attempt in an Array; nil to run it
     def begin_step(name)
       raise ArgumentError, "the name of a step is a String that is not empty" unless name.is_a?(String) && name != ""
       raise ArgumentError, "the step #{name} begins within the step #{@step}" unless @step.empty?

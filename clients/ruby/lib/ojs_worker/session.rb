@@ -138,7 +138,7 @@ module OjsWorker
       @link.post(Wire.frame("fail", id, error: described))
     end
 
-    # It is a message, never an order: a job that is lost gets a `cancel`.
+    # An error frame only informs; a lost job gets a `cancel` of its own.
     def on_error(code, message, job_id)
       raise ProtocolError, Wire.line(message, 1000) if code == "unsupported_protocol"
       return if code == "not_offered" && !@not_offered.add?(message)
@@ -172,7 +172,7 @@ module OjsWorker
     # Run a job's handler and answer for it, on a thread of the pool.
     def work(job)
       result = nil
-      # This stays if the handler ends its thread.
+      # The error if the handler ends its thread.
       error = ThreadError.new("the handler ended its thread")
       OjsWorker.with_job(job) do
         result = @registry.call(job)
@@ -209,7 +209,7 @@ module OjsWorker
       Wire.frame("fail", job.id, error: { message: "no answer can be made", code: "handler_error", retryable: true })
     end
 
-    # What the handler has finished must not be done again.
+    # A later attempt must not repeat finished rows.
     def save_position(job)
       job.save_position unless job.cancel_reason == "lost"
     rescue StandardError, Cancelled => e
