@@ -31,7 +31,7 @@ module OjsWorker
       seconds = field("timeout_ms", Numeric, nil)&.fdiv(1000) || field("timeout", Numeric, 0)
       @deadline = Time.now + seconds if seconds.positive? && seconds < MAX_SECONDS
       @resume = Resume.new(checkpoint)
-      @last_checkpoint = Wire.plain(@resume.state) if @resume.state
+      @last_checkpoint = Wire.plain(@resume.state) unless @resume.state.nil?
       @context = {}
     end
 
