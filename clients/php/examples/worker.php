@@ -6,17 +6,15 @@ require __DIR__ . '/../autoload.php';
 
 use Ojs\Worker\Discard;
 use Ojs\Worker\Job;
-use Ojs\Worker\Logger;
 use Ojs\Worker\Worker;
 
-$worker = new Worker(log: new Logger('json'));           // one log for all: in the shape of ojs-init's own
+$worker = new Worker();
 
 $worker->job('email.send', function (Job $job, string $to, string $body): array {
     if (!str_contains($to, '@')) {
         throw new Discard("$to is no address");
     }
     $job->sleep(($job->meta['sleep_ms'] ?? 0) / 1000);  // stands for the work; a cancel ends it
-    $job->throwIfCancelled();
     return ['sent' => true];
 });
 

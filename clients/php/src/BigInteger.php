@@ -4,21 +4,16 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-use function preg_match;
-
 /**
- * A whole number beyond PHP's int (64 bits), as it came in a job: exact, digit by digit.
+ * An integer beyond PHP's 64 bits, as it came in a job: exact, digit by digit.
  *
  * It goes out again as the same JSON number. To calculate: `gmp_init((string) $number)`, or bcmath.
  */
 final class BigInteger implements \JsonSerializable, \Stringable
 {
-    /** @param string $digits the number in decimal */
+    /** @internal */
     public function __construct(private readonly string $digits)
     {
-        if (preg_match('/^(?:0|-?[1-9][0-9]*)$/D', $digits) !== 1) {
-            throw new \InvalidArgumentException('a BigInteger is made of decimal digits, without leading zeros');
-        }
     }
 
     public function __toString(): string
@@ -26,9 +21,9 @@ final class BigInteger implements \JsonSerializable, \Stringable
         return $this->digits;
     }
 
-    /** In a result or a checkpoint the number itself; in a json_encode of yours its digits as a string. */
+    /** A JSON number in results and checkpoints; a string of digits in a `json_encode` of the program. */
     public function jsonSerialize(): string
     {
-        return Json::numberMark() . $this->digits;
+        return Json::digits($this->digits);
     }
 }

@@ -4,7 +4,16 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-/** What Job::throwIfCancelled throws. The job is answered as the reason of its cancel asks for. */
-final class Cancelled extends \Exception
+/**
+ * Ends a handler whose job is cancelled, or whose position is saved for a later attempt. Let it pass.
+ *
+ * It is an Error, so that `catch (Exception $e)` does not catch it. Clean up in `finally`.
+ */
+final class Cancelled extends \Error
 {
+    /** @param string $reason shutdown, timeout, cancelled or lost; a later ojs-init may have more */
+    public function __construct(public readonly string $reason, ?string $message = null)
+    {
+        parent::__construct($message ?? $reason);
+    }
 }

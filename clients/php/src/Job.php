@@ -4,66 +4,212 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-use function is_array;
-use function is_float;
-use function is_int;
-use function is_nan;
-use function is_numeric;
-use function is_string;
-use function max;
-use function microtime;
-use function min;
-use function sprintf;
-
 /**
  * A job, as its handler gets it.
  *
- * The handler has its process for itself. What ojs-init says meanwhile is read when a signal tells of it, and in these
- * methods.
+ * A cancel throws `Cancelled` in the handler, wherever it is, also out of a `sleep` or another wait. A handler that
+ * calls `isCancelled`, `cancelReason` or `waitCancelled` is not interrupted from then on: it asks, and ends by itself.
  */
 final class Job
 {
-    /** Its id; the same in each delivery. */
+    /** @internal the job whose handler runs in this process */
+    public static ?self $running = null;
+
+    /** The same in each delivery. */
     public readonly string $id;
-    /** What kind of work it is. */
     public readonly string $type;
-    /** The queue that it came from. */
     public readonly string $queue;
-    /** The number of this attempt, as the backend counts. */
+    /** The number of this attempt, as the backend counts: some begin with 0, others with 1. */
     public readonly ?int $attempt;
-    /** @var list<mixed> its arguments */
+    /** Whether a failure of this attempt is for good; false if the backend does not say how many there are. */
+    public readonly bool $isLastAttempt;
+    /** @var list<mixed> */
     public readonly array $args;
-    /** @var array<string, mixed> its metadata */
+    /** @var array<string, mixed> trace context, tenant and other things that travel with the job */
     public readonly array $meta;
-    /** When its timeout will be over; null if it has none. */
+    /** When its timeout is over; null if it has none. */
     public readonly ?\DateTimeImmutable $deadline;
     /** What an earlier attempt saved with `checkpoint`; null if nothing. */
     public readonly mixed $lastCheckpoint;
-
-    /** What middleware and the handler share about this job alone: `$job->context['tenant'] = ...`. */
+    /** Shared by middleware and handler of this job alone: `$job->context['tenant'] = ...`. */
     public array $context = [];
 
-    /** Made when it is asked for: it points back here, and such a circle has to wait for PHP's collector of garbage. */
+    /** Made on first use, because it points back here: PHP frees such a cycle late. */
     private ?Resume $resume = null;
+    private bool $asks = false;
+    /** @internal whether the handler knows that it has to end, or has ended: nothing interrupts it */
+    public bool $isTold = false;
 
     /**
      * @internal
-     * @param array<string, mixed> $envelope
+     * @param array<string, mixed> $envelope all that the backend sent
      */
     public function __construct(
-        private readonly Channel $channel,
-        /** @var array<string, mixed> all of what the backend sent; whole numbers are exact, others are floats */
+        private readonly Session $session,
         public readonly array $envelope,
         private readonly mixed $checkpoint,
     ) {
+        [$attempt, $most] = [$envelope['attempt'] ?? null, $envelope['max_attempts'] ?? null];
         $this->id = $envelope['id'];
-        $this->type = $envelope['type'];
+        $this->type = is_string($envelope['type'] ?? null) ? $envelope['type'] : '';
         $this->queue = is_string($envelope['queue'] ?? null) ? $envelope['queue'] : 'default';
-        $this->attempt = is_int($envelope['attempt'] ?? null) ? $envelope['attempt'] : null;
+        $this->attempt = is_int($attempt) ? $attempt : null;
+        $this->isLastAttempt = is_int($attempt) && is_int($most) && $attempt >= $most;
         $this->args = is_array($envelope['args'] ?? null) ? $envelope['args'] : [];
         $this->meta = (array) ($envelope['meta'] ?? []);
-        $this->deadline = self::deadlineOf($envelope);
-        $this->lastCheckpoint = $checkpoint === null ? null : $this->resume()->userState();
+        $seconds = isset($envelope['timeout_ms']) ? $envelope['timeout_ms'] / 1000 : $envelope['timeout'] ?? 0;
+        $end = sprintf('%.6F', microtime(true) + $seconds);
+        $this->deadline = $seconds > 0 ? \DateTimeImmutable::createFromFormat('U.u', $end) ?: null : null;
+        $this->lastCheckpoint = $checkpoint === null ? null : $this->resume()->state;
+    }
+
+    /** The job whose handler runs now; null outside of handlers. */
+    public static function current(): ?self
+    {
+        return self::$running;
+    }
+
+    /**
+     * What says in a log whose job a line is about, named as in the log of ojs-init: for a log
+     * processor of the program.
+     *
+     * @return array{ojs: array<string, mixed>, trace?: array<string, string>}
+     */
+    public function logFields(): array
+    {
+        $fields = ['ojs' => ['job_id' => $this->id, 'job_type' => $this->type, 'queue' => $this->queue]];
+        if ($this->attempt !== null) {
+            $fields['ojs']['attempt'] = $this->attempt;
+        }
+        $parent = $this->meta['traceparent'] ?? null;
+        if (is_string($parent) && preg_match('/^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-/', $parent, $match) === 1) {
+            $fields['trace'] = ['trace_id' => $match[1], 'span_id' => $match[2]];
+        }
+        return $fields;
+    }
+
+    /**
+     * Report how far the job is. The backend gets the newest report once a second at most.
+     *
+     * @param float $fraction from 0.0 to 1.0; what is outside is clamped
+     * @param mixed $data anything that is JSON
+     * @throws \JsonException
+     */
+    public function progress(float $fraction, ?string $message = null, mixed $data = null): void
+    {
+        // NAN stays NAN, which is an error.
+        $clamped = $fraction > 1.0 ? 1.0 : ($fraction < 0.0 ? 0.0 : $fraction);
+        $fields = ['progress' => $clamped, 'message' => $message, 'data' => $data];
+        $this->send('progress', array_filter($fields, static fn (mixed $field): bool => $field !== null));
+    }
+
+    /**
+     * Save where the next attempt goes on, which gets it as `$job->lastCheckpoint`. When this returns, ojs-init has
+     * it, even if this process crashes the next moment.
+     *
+     * @param mixed $state anything that is JSON
+     * @throws CheckpointTooLarge together with steps and positions
+     */
+    public function checkpoint(mixed $state): void
+    {
+        $this->resume()->saveState($state);
+    }
+
+    /** Tell the backend now that this job is alive. ojs-init does so by itself at its interval. */
+    public function heartbeat(): void
+    {
+        $this->send('heartbeat', []);
+    }
+
+    /** Whether the job is cancelled. From the first call on the handler is not interrupted: end it soon after true. */
+    public function isCancelled(): bool
+    {
+        return $this->cancelReason() !== null;
+    }
+
+    /** Why the job is cancelled (shutdown, timeout, cancelled or lost), or null. As `isCancelled`. */
+    public function cancelReason(): ?string
+    {
+        $this->waitCancelled(0.0);
+        return $this->session->cancelReason;
+    }
+
+    /** Wait for a cancel, for at most this many seconds (null: without end). Returns `isCancelled`. */
+    public function waitCancelled(?float $seconds = null): bool
+    {
+        $this->asks = true;
+        $isCancelled = $this->wait(fn (): bool => $this->session->cancelReason !== null, $seconds);
+        $this->isTold = $this->isTold || $isCancelled;
+        return $isCancelled;
+    }
+
+    /** @throws Cancelled if the job is cancelled */
+    public function throwIfCancelled(): void
+    {
+        $this->sleep(0.0);
+    }
+
+    /**
+     * Wait this many seconds. In contrast to PHP's `sleep`, no other signal ends it early.
+     *
+     * @throws Cancelled if the job is cancelled meanwhile
+     */
+    public function sleep(float $seconds): void
+    {
+        if ($this->wait(fn (): bool => $this->session->cancelReason !== null, max(0.0, $seconds))) {
+            $this->isTold = true;
+            throw new Cancelled($this->session->cancelReason);
+        }
+    }
+
+    /** Whether the worker is being shut down. The job may go on until it is cancelled: see `remaining`. */
+    public function isStopping(): bool
+    {
+        return $this->waitStopping(0.0);
+    }
+
+    /** Wait for a shutdown, for at most this many seconds (null: without end). Returns `isStopping`. */
+    public function waitStopping(?float $seconds = null): bool
+    {
+        $isOver = fn (): bool => $this->session->isStopping || $this->session->cancelReason !== null;
+        $this->wait($isOver, $seconds);
+        return $this->session->isStopping;
+    }
+
+    /** Seconds until the job is cancelled, while the worker is being shut down; null before, or if that is unknown. */
+    public function remaining(): ?float
+    {
+        $this->isStopping();
+        return $this->session->remaining();
+    }
+
+    /**
+     * Go through rows, each once over all attempts: `foreach ($job->iterate($rows) as $row)`.
+     *
+     * The position is saved every 5 seconds and before the job is given back; a later attempt goes on behind it.
+     *
+     * @param iterable<mixed>|callable(mixed): iterable<mixed> $rows the rows, in the same order in each attempt; or a
+     *        function that gets the position (null at first) and returns the rows behind it
+     * @param ?callable(mixed): mixed $key what identifies a row; default: its number, from 0
+     * @return \Generator<mixed, mixed>
+     * @throws StepsChanged if the row at the saved position does not come any more
+     */
+    public function iterate(iterable|callable $rows, ?callable $key = null): \Generator
+    {
+        return $this->resume()->iterate($rows, $key);
+    }
+
+    /**
+     * Do a part of the work once over all attempts. A finished step returns the result that was saved.
+     *
+     * @param string $name unique in the job; the order of names never changes
+     * @param callable(mixed ...$args): mixed $function returns a small result that is JSON
+     * @throws StepsChanged if finished steps come in another order than before
+     * @throws CheckpointTooLarge
+     */
+    public function step(string $name, callable $function, mixed ...$args): mixed
+    {
+        return $this->resume()->step($name, $function, $args);
     }
 
     private function resume(): Resume
@@ -72,184 +218,67 @@ final class Job
     }
 
     /**
-     * Whether the backend tries the job again; false if that is unknown.
+     * @internal
+     * @param array<string, mixed> $fields
+     */
+    public function send(string $type, array $fields): void
+    {
+        $frame = Json::encode(['type' => $type, 'job_id' => $this->id] + $fields);
+        $this->inLibrary(fn () => $this->session->send($frame));
+    }
+
+    /** @param \Closure(): bool $condition */
+    private function wait(\Closure $condition, ?float $seconds): bool
+    {
+        $this->inLibrary(fn () => $this->session->waitUntil($condition, $seconds));
+        return $condition();
+    }
+
+    private function inLibrary(\Closure $call): void
+    {
+        $this->session->enter();
+        try {
+            $call();
+        } finally {
+            $this->session->leave();
+        }
+    }
+
+    /**
+     * Ends the handler between two rows or steps if less time is left than this.
      *
      * @internal
-     */
-    public function hasMoreAttempts(): bool
-    {
-        $most = $this->envelope['max_attempts'] ?? null;
-        return $this->attempt !== null && is_int($most) && $this->attempt < $most;
-    }
-
-    /** @param array<string, mixed> $envelope */
-    private static function deadlineOf(array $envelope): ?\DateTimeImmutable
-    {
-        $ms = $envelope['timeout_ms'] ?? null;
-        if ($ms === null && is_numeric($envelope['timeout'] ?? null)) {
-            $ms = $envelope['timeout'] * 1000;
-        }
-        if (!is_int($ms) && !is_float($ms) || $ms <= 0 || $ms > 1e14) {
-            return null;
-        }
-        $at = \DateTimeImmutable::createFromFormat('U.u', sprintf('%.6F', microtime(true) + $ms / 1000));
-        return $at === false ? null : $at;
-    }
-
-    /**
-     * Say how far it is, from 0.0 to 1.0. At most one a second reaches the backend, the newest wins. Waits for nothing.
-     *
-     * @param mixed $data anything that is JSON
-     * @throws \LengthException when it is longer than ojs-init takes at once
-     */
-    public function progress(float $fraction, ?string $message = null, mixed $data = null): void
-    {
-        if (is_nan($fraction)) {
-            throw new \InvalidArgumentException('progress is a number from 0 to 1, not NAN');
-        }
-        $text = $message === null ? null : Text::clean($message, Answer::MAX_MESSAGE);
-        $fields = ['progress' => min(1.0, max(0.0, $fraction)), 'message' => $text];
-        $this->channel->send('progress', $this->channel->fitting(Frame::about('progress', $this->id, $fields, 'data', $data)));
-    }
-
-    /**
-     * Save where the next attempt shall go on; it gets it as $job->lastCheckpoint. When this returns, ojs-init has it
-     * and will deliver it to the backend even if this process crashes.
-     *
-     * @param mixed $state anything that is JSON
-     * @throws \LengthException when it is longer than ojs-init takes at once
-     * @throws Stalled when ojs-init has not read for 10 seconds
-     */
-    public function checkpoint(mixed $state): void
-    {
-        $this->resume()->saveUserState($state);
-    }
-
-    /** Tell the backend now that this job is alive. ojs-init does that by itself at its interval. */
-    public function heartbeat(): void
-    {
-        $this->channel->send('heartbeat', Frame::about('heartbeat', $this->id));
-    }
-
-    /** Whether nobody waits for the result any more: return, or throw, soon. */
-    public function isCancelled(): bool
-    {
-        return $this->cancelReason() !== null;
-    }
-
-    /** Why it is cancelled: shutdown, timeout, cancelled or lost; null as long as it is not. */
-    public function cancelReason(): ?string
-    {
-        if ($this->channel->cancelReason === null) {
-            $this->channel->poll();
-        }
-        return $this->channel->cancelReason;
-    }
-
-    /**
-     * End the handler here if the job is cancelled; the right answer is given.
-     *
      * @throws Cancelled
      */
-    public function throwIfCancelled(): void
+    public function endIfLessIsLeft(float $seconds): void
     {
-        $reason = $this->cancelReason();
-        if ($reason !== null) {
-            throw new Cancelled($reason);
+        $this->throwIfCancelled();
+        $left = $this->session->remaining();
+        if ($left !== null && $left < $seconds) {
+            $this->isTold = true;
+            throw new Cancelled('shutdown', 'resumes at its checkpoint');
         }
     }
 
-    /** Wait until it is cancelled, but not longer than so many seconds (null: without end). Says whether it is. */
-    public function waitCancelled(?float $seconds = null): bool
+    /** @internal @throws Cancelled if the handler has to be interrupted for a cancel */
+    public function interrupt(): void
     {
-        $this->channel->waitUntil(fn (): bool => $this->channel->cancelReason !== null, $seconds);
-        return $this->channel->cancelReason !== null;
+        if ($this->session->cancelReason !== null && !$this->isTold && !$this->asks) {
+            $this->isTold = true;
+            throw new Cancelled($this->session->cancelReason);
+        }
     }
 
-    /** Whether the worker is being shut down. The job may go on until it is cancelled: see `remaining`. */
-    public function isStopping(): bool
+    /** @internal @throws Cancelled if the handler returned and does not know that something interrupted it */
+    public function finish(): void
     {
-        $this->channel->poll();
-        return $this->channel->isStopping;
-    }
-
-    /** Wait until the worker is being shut down or the job is cancelled, at most so many seconds. Says `isStopping`. */
-    public function waitStopping(?float $seconds = null): bool
-    {
-        $is_over = fn (): bool => $this->channel->isStopping || $this->channel->cancelReason !== null;
-        $this->channel->waitUntil($is_over, $seconds);
-        return $this->channel->isStopping;
-    }
-
-    /** Seconds until what is left is cancelled, while the worker is being shut down; null before. */
-    public function remaining(): ?float
-    {
-        $this->channel->poll();
-        return $this->channel->remaining();
-    }
-
-    /** Sleep so many seconds. A cancel ends it: then it says false. */
-    public function sleep(float $seconds): bool
-    {
-        return !$this->waitCancelled(max(0.0, $seconds));
-    }
-
-    /**
-     * Go through rows, once each over all attempts: `foreach ($job->iterate($rows) as $row)`.
-     *
-     * The position is saved every 5 seconds and before the job is given back, and a later attempt goes on behind it.
-     * While the worker is shut down and no time is left for another row, the job is given back at its position.
-     *
-     * @param iterable<mixed>|callable(mixed): iterable<mixed> $rows the rows, in the same order in each attempt; or a
-     *        function that gets the position (null at first) and gives the rows behind it
-     * @param ?callable(mixed): mixed $key what tells a row from the others: its position. Default: its number, from 0
-     * @return \Generator<mixed, mixed>
-     * @throws StepsChanged when the row at the saved position is not there any more
-     */
-    public function iterate(iterable|callable $rows, ?callable $key = null): \Generator
-    {
-        return $this->resume()->iterate($rows, $key);
-    }
-
-    /**
-     * Do a part of the work once over all attempts, and give its result; a finished step gives the one that was saved.
-     *
-     * @param string $name its name: no two steps of a job have the same, and their order never changes
-     * @param callable(mixed ...$args): mixed $function what it does; its result is small, and JSON
-     * @throws StepsChanged when finished steps come in another order than they did
-     */
-    public function step(string $name, callable $function, mixed ...$args): mixed
-    {
-        return $this->resume()->step($name, $function, $args);
-    }
-
-    /** @internal what a call of the handler begins with */
-    public function mark(): ?array
-    {
-        return $this->resume?->mark();
-    }
-
-    /** @internal the handler is called again */
-    public function rewind(?array $mark): void
-    {
-        $this->resume?->rewind($mark);
-    }
-
-    /** @internal what ended the handler between two rows or steps */
-    public function endedBetween(): ?\Throwable
-    {
-        return $this->resume?->endedBy();
+        $this->asks = false;
+        $this->inLibrary(static fn () => null);
     }
 
     /** @internal for an answer after which the job may come again */
-    public function saveBeforeEnd(Logger $log): void
+    public function saveBeforeEnd(): void
     {
-        $this->resume?->saveBeforeEnd($log);
-    }
-
-    /** @internal */
-    public function saveCheckpoint(mixed $state): void
-    {
-        $this->channel->checkpoint($this->channel->fitting(Frame::about('checkpoint', $this->id, [], 'state', $state, true)));
+        $this->resume?->saveBeforeEnd();
     }
 }

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-/** What this library throws on its own account. */
+/** An error that this library throws outside of jobs. */
 class OjsError extends \RuntimeException
 {
 }

@@ -4,107 +4,131 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-use function array_keys;
-use function array_map;
-use function array_reverse;
-use function strval;
-
 /**
- * Does one job: from its frame to its answer. The processes of a worker and `perform` both do it here.
+ * Does one job, from its frame to its answer. The worker's processes and `perform` both use it.
  *
  * @internal
  */
 final class Runner
 {
-    /** @var array<string, array{\Closure, Arguments}> */
-    private array $handlers = [];
-    /** @var list<\Closure> */
-    private array $middleware = [];
+    /** Failures that this library makes because of a mistake in the program: the log shows where. */
+    private const MISTAKES = [InvalidArgs::class, StepsChanged::class, CheckpointTooLarge::class];
 
-    public function __construct(public readonly Logger $log)
+    /** @var array<string, Handler> by job type */
+    public array $handlers = [];
+    /** @var list<\Closure(Job, \Closure): mixed> */
+    public array $middleware = [];
+    /** @var list<\Closure(Job, \Throwable): void> */
+    public array $failureHooks = [];
+
+    public function __construct(public readonly Log $log)
     {
     }
 
-    public function register(string $type, callable $handler): void
-    {
-        if (isset($this->handlers[$type])) {
-            throw new \InvalidArgumentException("there is a handler for $type already");
-        }
-        $this->handlers[$type] = [\Closure::fromCallable($handler), new Arguments($handler)];
-    }
-
-    public function addMiddleware(callable $function): void
-    {
-        $this->middleware[] = \Closure::fromCallable($function);
-    }
-
-    /** @return ?list<string> the types that are taken; null: every type */
+    /** @return ?list<string> the job types of this worker; null means every type */
     public function types(): ?array
     {
         return isset($this->handlers['*']) ? null : array_map(strval(...), array_keys($this->handlers));
     }
 
-    public function hasHandlers(): bool
+    /**
+     * @param array<string, mixed> $frame a job frame
+     * @return string the frame that answers it
+     */
+    public function run(array $frame, Session $session): string
     {
-        return $this->handlers !== [];
-    }
-
-    /** @param array<string, mixed> $frame a job frame, decoded; it has an id and a type */
-    public function run(array $frame, Channel $channel): Answer
-    {
-        $job = new Job($channel, $frame['job'], $frame['checkpoint'] ?? null);
-        // A handler may have a test of another one in it.
-        $outer = CurrentJob::$job;
-        CurrentJob::$job = $job;
+        $job = new Job($session, $frame['job'], $frame['checkpoint'] ?? null);
+        $outer = Job::$running;
+        Job::$running = $session->job = $job;
         $result = null;
         $error = null;
         try {
-            $result = $this->call($job);
-            if ($result instanceof \Generator) {
-                throw new Discard('the handler is a generator: it has yield in it, and has not run', type: 'InvalidResult');
+            try {
+                $session->leave();
+                $result = $this->call($job);
+                $job->finish();
+            } catch (\Throwable $error) {
+                // Any error is the job's failure. The worker goes on.
             }
+            $job->isTold = true;
         } catch (\Throwable $error) {
-            // Whatever it is: it is the job's failure, and the worker lives on.
+            // A signal arrived behind the handler.
+            $job->isTold = true;
         }
-        try {
-            return Answer::to($job, $result, $error, $channel->cancelReason, $channel->maxFrame, $this->log);
-        } catch (\Throwable $unmade) {
-            return Answer::unmade($job, $error, $unmade, $this->log);
-        } finally {
-            CurrentJob::$job = $outer;
-        }
+        $answer = $error === null ? $this->ack($job, $result) : $this->answerFor($error, $job, $session->cancelReason);
+        $session->job = null;
+        Job::$running = $outer;
+        $session->enter();
+        return $answer;
     }
 
     private function call(Job $job): mixed
     {
-        [$handler, $arguments] = $this->handlers[$job->type] ?? $this->handlers['*'] ?? throw new Retry(
-            'this worker has no handler for ' . Text::clean($job->type, 200),
+        $handler = $this->handlers[$job->type] ?? $this->handlers['*'] ?? throw new Retry(
+            'this worker has no handler for ' . ($job->type === '' ? 'a job without a type' : $job->type),
             code: 'handler_not_found',
             type: 'HandlerNotFound',
         );
-        if ($this->middleware === []) {
-            return $handler(...$arguments->of($job));
-        }
-        $next = static fn (): mixed => $handler(...$arguments->of($job));
+        $next = static fn (): mixed => $handler->call($job);
         foreach (array_reverse($this->middleware) as $function) {
-            $inner = self::repeatable($job, $next);
+            $inner = $next;
             $next = static fn (): mixed => $function($job, $inner);
         }
         return $next();
     }
 
-    /** What a middleware is given: it may call it again when it has failed. */
-    private static function repeatable(Job $job, \Closure $next): \Closure
+    private function ack(Job $job, mixed $result): string
     {
-        $isFirst = true;
-        $mark = null;
-        return static function () use ($job, $next, &$isFirst, &$mark): mixed {
-            if ($isFirst) {
-                [$isFirst, $mark] = [false, $job->mark()];
-            } else {
-                $job->rewind($mark);
+        $frame = ['type' => 'ack', 'job_id' => $job->id];
+        try {
+            return Json::encode($result === null ? $frame : $frame + ['result' => $result]);
+        } catch (\Throwable $error) {
+            // The work is done, and a failure would repeat it.
+            $what = is_object($result) ? Text::className($result) : get_debug_type($result);
+            $why = $error instanceof \JsonException ? $error->getMessage() : Text::className($error);
+            $this->log->about($job, 'error', "is done without its result: a result of type $what is no JSON ($why)");
+            return Json::encode($frame);
+        }
+    }
+
+    private function answerFor(\Throwable $error, Job $job, ?string $cancelReason): string
+    {
+        try {
+            $job->saveBeforeEnd();
+        } catch (\Throwable $unsaved) {
+            $this->log->about($job, 'error', 'could not save its position', $unsaved);
+        }
+        $cancelled = self::cancelledIn($error);
+        if ($cancelled !== null) {
+            $error = $cancelled->reason === 'timeout'
+                ? new Retry('the job took longer than it may', code: 'timeout', type: 'Timeout')
+                : new Release($cancelled->getMessage());
+        }
+        if ($error instanceof Release) {
+            return Answer::release($job->id, $error);
+        }
+        $isOwnWords = $error instanceof Failure && $error->getPrevious() === null
+            && !in_array($error::class, self::MISTAKES, true);
+        if (!$isOwnWords) {
+            $mayComeAgain = $job->attempt < ($job->envelope['max_attempts'] ?? 0) && !$error instanceof Discard;
+            $this->log->about($job, $mayComeAgain ? 'warning' : 'error', 'failed', $error);
+        }
+        foreach ($this->failureHooks as $hook) {
+            try {
+                $hook($job, $error);
+            } catch (\Throwable $broken) {
+                $this->log->about($job, 'error', 'failed, and onFailure threw an error', $broken);
             }
-            return $next();
-        };
+        }
+        return Answer::fail($job->id, $error);
+    }
+
+    /** The cancel that ended the handler, also if a framework wrapped it into an error of its own. */
+    private static function cancelledIn(?\Throwable $error): ?Cancelled
+    {
+        while ($error !== null && !$error instanceof Cancelled) {
+            $error = $error instanceof Failure || $error instanceof Release ? null : $error->getPrevious();
+        }
+        return $error;
     }
 }

@@ -4,46 +4,57 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-use function explode;
-use function json_decode;
-use function json_encode;
-use function preg_match;
-use function preg_replace;
-use function strlen;
-use function substr;
-
 /**
- * Strings that fit into a frame or onto a line of the log.
+ * Texts for the log.
  *
  * @internal
  */
 final class Text
 {
-    /** Valid UTF-8 of at most so many characters. */
-    public static function clean(string $text, int $limit): string
+    private const MAX_CHARACTERS = 10_000;
+
+    /** One line of valid UTF-8 without control characters, cut to 10,000 characters. */
+    public static function line(string $text): string
     {
-        if (strlen($text) > $limit * 4) {
-            $text = substr($text, 0, $limit * 4 + 4);
-        }
-        if (preg_match('//u', $text) !== 1) {
-            $text = (string) json_decode((string) json_encode($text, JSON_INVALID_UTF8_SUBSTITUTE));
-        }
-        if (strlen($text) > $limit && preg_match('/^.{' . ($limit + 1) . '}/us', $text) === 1) {
-            preg_match('/^.{' . ($limit - 3) . '}/us', $text, $match);
-            return $match[0] . '...';
-        }
-        return $text;
+        $valid = (string) json_decode((string) json_encode($text, JSON_INVALID_UTF8_SUBSTITUTE));
+        $line = (string) preg_replace('/[\x00-\x1f\x7f]+/', ' ', $valid);
+        return preg_match('/^.{' . self::MAX_CHARACTERS . '}/us', $line, $match) === 1 ? "$match[0]..." : $line;
     }
 
-    /** The same without control characters, for a log line. */
-    public static function line(string $text, int $limit = 1000): string
-    {
-        return (string) preg_replace('/[\x00-\x1f\x7f]+/', ' ', self::clean($text, $limit));
-    }
-
-    /** The class, without the path and the number that PHP appends to that of an anonymous one. */
+    /** The class of an error: without this library's namespace, and without the path in an anonymous class. */
     public static function className(object $object): string
     {
-        return explode("\0", $object::class)[0];
+        return preg_replace('/^Ojs\\\\Worker\\\\/', '', explode("\0", $object::class)[0]);
+    }
+
+    /**
+     * The calls that led to an error, innermost first, without this library's calls below the handler.
+     *
+     * @return list<string>
+     */
+    public static function backtrace(\Throwable $error): array
+    {
+        $lines = [];
+        [$file, $line] = [$error->getFile(), $error->getLine()];
+        foreach ([...$error->getTrace(), []] as $call) {
+            $function = ($call['class'] ?? '') . ($call['type'] ?? '') . ($call['function'] ?? '');
+            // The place where the error arose is shown even if it is in this library.
+            if ($lines === [] || ($file !== '' && dirname($file) !== __DIR__)) {
+                $lines[] = self::line("$file:$line" . ($function === '' ? '' : " in $function"));
+            }
+            [$file, $line] = [$call['file'] ?? '', $call['line'] ?? 0];
+        }
+        return $lines;
+    }
+
+    /** An error and its causes with their backtraces, on one line. */
+    public static function stack(\Throwable $error): string
+    {
+        $parts = [];
+        for ($at = $error; $at !== null; $at = $at->getPrevious()) {
+            $parts[] = ($at === $error ? '' : 'caused by ') . self::className($at) . ': ' . $at->getMessage();
+            $parts = [...$parts, ...self::backtrace($at)];
+        }
+        return self::line(implode(' | ', $parts));
     }
 }

@@ -6,15 +6,16 @@ declare(strict_types=1);
 
 use Ojs\Worker\Discard;
 use Ojs\Worker\Job;
-use Ojs\Worker\Logger;
 use Ojs\Worker\Release;
 use Ojs\Worker\Retry;
+use Ojs\Worker\Tests\JsonLogger;
 use Ojs\Worker\Worker;
 
 require __DIR__ . '/../autoload.php';
+require __DIR__ . '/JsonLogger.php';
 
 $is_default = in_array('--concurrency', $argv, true) && in_array('default', $argv, true);
-$log = new Logger('json');
+$log = new JsonLogger();
 $worker = new Worker(concurrency: $is_default ? null : 2, log: $log);
 
 foreach (['outer', 'inner'] as $name) {
@@ -60,11 +61,12 @@ $worker->job('fixture.fields', static function (Job $job): array {
         'id' => $job->id, 'type' => $job->type, 'queue' => $job->queue, 'attempt' => $job->attempt,
         'args' => $job->args, 'meta' => (object) $job->meta, 'last_checkpoint' => $job->lastCheckpoint,
         'has_deadline' => $left !== null, 'deadline_ms' => $left === null ? null : (int) ($left * 1000),
-        'remaining_ms' => $remaining === null ? null : (int) ($remaining * 1000),
+        'remaining_ms' => $remaining === null ? null : (int) ($remaining * 1000), 'is_last_attempt' => $job->isLastAttempt,
     ];
 });
+$worker->job('fixture.typed', static fn (string $to, int $count): array => ['to' => $to, 'count' => $count]);
 $worker->job('fixture.middleware', static fn (Job $job): array => $job->context);
-$worker->job('fixture.log', static fn (string $text) => $log->info($text));
+$worker->job('fixture.log', static fn (string $text) => $log->log('info', $text));
 $worker->job('fixture.iterate', static function (Job $job, int $count, float $ms): array {
     $done = [];
     foreach ($job->iterate($count > 0 ? range(0, $count - 1) : []) as $row) {
@@ -89,57 +91,6 @@ $worker->job('fixture.steps', static function (Job $job): array {
         $results[] = $job->step($name, static function () use ($name, &$ran): string {
             $ran[] = $name;
             return strtoupper($name);
-        });
-    }
-    return ['ran' => $ran, 'results' => $results];
-});
-$worker->job('fixture.swallow', static function (Job $job, int $count, float $ms): array {
-    $done = [];
-    try {
-        $job->step('load', static function () use ($job, $count, $ms, &$done): string {
-            try {
-                foreach ($job->iterate($count > 0 ? range(0, $count - 1) : []) as $row) {
-                    $job->sleep($ms / 1000);
-                    $done[] = $row;
-                }
-            } catch (Throwable) {
-            }
-            return 'A';
-        });
-    } catch (Throwable) {
-    }
-    return ['rows' => $done];
-});
-$worker->job('fixture.optional', static function (Job $job, string $first, string $second): array {
-    $ran = [];
-    try {
-        $job->step($first, static fn () => throw new RuntimeException("no $first"));
-    } catch (Throwable) {
-    }
-    $job->step($second, static function () use ($second, &$ran): void {
-        $ran[] = $second;
-    });
-    return ['ran' => $ran];
-});
-$worker->middleware(static function (Job $job, callable $next): mixed {
-    if ($job->type !== 'fixture.tried_again') {
-        return $next();
-    }
-    try {
-        return $next();
-    } catch (RuntimeException) {
-        return $next();
-    }
-});
-$worker->job('fixture.tried_again', static function (Job $job): array {
-    $ran = $job->context['ran'] ?? [];
-    $results = [];
-    foreach ($job->args as $at => $name) {
-        $results[] = $job->step($name, static function () use ($job, $name, $at, &$ran): string {
-            $isFailing = $at === count($job->args) - 1 && !in_array($name, $ran, true);
-            $ran[] = $name;
-            $job->context['ran'] = $ran;
-            return $isFailing ? throw new RuntimeException("no $name") : strtoupper($name);
         });
     }
     return ['ran' => $ran, 'results' => $results];
