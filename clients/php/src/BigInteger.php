@@ -21,7 +21,10 @@ final class BigInteger implements \JsonSerializable, \Stringable
         return $this->digits;
     }
 
-    /** A JSON number in results and checkpoints; a string of digits in a `json_encode` of the program. */
+    /**
+     * A JSON number in results and checkpoints; a string of digits in a `json_encode` of the
+     * program.
+     */
     public function jsonSerialize(): string
     {
         return Json::digits($this->digits);

@@ -37,9 +37,11 @@ final class Client
      * Enqueue a job, in up to 3 requests.
      *
      * @param array<mixed> $args
-     * @param ?string $id a UUIDv7 as of `newId`: with it a request without an answer is repeated, because the backend
-     *        does not take the same job twice. Without it only refused connections and the statuses 429 and 503 are
-     * @param mixed ...$options options of the backend: queue: 'mail', delay_until: '2030-01-01T09:00:00Z', retry: [...]
+     * @param ?string $id a UUIDv7 as of `newId`: with it a request without an answer is repeated,
+     *        because the backend does not take the same job twice. Without it only refused
+     *        connections and the statuses 429 and 503 are
+     * @param mixed ...$options options of the backend: queue: 'mail', delay_until:
+     *        '2030-01-01T09:00:00Z', retry: [...]
      * @return string the job's id
      * @throws EnqueueFailed
      */
@@ -74,7 +76,9 @@ final class Client
         return vsprintf('%s%s-%s-%s-%s-%s%s%s', str_split($hex, 4));
     }
 
-    /** @return array{int, string} the status with the body, or NOT_SENT or NO_ANSWER with the reason */
+    /**
+     * @return array{int, string} the status with the body, or NOT_SENT or NO_ANSWER with the reason
+     */
     private function post(string $body): array
     {
         $token = $this->token === null ? [] : ["Authorization: Bearer {$this->token}"];

@@ -20,8 +20,8 @@ final class Handler
     private float $most;
 
     /**
-     * @param callable|class-string|array{class-string, string} $handler a class is made by the container, at its
-     *        first job in each process
+     * @param callable|class-string|array{class-string, string} $handler a class is made by the
+     *        container, at its first job in each process
      * @throws \InvalidArgumentException if no job could be passed to it
      */
     public function __construct(private mixed $handler, private readonly ?object $container, string $about)

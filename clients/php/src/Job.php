@@ -7,8 +7,9 @@ namespace Ojs\Worker;
 /**
  * A job, as its handler gets it.
  *
- * A cancel throws `Cancelled` in the handler, wherever it is, also out of a `sleep` or another wait. A handler that
- * calls `isCancelled`, `cancelReason` or `waitCancelled` is not interrupted from then on: it asks, and ends by itself.
+ * A cancel throws `Cancelled` in the handler, wherever it is, also out of a `sleep` or another
+ * wait. A handler that calls `isCancelled`, `cancelReason` or `waitCancelled` is not interrupted
+ * from then on: it asks, and ends by itself.
  */
 final class Job
 {
@@ -21,7 +22,10 @@ final class Job
     public readonly string $queue;
     /** The number of this attempt, as the backend counts: some begin with 0, others with 1. */
     public readonly ?int $attempt;
-    /** Whether a failure of this attempt is for good; false if the backend does not say how many there are. */
+    /**
+     * Whether a failure of this attempt is for good; false if the backend does not say how many
+     * there are.
+     */
     public readonly bool $isLastAttempt;
     /** @var list<mixed> */
     public readonly array $args;
@@ -37,7 +41,9 @@ final class Job
     /** Made on first use, because it points back here: PHP frees such a cycle late. */
     private ?Resume $resume = null;
     private bool $asks = false;
-    /** @internal whether the handler knows that it has to end, or has ended: nothing interrupts it */
+    /**
+     * @internal whether the handler knows that it has to end, or has ended: nothing interrupts it
+     */
     public bool $isTold = false;
 
     /**
@@ -104,8 +110,8 @@ final class Job
     }
 
     /**
-     * Save where the next attempt goes on, which gets it as `$job->lastCheckpoint`. When this returns, ojs-init has
-     * it, even if this process crashes the next moment.
+     * Save where the next attempt goes on, which gets it as `$job->lastCheckpoint`. When this
+     * returns, ojs-init has it, even if this process crashes the next moment.
      *
      * @param mixed $state anything that is JSON
      * @throws CheckpointTooLarge together with steps and positions
@@ -121,20 +127,27 @@ final class Job
         $this->send('heartbeat', []);
     }
 
-    /** Whether the job is cancelled. From the first call on the handler is not interrupted: end it soon after true. */
+    /**
+     * Whether the job is cancelled. From the first call on the handler is not interrupted: end it
+     * soon after true.
+     */
     public function isCancelled(): bool
     {
         return $this->cancelReason() !== null;
     }
 
-    /** Why the job is cancelled (shutdown, timeout, cancelled or lost), or null. As `isCancelled`. */
+    /**
+     * Why the job is cancelled (shutdown, timeout, cancelled or lost), or null. As `isCancelled`.
+     */
     public function cancelReason(): ?string
     {
         $this->waitCancelled(0.0);
         return $this->session->cancelReason;
     }
 
-    /** Wait for a cancel, for at most this many seconds (null: without end). Returns `isCancelled`. */
+    /**
+     * Wait for a cancel, for at most this many seconds (null: without end). Returns `isCancelled`.
+     */
     public function waitCancelled(?float $seconds = null): bool
     {
         $this->asks = true;
@@ -162,13 +175,18 @@ final class Job
         }
     }
 
-    /** Whether the worker is being shut down. The job may go on until it is cancelled: see `remaining`. */
+    /**
+     * Whether the worker is being shut down. The job may go on until it is cancelled: see
+     * `remaining`.
+     */
     public function isStopping(): bool
     {
         return $this->waitStopping(0.0);
     }
 
-    /** Wait for a shutdown, for at most this many seconds (null: without end). Returns `isStopping`. */
+    /**
+     * Wait for a shutdown, for at most this many seconds (null: without end). Returns `isStopping`.
+     */
     public function waitStopping(?float $seconds = null): bool
     {
         $isOver = fn (): bool => $this->session->isStopping || $this->session->cancelReason !== null;
@@ -176,7 +194,10 @@ final class Job
         return $this->session->isStopping;
     }
 
-    /** Seconds until the job is cancelled, while the worker is being shut down; null before, or if that is unknown. */
+    /**
+     * Seconds until the job is cancelled, while the worker is being shut down; null before, or if
+     * that is unknown.
+     */
     public function remaining(): ?float
     {
         $this->isStopping();
@@ -186,10 +207,12 @@ final class Job
     /**
      * Go through rows, each once over all attempts: `foreach ($job->iterate($rows) as $row)`.
      *
-     * The position is saved every 5 seconds and before the job is given back; a later attempt goes on behind it.
+     * The position is saved every 5 seconds and before the job is given back; a later attempt goes
+     * on behind it.
      *
-     * @param iterable<mixed>|callable(mixed): iterable<mixed> $rows the rows, in the same order in each attempt; or a
-     *        function that gets the position (null at first) and returns the rows behind it
+     * @param iterable<mixed>|callable(mixed): iterable<mixed> $rows the rows, in the same order in
+     *        each attempt; or a function that gets the position (null at first) and returns the
+     *        rows behind it
      * @param ?callable(mixed): mixed $key what identifies a row; default: its number, from 0
      * @return \Generator<mixed, mixed>
      * @throws StepsChanged if the row at the saved position does not come any more
@@ -200,7 +223,8 @@ final class Job
     }
 
     /**
-     * Do a part of the work once over all attempts. A finished step returns the result that was saved.
+     * Do a part of the work once over all attempts. A finished step returns the result that was
+     * saved.
      *
      * @param string $name unique in the job; the order of names never changes
      * @param callable(mixed ...$args): mixed $function returns a small result that is JSON
@@ -269,7 +293,10 @@ final class Job
         }
     }
 
-    /** @internal @throws Cancelled if the handler returned and does not know that something interrupted it */
+    /**
+     * @internal
+     * @throws Cancelled if the handler returned and does not know that something interrupted it
+     */
     public function finish(): void
     {
         $this->asks = false;

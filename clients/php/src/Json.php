@@ -52,12 +52,14 @@ final class Json
     }
 
     /**
-     * @param int $how STRICT, or LENIENT: what is no JSON becomes null, and broken UTF-8 becomes U+FFFD
+     * @param int $how STRICT, or LENIENT: what is no JSON becomes null, and broken UTF-8 becomes
+     *        U+FFFD
      * @throws \JsonException
      */
     public static function encode(mixed $value, int $how = self::STRICT): string
     {
-        // A jsonSerialize of the program may call json_encode itself, and a signal handler writes frames.
+        // A jsonSerialize of the program may call json_encode itself, and a signal handler writes
+        // frames.
         $outer = self::$bigIntegers;
         self::$bigIntegers = 0;
         try {
@@ -68,7 +70,10 @@ final class Json
         }
     }
 
-    /** What `jsonSerialize` of a BigInteger gives: inside `encode`, a string that becomes a number there. */
+    /**
+     * What `jsonSerialize` of a BigInteger gives: inside `encode`, a string that becomes a number
+     * there.
+     */
     public static function digits(string $digits): string
     {
         if (self::$bigIntegers === null) {

@@ -12,7 +12,6 @@ namespace Ojs\Worker;
 final class Link
 {
     private const CHUNK = 65_536;
-    private const CONNECT_SECONDS = 5.0;
     private const WAIT_SECONDS = 1.0;
 
     public bool $isClosed = false;
@@ -25,7 +24,7 @@ final class Link
     /** @throws OjsError if nobody listens there */
     public function __construct(string $path)
     {
-        $stream = @stream_socket_client('unix://' . $path, $code, $error, self::CONNECT_SECONDS);
+        $stream = @stream_socket_client('unix://' . $path, $code, $error, self::WAIT_SECONDS);
         if ($stream === false) {
             throw new OjsError("cannot connect to ojs-init at $path (OJS_SOCKET): $error");
         }
@@ -37,7 +36,8 @@ final class Link
     }
 
     /**
-     * Wait for `hello`, the first frame. Null if the connection closes first, or if the wait is called off.
+     * Wait for `hello`, the first frame. Null if the connection closes first, or if the wait is
+     * called off.
      *
      * @param ?\Closure(): bool $isCalledOff
      * @return ?array<string, mixed>
@@ -78,7 +78,8 @@ final class Link
     }
 
     /**
-     * The whole lines that have come. Without one, wait for at most this many seconds; a signal ends the wait.
+     * The whole lines that have come. Without one, wait for at most this many seconds; a signal
+     * ends the wait.
      *
      * @return list<string> without their line breaks
      */

@@ -11,7 +11,10 @@ namespace Ojs\Worker;
  */
 final class Log
 {
-    /** @param ?object $logger a Psr\Log\LoggerInterface, or anything with its method `log`; null for standard error */
+    /**
+     * @param ?object $logger a Psr\Log\LoggerInterface, or anything with its method `log`; null for
+     *        standard error
+     */
     public function __construct(private readonly ?object $logger)
     {
         if ($logger !== null && !method_exists($logger, 'log')) {

@@ -5,9 +5,11 @@ declare(strict_types=1);
 namespace Ojs\Worker;
 
 /**
- * The worker's first process: keeps N processes at work, replaces those that die, passes SIGTERM on, and ends last.
+ * The worker's first process: keeps N processes at work, replaces those that die, passes SIGTERM
+ * on, and ends last.
  *
- * Its own connection is never ready for jobs. It brings the number of jobs, the shutdown, and the end of ojs-init.
+ * Its own connection is never ready for jobs. It brings the number of jobs, the shutdown, and the
+ * end of ojs-init.
  *
  * @internal
  */
@@ -52,7 +54,8 @@ final class Prefork
     {
         $before = pcntl_signal_get_handler(SIGTERM);
         pcntl_async_signals(false);
-        // The socket's warnings (a signal during a wait, a closed connection) are no news for the program.
+        // The socket's warnings (a signal during a wait, a closed connection) are no news for the
+        // program.
         set_error_handler(static fn (): bool => true);
         pcntl_signal(SIGTERM, $this->stop(...));
         pcntl_signal(SIGINT, $this->stop(...));
@@ -87,7 +90,10 @@ final class Prefork
         }
     }
 
-    /** ojs-init has ended. Idle processes see that; a signal wakes the others, and SIGKILL ends those that go on. */
+    /**
+     * ojs-init has ended. Idle processes see that; a signal wakes the others, and SIGKILL ends
+     * those that go on.
+     */
     private function endAll(): void
     {
         $this->killAt ??= Session::now() + self::LOST_SECONDS;

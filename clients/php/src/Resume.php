@@ -49,7 +49,10 @@ final class Resume
         $this->save();
     }
 
-    /** A value as the next attempt gets it. An object of the program might change until it is saved again. */
+    /**
+     * A value as the next attempt gets it. An object of the program might change until it is saved
+     * again.
+     */
     private static function copy(mixed $value): mixed
     {
         return $value === null || is_int($value) || is_bool($value) ? $value : Json::decode(Json::encode($value));
@@ -57,9 +60,10 @@ final class Resume
 
     private function save(): void
     {
+        // A cancel may come at any moment: the position is saved again rather than not at all.
+        $this->job->send('checkpoint', ['state' => $this->form()]);
         $this->isDirty = false;
         $this->savedAt = Session::now();
-        $this->job->send('checkpoint', ['state' => $this->form()]);
     }
 
     public function saveBeforeEnd(): void
@@ -79,6 +83,7 @@ final class Resume
         ];
         $size = strlen(Json::encode($form));
         if ($size > self::MAX_BYTES) {
+            $this->isDirty = false;
             throw new CheckpointTooLarge("steps, positions and state of the job are $size bytes of JSON; at most "
                 . self::MAX_BYTES . ' are kept: return something small from a step, such as the name of a file');
         }
@@ -126,9 +131,9 @@ final class Resume
             $this->current = '';
         }
         $duration = Session::now() - $start;
-        unset($this->cursors[$name]);
-        $this->steps[] = [$name, $result];
         $this->isDirty = true;
+        $this->steps[] = [$name, $result];
+        unset($this->cursors[$name]);
         $this->save();
         return $result;
     }
@@ -145,7 +150,8 @@ final class Resume
         $isSought = $position !== null && !$isBehind;
         $lasts = [0.0];
         foreach ($isBehind ? $rows($position) : $rows as $name => $row) {
-            $here = $key === null ? $index++ : self::copy($key($row));
+            $here = ($key === null ? $index++ : self::copy($key($row)))
+                ?? throw new \LogicException('the key of a row is null');
             if ($isSought) {
                 $isSought = !self::isSame($here, $position);
                 continue;
@@ -155,19 +161,21 @@ final class Resume
             yield $name => $row;
             $now = Session::now();
             $lasts = array_slice([...$lasts, $now - $start], -self::LAST_ROWS);
-            $this->cursors[$step] = $here;
             $this->isDirty = true;
+            $this->cursors[$step] = $here;
             if ($now - $this->savedAt >= self::SAVE_SECONDS) {
                 $this->save();
             }
         }
         if ($isSought && $key !== null) {
-            throw new StepsChanged('no row has the saved key ' . Text::line(Json::encode($position))
-                . ': rows come in the same order in each attempt, and none is taken away');
+            throw new StepsChanged('no row has the saved key: rows come in the same order in each attempt');
         }
     }
 
-    /** Whether two keys are the same: a backend may spell 10 as 10.0, and order the members of an object anew. */
+    /**
+     * Whether two keys are the same: a backend may spell 10 as 10.0, and order the members of an
+     * object anew.
+     */
     private static function isSame(mixed $key, mixed $other): bool
     {
         return is_string($key) || is_string($other) ? $key === $other : $key == $other;

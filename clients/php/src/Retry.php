@@ -4,12 +4,15 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-/** Throw it to fail the job; the backend's retry policy decides whether and when the next attempt comes. */
+/**
+ * Throw it to fail the job; the backend's retry policy decides whether and when the next attempt
+ * comes.
+ */
 class Retry extends Failure
 {
     /**
      * @param ?float $after seconds after which another attempt makes sense, from 0. It is sent as
-     *                      `details.retry_after_ms`; a backend whose policy does not use it keeps its own times
+     *        `details.retry_after_ms`; a backend whose policy does not use it keeps its own times
      * @param ?array<string, mixed> $details
      */
     public function __construct(

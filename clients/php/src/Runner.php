@@ -11,7 +11,9 @@ namespace Ojs\Worker;
  */
 final class Runner
 {
-    /** Failures that this library makes because of a mistake in the program: the log shows where. */
+    /**
+     * Failures that this library makes because of a mistake in the program: the log shows where.
+     */
     private const MISTAKES = [InvalidArgs::class, StepsChanged::class, CheckpointTooLarge::class];
 
     /** @var array<string, Handler> by job type */
@@ -55,7 +57,7 @@ final class Runner
             // A signal arrived behind the handler.
             $job->isTold = true;
         }
-        $answer = $error === null ? $this->ack($job, $result) : $this->answerFor($error, $job, $session->cancelReason);
+        $answer = $error === null ? $this->ack($job, $result) : $this->answerFor($error, $job);
         $session->job = null;
         Job::$running = $outer;
         $session->enter();
@@ -91,7 +93,7 @@ final class Runner
         }
     }
 
-    private function answerFor(\Throwable $error, Job $job, ?string $cancelReason): string
+    private function answerFor(\Throwable $error, Job $job): string
     {
         try {
             $job->saveBeforeEnd();
@@ -123,7 +125,9 @@ final class Runner
         return Answer::fail($job->id, $error);
     }
 
-    /** The cancel that ended the handler, also if a framework wrapped it into an error of its own. */
+    /**
+     * The cancel that ended the handler, also if a framework wrapped it into an error of its own.
+     */
     private static function cancelledIn(?\Throwable $error): ?Cancelled
     {
         while ($error !== null && !$error instanceof Cancelled) {

@@ -7,13 +7,17 @@ namespace Ojs\Worker;
 /**
  * What a job needs of ojs-init: a way to send frames, and what ojs-init has sent about the job.
  *
- * Between `enter` and `leave` the library works; otherwise the program's code runs, and a signal may interrupt it.
+ * Between `enter` and `leave` the library works; otherwise the program's code runs, and a signal
+ * may interrupt it.
  *
  * @internal
  */
 abstract class Session
 {
-    /** One wait is at most this long, because a signal that comes just before a wait does not end it. */
+    /**
+     * One wait is at most this long, because a signal that comes just before a wait does not end
+     * it.
+     */
     private const LONGEST_WAIT = 1.0;
 
     /** The job whose handler runs. */
@@ -53,7 +57,9 @@ abstract class Session
         }
     }
 
-    /** Seconds until jobs that are left are cancelled; null if the worker is not being shut down. */
+    /**
+     * Seconds until jobs that are left are cancelled; null if the worker is not being shut down.
+     */
     public function remaining(): ?float
     {
         return $this->isStopping && $this->stopsAt !== null ? max(0.0, $this->stopsAt - self::now()) : null;

@@ -7,15 +7,19 @@ namespace Ojs\Worker;
 /**
  * One process of the worker: its own connection to ojs-init, and one job after the other.
  *
- * Nobody reads the connection while a handler runs. Therefore `ready` asks ojs-init to send SIGURG with each
- * cancel: the signal interrupts a wait of the handler, and its signal handler reads the frame.
+ * Nobody reads the connection while a handler runs. Therefore `ready` asks ojs-init to send SIGURG
+ * with each cancel: the signal interrupts a wait of the handler, and its signal handler reads the
+ * frame.
  *
  * @internal
  */
 final class SocketSession extends Session
 {
     private const IDLE_SECONDS = 1.0;
-    /** After a SIGTERM, a wait for a job that ojs-init sent before it read that this process takes no more. */
+    /**
+     * After a SIGTERM, a wait for a job that ojs-init sent before it read that this process takes
+     * no more.
+     */
     private const LAST_JOB_SECONDS = 0.05;
 
     /** Null until this process is ready. */
@@ -98,7 +102,8 @@ final class SocketSession extends Session
     public function enter(): void
     {
         pcntl_async_signals(false);
-        // The socket's warnings (a signal during a wait, a closed connection) are no news for the program.
+        // The socket's warnings (a signal during a wait, a closed connection) are no news for the
+        // program.
         set_error_handler(static fn (): bool => true);
     }
 
@@ -169,7 +174,10 @@ final class SocketSession extends Session
         };
     }
 
-    /** A line that PHP cannot read, such as one with half a surrogate pair. If it is a job, the job fails. */
+    /**
+     * A line that PHP cannot read, such as one with half a surrogate pair. If it is a job, the job
+     * fails.
+     */
     private function refuse(string $line, \JsonException $error): void
     {
         $this->runner->log->write('warning', 'PHP cannot read a frame of ' . strlen($line) . ' bytes from ojs-init');

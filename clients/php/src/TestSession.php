@@ -5,7 +5,8 @@ declare(strict_types=1);
 namespace Ojs\Worker;
 
 /**
- * Stands for ojs-init in a test of a handler: keeps what the handler sends, and stops and cancels by the clock.
+ * Stands for ojs-init in a test of a handler: keeps what the handler sends, and stops and cancels
+ * by the clock.
  *
  * @internal
  */

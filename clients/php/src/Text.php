@@ -11,24 +11,26 @@ namespace Ojs\Worker;
  */
 final class Text
 {
-    private const MAX_CHARACTERS = 10_000;
-
     /** One line of valid UTF-8 without control characters, cut to 10,000 characters. */
     public static function line(string $text): string
     {
         $valid = (string) json_decode((string) json_encode($text, JSON_INVALID_UTF8_SUBSTITUTE));
         $line = (string) preg_replace('/[\x00-\x1f\x7f]+/', ' ', $valid);
-        return preg_match('/^.{' . self::MAX_CHARACTERS . '}/us', $line, $match) === 1 ? "$match[0]..." : $line;
+        return preg_match('/^.{10000}/us', $line, $match) === 1 ? "$match[0]..." : $line;
     }
 
-    /** The class of an error: without this library's namespace, and without the path in an anonymous class. */
+    /**
+     * The class of an error: without this library's namespace, and without the path in an anonymous
+     * class.
+     */
     public static function className(object $object): string
     {
         return preg_replace('/^Ojs\\\\Worker\\\\/', '', explode("\0", $object::class)[0]);
     }
 
     /**
-     * The calls that led to an error, innermost first, without this library's calls below the handler.
+     * The calls that led to an error, innermost first, without this library's calls below the
+     * handler.
      *
      * @return list<string>
      */
@@ -38,8 +40,7 @@ final class Text
         [$file, $line] = [$error->getFile(), $error->getLine()];
         foreach ([...$error->getTrace(), []] as $call) {
             $function = ($call['class'] ?? '') . ($call['type'] ?? '') . ($call['function'] ?? '');
-            // The place where the error arose is shown even if it is in this library.
-            if ($lines === [] || ($file !== '' && dirname($file) !== __DIR__)) {
+            if ($file !== '' && dirname($file) !== __DIR__) {
                 $lines[] = self::line("$file:$line" . ($function === '' ? '' : " in $function"));
             }
             [$file, $line] = [$call['file'] ?? '', $call['line'] ?? 0];

@@ -5,8 +5,9 @@ declare(strict_types=1);
 namespace Ojs\Worker;
 
 /**
- * The declared type of a parameter, and how JSON becomes a value of it: types of JSON, backed enums, and classes whose
- * constructor takes such types (its parameters are the members of a JSON object).
+ * The declared type of a parameter, and how JSON becomes a value of it: types of JSON, backed
+ * enums, and classes whose constructor takes such types (its parameters are the members of a JSON
+ * object).
  *
  * @internal
  */
@@ -16,7 +17,10 @@ final class Type
 
     /** @var list<string> */
     private readonly array $names;
-    /** @var array<class-string, array<string, array{self, bool}>> of constructors: types, and which are optional */
+    /**
+     * @var array<class-string, array<string, array{self, bool}>> of constructors: types, and which
+     *        are optional
+     */
     private array $members = [];
 
     /** @throws \DomainException if no JSON could become a value of this type */

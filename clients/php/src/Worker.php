@@ -18,10 +18,11 @@ final class Worker
     private bool $isStopWanted = false;
 
     /**
-     * @param ?int $concurrency most jobs at once, which is the number of processes, from 1 to 1000; default and
-     *        maximum: OJS_CONCURRENCY of ojs-init
+     * @param ?int $concurrency most jobs at once, which is the number of processes, from 1 to 1000;
+     *        default and maximum: OJS_CONCURRENCY of ojs-init
      * @param ?object $log a PSR-3 logger; default: lines of text on standard error
-     * @param ?object $container a PSR-11 container, which makes handlers that are registered by their class
+     * @param ?object $container a PSR-11 container, which makes handlers that are registered by
+     *        their class
      * @param mixed ...$unknown none: an unknown option is an error that names the known ones
      */
     public function __construct(
@@ -43,12 +44,14 @@ final class Worker
     /**
      * Register the handler of a job type, or of several; `*` is for all types without a handler.
      *
-     * The handler gets the job, and the job's arguments one by one if it declares parameters for them:
-     * `function (Job $job, string $to, int $count = 1)`. A job whose arguments do not fit fails for good.
+     * The handler gets the job, and the job's arguments one by one if it declares parameters for
+     * them: `function (Job $job, string $to, int $count = 1)`. A job whose arguments do not fit
+     * fails for good.
      *
      * @param string|list<string> $types each 1 to 1024 bytes
-     * @param callable|class-string|array{class-string, string} $handler returns the result: anything that is JSON, or
-     *        null for none. A class is made by the container, and called by `__invoke` or by the method named
+     * @param callable|class-string|array{class-string, string} $handler returns the result:
+     *        anything that is JSON, or null for none. A class is made by the container, and called
+     *        by `__invoke` or by the method named
      * @throws \InvalidArgumentException if the handler's signature cannot work
      */
     public function job(string|array $types, callable|string|array $handler): self
@@ -65,7 +68,8 @@ final class Worker
     /**
      * Put a function around all handlers; the first one is the outermost.
      *
-     * @param callable(Job, callable(): mixed): mixed $function returns the result: that of `$next()`, or another one
+     * @param callable(Job, callable(): mixed): mixed $function returns the result: that of
+     *        `$next()`, or another one
      */
     public function middleware(callable $function): self
     {
@@ -74,8 +78,8 @@ final class Worker
     }
 
     /**
-     * Run a function in each process before its first job. Open connections there: those of the first process must not
-     * be used in the others.
+     * Run a function in each process before its first job. Open connections there: those of the
+     * first process must not be used in the others.
      *
      * @param callable(): void $function
      */
@@ -86,10 +90,12 @@ final class Worker
     }
 
     /**
-     * Call a function once for each job that fails, whatever the reason: an error of the handler, Retry, Discard, a
-     * timeout, arguments that do not fit, a type without a handler. Jobs that are given back do not fail.
+     * Call a function once for each job that fails, whatever the reason: an error of the handler,
+     * Retry, Discard, a timeout, arguments that do not fit, a type without a handler. Jobs that are
+     * given back do not fail.
      *
-     * @param callable(Job, \Throwable): void $function such as the one that reports to an error tracker
+     * @param callable(Job, \Throwable): void $function such as the one that reports to an error
+     *        tracker
      */
     public function onFailure(callable $function): self
     {
@@ -98,8 +104,9 @@ final class Worker
     }
 
     /**
-     * Do one job in this process, for a test: with middleware, and JSON in and out, as under ojs-init. Times are in
-     * seconds. A cancel throws in the handler at its next call of the job's methods; no signal comes.
+     * Do one job in this process, for a test: with middleware, and JSON in and out, as under
+     * ojs-init. Times are in seconds. A cancel throws in the handler at its next call of the job's
+     * methods; no signal comes.
      *
      * @param array<mixed> $args
      * @param array<string, mixed> $meta
@@ -132,8 +139,8 @@ final class Worker
     }
 
     /**
-     * Take no more jobs, finish those that are held, and let `run` return. For handlers, signal handlers, and before
-     * `run`.
+     * Take no more jobs, finish those that are held, and let `run` return. For handlers, signal
+     * handlers, and before `run`.
      */
     public function stop(): void
     {
@@ -144,20 +151,21 @@ final class Worker
     }
 
     /**
-     * Work until ojs-init ends the work, or until SIGTERM. Then this returns, and the program ends with status 0.
-     * If ojs-init ends while jobs are held, the program ends with status 1.
-     *
-     * @throws OjsError if the program was not started by ojs-init, or by one of another protocol
+     * Work until ojs-init ends the work, or until SIGTERM. Then this returns, and the program ends
+     * with status 0. The program ends with status 1 if ojs-init ends while jobs are held, and if it
+     * was not started by ojs-init.
      */
     public function run(): void
     {
-        $path = $this->socket();
-        if ($this->isStopWanted) {
-            return;
+        try {
+            $path = $this->socket();
+            $this->pid = getmypid();
+            $prefork = new Prefork($this->runner->log, fn () => $this->work($path));
+            $status = $this->isStopWanted ? 0 : $prefork->run($path, $this->concurrency ?? self::MOST);
+        } catch (OjsError $error) {
+            fwrite(STDERR, $error->getMessage() . "\n");
+            $status = 1;
         }
-        $this->pid = getmypid();
-        $prefork = new Prefork($this->runner->log, fn () => $this->work($path));
-        $status = $prefork->run($path, $this->concurrency ?? self::MOST);
         if ($status !== 0) {
             exit($status);
         }

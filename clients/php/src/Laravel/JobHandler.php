@@ -15,10 +15,11 @@ use Ojs\Worker\Release;
 use Ojs\Worker\Retry;
 
 /**
- * The handler of jobs that are jobs of Laravel: `$worker->job(OjsQueue::TYPE, new JobHandler($app))`.
+ * The handler of jobs that are jobs of Laravel: `$worker->job(OjsQueue::TYPE, new
+ * JobHandler($app))`.
  *
- * It runs them as `queue:work` does, with Laravel's events and the job's `failed` method. The backend's retry policy
- * decides about the next attempt.
+ * It runs them as `queue:work` does, with Laravel's events and the job's `failed` method. The
+ * backend's retry policy decides about the next attempt.
  */
 final class JobHandler
 {

@@ -8,7 +8,10 @@ use Illuminate\Contracts\Queue\Queue as QueueContract;
 use Illuminate\Queue\Queue;
 use Ojs\Worker\Client;
 
-/** Sends Laravel's jobs to the backend. ojs-init brings them to a worker, whose `JobHandler` runs them. */
+/**
+ * Sends Laravel's jobs to the backend. ojs-init brings them to a worker, whose `JobHandler` runs
+ * them.
+ */
 final class OjsQueue extends Queue implements QueueContract
 {
     /** The type of jobs that are jobs of Laravel. */

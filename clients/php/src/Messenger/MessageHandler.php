@@ -22,7 +22,8 @@ use Symfony\Component\Messenger\Transport\Serialization\PhpSerializer;
 use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 
 /**
- * The handler of jobs that are messages: `$worker->job(OjsTransport::TYPE, new MessageHandler($bus))`.
+ * The handler of jobs that are messages: `$worker->job(OjsTransport::TYPE, new
+ * MessageHandler($bus))`.
  *
  * It dispatches each message to the bus. The backend's retry policy replaces the one of Messenger:
  * UnrecoverableExceptionInterface fails the job for good, any other error may be tried again.

@@ -15,7 +15,10 @@ use Symfony\Component\Messenger\Transport\Serialization\PhpSerializer;
 use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 use Symfony\Component\Messenger\Transport\TransportInterface;
 
-/** Sends messages as jobs to the backend. ojs-init brings them to a worker, whose `MessageHandler` handles them. */
+/**
+ * Sends messages as jobs to the backend. ojs-init brings them to a worker, whose `MessageHandler`
+ * handles them.
+ */
 final class OjsTransport implements TransportInterface
 {
     /** The type of jobs that are messages. */

@@ -11,7 +11,8 @@ use Symfony\Component\Messenger\Transport\TransportFactoryInterface;
 use Symfony\Component\Messenger\Transport\TransportInterface;
 
 /**
- * Makes transports of DSNs like `ojs://backend:8080?queue=mail`; `ojs+https://` for TLS, `ojs://default` for OJS_URL.
+ * Makes transports of DSNs like `ojs://backend:8080?queue=mail`; `ojs+https://` for TLS,
+ * `ojs://default` for OJS_URL.
  *
  * Options, in the DSN or in the configuration: queue, token, type, and timeout in seconds.
  */
