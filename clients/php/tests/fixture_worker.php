@@ -39,9 +39,7 @@ $worker->job('fixture.wait', static function (Job $job) use ($release_when_cance
     $job->waitCancelled();
     $release_when_cancelled($job);
 });
-$worker->job('fixture.sleep', static function (float $ms): void {
-    usleep((int) ($ms * 1000));
-});
+$worker->job('fixture.sleep', static fn (Job $job, float $ms) => $job->sleep($ms / 1000));
 $worker->job('fixture.progress', static fn (Job $job) => $job->progress(0.5, 'half'));
 $worker->job('fixture.checkpoint', static function (Job $job): array {
     $job->checkpoint(['step' => 1]);

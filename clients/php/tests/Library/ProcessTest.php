@@ -13,7 +13,12 @@ final class ProcessTest extends TestCase
     private const CODE = <<<'PHP'
         $worker->job('pid', fn () => getmypid());
         $worker->job('exit', fn () => exit(3));
-        $worker->job('slow', function (Job $job) { note("begun-{$job->id}"); $job->sleep(0.5); return 'slow'; });
+        $worker->job('slow', function (Job $job) {
+            $start = microtime(true);
+            note("begun-{$job->id}");
+            $job->sleep(0.5);
+            return microtime(true) - $start >= 0.5 ? 'slow' : 'cut short';
+        });
         $worker->job('deaf', function (Job $job) {
             note("begun-{$job->id}");
             while (true) { try { sleep(60); } catch (Throwable) { } }
