@@ -2,39 +2,32 @@
 "use strict";
 
 const { Cancelled } = require("./errors.cjs");
-const { fits, frameWith } = require("./frames.cjs");
+const { checkedJson } = require("./json.cjs");
 const { Resume } = require("./resume.cjs");
 
-/** Milliseconds that a checkpoint waits for ojs-init to read. */
-const WRITE_TIMEOUT = 10_000;
-
-/** Milliseconds, a thousand years: beyond it a timeout is none, and no Date can hold it. */
+/** Milliseconds of 1,000 years: no Date can hold a much later deadline. */
 const MAX_TIMEOUT = 1_000 * 366 * 24 * 3_600_000;
+/** The longest delay that a timer of Node.js takes, in milliseconds. */
+const MAX_DELAY = 2 ** 31 - 1;
 
 /**
- * What a job needs from its worker.
+ * What a job needs from its connection.
  * @typedef {object} JobPort
- * @property {(job: Job, kind: import("./lines.cjs").ReportKind, line: string) => Promise<boolean>} offer
- * @property {() => number} maxFrame
- * @property {() => number} terminateAt when what is left is cancelled; Infinity while nothing shuts down, or unknown
+ * @property {(job: Job, kind: import("./link.cjs").ReportKind, line: string) => Promise<boolean>} report
+ * @property {() => number} terminateAt when a shutdown cancels the jobs that are left; Infinity if unknown
  * @property {() => boolean} isTerminating
- * @property {(text: string) => void} log
+ * @property {(text: string) => void} warn
  */
 
 /** A job, as its handler sees it. */
 class Job {
   #port;
-  #held = true;
-  #reports = false;
+  #isHeld = true;
   #abort = new AbortController();
   #stop = new AbortController();
   #timeoutAt;
   #graceUntil = Infinity;
   #resume;
-  /** @type {Promise<boolean> | undefined} */
-  #isOut;
-  /** @type {Promise<boolean> | undefined} the same, but not for ever */
-  #isOutInTime;
 
   /**
    * @param {Record<string, any>} envelope
@@ -48,8 +41,10 @@ class Job {
     this.type = envelope.type;
     /** @readonly @type {string} */
     this.queue = typeof envelope.queue === "string" ? envelope.queue : "default";
-    /** @readonly @type {number | undefined} which attempt this is; where the count begins is the backend's business */
-    this.attempt = Number.isSafeInteger(envelope.attempt) ? envelope.attempt : undefined;
+    /** @readonly @type {number | undefined} the number of this attempt; the backend decides where the count begins */
+    this.attempt = isCount(envelope.attempt) ? envelope.attempt : undefined;
+    /** @readonly @type {boolean} whether a failure now is for good; false if the backend does not say */
+    this.isLastAttempt = isCount(envelope.max_attempts) && isCount(envelope.attempt) && envelope.attempt >= envelope.max_attempts;
     /** @readonly @type {any} an array */
     this.args = Array.isArray(envelope.args) ? envelope.args : [];
     /** @readonly @type {Record<string, any>} what the producer added: trace ids, tenant and the like */
@@ -63,7 +58,7 @@ class Job {
     this.deadline = timeout < MAX_TIMEOUT ? new Date(Date.now() + timeout) : null;
     this.#port = port;
     this.#timeoutAt = performance.now() + timeout;
-    this.#resume = new Resume(this, checkpoint, (state) => this.#checkpoint(state));
+    this.#resume = new Resume(this, checkpoint, (state) => this.#send("checkpoint", {}, "state", state));
     /** @readonly @type {any} the state that an earlier attempt saved last, or null */
     this.lastCheckpoint = this.#resume.state;
     if (port.isTerminating()) this._stop();
@@ -79,17 +74,13 @@ class Job {
     return this.#abort.signal.reason?.reason;
   }
 
-  /**
-   * Aborted when the worker is being shut down. The job may go on, for `remaining()` milliseconds: `signal` is aborted
-   * then.
-   */
+  /** Aborted when the worker is being shut down. The job may go on until `signal` is aborted. */
   get stopping() {
     return this.#stop.signal;
   }
 
   /**
-   * What a shutdown leaves: whether to begin another part.
-   * @returns {number | null} milliseconds until the shutdown aborts `signal`; null while nothing shuts down, and where
+   * @returns {number | null} milliseconds until a shutdown aborts `signal`; null while nothing shuts down, and where
    *   ojs-init does not say
    */
   remaining() {
@@ -98,18 +89,38 @@ class Job {
   }
 
   /**
-   * What anything at all leaves, for the timeout of a request: the job's own timeout or a shutdown, whichever is first;
-   * once `signal` is aborted, the time to answer.
-   * @returns {number} milliseconds; Infinity without a limit
+   * @returns {number} milliseconds until the job's timeout or a shutdown, whichever is first; once `signal` is aborted,
+   *   those that the handler has to end; Infinity without a limit
    */
   remainingMs() {
     const end = this.signal.aborted ? this.#graceUntil : Math.min(this.#timeoutAt, this.#port.terminateAt());
     return Math.max(0, end - performance.now());
   }
 
+  /**
+   * Waits. Rejects with {@link Cancelled} at once when the job is cancelled.
+   * @param {number} ms milliseconds
+   * @returns {Promise<void>}
+   */
+  sleep(ms) {
+    return new Promise((resolve, reject) => {
+      const { signal } = this;
+      if (signal.aborted) return reject(signal.reason);
+      const cancelled = () => {
+        clearTimeout(timer);
+        reject(signal.reason);
+      };
+      const timer = setTimeout(() => {
+        signal.removeEventListener("abort", cancelled);
+        resolve();
+      }, Math.min(ms, MAX_DELAY));
+      signal.addEventListener("abort", cancelled, { once: true });
+    });
+  }
+
   /** Tells the backend that the job is alive. Not needed: ojs-init keeps the reservation by itself. */
   heartbeat() {
-    void this.#offer("heartbeat", JSON.stringify({ type: "heartbeat", job_id: this.id }));
+    void this.#report("heartbeat", JSON.stringify({ type: "heartbeat", job_id: this.id }));
   }
 
   /**
@@ -124,20 +135,19 @@ class Job {
     }
     const within = Math.min(1, Math.max(0, progress)); // 1.0000000000000002 is no reason to fail a job.
     const text = message === undefined || message === null ? undefined : String(message);
-    const frame = { type: "progress", job_id: this.id, progress: within, message: text };
-    void this.#report("progress", frame, "data", data, false);
+    const sent = this.#send("progress", { progress: within, message: text }, "data", data);
+    sent.catch((error) => this.#port.warn(`job ${this.id}: ${error.message}`));
   }
 
   /**
-   * Saves what the next attempt needs to go on from here; it finds it in `job.lastCheckpoint`. Wait for it: then
-   * ojs-init has it, even if this process dies the next moment.
+   * Saves what the next attempt needs to go on from here, which finds it in `job.lastCheckpoint`. Once the promise is
+   * resolved, ojs-init gets the state even if this process dies.
    * @param {unknown} state JSON, about 1 MiB at most; 64 KiB together with what `step` and `iterate` keep
-   * @returns {Promise<boolean>} whether it was sent: false when ojs-init does not read, or is gone. It rejects when the
-   *   state is no JSON, or too large
+   * @returns {Promise<boolean>} false if ojs-init is gone. It rejects if the state is no JSON, or too large
    */
   checkpoint(state) {
     const kept = this.#resume.keep(state ?? null);
-    kept.catch(() => {}); // Whoever does not wait for it must not lose the process.
+    kept.catch(() => {}); // A handler that does not await it must not end the process.
     return kept;
   }
 
@@ -154,68 +164,39 @@ class Job {
   }
 
   /**
-   * Goes through rows, in a later attempt from where the earlier one stopped. Ends the handler by itself, with the
-   * position saved, when the worker is shut down and the next row would be cut off.
-   * @param {any} rows (async) iterable, or a function of the position (null at first) that gives those behind it
-   * @param {{ key?: (row: any) => unknown }} [options] `key`: what a row is known by; without it, its index
+   * Goes through rows, in a later attempt from where the earlier one stopped. Ends the handler with {@link Interrupted}
+   * when the worker is shut down and the time that is left is too short for another row.
+   * @param {any} rows (async) iterable, or a function of the position (null at first) that gives the rows behind it
+   * @param {{ key?: (row: any) => unknown }} [options] `key`: what identifies a row (default: its index)
    * @returns {AsyncGenerator<any, void, undefined>}
    */
   iterate(rows, options) {
     return this.#resume.iterate(rows, options);
   }
 
-  /** @param {unknown} state @returns {Promise<boolean>} */
-  #checkpoint(state) {
-    const isOut = this.#report("checkpoint", { type: "checkpoint", job_id: this.id }, "state", state, true);
-    if (isOut !== this.#isOut || this.#isOutInTime === undefined) {
-      this.#isOut = isOut;
-      this.#isOutInTime = inTime(isOut, () => this.#port.log(`job ${this.id}: ojs-init has not read its checkpoint yet`));
-    }
-    return this.#isOutInTime;
-  }
-
   /**
-   * @param {"progress" | "checkpoint"} kind
-   * @param {object} frame
-   * @param {string} field
+   * @param {"progress" | "checkpoint"} type
+   * @param {object} fields
+   * @param {string} name of the field with JSON of the user
    * @param {unknown} value
-   * @param {boolean} isStrict
    * @returns {Promise<boolean>}
    */
-  #report(kind, frame, field, value, isStrict) {
-    const { line, problem } = frameWith(frame, field, value, this.#port.maxFrame(), isStrict);
-    if (problem !== undefined || !fits(line, this.#port.maxFrame())) {
-      const why = `${kind} was not sent: ${problem ? `its ${field} ${problem}` : "it is too long"}`;
-      this.#port.log(`job ${this.id}: ${why}`);
-      return kind === "checkpoint" ? Promise.reject(new TypeError(why)) : Promise.resolve(false);
-    }
-    this.#reports = true;
-    return this.#offer(kind, line);
+  async #send(type, fields, name, value) {
+    const frame = JSON.stringify({ type, job_id: this.id, ...fields });
+    if (value === undefined) return this.#report(type, frame);
+    const { json, problem } = checkedJson(value);
+    if (problem !== undefined) throw new TypeError(`${type} was not sent: its ${name} ${problem}; give plain data`);
+    return this.#report(type, `${frame.slice(0, -1)},"${name}":${json}}`);
   }
 
-  /** @param {import("./lines.cjs").ReportKind} kind @param {string} line */
-  #offer(kind, line) {
-    return this.#held ? this.#port.offer(this, kind, line) : Promise.resolve(false);
-  }
-
-  /** @internal Whether an error about this job can be about a frame of this delivery. */
-  get _reports() {
-    return this.#reports;
-  }
-
-  /** @internal Before the handler: what makes its steps and loops begin anew, for a middleware that calls it again. */
-  _mark() {
-    return this.#resume.mark();
-  }
-
-  /** @internal What ended the handler before a row or step, or undefined. */
-  get _ending() {
-    return this.#resume.ending;
+  /** @param {import("./link.cjs").ReportKind} kind @param {string} line */
+  #report(kind, line) {
+    return this.#isHeld ? this.#port.report(this, kind, line) : Promise.resolve(false);
   }
 
   /** @internal @param {string} reason @param {number} graceMs */
   _cancel(reason, graceMs) {
-    if (this.signal.aborted) return; // The first reason stays: the handler acts on it already.
+    if (this.signal.aborted) return; // The handler acts on the first reason already.
     this.#graceUntil = performance.now() + graceMs;
     if (reason === "shutdown") this._stop();
     this.#abort.abort(new Cancelled(reason, graceMs));
@@ -226,33 +207,16 @@ class Job {
     if (!this.#stop.signal.aborted) this.#stop.abort(new Error("the worker is being shut down"));
   }
 
-  /** @internal Before its answer. @param {boolean} isDone whether the job will not come again */
-  _settle(isDone) {
-    // Of a lost job the checkpoint is another worker's by now.
-    if (isDone || this.cancelReason === "lost") return;
-    this.#resume.flush((text) => this.#port.log(`job ${this.id}: ${text}`));
-  }
-
-  /** @internal The job is answered: nothing more may be said about it. */
-  _close() {
-    this.#held = false;
+  /** @internal The last moment before the answer. @param {boolean} isDone whether the job will not come again */
+  _close(isDone) {
+    // The checkpoint of a lost job belongs to another worker by now.
+    if (!isDone && this.cancelReason !== "lost") this.#resume.flush((text) => this.#port.warn(`job ${this.id}: ${text}`));
+    this.#isHeld = false;
   }
 }
 
-/**
- * @param {Promise<boolean>} isOut
- * @param {() => void} complain
- * @returns {Promise<boolean>}
- */
-function inTime(isOut, complain) {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      complain();
-      resolve(false);
-    }, WRITE_TIMEOUT);
-    void isOut.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
-}
+/** @param {unknown} value */
+const isCount = (value) => Number.isSafeInteger(value);
 
 /** @param {unknown} value @returns {value is Record<string, any>} */
 function isObject(value) {

@@ -2,16 +2,20 @@
 "use strict";
 
 const { randomBytes } = require("node:crypto");
+const { className } = require("./stack.cjs");
 
 /*
- * JSON.parse turns 9007199254740993 into 9007199254740992 without a word. An id that is wrong by one is worse than an
- * id of another type, so integers beyond 2^53 become BigInts. There is no parser hook for that before Node 22: they are
- * turned into marked strings before, and back after. The mark is random, so no input can contain it by design.
+ * JSON.parse reads 9007199254740993 as 9007199254740992. An id that is wrong by one is worse than an id of another type,
+ * so integers beyond 2^53 become BigInts. JSON.parse has no hook for that before Node 22: the text is marked before it
+ * is parsed. The mark is random, so no input contains it by design.
  */
 const MARK = `bigint ${randomBytes(16).toString("hex")} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 const INTEGER = /^-?\d+$/;
+const QUOTE = 34;
+/** ojs-init takes 100 levels, of which the frame is one. */
+const MAX_DEPTH = 99;
 
 /**
  * JSON.parse, but integers that a number cannot hold exactly become BigInts.
@@ -19,7 +23,7 @@ const INTEGER = /^-?\d+$/;
  * @returns {any}
  */
 function parseJson(text) {
-  const plain = JSON.parse(text); // First, since it finds every mistake, and since mostly nothing more is needed.
+  const plain = JSON.parse(text); // First, because it finds every mistake, and mostly nothing more is needed.
   if (!/\d{16}/.test(text)) return plain;
   const marked = markLargeIntegers(text);
   if (marked === text) return plain;
@@ -37,40 +41,46 @@ function toJson(value) {
   try {
     return JSON.stringify(value);
   } catch {
-    // A BigInt, mostly. Anything else throws again, and that error is the one to see.
+    // A BigInt, mostly. Anything else throws again.
     const text = JSON.stringify(value, (_key, item) => (typeof item === "bigint" ? MARK + item : item));
     return text?.replace(MARKED, "$1");
   }
 }
 
+/**
+ * Strict JSON: a value that JSON.stringify would change silently is refused.
+ * @param {unknown} value
+ * @returns {{ json: string, problem?: undefined } | { json?: undefined, problem: string }} `problem`: what the value is or
+ *   holds, without the value
+ */
+function checkedJson(value) {
+  try {
+    const json = toJson(value);
+    if (json === undefined) return { problem: `is a ${typeof value}` };
+    if (depthOf(json) > MAX_DEPTH) return { problem: `is nested deeper than ${MAX_DEPTH} levels` };
+    const problem = lossOf(value, json);
+    return problem === undefined ? { json } : { problem };
+  } catch (error) {
+    return { problem: `cannot be written as JSON (${className(error)})` };
+  }
+}
+
 /** @param {string} text valid JSON */
 function markLargeIntegers(text) {
+  // No single regular expression: those recurse, and a string may have megabytes.
   let out = "";
-  for (const [part, isString] of parts(text)) out += isString ? part : part.replace(NUMBER, markIfLarge);
-  return out;
+  let from = 0;
+  for (let open = text.indexOf('"'); open >= 0; open = text.indexOf('"', from)) {
+    const end = endOfString(text, open);
+    out += text.slice(from, open).replace(NUMBER, markIfLarge) + text.slice(open, end);
+    from = end;
+  }
+  return out + text.slice(from).replace(NUMBER, markIfLarge);
 }
 
 /** @param {string} digits */
 function markIfLarge(digits) {
   return INTEGER.test(digits) && !Number.isSafeInteger(Number(digits)) ? `"${MARK}${digits}"` : digits;
-}
-
-/**
- * Cuts JSON into strings and what is between them. Not one regular expression for all, since those recurse, and a
- * string may have megabytes.
- * @param {string} text valid JSON
- * @returns {Generator<[string, boolean]>} each part, and whether it is a string
- */
-function* parts(text) {
-  let from = 0;
-  for (;;) {
-    const open = text.indexOf('"', from);
-    if (open < 0) break;
-    yield [text.slice(from, open), false];
-    from = endOfString(text, open);
-    yield [text.slice(open, from), true];
-  }
-  yield [text.slice(from), false];
 }
 
 /** @param {string} text @param {number} open where the string begins; the end is that after the closing quote */
@@ -82,10 +92,9 @@ function endOfString(text, open) {
   }
 }
 
-const QUOTE = 34;
-
-/** @param {string} text valid JSON @returns {number} how deep arrays and objects are nested */
+/** @param {string} text valid JSON @returns {number} how deep arrays and objects are nested; 0 for a short text */
 function depthOf(text) {
+  if (text.length < 2 * MAX_DEPTH) return 0;
   let depth = 0;
   let deepest = 0;
   for (let at = 0; at < text.length; at++) {
@@ -97,19 +106,14 @@ function depthOf(text) {
   return deepest;
 }
 
-/** Half a surrogate pair, as JSON.stringify writes it: what it escapes like this has no UTF-8. */
-const LONE_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud[89a-f][0-9a-f]{2}/;
-
 /**
- * Why a value is no JSON although JSON.stringify takes it: it writes null for NaN, {} for a Map or a promise that nobody
- * awaited, and half a character for half a surrogate pair. That would be a loss without a word.
+ * What JSON.stringify loses: it writes null for NaN, and {} for a Map or a promise that was not awaited.
  * @param {unknown} value
  * @param {string} json what was written for it
- * @returns {string | undefined} what the value does; undefined when all is well
+ * @returns {string | undefined}
  */
 function lossOf(value, json) {
-  // The look at each value takes its time, and these signs of a loss are rare.
-  if (json.includes("\\ud") && LONE_SURROGATE.test(json)) return "holds half a surrogate pair, which has no UTF-8";
+  // The look at each item is slow, and these signs of a loss are rare.
   if (!json.includes("null") && !json.includes("{}")) return undefined;
   /** @type {string | undefined} */
   let loss;
@@ -131,4 +135,4 @@ function lossOfOne(item) {
   return name === undefined || name === "Object" ? undefined : `holds a ${name}`;
 }
 
-module.exports = { depthOf, lossOf, parseJson, toJson };
+module.exports = { checkedJson, parseJson, toJson };

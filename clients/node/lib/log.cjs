@@ -1,34 +1,31 @@
-// Log lines that say which job they belong to, in the shape of the Open Job Spec's logging extension.
+// Log lines that name their job, in the shape of the Open Job Spec's logging extension.
 "use strict";
 
 const { AsyncLocalStorage } = require("node:async_hooks");
 const { format } = require("node:util");
-const { checkNames, className, stackOf } = require("./errors.cjs");
+const { checkNames } = require("./options.cjs");
+const { className, kindOf, stackOf } = require("./stack.cjs");
 
 /** @typedef {"trace" | "debug" | "info" | "warn" | "error" | "fatal"} Severity */
+/** @typedef {(text: string, severity: Severity, error?: unknown) => void} Log */
 
 /** @type {Record<Severity, number>} */
 const SEVERITIES = { trace: 1, debug: 5, info: 9, warn: 13, error: 17, fatal: 21 };
-
-/** Characters of a message, and of a stack: one line must not fill the log. */
-const MAX_MESSAGE = 16_384;
-const MAX_STACK = 8_192;
-
+/** Characters of a message, and of a stack. */
+const MAX_TEXT = 10_000;
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/;
-
 /** Ids and messages come from elsewhere; a line break in one would look like a line of its own in the log. */
-const CONTROLS = /[\u0000-\u001f\u007f]+/g;
-
+const CONTROLS = /[\u0000-\u001f\u007f]+/g; // eslint-disable-line no-control-regex
 /** In a stack the line breaks are meant. */
-const CONTROLS_OF_A_STACK = /[\u0000-\u0009\u000b-\u001f\u007f]+/g;
+const CONTROLS_IN_STACK = /[\u0000-\u0009\u000b-\u001f\u007f]+/g; // eslint-disable-line no-control-regex
 
-/** @type {AsyncLocalStorage<import("./job.cjs").Job | undefined>} */
+/** @type {AsyncLocalStorage<import("./job.cjs").Job>} */
 const jobs = new AsyncLocalStorage();
 
 /**
- * Runs a function as part of a job: what it logs, and what it calls logs, is about that job.
+ * Runs a function as part of a job: its log lines name the job.
  * @template T
- * @param {import("./job.cjs").Job | undefined} job undefined: of none
+ * @param {import("./job.cjs").Job} job
  * @param {() => T} body
  * @returns {T}
  */
@@ -48,7 +45,7 @@ function asSeverity(text) {
   return Object.hasOwn(SEVERITIES, name) ? /** @type {Severity} */ (name) : undefined;
 }
 
-/** What the environment says, as for ojs-init itself. */
+/** The level of ojs-init itself. */
 function defaultLevel() {
   return asSeverity(process.env.OJS_LOG_LEVEL) ?? "info";
 }
@@ -64,7 +61,7 @@ function isLogged(severity, level = defaultLevel()) {
 }
 
 /**
- * What each line of a handler carries, for a logger of your own (pino: `mixin: logFields`).
+ * The fields of the job whose handler runs, for a logger of your own (pino: `mixin: logFields`).
  * @returns {{ ojs?: Record<string, unknown>, trace?: Record<string, string> }} empty outside of a handler
  */
 function logFields() {
@@ -98,7 +95,7 @@ function formatLog(severity, message, more = {}) {
     timestamp: new Date().toISOString(),
     severity: known.toUpperCase(),
     severity_number: SEVERITIES[known],
-    message: cut(String(message), MAX_MESSAGE),
+    message: cut(String(message)),
     category: "worker",
     component: "handler",
     ...logFields(),
@@ -111,22 +108,18 @@ function formatLog(severity, message, more = {}) {
   }
 }
 
-/** @param {any} error */
+/** @param {unknown} error */
 function describe(error) {
-  if (!(error instanceof Error)) return { type: typeof error, message: cut(format("%s", error), MAX_MESSAGE) };
-  return {
-    type: cut(className(error), 200),
-    message: cut(String(error.message), MAX_MESSAGE),
-    stack: cut(stackOf(error), MAX_STACK),
-  };
+  if (!(error instanceof Error)) return { type: typeof error, message: cut(format("%s", error)) };
+  return { type: className(error), message: cut(String(error.message)), stack: cut(stackOf(error)) };
 }
 
-/** @param {string} text @param {number} most */
-function cut(text, most) {
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+/** @param {string} text */
+function cut(text) {
+  return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT - 1)}…`;
 }
 
-/** @type {((severity: Severity, message: string, error?: unknown) => void) | undefined} while the console is patched */
+/** Writes a record in place of the console, while it is patched. @type {Log | undefined} */
 let record;
 
 /** @type {Record<string, Severity>} */
@@ -135,8 +128,8 @@ const CONSOLE = { trace: "debug", debug: "debug", log: "info", info: "info", war
 /**
  * From here on `console.log` and its like write one line of JSON each to standard error, those of libraries included,
  * with the fields of the job whose handler runs.
- * @param {{ level?: Severity, write?: (line: string) => void }} [options] `level`: what is logged of jobs without a
- *   `meta.log_level` (default: `OJS_LOG_LEVEL`, else info). `write`: where to, in place of standard error
+ * @param {{ level?: Severity, write?: (line: string) => void }} [options] `level`: the least severity of lines outside of
+ *   jobs with a `meta.log_level` (default: `OJS_LOG_LEVEL`, else info). `write`: in place of standard error
  * @returns {() => void} takes it back
  */
 function patchConsole(options = {}) {
@@ -145,19 +138,21 @@ function patchConsole(options = {}) {
   if (level === undefined) {
     throw new TypeError(`patchConsole: no level ${String(options.level)}; there are ${Object.keys(SEVERITIES).join(", ")}`);
   }
+  surviveClosedLog();
   const write = options.write ?? ((line) => void process.stderr.write(`${line}\n`));
   const before = { ...console };
   const earlier = record;
-  record = (severity, message, error) => {
-    if (isLogged(severity, level)) write(formatLog(severity, message, { error }));
+  /** @type {Log} */
+  const log = (text, severity, error) => {
+    if (isLogged(severity, level)) write(formatLog(severity, text, { error }));
   };
-  const to = record;
+  record = log;
   for (const [method, severity] of Object.entries(CONSOLE)) {
     /** @type {any} */ (console)[method] = (/** @type {unknown[]} */ ...args) => {
-      // An error has its own field: its stack would be in the message else.
+      // The first error has a field of its own, with its stack.
       const error = args.find((arg) => arg instanceof Error);
       const shown = args.map((arg) => (arg instanceof Error ? `${className(arg)}: ${arg.message}` : arg));
-      to(severity, format(...shown), error);
+      log(format(...shown), severity, error);
     };
   }
   return () => {
@@ -166,26 +161,47 @@ function patchConsole(options = {}) {
   };
 }
 
+let survives = false;
+
+/** The worker goes on when nobody reads its log any more. */
+function surviveClosedLog() {
+  if (!survives) process.stderr.on("error", () => {});
+  survives = true;
+}
+
 /**
- * This library's own lines, where the program gives no `log`.
- * @param {string} text
- * @param {Severity} severity
- * @param {unknown} [error]
+ * The library's own log: the program's function if it gives one, else the patched console, else plain text.
+ * @param {Log | undefined} custom
+ * @returns {Log} never throws: a logger that fails must not cost a job its answer
  */
-function say(text, severity, error) {
-  if (record) return record(severity, text, error);
-  console.error(`ojs-worker: ${text}`);
-  showStack(error);
+function libraryLog(custom) {
+  return (text, severity, error) => {
+    const line = cut(text).replace(CONTROLS, " ");
+    guarded(
+      () => (custom ?? record ?? writeText)(line, severity, error),
+      (thrown) => writeText(`${line} (the log function failed: ${kindOf(thrown)})`),
+    );
+  };
 }
 
-/** Whoever looks for the mistake needs the stack, and the backend's copy of it is elsewhere. @param {unknown} thrown */
-function showStack(thrown) {
-  if (thrown instanceof Error) console.error(stackOf(thrown).replace(CONTROLS_OF_A_STACK, " "));
+/** @param {string} text @param {Severity} [_severity] @param {unknown} [error] */
+function writeText(text, _severity, error) {
+  const stack = error instanceof Error ? `\n${cut(stackOf(error)).replace(CONTROLS_IN_STACK, " ")}` : "";
+  console.error(`ojs-worker: ${text}${stack}`);
 }
 
-/** @param {string} text @returns {string} on one line */
-function onOneLine(text) {
-  return text.replace(CONTROLS, " ");
+/**
+ * Calls a function of the program, which may throw, or return a promise that rejects.
+ * @param {() => unknown} call
+ * @param {(error: unknown) => void} complain
+ */
+function guarded(call, complain) {
+  try {
+    const returned = call();
+    if (returned instanceof Promise) returned.catch(complain);
+  } catch (error) {
+    complain(error);
+  }
 }
 
-module.exports = { currentJob, formatLog, isLogged, logFields, onOneLine, patchConsole, say, showStack, withJob };
+module.exports = { currentJob, formatLog, guarded, isLogged, libraryLog, logFields, patchConsole, surviveClosedLog, withJob };

@@ -1,13 +1,13 @@
-// Tests of handlers: a job that comes from the test, on the same path as one that ojs-init brings.
+// Tests of handlers: a job that comes from the test, on the path of one that ojs-init brings.
 "use strict";
 
-const { checkNames } = require("./errors.cjs");
-const { checkedJson } = require("./frames.cjs");
-const { Jobs } = require("./jobs.cjs");
-const { parseJson } = require("./json.cjs");
+const { HeldJobs } = require("./held.cjs");
+const { checkedJson, parseJson } = require("./json.cjs");
+const { checkNames } = require("./options.cjs");
 
-const OPTIONS = ["id", "queue", "attempt", "meta", "timeoutMs", "checkpoint", "cancel", "cancelAfterMs", "stoppingMs", "stopping", "stoppingAfterMs", "graceMs", "giveUpAfterMs"];
-/** As ojs-init has them by default, in milliseconds. */
+const FIELDS = ["id", "queue", "attempt", "maxAttempts", "meta", "checkpoint"];
+const TIMES = ["timeoutMs", "cancel", "cancelAfterMs", "stoppingMs", "stoppingAfterMs", "graceMs", "giveUpAfterMs"];
+/** Milliseconds that ojs-init gives handlers after a cancel by default. */
 const SHUTDOWN_GRACE = 1_000;
 const GRACE = 30_000;
 /** Milliseconds that a handler may take without a cancel: one that hangs is a failure of its test. */
@@ -20,13 +20,13 @@ let count = 0;
  * @property {string} [id]
  * @property {string} [queue]
  * @property {number} [attempt]
+ * @property {number} [maxAttempts]
  * @property {Record<string, any>} [meta]
- * @property {number} [timeoutMs] the job's own timeout
  * @property {any} [checkpoint] what an earlier attempt saved: the last of its outcome's `checkpoints`
+ * @property {number} [timeoutMs] the job's own timeout
  * @property {string} [cancel] cancels the job, with this reason: shutdown, timeout, cancelled, lost
  * @property {number} [cancelAfterMs] when (default: at once)
  * @property {number} [stoppingMs] the worker is shut down, and so much is left until the job is cancelled
- * @property {number} [stopping] the same in seconds, as it was called before
  * @property {number} [stoppingAfterMs] when (default: at once)
  * @property {number} [graceMs] how long the handler may take to end after a cancel (default: as ojs-init's)
  * @property {number} [giveUpAfterMs] how long it may take without a cancel (default: 60 s)
@@ -43,77 +43,58 @@ let count = 0;
  */
 
 /**
- * @param {import("./registry.cjs").Registry} registry
- * @param {import("./registry.cjs").WorkerOptions} workerOptions
+ * @param {import("./held.cjs").Surroundings} around
  * @param {string} type
  * @param {any[]} args
  * @param {PerformOptions} options
  * @returns {Promise<Outcome>}
  */
-async function perform(registry, workerOptions, type, args, options) {
-  checkNames("worker.perform()", options, OPTIONS);
+async function perform(around, type, args, options) {
+  checkNames("worker.perform()", options, [...FIELDS, ...TIMES]);
   if (typeof type !== "string" || !Array.isArray(args)) {
     throw new TypeError('worker.perform(): give a job type and its arguments: worker.perform("email.send", ["a@b.c"])');
   }
   const frame = frameOf(type, args, options);
-  const id = frame.job.id;
   /** @type {NodeJS.Timeout[]} */
   const timers = [];
-  const after = (/** @type {number} */ ms, /** @type {() => void} */ what) => void timers.push(setTimeout(what, ms));
+  const after = (/** @type {number} */ ms, /** @type {() => void} */ act) => void timers.push(setTimeout(act, ms));
+  const at = (/** @type {number | undefined} */ ms, /** @type {() => void} */ act) => (ms ? after(ms, act) : act());
   try {
     return await new Promise((resolve, reject) => {
-      const recorder = new Recorder(resolve);
-      const jobs = new Jobs(registry, workerOptions, recorder, () => {});
-      const giveUp = (/** @type {string} */ why) => {
-        jobs.isOver = true;
-        jobs.cancelAll("lost", 0);
-        reject(new Error(`the handler of ${type} has not ended ${why}`));
+      const jobs = new HeldJobs(around, new Recorder(resolve), () => {});
+      const giveUp = (/** @type {string} */ when) => {
+        jobs.abandon();
+        reject(new Error(`the handler of ${type} has not ended ${when}`));
       };
       const patience = options.giveUpAfterMs ?? GIVE_UP_AFTER;
-      const hangs = setTimeout(giveUp, patience, `within ${patience} ms; see where it hangs, or give it longer: giveUpAfterMs`);
-      timers.push(hangs);
+      after(patience, () => giveUp(`within ${patience} ms; see where it hangs, or give it longer: giveUpAfterMs`));
       const cancel = (/** @type {string} */ reason) => {
-        clearTimeout(hangs);
+        clearTimeout(timers[0]);
         const grace = options.graceMs ?? (reason === "shutdown" ? SHUTDOWN_GRACE : GRACE);
-        jobs.cancel(id, reason, grace);
+        jobs.cancel(frame.job.id, reason, grace);
         after(grace, () => giveUp(`${grace} ms after its cancel (${reason}); ojs-init would end its process`));
       };
       jobs.take(frame);
-      if (options.timeoutMs !== undefined) after(options.timeoutMs, () => cancel("timeout"));
-      const { stopping, cancel: reason } = options;
-      const stoppingMs = options.stoppingMs ?? (stopping === undefined ? undefined : stopping * 1000);
-      if (stoppingMs !== undefined) {
-        at(options.stoppingAfterMs, after, () => {
-          jobs.terminate(stoppingMs);
-          after(stoppingMs, () => cancel("shutdown"));
-        });
-      }
-      if (reason !== undefined) at(options.cancelAfterMs, after, () => cancel(reason));
+      const { cancel: reason, stoppingMs, timeoutMs } = options;
+      if (timeoutMs !== undefined) after(timeoutMs, () => cancel("timeout"));
+      if (reason !== undefined) at(options.cancelAfterMs, () => cancel(reason));
+      if (stoppingMs === undefined) return;
+      at(options.stoppingAfterMs, () => {
+        jobs.terminate(stoppingMs);
+        after(stoppingMs, () => cancel("shutdown"));
+      });
     });
   } finally {
     timers.forEach(clearTimeout);
   }
 }
 
-/** @param {number | undefined} ms @param {(ms: number, what: () => void) => void} after @param {() => void} what */
-function at(ms, after, what) {
-  if (ms === undefined || ms <= 0) what();
-  else after(ms, what);
-}
-
-/** The frame as it would be read: what JSON cannot carry is an error here and not in production. @param {string} type @param {any[]} args @param {PerformOptions} options */
+/** The frame as it would be read: what JSON cannot carry is an error here already. @param {string} type @param {any[]} args @param {PerformOptions} options */
 function frameOf(type, args, options) {
-  const job = {
-    id: options.id ?? `perform-${++count}`,
-    type,
-    queue: options.queue ?? "default",
-    attempt: options.attempt ?? 1,
-    args,
-    meta: options.meta,
-    timeout_ms: options.timeoutMs,
-  };
-  const { json, problem } = checkedJson({ type: "job", job, checkpoint: options.checkpoint }, true);
-  if (json === undefined) throw new TypeError(`worker.perform(): what the job is made of ${problem}`);
+  const { id = `perform-${++count}`, queue = "default", attempt = 1, maxAttempts, meta, timeoutMs, checkpoint } = options;
+  const job = { id, type, queue, attempt, max_attempts: maxAttempts, args, meta, timeout_ms: timeoutMs };
+  const { json, problem } = checkedJson({ type: "job", job, checkpoint });
+  if (json === undefined) throw new TypeError(`worker.perform(): the job is no JSON: it ${problem}`);
   return parseJson(json);
 }
 
@@ -131,10 +112,10 @@ class Recorder {
   }
 
   /** @param {object} _job @param {string} kind @param {string} line */
-  async offer(_job, kind, line) {
-    const { type: _type, job_id: _id, ...frame } = parseJson(line);
-    if (kind === "checkpoint") this.#checkpoints.push(frame.state);
-    if (kind === "progress") this.#progress.push(frame);
+  async report(_job, kind, line) {
+    const { state, progress, message, data } = parseJson(line);
+    if (kind === "checkpoint") this.#checkpoints.push(state);
+    if (kind === "progress") this.#progress.push({ progress, message, data });
     return true;
   }
 

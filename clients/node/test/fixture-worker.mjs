@@ -35,9 +35,7 @@ worker.job("fixture.wait", async (job) => {
   throw new Release(job.cancelReason);
 });
 
-worker.job("fixture.sleep", async ({ args: [ms], signal }) => {
-  await sleep(ms, undefined, { signal });
-});
+worker.job("fixture.sleep", (job) => job.sleep(job.args[0]));
 
 worker.job("fixture.progress", (job) => {
   job.progress(0.5, "half");
@@ -78,12 +76,15 @@ worker.job("fixture.fields", (job) => ({
   queue: job.queue,
   attempt: job.attempt,
   args: job.args,
+  is_last_attempt: job.isLastAttempt,
   meta: job.meta,
   last_checkpoint: job.lastCheckpoint,
   has_deadline: job.deadline !== null,
   deadline_ms: job.deadline === null ? null : job.deadline.getTime() - Date.now(),
   remaining_ms: job.remaining() === null ? null : Math.floor(job.remaining()),
 }));
+
+worker.job("fixture.typed", { args: [String, "integer"] }, (to, count) => ({ to, count }));
 
 worker.job("fixture.middleware", (job) => job.locals.names);
 
@@ -118,67 +119,6 @@ worker.job("fixture.steps", async (job) => {
   for (const name of job.args) {
     const result = await job.step(name, () => {
       ran.push(name);
-      return name.toUpperCase();
-    });
-    results.push(result);
-  }
-  return { ran, results };
-});
-
-worker.job("fixture.swallow", async (job) => {
-  const [count, ms] = job.args;
-  const rows = [];
-  try {
-    await job.step("load", async () => {
-      try {
-        for await (const row of job.iterate(Array.from({ length: count }, (_, index) => index))) {
-          await sleep(ms);
-          rows.push(row);
-        }
-      } catch {
-        // It is not finished all the same.
-      }
-      return "A";
-    });
-  } catch {
-    // And neither is the job.
-  }
-  return { rows };
-});
-
-worker.job("fixture.optional", async (job) => {
-  const [optional, next] = job.args;
-  const ran = [];
-  try {
-    await job.step(optional, () => {
-      ran.push(optional);
-      throw new Error(`no ${optional}`);
-    });
-  } catch {
-    // The next one does not run, whatever this is.
-  }
-  await job.step(next, () => ran.push(next));
-  return { ran };
-});
-
-/** Calls the handler a second time, for this type alone. */
-worker.use(async (job, next) => {
-  if (job.type !== "fixture.tried_again") return next();
-  try {
-    return await next();
-  } catch {
-    return next();
-  }
-});
-
-worker.job("fixture.tried_again", async (job) => {
-  const ran = (job.locals.ran ??= []);
-  const results = [];
-  for (const [at, name] of job.args.entries()) {
-    const result = await job.step(name, () => {
-      const isFirst = !ran.includes(name);
-      ran.push(name);
-      if (isFirst && at === job.args.length - 1) throw new Error(`no ${name} yet`);
       return name.toUpperCase();
     });
     results.push(result);

@@ -1,0 +1,123 @@
+// The jobs that a connection holds, from the frame that brings a job to the one answer.
+"use strict";
+
+const { Job } = require("./job.cjs");
+const { withJob } = require("./log.cjs");
+const { completed, ended, withoutHandler } = require("./outcome.cjs");
+
+/**
+ * Where frames go: a `Link`, or the recorder of `perform`.
+ * @typedef {Pick<import("./link.cjs").Link, "write" | "report" | "settle">} Out
+ */
+
+/**
+ * @typedef {object} Surroundings
+ * @property {import("./registry.cjs").Registry} registry
+ * @property {import("./log.cjs").Log} log
+ * @property {(event: "completed" | "failed", job: Job, value: unknown) => void} emit
+ */
+
+class HeldJobs {
+  /** @type {Map<string, Job>} */
+  #held = new Map();
+  #around;
+  #out;
+  #answered;
+  /** @type {import("./job.cjs").JobPort} */
+  #port;
+  #isTerminating = false;
+  #terminateAt = Infinity;
+  #isOver = false;
+
+  /**
+   * @param {Surroundings} around
+   * @param {Out} out
+   * @param {() => void} answered called after each answer, and after each handler that ends without one
+   */
+  constructor(around, out, answered) {
+    this.#around = around;
+    this.#out = out;
+    this.#answered = answered;
+    this.#port = {
+      report: (job, kind, line) => this.#out.report(job, kind, line),
+      terminateAt: () => this.#terminateAt,
+      isTerminating: () => this.#isTerminating,
+      warn: (text) => this.#around.log(text, "warn"),
+    };
+  }
+
+  get count() {
+    return this.#held.size;
+  }
+
+  /** @param {Record<string, any>} frame */
+  take(frame) {
+    const id = frame.job?.id;
+    if (typeof id !== "string" || this.#held.has(id)) {
+      return this.#around.log("ignored a job without an id, or one that is held already: a bug in ojs-init", "error");
+    }
+    const job = new Job(frame.job, frame.checkpoint, this.#port);
+    this.#held.set(id, job);
+    withJob(job, () => void this.#work(job));
+  }
+
+  /** @param {unknown} id @param {unknown} reason @param {unknown} graceMs */
+  cancel(id, reason, graceMs) {
+    this.#held.get(/** @type {string} */ (id))?._cancel(String(reason), asMs(graceMs));
+  }
+
+  /** The worker is being shut down. @param {unknown} remainingMs milliseconds until the jobs that are left are cancelled */
+  terminate(remainingMs) {
+    this.#isTerminating = true;
+    this.#terminateAt = performance.now() + asMs(remainingMs);
+    this.stop();
+  }
+
+  /** No further job comes: handlers may prepare for the end. */
+  stop() {
+    this.#isTerminating = true;
+    for (const job of this.#held.values()) job._stop();
+  }
+
+  /** Nobody takes answers any more. */
+  abandon() {
+    this.#isOver = true;
+    for (const job of this.#held.values()) job._cancel("lost", 0);
+  }
+
+  /** The only place that runs a handler. It answers once however the handler ends. @param {Job} job */
+  async #work(job) {
+    const run = this.#around.registry.find(job.type);
+    if (run === undefined) return this.#answer(job, withoutHandler(job));
+    let outcome;
+    try {
+      // The first part of the handler runs at once, so its listeners are there before a cancel can come.
+      outcome = completed(job, await run(job));
+    } catch (thrown) {
+      outcome = ended(job, thrown);
+    }
+    this.#answer(job, outcome);
+  }
+
+  /** @param {Job} job @param {import("./outcome.cjs").Outcome} outcome */
+  #answer(job, outcome) {
+    const isDone = "result" in outcome;
+    if (!this.#isOver) job._close(isDone);
+    this.#held.delete(job.id); // Before the answer: the same id may come again right after it.
+    if (!this.#isOver) {
+      this.#out.settle(job);
+      this.#out.write(outcome.line);
+      if (outcome.log !== undefined) this.#around.log(...outcome.log);
+      if (isDone) this.#around.emit("completed", job, outcome.result);
+      else if ("failure" in outcome) this.#around.emit("failed", job, outcome.failure);
+    }
+    this.#answered();
+  }
+}
+
+/** A duration of the protocol; without one there is no limit. @param {unknown} value */
+function asMs(value) {
+  return typeof value === "number" ? value : Infinity;
+}
+
+module.exports = { HeldJobs };

@@ -1,0 +1,243 @@
+// One connection to ojs-init, from the connect to the end of the process.
+"use strict";
+
+const { createConnection } = require("node:net");
+const { HeldJobs } = require("./held.cjs");
+const { parseJson, toJson } = require("./json.cjs");
+const { LineReader, Link } = require("./link.cjs");
+const { surviveClosedLog } = require("./log.cjs");
+
+const PROTOCOL = 1;
+/** Milliseconds that handlers have to clean up after ojs-init closed the connection. */
+const CLEANUP_TIME = 250;
+/** The id of no job: the error that ojs-init sends about it tells that it has read what was sent before. */
+const NO_JOB = "ojs-worker-stop";
+/** Milliseconds that ojs-init has to send that error. */
+const SETTLE_TIME = 2_000;
+/** The modes of ojs-init in which the worker gets no socket. */
+const MODES_WITHOUT_SOCKET = ["gateway", "exec", "none"];
+
+/** ojs-init sends SIGTERM to a worker that is about to exit. That must not end it with a signal. */
+const ignoreSignal = () => {};
+
+/** @param {string | undefined} path @returns {string} throws with a sentence for the person who started the program */
+function checkedPath(path) {
+  if (path) return path;
+  const mode = process.env.OJS_MODE ?? "";
+  const why = MODES_WITHOUT_SOCKET.includes(mode)
+    ? `, because ojs-init runs in mode ${mode}: leave OJS_MODE out, or set it to socket`
+    : ": this is a worker for ojs-init, which starts it and gives it jobs. " +
+      `Run it as: ojs-init -- node ${process.argv[1] ?? "worker.mjs"}`;
+  throw new Error(`OJS_SOCKET is not set${why}`);
+}
+
+class Session {
+  #around;
+  #options;
+  /** @type {(status: number) => void} */
+  #resolve = () => {};
+  #lines = new LineReader();
+  /** @type {import("node:net").Socket | undefined} */
+  #socket;
+  /** Set with the socket. @type {Link} */
+  #link = /** @type {any} */ (undefined);
+  /** Set with the socket. @type {HeldJobs} */
+  #held = /** @type {any} */ (undefined);
+  #isGreeted = false;
+  #isOver = false;
+  /** Exit once no job is held. */
+  #isEnding = false;
+  #isStopAsked = false;
+  #isClosed = false;
+  #saidNotOffered = false;
+  /** As ojs-init says: "running", "quiet" or "terminate". */
+  state = "running";
+
+  /**
+   * @param {import("./held.cjs").Surroundings} around
+   * @param {{ concurrency?: number, ping?: boolean, client?: string, socketPath?: string }} options
+   */
+  constructor(around, options) {
+    this.#around = around;
+    this.#options = options;
+  }
+
+  /** @returns {Promise<number>} the exit status; it does not reject */
+  run() {
+    return new Promise((resolve) => {
+      this.#resolve = resolve;
+      surviveClosedLog();
+      process.on("SIGTERM", this.#onSigterm); // Before the connect, because ojs-init may send it from then on.
+      try {
+        this.#connect(checkedPath(this.#options.socketPath ?? process.env.OJS_SOCKET));
+      } catch (error) {
+        this.#fail(/** @type {Error} */ (error).message);
+      }
+    });
+  }
+
+  /** Takes no more jobs and ends once those that are held are answered. */
+  stop() {
+    if (this.#isStopAsked) return;
+    this.#isStopAsked = true;
+    if (!this.#isGreeted || this.#isEnding) return;
+    // Jobs may be on their way until ojs-init has read that no more are taken.
+    this.#write(this.#ready(0));
+    this.#write({ type: "heartbeat", job_id: NO_JOB });
+    setTimeout(() => this.#endWhenIdle(), SETTLE_TIME).unref();
+  }
+
+  /** @param {string} path */
+  #connect(path) {
+    let isConnected = false;
+    const socket = (this.#socket = createConnection({ path }));
+    this.#link = new Link(socket);
+    this.#held = new HeldJobs(this.#around, this.#link, () => this.#exitIfIdle());
+    socket.on("connect", () => (isConnected = true));
+    socket.on("data", (chunk) => this.#read(chunk));
+    socket.on("end", () => this.#closed());
+    socket.on("close", () => this.#closed());
+    socket.on("error", (error) => {
+      if (isConnected) return this.#closed();
+      this.#fail(`cannot connect to ${path} (${error.message}). Does ojs-init run, as the same user?`);
+    });
+  }
+
+  /** @param {object} frame */
+  #write(frame) {
+    this.#link.write(/** @type {string} */ (toJson(frame)));
+  }
+
+  /** @param {Buffer} chunk */
+  #read(chunk) {
+    for (const line of this.#lines.push(chunk)) {
+      if (this.#isOver || this.#isClosed) return;
+      const frame = this.#parse(line);
+      if (frame) this.#receive(frame);
+    }
+  }
+
+  /** @param {string} line */
+  #parse(line) {
+    try {
+      const frame = parseJson(line);
+      if (typeof frame?.type === "string") return frame;
+    } catch {
+      // Logged below without the error: its message quotes the line, and arguments do not belong into a log.
+    }
+    this.#around.log("ignored a line from ojs-init that is not a frame", "warn");
+    return undefined;
+  }
+
+  /** @param {Record<string, any>} frame */
+  #receive(frame) {
+    switch (frame.type) {
+      case "hello":
+        return this.#onHello(frame);
+      case "job":
+        return this.#held.take(frame);
+      case "lifecycle":
+        return this.#onLifecycle(frame);
+      case "cancel":
+        return this.#held.cancel(frame.job_id, frame.reason, frame.grace_ms);
+      case "ping":
+        return this.#write({ type: "pong", id: frame.id });
+      case "error":
+        return this.#onError(frame);
+    }
+    // `ok` needs nothing, and frames of a later version are for later clients.
+  }
+
+  /** @param {Record<string, any>} frame */
+  #onHello(frame) {
+    if (this.#isGreeted) return;
+    if (frame.protocol !== PROTOCOL) {
+      return this.#fail(`ojs-init speaks protocol ${frame.protocol}, this library only ${PROTOCOL}: update the library`);
+    }
+    this.#isGreeted = true;
+    this.state = String(frame.state ?? this.state);
+    if (this.state === "terminate" || this.#isStopAsked) return this.#end(0);
+    const offered = frame.concurrency > 0 ? frame.concurrency : 1;
+    this.#write(this.#ready(Math.min(this.#options.concurrency ?? offered, offered)));
+  }
+
+  /** @param {number} concurrency */
+  #ready(concurrency) {
+    const { ping, client } = this.#options;
+    const { types } = this.#around.registry;
+    return { type: "ready", protocol: PROTOCOL, concurrency, types, ping: Boolean(ping), ok: false, client };
+  }
+
+  /** @param {Record<string, any>} frame */
+  #onLifecycle(frame) {
+    this.#around.log(`${frame.state} (${frame.reason})`, "info");
+    this.state = String(frame.state);
+    // Nothing to do for quiet and running: ojs-init decides which jobs it sends.
+    if (this.state !== "terminate") return;
+    this.#held.terminate(frame.remaining_ms);
+    this.#endWhenIdle();
+  }
+
+  /** @param {Record<string, any>} frame */
+  #onError(frame) {
+    if (frame.job_id === NO_JOB) return this.#endWhenIdle();
+    if (frame.code === "unsupported_protocol") return this.#fail(`ojs-init refuses protocol ${PROTOCOL}: ${frame.message}`);
+    // A backend without progress answers each progress so: one line is enough.
+    const isRepeated = frame.code === "not_offered" && this.#saidNotOffered;
+    this.#saidNotOffered ||= frame.code === "not_offered";
+    const about = frame.job_id === undefined ? "" : ` (job ${frame.job_id})`;
+    if (!isRepeated) this.#around.log(`error ${frame.code} from ojs-init: ${frame.message}${about}`, "warn");
+  }
+
+  /** Only a `cancel` frame ends handlers. SIGTERM ends the worker once they have ended. */
+  #onSigterm = () => {
+    if (!this.#isGreeted) return this.#end(0);
+    if (this.#held.count > 0 && !this.#isEnding) this.#write(this.#ready(0));
+    this.#held.stop();
+    this.#endWhenIdle();
+  };
+
+  #endWhenIdle() {
+    this.#isEnding = true;
+    this.#exitIfIdle();
+  }
+
+  #exitIfIdle() {
+    if (!this.#isEnding || this.#isOver || this.#held.count > 0) return;
+    if (this.#isClosed) return this.#end(1);
+    this.#link.whenWritten(() => {
+      if (this.#held.count === 0) this.#end(0);
+    });
+  }
+
+  /** ojs-init is gone, or has given up on this process: nobody takes answers any more. */
+  #closed() {
+    if (this.#isOver || this.#isClosed) return;
+    this.#isClosed = true;
+    this.#around.log("ojs-init closed the socket; this worker ends", this.#held.count > 0 ? "error" : "warn");
+    if (this.#held.count === 0) return this.#end(0);
+    this.#isEnding = true;
+    setTimeout(() => this.#end(1), CLEANUP_TIME); // Also if handlers hang.
+    this.#held.abandon();
+  }
+
+  /** @param {string} message */
+  #fail(message) {
+    if (this.#isOver) return;
+    this.#around.log(message, "error");
+    this.#end(1);
+  }
+
+  /** @param {number} status */
+  #end(status) {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    process.off("SIGTERM", this.#onSigterm);
+    if (process.listenerCount("SIGTERM") === 0) process.on("SIGTERM", ignoreSignal);
+    // The connection stays open until the process ends, but is no reason for the process to go on.
+    this.#socket?.unref();
+    this.#resolve(status);
+  }
+}
+
+module.exports = { Session };
