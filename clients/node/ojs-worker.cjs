@@ -7,23 +7,7 @@ const errors = require("./lib/errors.cjs");
 const { Job } = require("./lib/job.cjs");
 const { parseJson, toJson } = require("./lib/json.cjs");
 const { currentJob, formatLog, isLogged, logFields, patchConsole } = require("./lib/log.cjs");
-const { VERSION } = require("./lib/version.cjs");
-const { Worker, work } = require("./lib/worker.cjs");
+const { VERSION, Worker, work } = require("./lib/worker.cjs");
 
-module.exports = {
-  ...errors,
-  Client,
-  EnqueueError,
-  Job,
-  VERSION,
-  Worker,
-  currentJob,
-  formatLog,
-  isLogged,
-  logFields,
-  optional,
-  parseJson,
-  patchConsole,
-  toJson,
-  work,
-};
+const logging = { currentJob, formatLog, isLogged, logFields, patchConsole };
+module.exports = { ...errors, ...logging, Client, EnqueueError, Job, VERSION, Worker, optional, parseJson, toJson, work };

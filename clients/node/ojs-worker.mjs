@@ -10,28 +10,7 @@
 // One copy of everything, however it is loaded: an error of one copy would be unknown to the other.
 import worker from "./ojs-worker.cjs";
 
-export const {
-  Cancelled,
-  CheckpointTooLarge,
-  Client,
-  Discard,
-  EnqueueError,
-  Interrupted,
-  InvalidArgs,
-  Job,
-  JobError,
-  Release,
-  Retry,
-  StepsChanged,
-  VERSION,
-  Worker,
-  currentJob,
-  formatLog,
-  isLogged,
-  logFields,
-  optional,
-  parseJson,
-  patchConsole,
-  toJson,
-  work,
-} = worker;
+export const { Client, EnqueueError, Job, VERSION, Worker, work, optional, parseJson, toJson } = worker;
+export const { Cancelled, Discard, Interrupted, JobError, Release, Retry } = worker;
+export const { CheckpointTooLarge, InvalidArgs, StepsChanged } = worker;
+export const { currentJob, formatLog, isLogged, logFields, patchConsole } = worker;

@@ -3,7 +3,7 @@
 
 const { randomBytes } = require("node:crypto");
 const { setTimeout: sleep } = require("node:timers/promises");
-const { checkedJson, parseJson } = require("./json.cjs");
+const { checkedJson } = require("./json.cjs");
 const { checkNames, secondsToMs } = require("./options.cjs");
 
 /** Requests for one job, the first one included. */
@@ -14,10 +14,6 @@ const REQUEST_TIMEOUT = 10_000;
 const FIRST_PAUSE = 100;
 /** Milliseconds: a longer Retry-After is an error for the caller. */
 const MAX_PAUSE = 10_000;
-const MAX_MESSAGE = 1_000;
-
-/** The id of the job that is in the way, or that was enqueued by an earlier request. @param {any} answer */
-const existingId = (answer) => answer?.error?.details?.existing_job_id;
 
 /**
  * @typedef {object} EnqueueOptions
@@ -31,10 +27,9 @@ const existingId = (answer) => answer?.error?.details?.existing_job_id;
  * @property {Date} [expiresAt] from which on the job is not started any more
  * @property {string[]} [tags]
  * @property {Record<string, any>} [meta] trace ids, tenant and the like
- * @property {AbortSignal} [signal] gives up: `job.signal` in a handler
  */
 
-const ENQUEUE_OPTIONS = ["id", "queue", "delay", "retry", "unique", "priority", "timeoutMs", "expiresAt", "tags", "meta", "signal"];
+const ENQUEUE_OPTIONS = ["id", "queue", "delay", "retry", "unique", "priority", "timeoutMs", "expiresAt", "tags", "meta"];
 
 /** The backend did not take a job, or did not answer. */
 class EnqueueError extends Error {
@@ -42,22 +37,21 @@ class EnqueueError extends Error {
    * @param {string} message
    * @param {{ status?: number, code?: string, existingId?: string, cause?: unknown }} [more]
    */
-  constructor(message, { status, code, existingId, cause } = {}) {
+  constructor(message, { cause, ...more } = {}) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = "EnqueueError";
-    /** The HTTP status; undefined without an answer. */
-    this.status = status;
-    /** The backend's own: `duplicate`, `queue_paused` and so on. */
-    this.code = code;
-    /** Of a duplicate: the job that there is. */
-    this.existingId = existingId;
+    /** The HTTP status; undefined without an answer. @type {number | undefined} */
+    this.status = more.status;
+    /** The backend's own: `duplicate`, `queue_paused` and so on. @type {string | undefined} */
+    this.code = more.code;
+    /** Of a duplicate: the job that there is. @type {string | undefined} */
+    this.existingId = more.existingId;
   }
 }
 
 /** Enqueues jobs. */
 class Client {
   #endpoint;
-  #host;
   #token;
 
   /**
@@ -66,12 +60,10 @@ class Client {
    */
   constructor(options = {}) {
     checkNames("Client", options, ["url", "token"]);
-    const url = options.url ?? process.env.OJS_URL;
-    if (!url) throw new TypeError('Client: there is no backend: set OJS_URL, or give { url: "http://127.0.0.1:8080" }');
-    const { protocol, username, host } = new URL(url);
-    if (!/^https?:$/.test(protocol)) throw new TypeError(`Client: the URL of a backend begins with http:// or https://`);
-    if (username !== "") throw new TypeError("Client: the URL has a user name; give { token } instead");
-    this.#host = host;
+    const url = options.url ?? process.env.OJS_URL ?? "";
+    if (!/^https?:\/\/[^/@]+(\/[^@]*)?$/.test(url)) {
+      throw new TypeError('Client: set OJS_URL, or give { url: "http://127.0.0.1:8080" }; a token is an option of its own');
+    }
     this.#endpoint = `${url.replace(/\/+$/, "")}/ojs/v1/jobs`;
     this.#token = options.token ?? (process.env.OJS_ENQUEUE_TOKEN || process.env.OJS_AUTH_TOKEN);
   }
@@ -93,60 +85,56 @@ class Client {
     const { json, problem } = checkedJson({ id, type, args, meta: options.meta, options: wireOptions(options) });
     if (json === undefined) throw new TypeError(`enqueue(): the job is no JSON: it ${problem}`);
     for (let attempt = 1; ; attempt++) {
-      const { job, error, pause } = await this.#request(json, type, options.signal);
+      const { job, error, pause } = await this.#request(json, type);
       if (job !== undefined) return job;
       // An earlier request has enqueued the job, and its answer was lost.
       if (attempt > 1 && error.status === 409 && error.existingId === id) return { id, type };
       if (pause === undefined || attempt === ATTEMPTS) throw error;
       const grown = FIRST_PAUSE * 2 ** (attempt - 1) * (0.5 + Math.random());
-      await sleep(Math.max(pause, grown), undefined, { signal: options.signal });
+      await sleep(Math.max(pause, grown));
     }
   }
 
   /**
    * @param {string} body
    * @param {string} type
-   * @param {AbortSignal} [signal]
    * @returns {Promise<{ job?: any, error?: any, pause?: number }>} `pause`: another request may help, after so many
    *   milliseconds at least
    */
-  async #request(body, type, signal) {
+  async #request(body, type) {
     /** @type {Record<string, string>} */
     const headers = { "content-type": "application/json" };
     if (this.#token) headers.authorization = `Bearer ${this.#token}`;
-    const failed = `${type} was not enqueued at ${this.#host}`;
-    const timeout = AbortSignal.timeout(REQUEST_TIMEOUT);
-    let response, text;
+    const failed = `${type} was not enqueued at ${this.#endpoint}`;
+    const signal = AbortSignal.timeout(REQUEST_TIMEOUT);
+    let response, answer;
     try {
-      const either = signal === undefined ? timeout : anySignal(signal, timeout);
-      response = await fetch(this.#endpoint, { method: "POST", headers, body, redirect: "manual", signal: either });
-      text = await response.text();
+      response = await fetch(this.#endpoint, { method: "POST", headers, body, redirect: "manual", signal });
+      answer = JSON.parse(await response.text());
     } catch (error) {
-      signal?.throwIfAborted();
       const { cause, message } = /** @type {any} */ (error);
-      const why = timeout.aborted ? `no answer within ${REQUEST_TIMEOUT} ms` : (cause?.code ?? cause?.message ?? message);
-      return { error: new EnqueueError(`${failed}: ${why}`, { cause: error }), pause: 0 };
+      const why = signal.aborted ? `no answer within ${REQUEST_TIMEOUT} ms` : (cause?.code ?? cause?.message ?? message);
+      // No JSON is an answer, too: the page of a proxy, for example.
+      if (response === undefined || !(error instanceof SyntaxError)) {
+        return { error: new EnqueueError(`${failed}: ${why}`, { cause: error }), pause: 0 };
+      }
     }
-    const { status } = response;
-    const answer = parsed(text);
-    if (response.ok && typeof answer?.job?.id === "string") return { job: answer.job };
-    const { code, message } = answer?.error ?? {};
-    const why = response.ok ? "the answer has no job" : [code, message].filter(Boolean).join(": ");
-    const error = new EnqueueError(`${failed}: ${status} ${why}`.trim().slice(0, MAX_MESSAGE), {
-      status,
-      code,
-      existingId: existingId(answer),
-    });
-    const pause = pauseOf(response.headers.get("retry-after"));
+    const { status, ok } = response;
+    if (ok && typeof answer?.job?.id === "string") return { job: answer.job };
+    const { code, message, details } = answer?.error ?? {};
+    const why = ok ? "the answer has no job" : [code, message].filter(Boolean).join(": ");
+    const more = { status, code, existingId: details?.existing_job_id };
+    const error = new EnqueueError(`${failed}: ${status} ${why}`.trim(), more);
+    const pause = Number(response.headers.get("retry-after")) * 1000 || 0;
     const isRetried = (status === 429 || (status >= 500 && status !== 501)) && pause <= MAX_PAUSE;
     return isRetried ? { error, pause } : { error };
   }
 }
 
-/** @param {EnqueueOptions} options @returns {object | undefined} as the HTTP binding has them */
+/** @param {EnqueueOptions} options @returns {object} as the HTTP binding has them */
 function wireOptions({ queue, delay, retry, unique, priority, timeoutMs, expiresAt, tags }) {
   const startsAt = delay === undefined || delay instanceof Date ? delay : new Date(Date.now() + secondsToMs("enqueue(): delay", delay));
-  const options = {
+  return {
     queue,
     delay_until: startsAt?.toISOString(),
     retry: typeof retry === "number" ? { max_attempts: retry } : retry,
@@ -156,32 +144,6 @@ function wireOptions({ queue, delay, retry, unique, priority, timeoutMs, expires
     expires_at: expiresAt?.toISOString(),
     tags,
   };
-  return Object.values(options).some((value) => value !== undefined) ? options : undefined;
-}
-
-/** @param {string | null} retryAfter seconds, or a date @returns {number} milliseconds */
-function pauseOf(retryAfter) {
-  const ms = /^[\d.]+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1000 : Date.parse(retryAfter ?? "") - Date.now();
-  return ms > 0 ? ms : 0;
-}
-
-/** AbortSignal.any, which Node 18 has only from 18.17 on. @param {AbortSignal[]} signals */
-function anySignal(...signals) {
-  const abort = new AbortController();
-  for (const signal of signals) {
-    if (signal.aborted) abort.abort(signal.reason);
-    else signal.addEventListener("abort", () => abort.abort(signal.reason), { once: true, signal: abort.signal });
-  }
-  return abort.signal;
-}
-
-/** @param {string} text */
-function parsed(text) {
-  try {
-    return parseJson(text);
-  } catch {
-    return undefined; // A page of a proxy, for example.
-  }
 }
 
 /** A UUIDv7: the only form of an id that the specification allows, and all backends take. */

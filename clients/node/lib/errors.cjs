@@ -72,11 +72,7 @@ class Release extends Error {
 }
 
 /** Ends a handler between two steps or rows: the job goes back with its position saved. Do not catch it. */
-class Interrupted extends Release {
-  constructor() {
-    super("resumes at its checkpoint");
-  }
-}
+class Interrupted extends Release {}
 
 /** The reason of `job.signal`: what `signal.throwIfAborted()` and `job.sleep()` throw. */
 class Cancelled extends Error {
@@ -96,34 +92,14 @@ class Cancelled extends Error {
 class InvalidArgs extends Discard {
   /** @param {string} message */
   constructor(message) {
-    super(message, { type: "InvalidArgs", code: "invalid_args" });
+    super(message, { code: "invalid_args" });
   }
 }
 
 /** The steps or rows of a resumed job are not those that an earlier attempt finished. Not retryable. */
-class StepsChanged extends Discard {
-  /** @param {string} message */
-  constructor(message) {
-    super(message, { type: "StepsChanged" });
-  }
-}
+class StepsChanged extends Discard {}
 
 /** What `job.step` and `job.iterate` have to keep is more than 64 KiB of JSON. Not retryable. */
-class CheckpointTooLarge extends Discard {
-  /** @param {string} message */
-  constructor(message) {
-    super(message, { type: "CheckpointTooLarge" });
-  }
-}
+class CheckpointTooLarge extends Discard {}
 
-module.exports = {
-  Cancelled,
-  CheckpointTooLarge,
-  Discard,
-  Interrupted,
-  InvalidArgs,
-  JobError,
-  Release,
-  Retry,
-  StepsChanged,
-};
+module.exports = { Cancelled, CheckpointTooLarge, Discard, Interrupted, InvalidArgs, JobError, Release, Retry, StepsChanged };

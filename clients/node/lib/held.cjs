@@ -21,29 +21,22 @@ class HeldJobs {
   /** @type {Map<string, Job>} */
   #held = new Map();
   #around;
-  #out;
   #answered;
-  /** @type {import("./job.cjs").JobPort} */
-  #port;
-  #isTerminating = false;
-  #terminateAt = Infinity;
   #isOver = false;
+  isTerminating = false;
+  /** When a shutdown cancels the jobs that are left; Infinity if unknown. */
+  terminateAt = Infinity;
 
   /**
    * @param {Surroundings} around
    * @param {Out} out
-   * @param {() => void} answered called after each answer, and after each handler that ends without one
+   * @param {() => void} answered called whenever a handler has ended
    */
   constructor(around, out, answered) {
     this.#around = around;
-    this.#out = out;
+    this.log = around.log;
+    this.out = out;
     this.#answered = answered;
-    this.#port = {
-      report: (job, kind, line) => this.#out.report(job, kind, line),
-      terminateAt: () => this.#terminateAt,
-      isTerminating: () => this.#isTerminating,
-      warn: (text) => this.#around.log(text, "warn"),
-    };
   }
 
   get count() {
@@ -54,28 +47,22 @@ class HeldJobs {
   take(frame) {
     const id = frame.job?.id;
     if (typeof id !== "string" || this.#held.has(id)) {
-      return this.#around.log("ignored a job without an id, or one that is held already: a bug in ojs-init", "error");
+      return this.log("ignored a job without an id, or one that is held already: a bug in ojs-init", "error");
     }
-    const job = new Job(frame.job, frame.checkpoint, this.#port);
+    const job = new Job(frame.job, frame.checkpoint, this);
     this.#held.set(id, job);
     withJob(job, () => void this.#work(job));
   }
 
-  /** @param {unknown} id @param {unknown} reason @param {unknown} graceMs */
+  /** @param {any} id @param {unknown} reason @param {unknown} graceMs */
   cancel(id, reason, graceMs) {
-    this.#held.get(/** @type {string} */ (id))?._cancel(String(reason), asMs(graceMs));
+    this.#held.get(id)?._cancel(String(reason), asMs(graceMs));
   }
 
-  /** The worker is being shut down. @param {unknown} remainingMs milliseconds until the jobs that are left are cancelled */
+  /** The worker is being shut down. @param {unknown} [remainingMs] until the jobs that are left are cancelled */
   terminate(remainingMs) {
-    this.#isTerminating = true;
-    this.#terminateAt = performance.now() + asMs(remainingMs);
-    this.stop();
-  }
-
-  /** No further job comes: handlers may prepare for the end. */
-  stop() {
-    this.#isTerminating = true;
+    this.isTerminating = true;
+    this.terminateAt = performance.now() + asMs(remainingMs);
     for (const job of this.#held.values()) job._stop();
   }
 
@@ -101,23 +88,23 @@ class HeldJobs {
 
   /** @param {Job} job @param {import("./outcome.cjs").Outcome} outcome */
   #answer(job, outcome) {
-    const isDone = "result" in outcome;
-    if (!this.#isOver) job._close(isDone);
+    if (!this.#isOver) job._close("result" in outcome);
     this.#held.delete(job.id); // Before the answer: the same id may come again right after it.
-    if (!this.#isOver) {
-      this.#out.settle(job);
-      this.#out.write(outcome.line);
-      if (outcome.log !== undefined) this.#around.log(...outcome.log);
-      if (isDone) this.#around.emit("completed", job, outcome.result);
-      else if ("failure" in outcome) this.#around.emit("failed", job, outcome.failure);
-    }
+    if (!this.#isOver) this.#send(job, outcome);
     this.#answered();
+  }
+
+  /** @param {Job} job @param {import("./outcome.cjs").Outcome} outcome */
+  #send(job, outcome) {
+    this.out.settle(job);
+    this.out.write(outcome.line);
+    if (outcome.log !== undefined) this.log(...outcome.log);
+    if ("result" in outcome) this.#around.emit("completed", job, outcome.result);
+    if ("failure" in outcome) this.#around.emit("failed", job, outcome.failure);
   }
 }
 
 /** A duration of the protocol; without one there is no limit. @param {unknown} value */
-function asMs(value) {
-  return typeof value === "number" ? value : Infinity;
-}
+const asMs = (value) => (typeof value === "number" ? value : Infinity);
 
 module.exports = { HeldJobs };

@@ -1,6 +1,7 @@
 // A job, as its handler sees it.
 "use strict";
 
+const { setTimeout: sleep } = require("node:timers/promises");
 const { Cancelled } = require("./errors.cjs");
 const { checkedJson } = require("./json.cjs");
 const { Resume } = require("./resume.cjs");
@@ -10,18 +11,9 @@ const MAX_TIMEOUT = 1_000 * 366 * 24 * 3_600_000;
 /** The longest delay that a timer of Node.js takes, in milliseconds. */
 const MAX_DELAY = 2 ** 31 - 1;
 
-/**
- * What a job needs from its connection.
- * @typedef {object} JobPort
- * @property {(job: Job, kind: import("./link.cjs").ReportKind, line: string) => Promise<boolean>} report
- * @property {() => number} terminateAt when a shutdown cancels the jobs that are left; Infinity if unknown
- * @property {() => boolean} isTerminating
- * @property {(text: string) => void} warn
- */
-
 /** A job, as its handler sees it. */
 class Job {
-  #port;
+  #owner;
   #isHeld = true;
   #abort = new AbortController();
   #stop = new AbortController();
@@ -32,9 +24,9 @@ class Job {
   /**
    * @param {Record<string, any>} envelope
    * @param {unknown} checkpoint
-   * @param {JobPort} port
+   * @param {import("./held.cjs").HeldJobs} owner
    */
-  constructor(envelope, checkpoint, port) {
+  constructor(envelope, checkpoint, owner) {
     /** @readonly @type {string} the same in each delivery */
     this.id = envelope.id;
     /** @readonly @type {string} */
@@ -56,12 +48,12 @@ class Job {
     const timeout = timeoutOf(envelope);
     /** @readonly @type {Date | null} when the job's own timeout is over */
     this.deadline = timeout < MAX_TIMEOUT ? new Date(Date.now() + timeout) : null;
-    this.#port = port;
+    this.#owner = owner;
     this.#timeoutAt = performance.now() + timeout;
     this.#resume = new Resume(this, checkpoint, (state) => this.#send("checkpoint", {}, "state", state));
     /** @readonly @type {any} the state that an earlier attempt saved last, or null */
     this.lastCheckpoint = this.#resume.state;
-    if (port.isTerminating()) this._stop();
+    if (owner.isTerminating) this._stop();
   }
 
   /** Aborted when the job is to stop; `signal.reason` is a {@link Cancelled}. Give it to fetch, timers and the like. */
@@ -84,7 +76,7 @@ class Job {
    *   ojs-init does not say
    */
   remaining() {
-    const left = this.#port.terminateAt() - performance.now();
+    const left = this.#owner.terminateAt - performance.now();
     return Number.isFinite(left) ? Math.max(0, left) : null;
   }
 
@@ -93,7 +85,7 @@ class Job {
    *   those that the handler has to end; Infinity without a limit
    */
   remainingMs() {
-    const end = this.signal.aborted ? this.#graceUntil : Math.min(this.#timeoutAt, this.#port.terminateAt());
+    const end = this.signal.aborted ? this.#graceUntil : Math.min(this.#timeoutAt, this.#owner.terminateAt);
     return Math.max(0, end - performance.now());
   }
 
@@ -102,25 +94,17 @@ class Job {
    * @param {number} ms milliseconds
    * @returns {Promise<void>}
    */
-  sleep(ms) {
-    return new Promise((resolve, reject) => {
-      const { signal } = this;
-      if (signal.aborted) return reject(signal.reason);
-      const cancelled = () => {
-        clearTimeout(timer);
-        reject(signal.reason);
-      };
-      const timer = setTimeout(() => {
-        signal.removeEventListener("abort", cancelled);
-        resolve();
-      }, Math.min(ms, MAX_DELAY));
-      signal.addEventListener("abort", cancelled, { once: true });
-    });
+  async sleep(ms) {
+    try {
+      await sleep(Math.min(ms, MAX_DELAY), undefined, { signal: this.signal });
+    } catch (error) {
+      throw this.signal.reason ?? error;
+    }
   }
 
   /** Tells the backend that the job is alive. Not needed: ojs-init keeps the reservation by itself. */
   heartbeat() {
-    void this.#report("heartbeat", JSON.stringify({ type: "heartbeat", job_id: this.id }));
+    void this.#send("heartbeat", {}, "", undefined);
   }
 
   /**
@@ -134,9 +118,9 @@ class Job {
       throw new TypeError("job.progress(): give a number from 0 to 1 first");
     }
     const within = Math.min(1, Math.max(0, progress)); // 1.0000000000000002 is no reason to fail a job.
-    const text = message === undefined || message === null ? undefined : String(message);
+    const text = (message ?? undefined) && String(message);
     const sent = this.#send("progress", { progress: within, message: text }, "data", data);
-    sent.catch((error) => this.#port.warn(`job ${this.id}: ${error.message}`));
+    sent.catch((error) => this.#owner.log(`job ${this.id}: ${error.message}`, "warn"));
   }
 
   /**
@@ -175,23 +159,19 @@ class Job {
   }
 
   /**
-   * @param {"progress" | "checkpoint"} type
+   * @param {import("./link.cjs").ReportKind} type
    * @param {object} fields
    * @param {string} name of the field with JSON of the user
    * @param {unknown} value
    * @returns {Promise<boolean>}
    */
   async #send(type, fields, name, value) {
+    if (!this.#isHeld) return false;
     const frame = JSON.stringify({ type, job_id: this.id, ...fields });
-    if (value === undefined) return this.#report(type, frame);
+    if (value === undefined) return this.#owner.out.report(this, type, frame);
     const { json, problem } = checkedJson(value);
     if (problem !== undefined) throw new TypeError(`${type} was not sent: its ${name} ${problem}; give plain data`);
-    return this.#report(type, `${frame.slice(0, -1)},"${name}":${json}}`);
-  }
-
-  /** @param {import("./link.cjs").ReportKind} kind @param {string} line */
-  #report(kind, line) {
-    return this.#isHeld ? this.#port.report(this, kind, line) : Promise.resolve(false);
+    return this.#owner.out.report(this, type, `${frame.slice(0, -1)},"${name}":${json}}`);
   }
 
   /** @internal @param {string} reason @param {number} graceMs */
@@ -210,7 +190,7 @@ class Job {
   /** @internal The last moment before the answer. @param {boolean} isDone whether the job will not come again */
   _close(isDone) {
     // The checkpoint of a lost job belongs to another worker by now.
-    if (!isDone && this.cancelReason !== "lost") this.#resume.flush((text) => this.#port.warn(`job ${this.id}: ${text}`));
+    if (!isDone && this.cancelReason !== "lost") this.#resume.flush((text) => this.#owner.log(`job ${this.id}: ${text}`, "warn"));
     this.#isHeld = false;
   }
 }
@@ -218,10 +198,8 @@ class Job {
 /** @param {unknown} value */
 const isCount = (value) => Number.isSafeInteger(value);
 
-/** @param {unknown} value @returns {value is Record<string, any>} */
-function isObject(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
+/** @param {unknown} value */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** @param {Record<string, any>} envelope @returns {number} milliseconds, or Infinity */
 function timeoutOf({ timeout_ms: ms, timeout: seconds }) {

@@ -79,9 +79,8 @@ function markLargeIntegers(text) {
 }
 
 /** @param {string} digits */
-function markIfLarge(digits) {
-  return INTEGER.test(digits) && !Number.isSafeInteger(Number(digits)) ? `"${MARK}${digits}"` : digits;
-}
+const markIfLarge = (digits) =>
+  INTEGER.test(digits) && !Number.isSafeInteger(Number(digits)) ? `"${MARK}${digits}"` : digits;
 
 /** @param {string} text @param {number} open where the string begins; the end is that after the closing quote */
 function endOfString(text, open) {
@@ -118,21 +117,18 @@ function lossOf(value, json) {
   /** @type {string | undefined} */
   let loss;
   JSON.stringify(value, (_key, item) => {
-    loss ??= lossOfOne(item);
+    if (typeof item === "number" && !Number.isFinite(item)) loss ??= `holds ${item}`;
+    else if (isEmptyInstance(item)) loss ??= `holds a ${className(item)}`;
     return typeof item === "bigint" ? 0 : item;
   });
   return loss;
 }
 
-/** @param {any} item */
-function lossOfOne(item) {
-  if (typeof item === "number" && !Number.isFinite(item)) return `holds ${item}`;
-  if (typeof item !== "object" || item === null || Array.isArray(item)) return undefined;
-  const prototype = Object.getPrototypeOf(item);
-  if (prototype === null || prototype === Object.prototype || Object.keys(item).length > 0) return undefined;
-  const name = prototype.constructor?.name;
+/** An object of a class, without fields that JSON could have. @param {any} item */
+function isEmptyInstance(item) {
+  if (typeof item !== "object" || item === null || Array.isArray(item) || Object.keys(item).length > 0) return false;
   // A plain object of another realm (vm, Jest) has a prototype of its own.
-  return name === undefined || name === "Object" ? undefined : `holds a ${name}`;
+  return (Object.getPrototypeOf(item)?.constructor?.name ?? "Object") !== "Object";
 }
 
 module.exports = { checkedJson, parseJson, toJson };

@@ -2,7 +2,7 @@
 "use strict";
 
 /** @typedef {"progress" | "checkpoint" | "heartbeat"} ReportKind */
-/** @typedef {{ line: string, written: Promise<boolean>, settle: (isWritten: boolean) => void }} Waiting */
+/** @typedef {{ line: string, settle: (isWritten: boolean | Promise<boolean>) => void }} Waiting */
 
 /** Cuts a stream of bytes into lines. */
 class LineReader {
@@ -26,14 +26,6 @@ class LineReader {
   }
 }
 
-/** @param {string} line @returns {Waiting} */
-function waiting(line) {
-  /** @type {(isWritten: boolean) => void} */
-  let settle = () => {};
-  const written = new Promise((/** @type {(isWritten: boolean) => void} */ resolve) => (settle = resolve));
-  return { line, written, settle };
-}
-
 /**
  * Writes frames. Answers are always written, because there are no more of them than jobs. While the socket is full, the
  * link keeps only the newest report of each kind of a job.
@@ -49,8 +41,8 @@ class Link {
   /** @param {import("node:net").Socket} socket */
   constructor(socket) {
     this.#socket = socket;
-    socket.on("drain", () => this.#writeWaiting());
-    socket.on("close", () => this.#abandon());
+    socket.on("drain", () => this.#release(({ line, settle }) => this.write(line, settle)));
+    socket.on("close", () => this.#release(({ settle }) => settle(false)));
   }
 
   /** @param {string} line @param {(isWritten: boolean) => void} [settle] called once the kernel has the line, or never will */
@@ -69,12 +61,16 @@ class Link {
    * @returns {Promise<boolean>} whether the kernel has the line, or a newer one that took its place
    */
   report(job, kind, line) {
-    const ofJob = this.#waiting.get(job) ?? new Map();
-    const older = ofJob.get(kind);
-    const item = older ? { ...older, line } : waiting(line);
-    if (this.#socket.writableNeedDrain) this.#waiting.set(job, ofJob.set(kind, item));
-    else this.write(line, item.settle);
-    return item.written;
+    /** @type {Waiting | undefined} */
+    let older;
+    const written = new Promise((/** @type {Waiting["settle"]} */ settle) => {
+      if (!this.#socket.writableNeedDrain) return this.write(line, settle);
+      const ofJob = this.#waiting.get(job) ?? new Map();
+      older = ofJob.get(kind);
+      this.#waiting.set(job, ofJob.set(kind, { line, settle }));
+    });
+    older?.settle(written);
+    return written;
   }
 
   /** Before the answer of a job: its newest checkpoint goes out first, and its other reports are dropped. @param {object} job */
@@ -92,15 +88,11 @@ class Link {
     if (this.#unwritten === 0) callback();
   }
 
-  #writeWaiting() {
+  /** @param {(item: Waiting) => void} act with each report that waits */
+  #release(act) {
     const all = [...this.#waiting.values()];
     this.#waiting.clear();
-    for (const ofJob of all) for (const { line, settle } of ofJob.values()) this.write(line, settle);
-  }
-
-  #abandon() {
-    for (const ofJob of this.#waiting.values()) for (const { settle } of ofJob.values()) settle(false);
-    this.#waiting.clear();
+    for (const ofJob of all) for (const item of ofJob.values()) act(item);
   }
 }
 

@@ -4,7 +4,7 @@
 const { AsyncLocalStorage } = require("node:async_hooks");
 const { format } = require("node:util");
 const { checkNames } = require("./options.cjs");
-const { className, kindOf, stackOf } = require("./stack.cjs");
+const { className, stackOf } = require("./stack.cjs");
 
 /** @typedef {"trace" | "debug" | "info" | "warn" | "error" | "fatal"} Severity */
 /** @typedef {(text: string, severity: Severity, error?: unknown) => void} Log */
@@ -13,7 +13,7 @@ const { className, kindOf, stackOf } = require("./stack.cjs");
 const SEVERITIES = { trace: 1, debug: 5, info: 9, warn: 13, error: 17, fatal: 21 };
 /** Characters of a message, and of a stack. */
 const MAX_TEXT = 10_000;
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/;
+const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/;
 /** Ids and messages come from elsewhere; a line break in one would look like a line of its own in the log. */
 const CONTROLS = /[\u0000-\u001f\u007f]+/g; // eslint-disable-line no-control-regex
 /** In a stack the line breaks are meant. */
@@ -24,31 +24,22 @@ const jobs = new AsyncLocalStorage();
 
 /**
  * Runs a function as part of a job: its log lines name the job.
- * @template T
  * @param {import("./job.cjs").Job} job
- * @param {() => T} body
- * @returns {T}
+ * @param {() => void} body
  */
-function withJob(job, body) {
-  return jobs.run(job, body);
-}
+const withJob = (job, body) => jobs.run(job, body);
 
 /** @returns {import("./job.cjs").Job | undefined} the job whose handler runs here, also behind each `await` of it */
-function currentJob() {
-  return jobs.getStore();
-}
+const currentJob = () => jobs.getStore();
 
 /** @param {unknown} text @returns {Severity | undefined} */
 function asSeverity(text) {
-  const name = typeof text === "string" ? text.toLowerCase() : "";
-  if (name === "warning") return "warn";
+  const name = String(text).toLowerCase().replace("warning", "warn");
   return Object.hasOwn(SEVERITIES, name) ? /** @type {Severity} */ (name) : undefined;
 }
 
 /** The level of ojs-init itself. */
-function defaultLevel() {
-  return asSeverity(process.env.OJS_LOG_LEVEL) ?? "info";
-}
+const defaultLevel = () => asSeverity(process.env.OJS_LOG_LEVEL) ?? "info";
 
 /**
  * Whether a line is to be logged: by the job's own `meta.log_level` if it has one, else by `level`.
@@ -68,18 +59,8 @@ function logFields() {
   const job = currentJob();
   if (job === undefined) return {};
   const ojs = { job_id: job.id, job_type: job.type, queue: job.queue, attempt: job.attempt };
-  const trace = traceOf(job.meta);
-  return trace === undefined ? { ojs } : { ojs, trace };
-}
-
-/** @param {Record<string, any>} meta @returns {Record<string, string> | undefined} */
-function traceOf(meta) {
-  const found = typeof meta.traceparent === "string" ? TRACEPARENT.exec(meta.traceparent) : null;
-  if (found && !/^0+$/.test(found[1]) && !/^0+$/.test(found[2])) return { trace_id: found[1], span_id: found[2] };
-  if (typeof meta.trace_id !== "string") return undefined;
-  return typeof meta.span_id === "string"
-    ? { trace_id: meta.trace_id, span_id: meta.span_id }
-    : { trace_id: meta.trace_id };
+  const [, trace_id, span_id] = TRACEPARENT.exec(job.meta.traceparent) ?? [];
+  return trace_id === undefined ? { ojs } : { ojs, trace: { trace_id, span_id } };
 }
 
 /**
@@ -99,7 +80,7 @@ function formatLog(severity, message, more = {}) {
     category: "worker",
     component: "handler",
     ...logFields(),
-    ...(more.error === undefined ? {} : { error: describe(more.error) }),
+    error: more.error === undefined ? undefined : describe(more.error),
   };
   try {
     return JSON.stringify({ ...record, attributes: more.attributes });
@@ -108,16 +89,15 @@ function formatLog(severity, message, more = {}) {
   }
 }
 
-/** @param {unknown} error */
+/** @param {any} error */
 function describe(error) {
-  if (!(error instanceof Error)) return { type: typeof error, message: cut(format("%s", error)) };
-  return { type: className(error), message: cut(String(error.message)), stack: cut(stackOf(error)) };
+  const isError = error instanceof Error;
+  const message = cut(isError ? String(error.message) : format("%s", error));
+  return { type: className(error), message, stack: isError ? cut(stackOf(error)) : undefined };
 }
 
 /** @param {string} text */
-function cut(text) {
-  return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT - 1)}…`;
-}
+const cut = (text) => (text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT - 1)}…`);
 
 /** Writes a record in place of the console, while it is patched. @type {Log | undefined} */
 let record;
@@ -161,12 +141,11 @@ function patchConsole(options = {}) {
   };
 }
 
-let survives = false;
+const ignore = () => {};
 
 /** The worker goes on when nobody reads its log any more. */
 function surviveClosedLog() {
-  if (!survives) process.stderr.on("error", () => {});
-  survives = true;
+  if (!process.stderr.listeners("error").includes(ignore)) process.stderr.on("error", ignore);
 }
 
 /**
@@ -179,7 +158,7 @@ function libraryLog(custom) {
     const line = cut(text).replace(CONTROLS, " ");
     guarded(
       () => (custom ?? record ?? writeText)(line, severity, error),
-      (thrown) => writeText(`${line} (the log function failed: ${kindOf(thrown)})`),
+      (thrown) => writeText(`${line} (the log function failed: ${className(thrown)})`),
     );
   };
 }

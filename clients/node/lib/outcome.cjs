@@ -1,11 +1,14 @@
 // From the end of a handler to the frame that answers the job.
 "use strict";
 
-const { Cancelled, InvalidArgs, JobError, Release } = require("./errors.cjs");
-const { checkedJson, toJson } = require("./json.cjs");
-const { causesOf, className, framesOf, kindOf } = require("./stack.cjs");
+const { CheckpointTooLarge, InvalidArgs, JobError, Release, StepsChanged } = require("./errors.cjs");
+const { checkedJson } = require("./json.cjs");
+const { causesOf, className, framesOf } = require("./stack.cjs");
 
 /** @typedef {import("./job.cjs").Job} Job */
+
+/** Failures that the library finds. Other ones of these classes are the handler's own words, and need no log. */
+const MISTAKES = [CheckpointTooLarge, InvalidArgs, StepsChanged];
 
 /**
  * The answer of a job, and what else is to be said about it.
@@ -37,7 +40,7 @@ function ended(job, thrown) {
       const later = thrown.afterMs > 0 ? { after_ms: thrown.afterMs } : {};
       return { line: frame(job, "release", { ...later, reason: thrown.reason }) };
     }
-    if (thrown instanceof JobError) return failed(job, thrown, isMistake(thrown));
+    if (thrown instanceof JobError) return failed(job, thrown, MISTAKES.some((each) => thrown instanceof each));
     if (job.signal.aborted) return gaveUp(job, thrown);
     return failed(job, thrown, true);
   } catch {
@@ -54,25 +57,21 @@ function withoutHandler(job) {
   return { line: failLine(job, failure), failure, log: [`job ${job.id}: ${message}`, "error"] };
 }
 
-/** What the library found wrong, other than what a handler says in its own words. @param {JobError} error */
-function isMistake(error) {
-  return error instanceof InvalidArgs || error.type === "StepsChanged" || error.type === "CheckpointTooLarge";
-}
-
 /** @param {Job} job @param {unknown} thrown @param {boolean} isLogged @returns {Outcome} */
 function failed(job, thrown, isLogged) {
   const line = failLine(job, thrown);
   if (!isLogged) return { line, failure: thrown };
-  const { retryable } = asFailure(thrown);
-  const hasMore = retryable && job.attempt !== undefined && job.attempt < job.envelope.max_attempts;
-  return { line, failure: thrown, log: [`job ${job.id} (${job.type}) failed: ${kindOf(thrown)}`, hasMore ? "warn" : "error", thrown] };
+  const isFinal = thrown instanceof JobError && !thrown.retryable;
+  const hasMore = !isFinal && job.attempt !== undefined && job.attempt < job.envelope.max_attempts;
+  const text = `job ${job.id} (${job.type}) failed: ${className(thrown)}`;
+  return { line, failure: thrown, log: [text, hasMore ? "warn" : "error", thrown] };
 }
 
 /** The handler ended because of the cancel and left the answer to the library. @param {Job} job @param {unknown} thrown @returns {Outcome} */
 function gaveUp(job, thrown) {
   const { cancelReason, signal } = job;
-  const obeys = causesOf(thrown).some((error) => error === signal.reason || error instanceof Cancelled || error.name === "AbortError");
-  const text = `job ${job.id} (${job.type}): its handler threw ${kindOf(thrown)} after the job was cancelled (${cancelReason})`;
+  const obeys = causesOf(thrown).some((error) => error === signal.reason || error.name === "AbortError");
+  const text = `job ${job.id} (${job.type}): its handler threw ${className(thrown)} after the job was cancelled (${cancelReason})`;
   /** @type {Pick<Outcome, "log">} */
   const own = obeys ? {} : { log: [text, "warn", thrown] };
   if (cancelReason !== "timeout") return { line: frame(job, "release", { reason: cancelReason }), ...own };
@@ -82,41 +81,24 @@ function gaveUp(job, thrown) {
   return { line: failLine(job, failure), failure, ...own };
 }
 
-/** `type` and `job_id` come first: ojs-init reads them even if the rest is too long. @param {Job} job @param {unknown} thrown */
-function failLine(job, thrown) {
-  const { details, ...error } = asFailure(thrown);
-  const { json } = details === undefined || details === null ? { json: undefined } : checkedJson(details);
-  const line = /** @type {string} */ (toJson({ type: "fail", job_id: job.id, error }));
-  return json === undefined ? line : `${line.slice(0, -2)},"details":${json}}}`;
-}
-
 /**
- * @typedef {object} Failure
- * @property {string} message
- * @property {string} code
- * @property {string} [type]
- * @property {boolean} retryable
- * @property {any} [details]
- * @property {string[]} [backtrace]
+ * `type` and `job_id` come first: ojs-init reads them even if the rest is too long. It clips the fields.
+ * @param {Job} job
+ * @param {any} thrown
  */
-
-/** ojs-init clips and mends the fields. @param {any} thrown @returns {Failure} */
-function asFailure(thrown) {
+function failLine(job, thrown) {
   if (!(thrown instanceof Error)) {
     const text = typeof thrown?.message === "string" ? thrown.message : String(thrown);
-    return { message: `the handler threw ${text}`, code: "handler_error", retryable: true };
+    return frame(job, "fail", { error: { message: `the handler threw ${text}`, code: "handler_error", retryable: true } });
   }
-  const meant = thrown instanceof JobError ? thrown : undefined;
-  const type = String(meant?.type ?? className(thrown));
+  const { code = "handler_error", type = className(thrown), retryable = true, details } = thrown instanceof JobError ? thrown : {};
   const frames = framesOf(thrown);
-  return {
-    message: String(thrown.message || type),
-    code: String(meant?.code ?? "handler_error"),
-    type,
-    retryable: meant ? Boolean(meant.retryable) : true,
-    details: meant?.details,
-    backtrace: frames.length > 0 ? frames : undefined,
-  };
+  const backtrace = frames.length > 0 ? frames : undefined;
+  const message = String(thrown.message || type);
+  const error = { message, code: String(code), type: String(type), retryable: Boolean(retryable), backtrace };
+  const { json } = checkedJson(details ?? undefined);
+  const line = frame(job, "fail", { error });
+  return json === undefined ? line : `${line.slice(0, -2)},"details":${json}}}`;
 }
 
 module.exports = { completed, ended, withoutHandler };

@@ -6,7 +6,7 @@ const { checkedJson, parseJson } = require("./json.cjs");
 const { checkNames } = require("./options.cjs");
 
 const FIELDS = ["id", "queue", "attempt", "maxAttempts", "meta", "checkpoint"];
-const TIMES = ["timeoutMs", "cancel", "cancelAfterMs", "stoppingMs", "stoppingAfterMs", "graceMs", "giveUpAfterMs"];
+const COURSE = ["timeoutMs", "cancel", "cancelAfterMs", "stoppingMs", "stoppingAfterMs", "graceMs", "giveUpAfterMs"];
 /** Milliseconds that ojs-init gives handlers after a cancel by default. */
 const SHUTDOWN_GRACE = 1_000;
 const GRACE = 30_000;
@@ -50,18 +50,18 @@ let count = 0;
  * @returns {Promise<Outcome>}
  */
 async function perform(around, type, args, options) {
-  checkNames("worker.perform()", options, [...FIELDS, ...TIMES]);
+  checkNames("worker.perform()", options, [...FIELDS, ...COURSE]);
   if (typeof type !== "string" || !Array.isArray(args)) {
     throw new TypeError('worker.perform(): give a job type and its arguments: worker.perform("email.send", ["a@b.c"])');
   }
   const frame = frameOf(type, args, options);
   /** @type {NodeJS.Timeout[]} */
   const timers = [];
-  const after = (/** @type {number} */ ms, /** @type {() => void} */ act) => void timers.push(setTimeout(act, ms));
-  const at = (/** @type {number | undefined} */ ms, /** @type {() => void} */ act) => (ms ? after(ms, act) : act());
+  const after = (/** @type {number | undefined} */ ms, /** @type {() => void} */ act) =>
+    ms === undefined ? act() : timers.push(setTimeout(act, ms));
   try {
     return await new Promise((resolve, reject) => {
-      const jobs = new HeldJobs(around, new Recorder(resolve), () => {});
+      const jobs = new HeldJobs(around, recorder(resolve), () => {});
       const giveUp = (/** @type {string} */ when) => {
         jobs.abandon();
         reject(new Error(`the handler of ${type} has not ended ${when}`));
@@ -77,9 +77,9 @@ async function perform(around, type, args, options) {
       jobs.take(frame);
       const { cancel: reason, stoppingMs, timeoutMs } = options;
       if (timeoutMs !== undefined) after(timeoutMs, () => cancel("timeout"));
-      if (reason !== undefined) at(options.cancelAfterMs, () => cancel(reason));
+      if (reason !== undefined) after(options.cancelAfterMs, () => cancel(reason));
       if (stoppingMs === undefined) return;
-      at(options.stoppingAfterMs, () => {
+      after(options.stoppingAfterMs, () => {
         jobs.terminate(stoppingMs);
         after(stoppingMs, () => cancel("shutdown"));
       });
@@ -98,34 +98,25 @@ function frameOf(type, args, options) {
   return parseJson(json);
 }
 
-/** Takes the frames that ojs-init would get. */
-class Recorder {
+/** Takes the frames that ojs-init would get. @param {(outcome: Outcome) => void} done @returns {import("./held.cjs").Out} */
+function recorder(done) {
   /** @type {any[]} */
-  #checkpoints = [];
+  const checkpoints = [];
   /** @type {any[]} */
-  #progress = [];
-  #done;
-
-  /** @param {(outcome: Outcome) => void} done */
-  constructor(done) {
-    this.#done = done;
-  }
-
-  /** @param {object} _job @param {string} kind @param {string} line */
-  async report(_job, kind, line) {
-    const { state, progress, message, data } = parseJson(line);
-    if (kind === "checkpoint") this.#checkpoints.push(state);
-    if (kind === "progress") this.#progress.push({ progress, message, data });
-    return true;
-  }
-
-  settle() {}
-
-  /** @param {string} line the answer */
-  write(line) {
-    const { type, result = null, error = null, reason = null } = parseJson(line);
-    this.#done({ outcome: type, result, error, reason, checkpoints: this.#checkpoints, progress: this.#progress });
-  }
+  const reports = [];
+  return {
+    async report(_job, kind, line) {
+      const { state, progress, message, data } = parseJson(line);
+      if (kind === "checkpoint") checkpoints.push(state);
+      if (kind === "progress") reports.push({ progress, message, data });
+      return true;
+    },
+    settle() {},
+    write(line) {
+      const { type, result = null, error = null, reason = null } = parseJson(line);
+      done({ outcome: type, result, error, reason, checkpoints, progress: reports });
+    },
+  };
 }
 
 module.exports = { perform };

@@ -4,8 +4,6 @@
 const { Args } = require("./args.cjs");
 const { checkNames } = require("./options.cjs");
 
-const MAX_NAME_BYTES = 1024;
-
 /** @typedef {import("./job.cjs").Job} Job */
 /** @typedef {(job: Job) => any} Run runs a handler: gives the result, or a promise of it */
 /** @typedef {(job: Job, next: () => Promise<any>) => any} Middleware */
@@ -22,13 +20,12 @@ class Registry {
    * @param {any} handler
    */
   add(types, options, handler) {
-    const names = Array.isArray(types) ? types : [types];
-    if (names.length === 0) throw new TypeError("worker.job(): there is no job type in the array");
-    for (const type of names) {
-      checkType(type);
-      checkNames(`worker.job(${JSON.stringify(type)})`, options, ["args"]);
-      if (typeof handler !== "function") throw new TypeError(`the handler of ${JSON.stringify(type)} is not a function`);
-      if (this.#handlers.has(type)) throw new TypeError(`${JSON.stringify(type)} has a handler already`);
+    for (const type of Array.isArray(types) ? types : [types]) {
+      if (typeof type !== "string" || type === "" || typeof handler !== "function") {
+        throw new TypeError('worker.job(): give a job type, or several, and a function: worker.job("email.send", send)');
+      }
+      checkNames(`worker.job("${type}")`, options, ["args"]);
+      if (this.#handlers.has(type)) throw new TypeError(`"${type}" has a handler already`);
       this.#handlers.set(type, options.args === undefined ? plain(type, handler) : typed(type, options.args, handler));
     }
   }
@@ -63,29 +60,20 @@ function inside(inner, middleware) {
   return (job) => middleware(job, async () => inner(job));
 }
 
-/** @param {unknown} type */
-function checkType(type) {
-  const bytes = typeof type === "string" ? Buffer.byteLength(type) : 0;
-  if (bytes >= 1 && bytes <= MAX_NAME_BYTES) return;
-  throw new TypeError(`worker.job(): a job type is a string of 1 to ${MAX_NAME_BYTES} bytes: worker.job("email.send", send)`);
-}
-
 /** @param {string} type @param {Run} handler @returns {Run} */
 function plain(type, handler) {
   if (handler.length <= 1) return handler;
-  const name = JSON.stringify(type);
-  throw new TypeError(
-    `the handler of ${name} has ${handler.length} parameters, and gets the job alone. Write (job) => ..., or declare ` +
-      `the arguments: worker.job(${name}, { args: [String, "integer"] }, (to, count, job) => ...)`,
-  );
+  const declared = `worker.job("${type}", { args: [String, "integer"] }, (to, count, job) => ...)`;
+  const what = `the handler of "${type}" has ${handler.length} parameters, and gets the job alone`;
+  throw new TypeError(`${what}. Write (job) => ..., or declare the arguments: ${declared}`);
 }
 
 /** @param {string} type @param {unknown} specs @param {(...args: any[]) => any} handler @returns {Run} */
 function typed(type, specs, handler) {
-  const args = new Args(`worker.job(${JSON.stringify(type)})`, specs);
-  if (handler.length > args.length + 1) {
-    const names = [...Array.from({ length: args.length }, (_, at) => `arg${at}`), "job"].join(", ");
-    const what = `the handler of ${JSON.stringify(type)} has ${handler.length} parameters for ${args.length} arguments`;
+  const args = new Args(`worker.job("${type}")`, specs);
+  if (handler.length > args.kinds.length + 1) {
+    const names = [...args.kinds.map((_, at) => `arg${at}`), "job"].join(", ");
+    const what = `the handler of "${type}" has ${handler.length} parameters for ${args.kinds.length} arguments`;
     throw new TypeError(`${what} and the job: write (${names}) => ...`);
   }
   return (job) => {

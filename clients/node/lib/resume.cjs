@@ -2,6 +2,7 @@
 "use strict";
 
 const { setImmediate: turn } = require("node:timers/promises");
+const { isDeepStrictEqual } = require("node:util");
 const { CheckpointTooLarge, Discard, Interrupted, StepsChanged } = require("./errors.cjs");
 const { checkedJson, parseJson, toJson } = require("./json.cjs");
 const { checkNames } = require("./options.cjs");
@@ -14,6 +15,7 @@ const MAX_BYTES = 64 * 1024;
 const LEAST_TIME = 250;
 /** Rows that take no time of their own would block the socket: after so many milliseconds the event loop gets a turn. */
 const TURN_EVERY = 10;
+const REASON = "resumes at its checkpoint";
 const REMEMBERED_ROWS = 10;
 const REMEMBERED_STEPS = 1_000;
 
@@ -30,39 +32,17 @@ const durations = new Map();
  */
 
 /** @param {any} checkpoint @returns {checkpoint is Saved} false: all of it is the handler's own */
-function isSaved(checkpoint) {
-  if (checkpoint?.ojs_resume !== 1 || !Array.isArray(checkpoint.steps)) return false;
-  const { steps, cursors } = checkpoint;
-  if (typeof cursors !== "object" || cursors === null || Array.isArray(cursors)) return false;
-  return steps.every((/** @type {any} */ step) => Array.isArray(step) && step.length === 2 && typeof step[0] === "string");
-}
+const isSaved = (checkpoint) => checkpoint?.ojs_resume === 1 && Array.isArray(checkpoint.steps);
 
 /** A copy as JSON has it, so that the handler's changes do not reach what is saved. @param {any} value */
-function copyOf(value) {
-  return typeof value === "object" && value !== null ? parseJson(/** @type {string} */ (toJson(value))) : value;
-}
+const copyOf = (value) => parseJson(/** @type {string} */ (toJson(value)));
 
 /** The key of a row as a checkpoint gives it back. @param {any} key */
 function asKey(key) {
-  if (typeof key === "string" || Number.isFinite(key)) return key;
+  if (typeof key === "string") return key;
   const { json, problem } = checkedJson(key);
   if (json !== undefined && json !== "null") return parseJson(json);
   throw new TypeError(`job.iterate(): the key of a row ${problem ?? "is null"}; give a number or a string`);
-}
-
-/**
- * Compares by value: a backend may spell a number or order fields in another way.
- * @param {any} one
- * @param {any} other both as JSON has them
- * @returns {boolean}
- */
-function isSame(one, other) {
-  const isObject = typeof one === "object" && typeof other === "object" && one !== null && other !== null;
-  // eslint-disable-next-line eqeqeq -- a BigInt equals the number of its value
-  if (!isObject) return typeof one === "bigint" || typeof other === "bigint" ? one == other : one === other;
-  const names = Object.keys(one);
-  if (Array.isArray(one) !== Array.isArray(other) || names.length !== Object.keys(other).length) return false;
-  return names.every((name) => Object.hasOwn(other, name) && isSame(one[name], other[name]));
 }
 
 /** The steps and rows of one attempt. */
@@ -100,9 +80,9 @@ class Resume {
     this.#state = checkpoint ?? null;
     if (!isSaved(checkpoint)) return;
     this.#isUsed = true;
-    this.#steps = checkpoint.steps.map(([name, result]) => [name, result]);
+    this.#steps = [...checkpoint.steps];
     this.#known = this.#steps.length;
-    this.#cursors = new Map(Object.entries(checkpoint.cursors));
+    this.#cursors = new Map(Object.entries(checkpoint.cursors ?? {}));
     this.#state = checkpoint.state ?? null;
   }
 
@@ -115,15 +95,8 @@ class Resume {
   async keep(state) {
     const { json, problem } = checkedJson(state);
     if (json === undefined) throw new TypeError(`job.checkpoint(): the state ${problem}; give plain data`);
-    const before = this.#state;
-    this.#state = parseJson(json);
-    if (!this.#isUsed) return this.#send(this.#state);
-    try {
-      return await this.#save();
-    } catch (error) {
-      this.#state = before;
-      throw error;
-    }
+    const kept = parseJson(json);
+    return this.#isUsed ? this.#save(kept) : this.#send((this.#state = kept));
   }
 
   /** Saves the position before an answer after which the job may come again. @param {(text: string) => void} warn */
@@ -146,47 +119,30 @@ class Resume {
     if (this.#begun.includes(name)) throw new Error(`job.step(): step ${name} comes twice; each has a name of its own`);
     this.#isUsed = true;
     const at = this.#begun.push(name) - 1;
-    if (at < this.#known) return this.#finished(at, name);
-    this.#refuseOtherCursors(name);
+    if (at < this.#known && this.#steps[at]?.[0] === name) return copyOf(this.#steps[at][1]);
+    const open = [...this.#cursors.keys()].filter((each) => each !== "" && each !== name);
+    if (at < this.#known || open.length > 0) {
+      const before = [...this.#steps.map((step) => step?.[0]), ...open].join(", ");
+      throw new StepsChanged(`an earlier attempt had the steps ${before}; this one has ${this.#begun.join(", ")}`);
+    }
     const key = `${this.#job.type}\n${name}`;
     this.#current = name; // Before any wait, or a second step could begin beside this one.
     try {
       await this.#interrupt(durations.get(key) ?? 0);
       const began = performance.now();
       const result = await body(...args);
-      remember(key, performance.now() - began);
+      if (durations.size >= REMEMBERED_STEPS) durations.clear();
+      durations.set(key, performance.now() - began);
       return await this.#finish(name, result);
     } finally {
       this.#current = undefined;
     }
   }
 
-  /** @param {number} at @param {string} name @returns {any} the result that the step had */
-  #finished(at, name) {
-    const [was, result] = this.#steps[at];
-    if (was !== name) throw this.#stepsChanged([]);
-    return copyOf(result);
-  }
-
-  /** A step in which an earlier attempt stopped has to be the next one. @param {string} name */
-  #refuseOtherCursors(name) {
-    const open = [...this.#cursors.keys()].filter((each) => each !== "" && each !== name);
-    if (open.length > 0) throw this.#stepsChanged(open);
-  }
-
-  /** @param {string[]} open the step in which the earlier attempt stopped */
-  #stepsChanged(open) {
-    const before = [...this.#steps.map(([name]) => name), ...open].join(", ");
-    const now = this.#begun.join(", ");
-    return new StepsChanged(`the steps of this job have changed: an earlier attempt had ${before}; this one has ${now}`);
-  }
-
   /** @param {string} name @param {unknown} result */
   async #finish(name, result) {
     const { json, problem } = checkedJson(result ?? null);
-    if (json === undefined) {
-      throw new Discard(`the result of step ${name} ${problem}; return plain data`, { type: "TypeError" });
-    }
+    if (json === undefined) throw new Discard(`the result of step ${name} ${problem}`, { type: "TypeError" });
     this.#steps.push([name, parseJson(json)]);
     this.#cursors.delete(name);
     await this.#save();
@@ -202,34 +158,33 @@ class Resume {
     const { key } = options;
     if (key !== undefined && typeof key !== "function") throw new TypeError("job.iterate(): key is a function of a row");
     const scope = this.#current ?? "";
-    if (this.#loops.has(scope)) {
-      throw new Error("job.iterate(): a second one in the same step; give each a job.step() of its own");
-    }
+    if (this.#loops.has(scope)) throw new Error("job.iterate(): a second one in the same step; give each a step of its own");
     this.#loops.add(scope);
     this.#isUsed = true;
     const after = copyOf(this.#cursors.get(scope) ?? null);
     if (key === undefined && after !== null && !Number.isInteger(after)) {
       throw new StepsChanged("an earlier attempt knew its rows by a key, and this one knows them by their index");
     }
-    const isAsked = typeof rows === "function";
-    const given = isAsked ? await rows(after) : rows;
-    const first = isAsked && after !== null && key === undefined ? after + 1 : 0;
-    yield* this.#behind(positioned(given, key, first), isAsked ? null : after, key !== undefined, scope);
+    if (typeof rows !== "function") return yield* this.#behind(after, rows, 0, scope, key);
+    const first = key === undefined && after !== null ? after + 1 : 0;
+    yield* this.#behind(null, await rows(after), first, scope, key);
   }
 
   /**
-   * @param {AsyncIterable<{ row: any, position: any }>} rows
    * @param {any} after rows up to this position are done; null: none
-   * @param {boolean} hasKeys
+   * @param {any} rows
+   * @param {number} index of the first row
    * @param {string} scope
+   * @param {((row: any) => unknown) | undefined} key
    */
-  async *#behind(rows, after, hasKeys, scope) {
+  async *#behind(after, rows, index, scope, key) {
     let isSkipping = after !== null;
     /** @type {number[]} milliseconds of the last rows */
     const took = [];
-    for await (const { row, position } of rows) {
-      if (isSkipping && (hasKeys || position <= after)) {
-        if (hasKeys && isSame(position, after)) isSkipping = false;
+    for await (const row of rows) {
+      const position = key ? asKey(await key(row)) : index++;
+      if (isSkipping && (key || position <= after)) {
+        if (key && isDeepStrictEqual(position, after)) isSkipping = false;
         await this.#giveTurn();
         continue;
       }
@@ -244,7 +199,7 @@ class Resume {
       if (performance.now() - this.#savedAt >= SAVE_EVERY) await this.#save();
     }
     // Without keys, fewer rows than before mean that none is left.
-    if (isSkipping && hasKeys) throw new StepsChanged("the row that an earlier attempt finished last does not come any more");
+    if (isSkipping && key) throw new StepsChanged("the row that an earlier attempt finished last does not come any more");
   }
 
   async #giveTurn() {
@@ -257,47 +212,26 @@ class Resume {
   async #interrupt(usual) {
     await this.#giveTurn();
     const { cancelReason, signal } = this.#job;
-    if (cancelReason === "shutdown") throw new Interrupted();
+    if (cancelReason === "shutdown") throw new Interrupted(REASON);
     signal.throwIfAborted();
     const left = this.#job.remaining();
-    if (left !== null && left < Math.max(1.5 * usual, LEAST_TIME)) throw new Interrupted();
+    if (left !== null && left < Math.max(1.5 * usual, LEAST_TIME)) throw new Interrupted(REASON);
   }
 
   /** @returns {Promise<boolean>} whether ojs-init gets it */
-  async #save() {
+  async #save(state = this.#state) {
     /** @type {Saved} */
-    const saved = {
-      ojs_resume: 1,
-      steps: this.#steps,
-      cursors: Object.fromEntries(this.#cursors),
-      state: this.#state ?? null,
-    };
+    const saved = { ojs_resume: 1, steps: this.#steps, cursors: Object.fromEntries(this.#cursors), state };
     const bytes = Buffer.byteLength(toJson(saved) ?? "");
     if (bytes > MAX_BYTES) {
       const what = "the results of steps, the position and your own checkpoint";
       throw new CheckpointTooLarge(`${what} are ${bytes} bytes of JSON together, more than ${MAX_BYTES}; store them elsewhere`);
     }
+    this.#state = state;
     this.#hasNews = false;
     this.#savedAt = performance.now();
     return this.#send(saved);
   }
-}
-
-/**
- * Rows with their positions.
- * @param {any} rows
- * @param {((row: any) => unknown) | undefined} key
- * @param {number} index of the first row
- */
-async function* positioned(rows, key, index) {
-  for await (const row of rows) yield { row, position: key ? asKey(await key(row)) : index++ };
-}
-
-/** @param {string} key @param {number} ms */
-function remember(key, ms) {
-  durations.delete(key);
-  durations.set(key, ms);
-  if (durations.size > REMEMBERED_STEPS) durations.delete(/** @type {string} */ (durations.keys().next().value));
 }
 
 module.exports = { Resume };

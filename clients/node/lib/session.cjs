@@ -3,39 +3,32 @@
 
 const { createConnection } = require("node:net");
 const { HeldJobs } = require("./held.cjs");
-const { parseJson, toJson } = require("./json.cjs");
+const { parseJson } = require("./json.cjs");
 const { LineReader, Link } = require("./link.cjs");
 const { surviveClosedLog } = require("./log.cjs");
 
 const PROTOCOL = 1;
 /** Milliseconds that handlers have to clean up after ojs-init closed the connection. */
 const CLEANUP_TIME = 250;
-/** The id of no job: the error that ojs-init sends about it tells that it has read what was sent before. */
+/** The id of no job: the error that ojs-init sends about it tells that it has read what came before. */
 const NO_JOB = "ojs-worker-stop";
-/** Milliseconds that ojs-init has to send that error. */
-const SETTLE_TIME = 2_000;
 /** The modes of ojs-init in which the worker gets no socket. */
 const MODES_WITHOUT_SOCKET = ["gateway", "exec", "none"];
 
 /** ojs-init sends SIGTERM to a worker that is about to exit. That must not end it with a signal. */
 const ignoreSignal = () => {};
 
-/** @param {string | undefined} path @returns {string} throws with a sentence for the person who started the program */
-function checkedPath(path) {
-  if (path) return path;
+/** For the person who started the program. */
+function whyNoSocket() {
   const mode = process.env.OJS_MODE ?? "";
-  const why = MODES_WITHOUT_SOCKET.includes(mode)
+  return MODES_WITHOUT_SOCKET.includes(mode)
     ? `, because ojs-init runs in mode ${mode}: leave OJS_MODE out, or set it to socket`
-    : ": this is a worker for ojs-init, which starts it and gives it jobs. " +
-      `Run it as: ojs-init -- node ${process.argv[1] ?? "worker.mjs"}`;
-  throw new Error(`OJS_SOCKET is not set${why}`);
+    : `: this is a worker for ojs-init. Run it as: ojs-init -- node ${process.argv[1] ?? "worker.mjs"}`;
 }
 
 class Session {
   #around;
   #options;
-  /** @type {(status: number) => void} */
-  #resolve = () => {};
   #lines = new LineReader();
   /** @type {import("node:net").Socket | undefined} */
   #socket;
@@ -43,19 +36,21 @@ class Session {
   #link = /** @type {any} */ (undefined);
   /** Set with the socket. @type {HeldJobs} */
   #held = /** @type {any} */ (undefined);
+  /** Set by run. @type {(status: number) => void} */
+  #resolve = () => {};
   #isGreeted = false;
-  #isOver = false;
+  #isStopAsked = false;
   /** Exit once no job is held. */
   #isEnding = false;
-  #isStopAsked = false;
   #isClosed = false;
+  #isOver = false;
   #saidNotOffered = false;
   /** As ojs-init says: "running", "quiet" or "terminate". */
   state = "running";
 
   /**
    * @param {import("./held.cjs").Surroundings} around
-   * @param {{ concurrency?: number, ping?: boolean, client?: string, socketPath?: string }} options
+   * @param {import("./worker.cjs").WorkerOptions} options
    */
   constructor(around, options) {
     this.#around = around;
@@ -68,11 +63,9 @@ class Session {
       this.#resolve = resolve;
       surviveClosedLog();
       process.on("SIGTERM", this.#onSigterm); // Before the connect, because ojs-init may send it from then on.
-      try {
-        this.#connect(checkedPath(this.#options.socketPath ?? process.env.OJS_SOCKET));
-      } catch (error) {
-        this.#fail(/** @type {Error} */ (error).message);
-      }
+      const path = this.#options.socketPath ?? process.env.OJS_SOCKET;
+      if (path) this.#connect(path);
+      else this.#fail(`OJS_SOCKET is not set${whyNoSocket()}`);
     });
   }
 
@@ -84,67 +77,50 @@ class Session {
     // Jobs may be on their way until ojs-init has read that no more are taken.
     this.#write(this.#ready(0));
     this.#write({ type: "heartbeat", job_id: NO_JOB });
-    setTimeout(() => this.#endWhenIdle(), SETTLE_TIME).unref();
   }
 
   /** @param {string} path */
   #connect(path) {
-    let isConnected = false;
     const socket = (this.#socket = createConnection({ path }));
     this.#link = new Link(socket);
     this.#held = new HeldJobs(this.#around, this.#link, () => this.#exitIfIdle());
-    socket.on("connect", () => (isConnected = true));
     socket.on("data", (chunk) => this.#read(chunk));
     socket.on("end", () => this.#closed());
     socket.on("close", () => this.#closed());
     socket.on("error", (error) => {
-      if (isConnected) return this.#closed();
+      if (!socket.connecting && socket.bytesRead > 0) return this.#closed();
       this.#fail(`cannot connect to ${path} (${error.message}). Does ojs-init run, as the same user?`);
     });
   }
 
   /** @param {object} frame */
   #write(frame) {
-    this.#link.write(/** @type {string} */ (toJson(frame)));
+    this.#link.write(JSON.stringify(frame));
   }
 
   /** @param {Buffer} chunk */
   #read(chunk) {
     for (const line of this.#lines.push(chunk)) {
       if (this.#isOver || this.#isClosed) return;
-      const frame = this.#parse(line);
-      if (frame) this.#receive(frame);
+      let frame;
+      try {
+        frame = parseJson(line);
+      } catch {
+        // Logged below without the error, whose message quotes the line: arguments do not belong into a log.
+      }
+      if (typeof frame?.type === "string") this.#receive(frame);
+      else this.#around.log("ignored a line from ojs-init that is not a frame", "warn");
     }
-  }
-
-  /** @param {string} line */
-  #parse(line) {
-    try {
-      const frame = parseJson(line);
-      if (typeof frame?.type === "string") return frame;
-    } catch {
-      // Logged below without the error: its message quotes the line, and arguments do not belong into a log.
-    }
-    this.#around.log("ignored a line from ojs-init that is not a frame", "warn");
-    return undefined;
   }
 
   /** @param {Record<string, any>} frame */
   #receive(frame) {
-    switch (frame.type) {
-      case "hello":
-        return this.#onHello(frame);
-      case "job":
-        return this.#held.take(frame);
-      case "lifecycle":
-        return this.#onLifecycle(frame);
-      case "cancel":
-        return this.#held.cancel(frame.job_id, frame.reason, frame.grace_ms);
-      case "ping":
-        return this.#write({ type: "pong", id: frame.id });
-      case "error":
-        return this.#onError(frame);
-    }
+    if (frame.type === "job") this.#held.take(frame);
+    else if (frame.type === "cancel") this.#held.cancel(frame.job_id, frame.reason, frame.grace_ms);
+    else if (frame.type === "ping") this.#write({ type: "pong", id: frame.id });
+    else if (frame.type === "hello") this.#onHello(frame);
+    else if (frame.type === "lifecycle") this.#onLifecycle(frame);
+    else if (frame.type === "error") this.#onError(frame);
     // `ok` needs nothing, and frames of a later version are for later clients.
   }
 
@@ -163,9 +139,8 @@ class Session {
 
   /** @param {number} concurrency */
   #ready(concurrency) {
-    const { ping, client } = this.#options;
-    const { types } = this.#around.registry;
-    return { type: "ready", protocol: PROTOCOL, concurrency, types, ping: Boolean(ping), ok: false, client };
+    const { ping = false, client } = this.#options;
+    return { type: "ready", protocol: PROTOCOL, concurrency, types: this.#around.registry.types, ping, ok: false, client };
   }
 
   /** @param {Record<string, any>} frame */
@@ -179,21 +154,20 @@ class Session {
   }
 
   /** @param {Record<string, any>} frame */
-  #onError(frame) {
-    if (frame.job_id === NO_JOB) return this.#endWhenIdle();
-    if (frame.code === "unsupported_protocol") return this.#fail(`ojs-init refuses protocol ${PROTOCOL}: ${frame.message}`);
+  #onError({ code, message, job_id: id }) {
+    if (id === NO_JOB) return this.#endWhenIdle();
+    if (code === "unsupported_protocol") return this.#fail(`ojs-init refuses protocol ${PROTOCOL}: ${message}`);
     // A backend without progress answers each progress so: one line is enough.
-    const isRepeated = frame.code === "not_offered" && this.#saidNotOffered;
-    this.#saidNotOffered ||= frame.code === "not_offered";
-    const about = frame.job_id === undefined ? "" : ` (job ${frame.job_id})`;
-    if (!isRepeated) this.#around.log(`error ${frame.code} from ojs-init: ${frame.message}${about}`, "warn");
+    if (code === "not_offered" && this.#saidNotOffered) return;
+    this.#saidNotOffered ||= code === "not_offered";
+    this.#around.log(`error ${code} from ojs-init: ${message}${id === undefined ? "" : ` (job ${id})`}`, "warn");
   }
 
   /** Only a `cancel` frame ends handlers. SIGTERM ends the worker once they have ended. */
   #onSigterm = () => {
     if (!this.#isGreeted) return this.#end(0);
     if (this.#held.count > 0 && !this.#isEnding) this.#write(this.#ready(0));
-    this.#held.stop();
+    this.#held.terminate();
     this.#endWhenIdle();
   };
 
@@ -203,7 +177,7 @@ class Session {
   }
 
   #exitIfIdle() {
-    if (!this.#isEnding || this.#isOver || this.#held.count > 0) return;
+    if (!this.#isEnding || this.#held.count > 0) return;
     if (this.#isClosed) return this.#end(1);
     this.#link.whenWritten(() => {
       if (this.#held.count === 0) this.#end(0);
@@ -223,20 +197,18 @@ class Session {
 
   /** @param {string} message */
   #fail(message) {
-    if (this.#isOver) return;
     this.#around.log(message, "error");
     this.#end(1);
   }
 
   /** @param {number} status */
   #end(status) {
-    if (this.#isOver) return;
     this.#isOver = true;
     process.off("SIGTERM", this.#onSigterm);
     if (process.listenerCount("SIGTERM") === 0) process.on("SIGTERM", ignoreSignal);
     // The connection stays open until the process ends, but is no reason for the process to go on.
     this.#socket?.unref();
-    this.#resolve(status);
+    this.#resolve(status); // Only the first status counts.
   }
 }
 

@@ -8,17 +8,12 @@ const MAX_CAUSES = 10;
 /** Frames in the library and in Node.js itself do not lead to the mistake. */
 const isForeign = (/** @type {string} */ frame) => !frame.includes(__dirname + sep) && !frame.includes("node:internal/");
 
-/** @param {any} error @returns {string} */
-function className(error) {
-  const { name } = error;
-  if (typeof name === "string" && name !== "" && name !== "Error") return name;
-  return error.constructor?.name || "Error"; // A subclass that did not set its name.
-}
-
-/** The class of anything that was thrown, even of a value that throws when it is read. @param {unknown} thrown */
-function kindOf(thrown) {
+/** The class of anything that was thrown, even of a value that throws when it is read. @param {any} thrown @returns {string} */
+function className(thrown) {
   try {
-    return thrown instanceof Error ? className(thrown) : `a ${typeof thrown}`;
+    const { name } = thrown;
+    if (typeof name === "string" && name !== "" && name !== "Error") return name;
+    return thrown.constructor?.name || "Error"; // A subclass that did not set its name.
   } catch {
     return "something that cannot be read";
   }
@@ -43,4 +38,4 @@ function stackOf(error) {
   return stacks.join("\nCaused by: ");
 }
 
-module.exports = { causesOf, className, framesOf, kindOf, stackOf };
+module.exports = { causesOf, className, framesOf, stackOf };

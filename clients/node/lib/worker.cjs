@@ -8,9 +8,10 @@ const { checkNames } = require("./options.cjs");
 const { perform } = require("./perform.cjs");
 const { Registry } = require("./registry.cjs");
 const { Session } = require("./session.cjs");
-const { kindOf } = require("./stack.cjs");
-const { VERSION } = require("./version.cjs");
+const { className } = require("./stack.cjs");
 
+/** The version of this package; a test holds it to package.json's. */
+const VERSION = "0.2.0";
 const MAX_CONCURRENCY = 10_000;
 const OPTIONS = ["handlers", "middleware", "concurrency", "ping", "client", "log", "socketPath"];
 
@@ -29,11 +30,9 @@ const OPTIONS = ["handlers", "middleware", "concurrency", "ping", "client", "log
 /** Handlers, and the connection that brings their jobs: one for each process. */
 class Worker extends EventEmitter {
   #registry = new Registry();
-  #options;
   #around;
-  #isStopAsked = false;
-  /** @type {Session | undefined} */
   #session;
+  #isRun = false;
   /** @type {Client | undefined} */
   #client;
 
@@ -45,12 +44,8 @@ class Worker extends EventEmitter {
     if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > MAX_CONCURRENCY) {
       throw new RangeError(`concurrency: give an integer from 1 to ${MAX_CONCURRENCY}`);
     }
-    this.#options = { ...options, client: String(options.client ?? `ojs-node ${VERSION}`) };
-    this.#around = {
-      registry: this.#registry,
-      log: libraryLog(options.log),
-      emit: (/** @type {string} */ event, /** @type {any} */ job, /** @type {unknown} */ value) => this.#tell(event, job, value),
-    };
+    this.#around = { registry: this.#registry, log: libraryLog(options.log), emit: this.#tell.bind(this) };
+    this.#session = new Session(this.#around, { client: `ojs-node ${VERSION}`, ...options });
     for (const [type, handler] of Object.entries(handlers)) this.job(type, handler);
     for (const each of middleware) this.use(each);
   }
@@ -65,8 +60,8 @@ class Worker extends EventEmitter {
    */
   job(types, options, handler) {
     this.#refuseAfterRun("job");
-    if (typeof options === "function") this.#registry.add(types, {}, options);
-    else this.#registry.add(types, options ?? {}, handler);
+    const isPlain = typeof options === "function";
+    this.#registry.add(types, isPlain ? {} : options, isPlain ? options : handler);
     return this;
   }
 
@@ -83,16 +78,15 @@ class Worker extends EventEmitter {
 
   /** @param {string} name */
   #refuseAfterRun(name) {
-    if (this.#session) throw new Error(`worker.${name}(): ojs-init knows the handlers already; register before run()`);
+    if (this.#isRun) throw new Error(`worker.${name}(): ojs-init knows the handlers already; register before run()`);
   }
 
   /** A listener that fails must not cost a job its answer. @param {string} event @param {any} job @param {unknown} value */
   #tell(event, job, value) {
     for (const listener of this.rawListeners(event)) {
-      guarded(
-        () => Reflect.apply(listener, this, [job, value]),
-        (error) => this.#around.log(`a listener of "${event}" failed: ${kindOf(error)}`, "error", error),
-      );
+      const complain = (/** @type {unknown} */ error) =>
+        this.#around.log(`a listener of "${event}" failed: ${className(error)}`, "error", error);
+      guarded(() => listener.call(this, job, value), complain);
     }
   }
 
@@ -124,10 +118,9 @@ class Worker extends EventEmitter {
    * @returns {Promise<number>} the exit status; it does not reject
    */
   run() {
-    if (this.#session) throw new Error("run() was called already; a worker connects only once");
+    if (this.#isRun) throw new Error("run() was called already; a worker connects only once");
     if (this.#registry.isEmpty) throw new TypeError("there are no handlers: worker.job(type, handler) comes first");
-    this.#session = new Session(this.#around, this.#options);
-    if (this.#isStopAsked) this.#session.stop();
+    this.#isRun = true;
     return this.#session.run();
   }
 
@@ -139,13 +132,12 @@ class Worker extends EventEmitter {
 
   /** Takes no more jobs and finishes those that are held. Then `run` resolves, and `start` ends the process. */
   stop() {
-    this.#isStopAsked = true;
-    this.#session?.stop();
+    this.#session.stop();
   }
 
   /** As ojs-init says: "running", "quiet" or "terminate". */
   get state() {
-    return this.#session?.state ?? "running";
+    return this.#session.state;
   }
 }
 
@@ -158,4 +150,4 @@ async function work(options) {
   return new Worker(options).start();
 }
 
-module.exports = { Worker, work };
+module.exports = { VERSION, Worker, work };

@@ -128,16 +128,20 @@ export async function listen(t) {
 export async function startWorker(t, options, hello = {}) {
   const { path, accept } = await listen(t);
   const log = [];
-  const worker = new Worker({ socketPath: path, log: (text) => log.push(text), ...options });
+  const worker = new Worker({ socketPath: path, log: (text, severity, error) => log.push([severity, text, error]), ...options });
   const accepted = accept();
   const status = worker.run();
   const init = await accepted;
   init.send({ ...HELLO, ...hello });
   const ready = await init.frame();
-  return { init, status, log, ready };
+  return { init, status, log, ready, worker };
 }
 
 /** A job frame. @param {string} type @param {any[]} [args] @param {object} [more] of the envelope */
 export function job(type, args = [], { id = "j1", ...more } = {}) {
   return { type: "job", job: { id, type, queue: "default", attempt: 0, args, ...more } };
 }
+
+export const cancel = (reason, graceMs = 1000) => ({ type: "cancel", job_id: "j1", reason, grace_ms: graceMs });
+
+export const terminate = { type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 60_000 };

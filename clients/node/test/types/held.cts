@@ -1,41 +1,43 @@
-// What the declarations promise is what the code has: each line fails to compile when it is not.
+// The code has what the declarations promise: each line fails to compile if it does not.
 
-import type * as compat from "../../compat.cjs";
 import type * as main from "../../ojs-worker.cjs";
-import type * as testing from "../../testing.cjs";
-import compatCode = require("../../lib/compat.cjs");
+import argsCode = require("../../lib/args.cjs");
+import clientCode = require("../../lib/client.cjs");
 import errorsCode = require("../../lib/errors.cjs");
 import jobCode = require("../../lib/job.cjs");
 import jsonCode = require("../../lib/json.cjs");
-import linesCode = require("../../lib/lines.cjs");
 import logCode = require("../../lib/log.cjs");
-import testingCode = require("../../lib/testing.cjs");
-import versionCode = require("../../lib/version.cjs");
 import workerCode = require("../../lib/worker.cjs");
 
-const mainHeld: typeof main = {
+/** What has types of its own for the caller: only its names are compared. */
+type Typed = "Client" | "Job" | "Worker" | "optional";
+
+const held: Omit<typeof main, Typed> & Record<Typed, unknown> = {
   Cancelled: errorsCode.Cancelled,
   CheckpointTooLarge: errorsCode.CheckpointTooLarge,
+  Client: clientCode.Client,
   Discard: errorsCode.Discard,
+  EnqueueError: clientCode.EnqueueError,
+  Interrupted: errorsCode.Interrupted,
+  InvalidArgs: errorsCode.InvalidArgs,
   Job: jobCode.Job,
   JobError: errorsCode.JobError,
-  LineReader: linesCode.LineReader,
   Release: errorsCode.Release,
   Retry: errorsCode.Retry,
   StepsChanged: errorsCode.StepsChanged,
-  VERSION: versionCode.VERSION,
+  VERSION: workerCode.VERSION,
   Worker: workerCode.Worker,
-  currentJob: logCode.currentJob,
+  currentJob: logCode.currentJob as () => any,
   formatLog: logCode.formatLog,
   isLogged: logCode.isLogged,
   logFields: logCode.logFields,
+  optional: argsCode.optional,
   parseJson: jsonCode.parseJson,
   patchConsole: logCode.patchConsole,
   toJson: jsonCode.toJson,
-  work: workerCode.work,
+  work: workerCode.work as (options: any) => Promise<never>,
 };
 
-const testingHeld: typeof testing = testingCode;
-const compatHeld: typeof compat = compatCode;
-
-void [mainHeld, testingHeld, compatHeld];
+const job: Pick<main.Job, Exclude<keyof main.Job, "step">> = {} as jobCode.Job;
+const worker: Record<"job" | "use" | "enqueue" | "perform" | "run" | "start" | "stop" | "state", unknown> = {} as workerCode.Worker;
+void [held, job, worker];

@@ -1,0 +1,3 @@
+import adapter from "./nestjs.cjs";
+
+export const { OjsJob, OjsModule, runWorker } = adapter;

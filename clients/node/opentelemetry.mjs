@@ -1,0 +1,3 @@
+import adapter from "./opentelemetry.cjs";
+
+export const { opentelemetry, traceMeta } = adapter;
