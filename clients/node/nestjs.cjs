@@ -22,7 +22,11 @@ function OjsJob(types, options = {}) {
   };
 }
 
-/** The methods of an instance, those of its base classes included. @param {any} instance @returns {string[]} */
+/**
+ * The methods of an instance, those of its base classes included.
+ * @param {any} instance
+ * @returns {string[]}
+ */
 function methodsOf(instance) {
   const names = new Set();
   for (let at = Object.getPrototypeOf(instance); at && at !== Object.prototype; at = Object.getPrototypeOf(at)) {
@@ -49,7 +53,10 @@ function register(worker, wrapper) {
   }
 }
 
-/** Provides the `Worker`, and registers each method with `@OjsJob` when the application is initialised. */
+/**
+ * Provides the `Worker`, and registers each method with `@OjsJob` when the application is
+ * initialised.
+ */
 class OjsModule {
   /** @param {any} worker @param {any} modules */
   constructor(worker, modules) {
@@ -79,8 +86,8 @@ Inject(ModulesContainer)(OjsModule, undefined, 1);
 Module({})(OjsModule);
 
 /**
- * Works until ojs-init says that it is enough, closes the application, and ends the process. Nest's own listeners for
- * signals are removed: they would close the application while jobs run.
+ * Works until ojs-init says that it is enough, closes the application, and ends the process. Nest's
+ * own listeners for signals are removed: they would close the application while jobs run.
  * @param {any} app of NestFactory.createApplicationContext, or create
  * @returns {Promise<never>}
  */

@@ -2,8 +2,8 @@ import type { DynamicModule, INestApplicationContext } from "@nestjs/common";
 import type { ArgKind, WorkerOptions } from "./ojs-worker.cjs";
 
 /**
- * Makes a method of a provider the handler of a job type: `(job) => ...`, or with `args` the arguments one by one and the
- * job behind them.
+ * Makes a method of a provider the handler of a job type: `(job) => ...`, or with `args` the
+ * arguments one by one and the job behind them.
  */
 export function OjsJob(types: string | string[], options?: { args?: ArgKind[] }): MethodDecorator;
 
@@ -13,7 +13,7 @@ export class OjsModule {
 }
 
 /**
- * Works until ojs-init says that it is enough, closes the application, and ends the process. In place of
- * `app.enableShutdownHooks()`: the hooks run once no job is held.
+ * Works until ojs-init says that it is enough, closes the application, and ends the process. In
+ * place of `app.enableShutdownHooks()`: the hooks run once no job is held.
  */
 export function runWorker(app: INestApplicationContext): Promise<never>;

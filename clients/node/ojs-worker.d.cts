@@ -1,6 +1,9 @@
 /** A worker for ojs-init, for Node.js 18 or later. */
 
-/** An AbortSignal as @types/node or TypeScript's own `dom` declares it. Without both: what they have in common. */
+/**
+ * An AbortSignal as @types/node or TypeScript's own `dom` declares it. Without both: what they have
+ * in common.
+ */
 export type Signal = typeof globalThis extends { AbortSignal: { prototype: infer Declared } }
   ? Declared
   : {
@@ -29,7 +32,10 @@ export interface RetryOptions extends JobErrorOptions {
   after?: number;
 }
 
-/** A failure that the handler means. Throw {@link Retry} or {@link Discard}, or a class that extends one of them. */
+/**
+ * A failure that the handler means. Throw {@link Retry} or {@link Discard}, or a class that extends
+ * one of them.
+ */
 export class JobError extends Error {
   constructor(message: string, retryable: boolean, options?: JobErrorOptions);
   retryable: boolean;
@@ -57,7 +63,10 @@ export class Release extends Error {
   afterMs: number;
 }
 
-/** Ends a handler between two steps or rows: the job goes back with its position saved. Do not catch it. */
+/**
+ * Ends a handler between two steps or rows: the job goes back with its position saved. Do not catch
+ * it.
+ */
 export class Interrupted extends Release {}
 
 /** The reason of `job.signal`: what `signal.throwIfAborted()` and `job.sleep()` throw. */
@@ -74,7 +83,9 @@ export class InvalidArgs extends Discard {
   constructor(message: string);
 }
 
-/** The steps or rows of a resumed job are not those that an earlier attempt finished. Not retryable. */
+/**
+ * The steps or rows of a resumed job are not those that an earlier attempt finished. Not retryable.
+ */
 export class StepsChanged extends Discard {}
 
 /** What `job.step` and `job.iterate` have to keep is more than 64 KiB of JSON. Not retryable. */
@@ -111,7 +122,10 @@ export interface OptionalArg<Kind> {
   readonly __optional: Kind;
 }
 
-/** An argument that a job may leave out, or give as null: the handler gets undefined. Optional ones come last. */
+/**
+ * An argument that a job may leave out, or give as null: the handler gets undefined. Optional ones
+ * come last.
+ */
 export function optional<Kind extends Exclude<ArgKind, OptionalArg<any>>>(kind: Kind): OptionalArg<Kind>;
 
 /** What a handler gets for an argument of this kind. */
@@ -188,44 +202,65 @@ export abstract class Job<Args extends any[] = any[]> {
   readonly deadline: Date | null;
   /** The state that an earlier attempt saved last, or null. */
   readonly lastCheckpoint: any;
-  /** Aborted when the job is to stop; `signal.reason` is a {@link Cancelled}. Give it to fetch, timers and the like. */
+  /**
+   * Aborted when the job is to stop; `signal.reason` is a {@link Cancelled}. Give it to fetch,
+   * timers and the like.
+   */
   get signal(): Signal;
   /** Why the job is to stop: shutdown, timeout, cancelled, lost, or others. */
   get cancelReason(): string | undefined;
   /** Aborted when the worker is being shut down; the job may go on until `signal` is aborted. */
   get stopping(): Signal;
-  /** Milliseconds until a shutdown aborts `signal`; null while nothing shuts down, and where ojs-init does not say. */
+  /**
+   * Milliseconds until a shutdown aborts `signal`; null while nothing shuts down, and where
+   * ojs-init does not say.
+   */
   remaining(): number | null;
   /**
-   * Milliseconds until the job's timeout or a shutdown, whichever is first; once `signal` is aborted, those that the
-   * handler has to end; Infinity without a limit.
+   * Milliseconds until the job's timeout or a shutdown, whichever is first; once `signal` is
+   * aborted, those that the handler has to end; Infinity without a limit.
    */
   remainingMs(): number;
-  /** Waits for so many milliseconds. Rejects with {@link Cancelled} at once when the job is cancelled. */
+  /**
+   * Waits for so many milliseconds. Rejects with {@link Cancelled} at once when the job is
+   * cancelled.
+   */
   sleep(ms: number): Promise<void>;
-  /** Tells the backend that the job is alive. Not needed: ojs-init keeps the reservation by itself. */
+  /**
+   * Tells the backend that the job is alive. Not needed: ojs-init keeps the reservation by itself.
+   */
   heartbeat(): void;
   /** Tells how far the job is, from 0 to 1. As often as you like: the newest counts. */
   progress(progress: number, message?: string, data?: unknown): void;
   /**
-   * Saves what the next attempt needs to go on from here. Once the promise is resolved, ojs-init gets the state even if
-   * this process dies. False: ojs-init is gone. It rejects when the state is no JSON, or too large.
+   * Saves what the next attempt needs to go on from here. Once the promise is resolved, ojs-init
+   * gets the state even if this process dies. False: ojs-init is gone. It rejects when the state is
+   * no JSON, or too large.
    */
   checkpoint(state: unknown): Promise<boolean>;
-  /** Runs a part of the work once: in a later attempt a finished step is not run again, and gives the result it had. */
+  /**
+   * Runs a part of the work once: in a later attempt a finished step is not run again, and gives
+   * the result it had.
+   */
   step<Parameters extends any[], Result>(
     name: string,
     body: (...args: Parameters) => Result | Promise<Result>,
     ...args: Parameters
   ): Promise<Result>;
-  /** Goes through rows, in a later attempt from where the earlier one stopped. `key`: what identifies a row. */
+  /**
+   * Goes through rows, in a later attempt from where the earlier one stopped. `key`: what
+   * identifies a row.
+   */
   iterate<Row>(rows: Rows<Row>, options?: { key?: (row: Row) => unknown }): AsyncGenerator<Row, void, undefined>;
 }
 
 /** Returns the result, or a promise of it; undefined is none. */
 export type Handler<Args extends any[] = any[], Result = unknown> = (job: Job<Args>) => Result | Promise<Result>;
 
-/** `next` runs what is inside: the next middleware, at last the handler. Returns the result of the job. */
+/**
+ * `next` runs what is inside: the next middleware, at last the handler. Returns the result of the
+ * job.
+ */
 export type Middleware = (job: Job, next: () => Promise<any>) => unknown;
 
 export type Severity = "trace" | "debug" | "info" | "warn" | "error" | "fatal";
@@ -303,8 +338,8 @@ export interface ClientOptions {
 export class Client<Jobs extends JobMap<Jobs> = Record<string, any[]>> {
   constructor(options?: ClientOptions);
   /**
-   * Enqueues a job. Connection errors and the statuses 429 and 5xx are retried, 5 requests in all. Rejects with
-   * {@link EnqueueError}.
+   * Enqueues a job. Connection errors and the statuses 429 and 5xx are retried, 5 requests in all.
+   * Rejects with {@link EnqueueError}.
    */
   enqueue<Type extends keyof Jobs & string>(
     type: Type,
@@ -373,15 +408,18 @@ export interface Outcome {
 /** Handlers, and the connection that brings their jobs: one for each process. */
 export class Worker<Jobs extends JobMap<Jobs> = Record<string, any[]>> {
   constructor(options?: WorkerOptions);
-  /** Registers a handler for a job type, or several; "*" is for every type without a handler of its own. */
+  /**
+   * Registers a handler for a job type, or several; "*" is for every type without a handler of its
+   * own.
+   */
   job<Type extends (keyof Jobs & string) | "*">(
     types: Type | Type[],
     handler: Handler<Type extends keyof Jobs ? Jobs[Type] : any[]>,
   ): this;
   /**
    * Registers a handler that gets its arguments one by one, and the job behind them:
-   * `worker.job("email.send", { args: [String, "integer"] }, (to, count, job) => ...)`. A job that does not fit fails for
-   * good with {@link InvalidArgs}.
+   * `worker.job("email.send", { args: [String, "integer"] }, (to, count, job) => ...)`. A job that
+   * does not fit fails for good with {@link InvalidArgs}.
    */
   job<Type extends keyof Jobs & string, Kinds extends readonly ArgKind[] | []>(
     types: Type | Type[],
@@ -393,14 +431,18 @@ export class Worker<Jobs extends JobMap<Jobs> = Record<string, any[]>> {
   /** After the answer of a job that is done. */
   on(event: "completed", listener: (job: Job, result: unknown) => void): this;
   /**
-   * After the answer of a job that failed, once for each failure: errors of handlers, `Retry`, `Discard`, `InvalidArgs`,
-   * timeouts, and job types without a handler. Not for jobs that are given back.
+   * After the answer of a job that failed, once for each failure: errors of handlers, `Retry`,
+   * `Discard`, `InvalidArgs`, timeouts, and job types without a handler. Not for jobs that are
+   * given back.
    */
   on(event: "failed", listener: (job: Job, error: any) => void): this;
   once(event: "completed", listener: (job: Job, result: unknown) => void): this;
   once(event: "failed", listener: (job: Job, error: any) => void): this;
   off(event: "completed" | "failed", listener: (...args: any[]) => void): this;
-  /** Enqueues a job at the backend in OJS_URL, with the token in OJS_ENQUEUE_TOKEN. See {@link Client}. */
+  /**
+   * Enqueues a job at the backend in OJS_URL, with the token in OJS_ENQUEUE_TOKEN. See {@link
+   * Client}.
+   */
   enqueue: Client<Jobs>["enqueue"];
   /** Runs a handler in this process, as a job that ojs-init brought: for tests. */
   perform<Type extends keyof Jobs & string>(
@@ -413,7 +455,10 @@ export class Worker<Jobs extends JobMap<Jobs> = Record<string, any[]>> {
   run(): Promise<number>;
   /** Works until the end, and ends the process. */
   start(): Promise<never>;
-  /** Takes no more jobs and finishes those that are held. Then `run` resolves, and `start` ends the process. */
+  /**
+   * Takes no more jobs and finishes those that are held. Then `run` resolves, and `start` ends the
+   * process.
+   */
   stop(): void;
   /** As ojs-init says: "running", "quiet" or "terminate". */
   get state(): string;
@@ -434,15 +479,20 @@ export function formatLog(
   more?: { error?: unknown; attributes?: Record<string, unknown> },
 ): string;
 
-/** Whether a line is to be logged: by the job's own `meta.log_level` if it has one, else by `level`. */
+/**
+ * Whether a line is to be logged: by the job's own `meta.log_level` if it has one, else by `level`.
+ */
 export function isLogged(severity: Severity, level?: Severity): boolean;
 
-/** The fields of the job whose handler runs, for a logger of your own (pino: `mixin: logFields`). */
+/**
+ * The fields of the job whose handler runs, for a logger of your own (pino: `mixin: logFields`).
+ */
 export function logFields(): { ojs?: Record<string, unknown>; trace?: Record<string, string> };
 
 /**
- * From here on `console.log` and its like write one line of JSON each to standard error, those of libraries included,
- * with the fields of the job whose handler runs. Gives a function that takes it back.
+ * From here on `console.log` and its like write one line of JSON each to standard error, those of
+ * libraries included, with the fields of the job whose handler runs. Gives a function that takes it
+ * back.
  */
 export function patchConsole(options?: { level?: Severity; write?: (line: string) => void }): () => void;
 

@@ -1,5 +1,6 @@
 /**
- * A worker for ojs-init (worker socket, protocol version 1), for Node.js 18 or later. No dependencies.
+ * A worker for ojs-init (worker socket, protocol version 1), for Node.js 18 or later. No
+ * dependencies.
  *
  *     import { work } from "ojs-worker";
  *     await work({ handlers: { "mail.send": async (job) => send(...job.args) } });

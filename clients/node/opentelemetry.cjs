@@ -17,14 +17,19 @@ const attributesOf = (job) => ({
   "ojs.job.attempt": job.attempt,
 });
 
-/** Whether the job fails by what its handler threw: a job that is given back does not. @param {any} job @param {unknown} error */
+/**
+ * Whether the job fails by what its handler threw: a job that is given back does not.
+ * @param {any} job
+ * @param {unknown} error
+ */
 function isFailure(job, error) {
   if (error instanceof Release) return false;
   return error instanceof JobError || !job.signal.aborted || job.cancelReason === "timeout";
 }
 
 /**
- * Middleware that makes a span of each job, linked to the span that enqueued it (`meta.traceparent`).
+ * Middleware that makes a span of each job, linked to the span that enqueued it
+ * (`meta.traceparent`).
  * @param {{ tracer?: import("@opentelemetry/api").Tracer }} [options]
  * @returns {import("./ojs-worker.cjs").Middleware}
  */

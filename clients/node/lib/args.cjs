@@ -2,6 +2,7 @@
 "use strict";
 
 const { InvalidArgs } = require("./errors.cjs");
+const { isObject } = require("./options.cjs");
 
 /**
  * What a value is checked with. The result is that of Standard Schema: `value`, or `issues`.
@@ -12,7 +13,6 @@ const { InvalidArgs } = require("./errors.cjs");
 /** @param {string} expected @param {(value: any) => boolean} fits @returns {Kind} */
 const kind = (expected, fits) => ({ expected, validate: (value) => (fits(value) ? { value } : { issues: [] }) });
 
-const isObject = (/** @type {any} */ value) => typeof value === "object" && value !== null && !Array.isArray(value);
 const isInteger = (/** @type {any} */ value) => typeof value === "bigint" || Number.isSafeInteger(value);
 
 /** @type {Map<unknown, Kind>} */
@@ -59,7 +59,10 @@ function parseWith(schema, value) {
   }
 }
 
-/** Where a schema does not fit; not the issue's message, which may quote the value. @param {any} issues */
+/**
+ * Where a schema does not fit; not the issue's message, which may quote the value.
+ * @param {any} issues
+ */
 function placeOf(issues) {
   const path = issues[0]?.path;
   if (!Array.isArray(path) || path.length === 0) return "";
@@ -98,12 +101,14 @@ class Args {
 
   /**
    * @param {any[]} args of a job
-   * @returns {any[] | Promise<any[]>} a value for each argument; throws, or rejects with, InvalidArgs
+   * @returns {any[] | Promise<any[]>} a value for each argument; throws, or rejects with,
+   *   InvalidArgs
    */
   read(args) {
     const most = this.kinds.length;
     if (args.length > most) throw new InvalidArgs(`args[${most}]: expected ${most} arguments, received ${args.length}`);
-    const values = this.kinds.map((_, at) => this.#readOne(at, args[at]));
+    const values = [];
+    for (let at = 0; at < most; at++) values.push(this.#readOne(at, args[at]));
     // Only for asynchronous schemas: a handler begins at once, before a cancel can come.
     return values.some((value) => value instanceof Promise) ? Promise.all(values) : values;
   }

@@ -20,8 +20,10 @@ const MAX_PAUSE = 10_000;
  * @property {string} [id] of the job, a UUIDv7 (default: a new one)
  * @property {string} [queue] (default: "default")
  * @property {number | Date} [delay] seconds until the job may start, or the time
- * @property {number | object} [retry] attempts in all, or a retry policy as the specification has it
- * @property {object} [unique] a unique policy as the specification has it: `{ keys: ["type", "args"], period: "PT1H" }`
+ * @property {number | object} [retry] attempts in all, or a retry policy as the specification has
+ *   it
+ * @property {object} [unique] a unique policy as the specification has it: `{ keys: ["type",
+ *   "args"], period: "PT1H" }`
  * @property {number} [priority] -100 to 100, higher ones first
  * @property {number} [timeoutMs] for which an attempt may run, in milliseconds
  * @property {Date} [expiresAt] from which on the job is not started any more
@@ -55,8 +57,8 @@ class Client {
   #token;
 
   /**
-   * @param {{ url?: string, token?: string }} [options] `url`: of the backend (default: OJS_URL). `token`: a bearer token
-   *   (default: OJS_ENQUEUE_TOKEN, else OJS_AUTH_TOKEN)
+   * @param {{ url?: string, token?: string }} [options] `url`: of the backend (default: OJS_URL).
+   *   `token`: a bearer token (default: OJS_ENQUEUE_TOKEN, else OJS_AUTH_TOKEN)
    */
   constructor(options = {}) {
     checkNames("Client", options, ["url", "token"]);
@@ -69,12 +71,14 @@ class Client {
   }
 
   /**
-   * Enqueues a job. Connection errors and the statuses 429 and 5xx are retried, 5 requests in all. The requests carry the
-   * same job id, so that a retry does not enqueue twice where the backend compares ids.
+   * Enqueues a job. Connection errors and the statuses 429 and 5xx are retried, 5 requests in all.
+   * The requests carry the same job id, so that a retry does not enqueue twice where the backend
+   * compares ids.
    * @param {string} type
    * @param {any[]} [args]
    * @param {EnqueueOptions} [options]
-   * @returns {Promise<{ id: string, [field: string]: any }>} the job as the backend has it; rejects with EnqueueError
+   * @returns {Promise<{ id: string, [field: string]: any }>} the job as the backend has it; rejects
+   *   with EnqueueError
    */
   async enqueue(type, args = [], options = {}) {
     checkNames("enqueue()", options, ENQUEUE_OPTIONS);
@@ -98,8 +102,8 @@ class Client {
   /**
    * @param {string} body
    * @param {string} type
-   * @returns {Promise<{ job?: any, error?: any, pause?: number }>} `pause`: another request may help, after so many
-   *   milliseconds at least
+   * @returns {Promise<{ job?: any, error?: any, pause?: number }>} `pause`: another request may
+   *   help, after so many milliseconds at least
    */
   async #request(body, type) {
     /** @type {Record<string, string>} */
@@ -126,14 +130,15 @@ class Client {
     const more = { status, code, existingId: details?.existing_job_id };
     const error = new EnqueueError(`${failed}: ${status} ${why}`.trim(), more);
     const pause = Number(response.headers.get("retry-after")) * 1000 || 0;
-    const isRetried = (status === 429 || (status >= 500 && status !== 501)) && pause <= MAX_PAUSE;
-    return isRetried ? { error, pause } : { error };
+    const isPassing = status === 429 || (status >= 500 && status !== 501);
+    return isPassing && pause <= MAX_PAUSE ? { error, pause } : { error };
   }
 }
 
 /** @param {EnqueueOptions} options @returns {object} as the HTTP binding has them */
 function wireOptions({ queue, delay, retry, unique, priority, timeoutMs, expiresAt, tags }) {
-  const startsAt = delay === undefined || delay instanceof Date ? delay : new Date(Date.now() + secondsToMs("enqueue(): delay", delay));
+  const isTime = delay === undefined || delay instanceof Date;
+  const startsAt = isTime ? delay : new Date(Date.now() + secondsToMs("enqueue(): delay", delay));
   return {
     queue,
     delay_until: startsAt?.toISOString(),

@@ -8,15 +8,22 @@ const JOB_ERROR_OPTIONS = ["code", "type", "details", "cause"];
 
 /**
  * @typedef {object} JobErrorOptions
- * @property {string} [code] short and stable; your own codes begin with `x_` (default: `handler_error`)
+ * @property {string} [code] short and stable; your own codes begin with `x_` (default:
+ *   `handler_error`)
  * @property {string} [type] the class of the error (default: that of `cause`, or of this error)
  * @property {object} [details] anything more, as JSON
  * @property {unknown} [cause] the error behind it
  */
 
-/** @typedef {JobErrorOptions & { after?: number }} RetryOptions `after`: seconds until the next attempt, as a wish */
+/**
+ * @typedef {JobErrorOptions & { after?: number }} RetryOptions `after`: seconds until the next
+ *   attempt, as a wish
+ */
 
-/** A failure that the handler means. Throw {@link Retry} or {@link Discard}, or a class that extends one of them. */
+/**
+ * A failure that the handler means. Throw {@link Retry} or {@link Discard}, or a class that extends
+ * one of them.
+ */
 class JobError extends Error {
   /**
    * @param {string} message for a person
@@ -60,7 +67,8 @@ class Discard extends JobError {
 class Release extends Error {
   /**
    * @param {string} [reason] for the log
-   * @param {{ after?: number }} [options] `after`: seconds for which ojs-init holds the job before it goes back, 30 at most
+   * @param {{ after?: number }} [options] `after`: seconds for which ojs-init holds the job before
+   *   it goes back, 30 at most
    */
   constructor(reason, options = {}) {
     checkNames("Release", options, ["after"]);
@@ -71,7 +79,10 @@ class Release extends Error {
   }
 }
 
-/** Ends a handler between two steps or rows: the job goes back with its position saved. Do not catch it. */
+/**
+ * Ends a handler between two steps or rows: the job goes back with its position saved. Do not catch
+ * it.
+ */
 class Interrupted extends Release {}
 
 /** The reason of `job.signal`: what `signal.throwIfAborted()` and `job.sleep()` throw. */
@@ -96,7 +107,9 @@ class InvalidArgs extends Discard {
   }
 }
 
-/** The steps or rows of a resumed job are not those that an earlier attempt finished. Not retryable. */
+/**
+ * The steps or rows of a resumed job are not those that an earlier attempt finished. Not retryable.
+ */
 class StepsChanged extends Discard {}
 
 /** What `job.step` and `job.iterate` have to keep is more than 64 KiB of JSON. Not retryable. */

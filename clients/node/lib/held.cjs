@@ -19,7 +19,7 @@ const { completed, ended, withoutHandler } = require("./outcome.cjs");
 
 class HeldJobs {
   /** @type {Map<string, Job>} */
-  #held = new Map();
+  jobs = new Map();
   #around;
   #answered;
   #isOver = false;
@@ -39,46 +39,49 @@ class HeldJobs {
     this.#answered = answered;
   }
 
-  get count() {
-    return this.#held.size;
-  }
-
   /** @param {Record<string, any>} frame */
   take(frame) {
     const id = frame.job?.id;
-    if (typeof id !== "string" || this.#held.has(id)) {
+    if (typeof id !== "string" || this.jobs.has(id)) {
       return this.log("ignored a job without an id, or one that is held already: a bug in ojs-init", "error");
     }
     const job = new Job(frame.job, frame.checkpoint, this);
-    this.#held.set(id, job);
+    this.jobs.set(id, job);
     withJob(job, () => void this.#work(job));
   }
 
   /** @param {any} id @param {unknown} reason @param {unknown} graceMs */
   cancel(id, reason, graceMs) {
-    this.#held.get(id)?._cancel(String(reason), asMs(graceMs));
+    this.jobs.get(id)?._cancel(String(reason), asMs(graceMs));
   }
 
-  /** The worker is being shut down. @param {unknown} [remainingMs] until the jobs that are left are cancelled */
+  /**
+   * The worker is being shut down.
+   * @param {unknown} [remainingMs] until the jobs that are left are cancelled
+   */
   terminate(remainingMs) {
     this.isTerminating = true;
-    this.terminateAt = performance.now() + asMs(remainingMs);
-    for (const job of this.#held.values()) job._stop();
+    this.terminateAt = Math.min(this.terminateAt, performance.now() + asMs(remainingMs));
+    for (const job of this.jobs.values()) job._stop();
   }
 
   /** Nobody takes answers any more. */
   abandon() {
     this.#isOver = true;
-    for (const job of this.#held.values()) job._cancel("lost", 0);
+    for (const job of this.jobs.values()) job._cancel("lost", 0);
   }
 
-  /** The only place that runs a handler. It answers once however the handler ends. @param {Job} job */
+  /**
+   * The only place that runs a handler. It answers once however the handler ends.
+   * @param {Job} job
+   */
   async #work(job) {
     const run = this.#around.registry.find(job.type);
     if (run === undefined) return this.#answer(job, withoutHandler(job));
     let outcome;
     try {
-      // The first part of the handler runs at once, so its listeners are there before a cancel can come.
+      // The first part of the handler runs at once, so its listeners are there before a cancel can
+      // come.
       outcome = completed(job, await run(job));
     } catch (thrown) {
       outcome = ended(job, thrown);
@@ -89,7 +92,7 @@ class HeldJobs {
   /** @param {Job} job @param {import("./outcome.cjs").Outcome} outcome */
   #answer(job, outcome) {
     if (!this.#isOver) job._close("result" in outcome);
-    this.#held.delete(job.id); // Before the answer: the same id may come again right after it.
+    this.jobs.delete(job.id); // Before the answer: the same id may come again right after it.
     if (!this.#isOver) this.#send(job, outcome);
     this.#answered();
   }

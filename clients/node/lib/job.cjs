@@ -4,6 +4,7 @@
 const { setTimeout: sleep } = require("node:timers/promises");
 const { Cancelled } = require("./errors.cjs");
 const { checkedJson } = require("./json.cjs");
+const { isObject } = require("./options.cjs");
 const { Resume } = require("./resume.cjs");
 
 /** Milliseconds of 1,000 years: no Date can hold a much later deadline. */
@@ -33,17 +34,30 @@ class Job {
     this.type = envelope.type;
     /** @readonly @type {string} */
     this.queue = typeof envelope.queue === "string" ? envelope.queue : "default";
-    /** @readonly @type {number | undefined} the number of this attempt; the backend decides where the count begins */
-    this.attempt = isCount(envelope.attempt) ? envelope.attempt : undefined;
-    /** @readonly @type {boolean} whether a failure now is for good; false if the backend does not say */
-    this.isLastAttempt = isCount(envelope.max_attempts) && isCount(envelope.attempt) && envelope.attempt >= envelope.max_attempts;
+    /**
+     * @readonly
+     * @type {number | undefined} the number of this attempt; the backend decides where the count
+     *   begins
+     */
+    this.attempt = Number.isSafeInteger(envelope.attempt) ? envelope.attempt : undefined;
+    /**
+     * @readonly
+     * @type {boolean} whether a failure now is for good; false if the backend does not say
+     */
+    this.isLastAttempt = this.attempt !== undefined && envelope.max_attempts != null && this.attempt >= envelope.max_attempts;
     /** @readonly @type {any} an array */
     this.args = Array.isArray(envelope.args) ? envelope.args : [];
-    /** @readonly @type {Record<string, any>} what the producer added: trace ids, tenant and the like */
+    /**
+     * @readonly
+     * @type {Record<string, any>} what the producer added: trace ids, tenant and the like
+     */
     this.meta = isObject(envelope.meta) ? envelope.meta : {};
     /** @readonly @type {Record<string, any>} all that the backend sent */
     this.envelope = envelope;
-    /** @readonly @type {Record<string, any>} for middleware: what it hands to the handler; of this job alone */
+    /**
+     * @readonly
+     * @type {Record<string, any>} for middleware: what it hands to the handler; of this job alone
+     */
     this.locals = {};
     const timeout = timeoutOf(envelope);
     /** @readonly @type {Date | null} when the job's own timeout is over */
@@ -56,12 +70,18 @@ class Job {
     if (owner.isTerminating) this._stop();
   }
 
-  /** Aborted when the job is to stop; `signal.reason` is a {@link Cancelled}. Give it to fetch, timers and the like. */
+  /**
+   * Aborted when the job is to stop; `signal.reason` is a {@link Cancelled}. Give it to fetch,
+   * timers and the like.
+   */
   get signal() {
     return this.#abort.signal;
   }
 
-  /** @returns {string | undefined} why the job is to stop: shutdown, timeout, cancelled, lost, or others */
+  /**
+   * @returns {string | undefined} why the job is to stop: shutdown, timeout, cancelled, lost, or
+   *   others
+   */
   get cancelReason() {
     return this.#abort.signal.reason?.reason;
   }
@@ -72,8 +92,8 @@ class Job {
   }
 
   /**
-   * @returns {number | null} milliseconds until a shutdown aborts `signal`; null while nothing shuts down, and where
-   *   ojs-init does not say
+   * @returns {number | null} milliseconds until a shutdown aborts `signal`; null while nothing
+   *   shuts down, and where ojs-init does not say
    */
   remaining() {
     const left = this.#owner.terminateAt - performance.now();
@@ -81,8 +101,8 @@ class Job {
   }
 
   /**
-   * @returns {number} milliseconds until the job's timeout or a shutdown, whichever is first; once `signal` is aborted,
-   *   those that the handler has to end; Infinity without a limit
+   * @returns {number} milliseconds until the job's timeout or a shutdown, whichever is first; once
+   *   `signal` is aborted, those that the handler has to end; Infinity without a limit
    */
   remainingMs() {
     const end = this.signal.aborted ? this.#graceUntil : Math.min(this.#timeoutAt, this.#owner.terminateAt);
@@ -102,7 +122,9 @@ class Job {
     }
   }
 
-  /** Tells the backend that the job is alive. Not needed: ojs-init keeps the reservation by itself. */
+  /**
+   * Tells the backend that the job is alive. Not needed: ojs-init keeps the reservation by itself.
+   */
   heartbeat() {
     void this.#send("heartbeat", {}, "", undefined);
   }
@@ -117,17 +139,19 @@ class Job {
     if (typeof progress !== "number" || Number.isNaN(progress)) {
       throw new TypeError("job.progress(): give a number from 0 to 1 first");
     }
-    const within = Math.min(1, Math.max(0, progress)); // 1.0000000000000002 is no reason to fail a job.
-    const text = (message ?? undefined) && String(message);
-    const sent = this.#send("progress", { progress: within, message: text }, "data", data);
+    // 1.0000000000000002 is no reason to fail a job.
+    const fields = { progress: Math.min(1, Math.max(0, progress)), message: message == null ? undefined : String(message) };
+    const sent = this.#send("progress", fields, "data", data);
     sent.catch((error) => this.#owner.log(`job ${this.id}: ${error.message}`, "warn"));
   }
 
   /**
-   * Saves what the next attempt needs to go on from here, which finds it in `job.lastCheckpoint`. Once the promise is
-   * resolved, ojs-init gets the state even if this process dies.
-   * @param {unknown} state JSON, about 1 MiB at most; 64 KiB together with what `step` and `iterate` keep
-   * @returns {Promise<boolean>} false if ojs-init is gone. It rejects if the state is no JSON, or too large
+   * Saves what the next attempt needs to go on from here, which finds it in `job.lastCheckpoint`.
+   * Once the promise is resolved, ojs-init gets the state even if this process dies.
+   * @param {unknown} state JSON, about 1 MiB at most; 64 KiB together with what `step` and
+   *   `iterate` keep
+   * @returns {Promise<boolean>} false if ojs-init is gone. It rejects if the state is no JSON, or
+   *   too large
    */
   checkpoint(state) {
     const kept = this.#resume.keep(state ?? null);
@@ -136,8 +160,8 @@ class Job {
   }
 
   /**
-   * Runs a part of the work once: in a later attempt a finished step is not run again, and gives the result it had.
-   * Steps follow one another, in the same order in each attempt.
+   * Runs a part of the work once: in a later attempt a finished step is not run again, and gives
+   * the result it had. Steps follow one another, in the same order in each attempt.
    * @param {string} name
    * @param {(...args: any[]) => any} body
    * @param {any[]} args for `body`
@@ -148,10 +172,13 @@ class Job {
   }
 
   /**
-   * Goes through rows, in a later attempt from where the earlier one stopped. Ends the handler with {@link Interrupted}
-   * when the worker is shut down and the time that is left is too short for another row.
-   * @param {any} rows (async) iterable, or a function of the position (null at first) that gives the rows behind it
-   * @param {{ key?: (row: any) => unknown }} [options] `key`: what identifies a row (default: its index)
+   * Goes through rows, in a later attempt from where the earlier one stopped. Ends the handler with
+   * {@link Interrupted} when the worker is shut down and the time that is left is too short for
+   * another row.
+   * @param {any} rows (async) iterable, or a function of the position (null at first) that gives
+   *   the rows behind it
+   * @param {{ key?: (row: any) => unknown }} [options] `key`: what identifies a row (default: its
+   *   index)
    * @returns {AsyncGenerator<any, void, undefined>}
    */
   iterate(rows, options) {
@@ -187,19 +214,16 @@ class Job {
     if (!this.#stop.signal.aborted) this.#stop.abort(new Error("the worker is being shut down"));
   }
 
-  /** @internal The last moment before the answer. @param {boolean} isDone whether the job will not come again */
+  /**
+   * @internal The last moment before the answer.
+   * @param {boolean} isDone whether the job will not come again
+   */
   _close(isDone) {
     // The checkpoint of a lost job belongs to another worker by now.
     if (!isDone && this.cancelReason !== "lost") this.#resume.flush((text) => this.#owner.log(`job ${this.id}: ${text}`, "warn"));
     this.#isHeld = false;
   }
 }
-
-/** @param {unknown} value */
-const isCount = (value) => Number.isSafeInteger(value);
-
-/** @param {unknown} value */
-const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** @param {Record<string, any>} envelope @returns {number} milliseconds, or Infinity */
 function timeoutOf({ timeout_ms: ms, timeout: seconds }) {

@@ -5,9 +5,10 @@ const { randomBytes } = require("node:crypto");
 const { className } = require("./stack.cjs");
 
 /*
- * JSON.parse reads 9007199254740993 as 9007199254740992. An id that is wrong by one is worse than an id of another type,
- * so integers beyond 2^53 become BigInts. JSON.parse has no hook for that before Node 22: the text is marked before it
- * is parsed. The mark is random, so no input contains it by design.
+ * JSON.parse reads 9007199254740993 as 9007199254740992. An id that is wrong by one is worse than
+ * an id of another type, so integers beyond 2^53 become BigInts. JSON.parse has no hook for that
+ * before Node 22: the text is marked before it is parsed. The mark is random, so no input contains
+ * it by design.
  */
 const MARK = `bigint ${randomBytes(16).toString("hex")} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
@@ -35,7 +36,8 @@ function parseJson(text) {
 /**
  * JSON.stringify, but BigInts are written as integers.
  * @param {unknown} value
- * @returns {string | undefined} undefined for what JSON has nothing for: undefined, functions, symbols
+ * @returns {string | undefined} undefined for what JSON has nothing for: undefined, functions,
+ *   symbols
  */
 function toJson(value) {
   try {
@@ -50,8 +52,8 @@ function toJson(value) {
 /**
  * Strict JSON: a value that JSON.stringify would change silently is refused.
  * @param {unknown} value
- * @returns {{ json: string, problem?: undefined } | { json?: undefined, problem: string }} `problem`: what the value is or
- *   holds, without the value
+ * @returns {{ json: string, problem?: undefined } | { json?: undefined, problem: string }}
+ *   `problem`: what the value is or holds, without the value
  */
 function checkedJson(value) {
   try {
@@ -82,7 +84,10 @@ function markLargeIntegers(text) {
 const markIfLarge = (digits) =>
   INTEGER.test(digits) && !Number.isSafeInteger(Number(digits)) ? `"${MARK}${digits}"` : digits;
 
-/** @param {string} text @param {number} open where the string begins; the end is that after the closing quote */
+/**
+ * @param {string} text
+ * @param {number} open where the string begins; the end is that after the closing quote
+ */
 function endOfString(text, open) {
   for (let at = text.indexOf('"', open + 1); ; at = text.indexOf('"', at + 1)) {
     let slashes = 0;
@@ -91,7 +96,10 @@ function endOfString(text, open) {
   }
 }
 
-/** @param {string} text valid JSON @returns {number} how deep arrays and objects are nested; 0 for a short text */
+/**
+ * @param {string} text valid JSON
+ * @returns {number} how deep arrays and objects are nested; 0 for a short text
+ */
 function depthOf(text) {
   if (text.length < 2 * MAX_DEPTH) return 0;
   let depth = 0;
@@ -106,7 +114,8 @@ function depthOf(text) {
 }
 
 /**
- * What JSON.stringify loses: it writes null for NaN, and {} for a Map or a promise that was not awaited.
+ * What JSON.stringify loses: it writes null for NaN, and {} for a Map or a promise that was not
+ * awaited.
  * @param {unknown} value
  * @param {string} json what was written for it
  * @returns {string | undefined}

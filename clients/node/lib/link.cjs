@@ -6,7 +6,11 @@
 
 /** Cuts a stream of bytes into lines. */
 class LineReader {
-  /** Pieces of the incomplete line, joined once: a frame of megabytes would else be copied at each read. @type {Buffer[]} */
+  /**
+   * Pieces of the incomplete line, joined once: a frame of megabytes would else be copied at each
+   * read.
+   * @type {Buffer[]}
+   */
   #pieces = [];
 
   /**
@@ -27,8 +31,8 @@ class LineReader {
 }
 
 /**
- * Writes frames. Answers are always written, because there are no more of them than jobs. While the socket is full, the
- * link keeps only the newest report of each kind of a job.
+ * Writes frames. Answers are always written, because there are no more of them than jobs. While the
+ * socket is full, the link keeps only the newest report of each kind of a job.
  */
 class Link {
   #socket;
@@ -45,7 +49,11 @@ class Link {
     socket.on("close", () => this.#release(({ settle }) => settle(false)));
   }
 
-  /** @param {string} line @param {(isWritten: boolean) => void} [settle] called once the kernel has the line, or never will */
+  /**
+   * @param {string} line
+   * @param {(isWritten: boolean) => void} [settle] called once the kernel has the line, or never
+   *   will
+   */
   write(line, settle) {
     this.#unwritten++;
     this.#socket.write(line + "\n", (error) => {
@@ -73,7 +81,11 @@ class Link {
     return written;
   }
 
-  /** Before the answer of a job: its newest checkpoint goes out first, and its other reports are dropped. @param {object} job */
+  /**
+   * Before the answer of a job: its newest checkpoint goes out first, and its other reports are
+   * dropped.
+   * @param {object} job
+   */
   settle(job) {
     const ofJob = this.#waiting.get(job);
     const checkpoint = ofJob?.get("checkpoint");
@@ -82,7 +94,10 @@ class Link {
     if (checkpoint !== undefined) this.write(checkpoint.line, checkpoint.settle);
   }
 
-  /** @param {() => void} callback called once the kernel has all frames, which then outlive this process */
+  /**
+   * @param {() => void} callback called once the kernel has all frames, which then outlive this
+   *   process
+   */
   whenWritten(callback) {
     this.#onWritten = callback;
     if (this.#unwritten === 0) callback();

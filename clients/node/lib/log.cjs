@@ -14,7 +14,10 @@ const SEVERITIES = { trace: 1, debug: 5, info: 9, warn: 13, error: 17, fatal: 21
 /** Characters of a message, and of a stack. */
 const MAX_TEXT = 10_000;
 const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/;
-/** Ids and messages come from elsewhere; a line break in one would look like a line of its own in the log. */
+/**
+ * Ids and messages come from elsewhere; a line break in one would look like a line of its own in
+ * the log.
+ */
 const CONTROLS = /[\u0000-\u001f\u007f]+/g; // eslint-disable-line no-control-regex
 /** In a stack the line breaks are meant. */
 const CONTROLS_IN_STACK = /[\u0000-\u0009\u000b-\u001f\u007f]+/g; // eslint-disable-line no-control-regex
@@ -29,7 +32,10 @@ const jobs = new AsyncLocalStorage();
  */
 const withJob = (job, body) => jobs.run(job, body);
 
-/** @returns {import("./job.cjs").Job | undefined} the job whose handler runs here, also behind each `await` of it */
+/**
+ * @returns {import("./job.cjs").Job | undefined} the job whose handler runs here, also behind each
+ *   `await` of it
+ */
 const currentJob = () => jobs.getStore();
 
 /** @param {unknown} text @returns {Severity | undefined} */
@@ -53,7 +59,8 @@ function isLogged(severity, level = defaultLevel()) {
 
 /**
  * The fields of the job whose handler runs, for a logger of your own (pino: `mixin: logFields`).
- * @returns {{ ojs?: Record<string, unknown>, trace?: Record<string, string> }} empty outside of a handler
+ * @returns {{ ojs?: Record<string, unknown>, trace?: Record<string, string> }} empty outside of a
+ *   handler
  */
 function logFields() {
   const job = currentJob();
@@ -106,10 +113,11 @@ let record;
 const CONSOLE = { trace: "debug", debug: "debug", log: "info", info: "info", warn: "warn", error: "error" };
 
 /**
- * From here on `console.log` and its like write one line of JSON each to standard error, those of libraries included,
- * with the fields of the job whose handler runs.
- * @param {{ level?: Severity, write?: (line: string) => void }} [options] `level`: the least severity of lines outside of
- *   jobs with a `meta.log_level` (default: `OJS_LOG_LEVEL`, else info). `write`: in place of standard error
+ * From here on `console.log` and its like write one line of JSON each to standard error, those of
+ * libraries included, with the fields of the job whose handler runs.
+ * @param {{ level?: Severity, write?: (line: string) => void }} [options] `level`: the least
+ *   severity of lines outside of jobs with a `meta.log_level` (default: `OJS_LOG_LEVEL`, else
+ *   info). `write`: in place of standard error
  * @returns {() => void} takes it back
  */
 function patchConsole(options = {}) {
@@ -144,12 +152,11 @@ function patchConsole(options = {}) {
 const ignore = () => {};
 
 /** The worker goes on when nobody reads its log any more. */
-function surviveClosedLog() {
-  if (!process.stderr.listeners("error").includes(ignore)) process.stderr.on("error", ignore);
-}
+const surviveClosedLog = () => process.stderr.off("error", ignore).on("error", ignore);
 
 /**
- * The library's own log: the program's function if it gives one, else the patched console, else plain text.
+ * The library's own log: the program's function if it gives one, else the patched console, else
+ * plain text.
  * @param {Log | undefined} custom
  * @returns {Log} never throws: a logger that fails must not cost a job its answer
  */

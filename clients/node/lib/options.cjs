@@ -2,7 +2,8 @@
 "use strict";
 
 /**
- * Refuses an option that does not exist: a misspelt one that is ignored is a mistake that nobody sees.
+ * Refuses an option that does not exist: a misspelt one that is ignored is a mistake that nobody
+ * sees.
  * @param {string} where the function or class that takes the options
  * @param {object | undefined | null} options
  * @param {string[]} known
@@ -26,4 +27,7 @@ function secondsToMs(where, seconds) {
   throw new RangeError(`${where} is a number of seconds from 0 on, not ${String(seconds)}`);
 }
 
-module.exports = { checkNames, secondsToMs };
+/** @param {unknown} value @returns {value is Record<string, any>} */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+module.exports = { checkNames, isObject, secondsToMs };

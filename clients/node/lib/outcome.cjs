@@ -7,7 +7,10 @@ const { causesOf, className, framesOf } = require("./stack.cjs");
 
 /** @typedef {import("./job.cjs").Job} Job */
 
-/** Failures that the library finds. Other ones of these classes are the handler's own words, and need no log. */
+/**
+ * Failures that the library finds. Other ones of these classes are the handler's own words, and
+ * need no log.
+ */
 const MISTAKES = [CheckpointTooLarge, InvalidArgs, StepsChanged];
 
 /**
@@ -67,7 +70,12 @@ function failed(job, thrown, isLogged) {
   return { line, failure: thrown, log: [text, hasMore ? "warn" : "error", thrown] };
 }
 
-/** The handler ended because of the cancel and left the answer to the library. @param {Job} job @param {unknown} thrown @returns {Outcome} */
+/**
+ * The handler ended because of the cancel and left the answer to the library.
+ * @param {Job} job
+ * @param {unknown} thrown
+ * @returns {Outcome}
+ */
 function gaveUp(job, thrown) {
   const { cancelReason, signal } = job;
   const obeys = causesOf(thrown).some((error) => error === signal.reason || error.name === "AbortError");
@@ -82,7 +90,8 @@ function gaveUp(job, thrown) {
 }
 
 /**
- * `type` and `job_id` come first: ojs-init reads them even if the rest is too long. It clips the fields.
+ * `type` and `job_id` come first: ojs-init reads them even if the rest is too long. It clips the
+ * fields.
  * @param {Job} job
  * @param {any} thrown
  */

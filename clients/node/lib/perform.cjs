@@ -10,7 +10,9 @@ const COURSE = ["timeoutMs", "cancel", "cancelAfterMs", "stoppingMs", "stoppingA
 /** Milliseconds that ojs-init gives handlers after a cancel by default. */
 const SHUTDOWN_GRACE = 1_000;
 const GRACE = 30_000;
-/** Milliseconds that a handler may take without a cancel: one that hangs is a failure of its test. */
+/**
+ * Milliseconds that a handler may take without a cancel: one that hangs is a failure of its test.
+ */
 const GIVE_UP_AFTER = 60_000;
 
 let count = 0;
@@ -22,13 +24,16 @@ let count = 0;
  * @property {number} [attempt]
  * @property {number} [maxAttempts]
  * @property {Record<string, any>} [meta]
- * @property {any} [checkpoint] what an earlier attempt saved: the last of its outcome's `checkpoints`
+ * @property {any} [checkpoint] what an earlier attempt saved: the last of its outcome's
+ *   `checkpoints`
  * @property {number} [timeoutMs] the job's own timeout
  * @property {string} [cancel] cancels the job, with this reason: shutdown, timeout, cancelled, lost
  * @property {number} [cancelAfterMs] when (default: at once)
- * @property {number} [stoppingMs] the worker is shut down, and so much is left until the job is cancelled
+ * @property {number} [stoppingMs] the worker is shut down, and so much is left until the job is
+ *   cancelled
  * @property {number} [stoppingAfterMs] when (default: at once)
- * @property {number} [graceMs] how long the handler may take to end after a cancel (default: as ojs-init's)
+ * @property {number} [graceMs] how long the handler may take to end after a cancel (default: as
+ *   ojs-init's)
  * @property {number} [giveUpAfterMs] how long it may take without a cancel (default: 60 s)
  */
 
@@ -36,7 +41,8 @@ let count = 0;
  * @typedef {object} Outcome
  * @property {"ack" | "fail" | "release"} outcome
  * @property {any} result of ack: as the backend gets it; null for none
- * @property {any} error of fail: `message`, `code`, `type`, `retryable`, `details`, `backtrace`; else null
+ * @property {any} error of fail: `message`, `code`, `type`, `retryable`, `details`, `backtrace`;
+ *   else null
  * @property {string | null} reason of release
  * @property {any[]} checkpoints what was saved, in order, as the next attempt gets it
  * @property {{ progress: number, message?: string, data?: any }[]} progress
@@ -89,7 +95,12 @@ async function perform(around, type, args, options) {
   }
 }
 
-/** The frame as it would be read: what JSON cannot carry is an error here already. @param {string} type @param {any[]} args @param {PerformOptions} options */
+/**
+ * The frame as it would be read: what JSON cannot carry is an error here already.
+ * @param {string} type
+ * @param {any[]} args
+ * @param {PerformOptions} options
+ */
 function frameOf(type, args, options) {
   const { id = `perform-${++count}`, queue = "default", attempt = 1, maxAttempts, meta, timeoutMs, checkpoint } = options;
   const job = { id, type, queue, attempt, max_attempts: maxAttempts, args, meta, timeout_ms: timeoutMs };
@@ -98,7 +109,11 @@ function frameOf(type, args, options) {
   return parseJson(json);
 }
 
-/** Takes the frames that ojs-init would get. @param {(outcome: Outcome) => void} done @returns {import("./held.cjs").Out} */
+/**
+ * Takes the frames that ojs-init would get.
+ * @param {(outcome: Outcome) => void} done
+ * @returns {import("./held.cjs").Out}
+ */
 function recorder(done) {
   /** @type {any[]} */
   const checkpoints = [];

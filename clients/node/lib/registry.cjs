@@ -68,7 +68,12 @@ function plain(type, handler) {
   throw new TypeError(`${what}. Write (job) => ..., or declare the arguments: ${declared}`);
 }
 
-/** @param {string} type @param {unknown} specs @param {(...args: any[]) => any} handler @returns {Run} */
+/**
+ * @param {string} type
+ * @param {unknown} specs
+ * @param {(...args: any[]) => any} handler
+ * @returns {Run}
+ */
 function typed(type, specs, handler) {
   const args = new Args(`worker.job("${type}")`, specs);
   if (handler.length > args.kinds.length + 1) {

@@ -11,15 +11,24 @@ const { checkNames } = require("./options.cjs");
 const SAVE_EVERY = 5_000;
 /** Bytes of JSON in a checkpoint of this form. */
 const MAX_BYTES = 64 * 1024;
-/** Milliseconds that have to be left before a shutdown cancels the job, or no row and no step begins. */
+/**
+ * Milliseconds that have to be left before a shutdown cancels the job, or no row and no step
+ * begins.
+ */
 const LEAST_TIME = 250;
-/** Rows that take no time of their own would block the socket: after so many milliseconds the event loop gets a turn. */
+/**
+ * Rows that take no time of their own would block the socket: after so many milliseconds the event
+ * loop gets a turn.
+ */
 const TURN_EVERY = 10;
 const REASON = "resumes at its checkpoint";
 const REMEMBERED_ROWS = 10;
 const REMEMBERED_STEPS = 1_000;
 
-/** Milliseconds that each step of a job type took last in this process. @type {Map<string, number>} */
+/**
+ * Milliseconds that each step of a job type took last in this process.
+ * @type {Map<string, number>}
+ */
 const durations = new Map();
 
 /**
@@ -27,14 +36,18 @@ const durations = new Map();
  * @typedef {object} Saved
  * @property {1} ojs_resume
  * @property {[string, any][]} steps the finished steps, with their results
- * @property {Record<string, any>} cursors the last finished row, by the step that it is in ("" outside of steps)
+ * @property {Record<string, any>} cursors the last finished row, by the step that it is in (""
+ *   outside of steps)
  * @property {any} state what the handler saved itself
  */
 
 /** @param {any} checkpoint @returns {checkpoint is Saved} false: all of it is the handler's own */
 const isSaved = (checkpoint) => checkpoint?.ojs_resume === 1 && Array.isArray(checkpoint.steps);
 
-/** A copy as JSON has it, so that the handler's changes do not reach what is saved. @param {any} value */
+/**
+ * A copy as JSON has it, so that the handler's changes do not reach what is saved.
+ * @param {any} value
+ */
 const copyOf = (value) => parseJson(/** @type {string} */ (toJson(value)));
 
 /** The key of a row as a checkpoint gives it back. @param {any} key */
@@ -99,7 +112,10 @@ class Resume {
     return this.#isUsed ? this.#save(kept) : this.#send((this.#state = kept));
   }
 
-  /** Saves the position before an answer after which the job may come again. @param {(text: string) => void} warn */
+  /**
+   * Saves the position before an answer after which the job may come again.
+   * @param {(text: string) => void} warn
+   */
   flush(warn) {
     if (this.#hasNews) this.#save().catch((error) => warn(`its position was not saved: ${error.message}`));
   }
@@ -208,7 +224,10 @@ class Resume {
     this.#turnedAt = performance.now();
   }
 
-  /** Before each row and step: ends the handler if a shutdown would cut off what comes next. @param {number} usual milliseconds */
+  /**
+   * Before each row and step: ends the handler if a shutdown would cut off what comes next.
+   * @param {number} usual milliseconds
+   */
   async #interrupt(usual) {
     await this.#giveTurn();
     const { cancelReason, signal } = this.#job;

@@ -10,7 +10,9 @@ const { surviveClosedLog } = require("./log.cjs");
 const PROTOCOL = 1;
 /** Milliseconds that handlers have to clean up after ojs-init closed the connection. */
 const CLEANUP_TIME = 250;
-/** The id of no job: the error that ojs-init sends about it tells that it has read what came before. */
+/**
+ * The id of no job: the error that ojs-init sends about it tells that it has read what came before.
+ */
 const NO_JOB = "ojs-worker-stop";
 /** The modes of ojs-init in which the worker gets no socket. */
 const MODES_WITHOUT_SOCKET = ["gateway", "exec", "none"];
@@ -106,7 +108,8 @@ class Session {
       try {
         frame = parseJson(line);
       } catch {
-        // Logged below without the error, whose message quotes the line: arguments do not belong into a log.
+        // Logged below without the error, whose message quotes the line: arguments do not belong
+        // into a log.
       }
       if (typeof frame?.type === "string") this.#receive(frame);
       else this.#around.log("ignored a line from ojs-init that is not a frame", "warn");
@@ -126,7 +129,6 @@ class Session {
 
   /** @param {Record<string, any>} frame */
   #onHello(frame) {
-    if (this.#isGreeted) return;
     if (frame.protocol !== PROTOCOL) {
       return this.#fail(`ojs-init speaks protocol ${frame.protocol}, this library only ${PROTOCOL}: update the library`);
     }
@@ -166,7 +168,7 @@ class Session {
   /** Only a `cancel` frame ends handlers. SIGTERM ends the worker once they have ended. */
   #onSigterm = () => {
     if (!this.#isGreeted) return this.#end(0);
-    if (this.#held.count > 0 && !this.#isEnding) this.#write(this.#ready(0));
+    if (this.#held.jobs.size > 0 && !this.#isEnding) this.#write(this.#ready(0));
     this.#held.terminate();
     this.#endWhenIdle();
   };
@@ -177,10 +179,10 @@ class Session {
   }
 
   #exitIfIdle() {
-    if (!this.#isEnding || this.#held.count > 0) return;
+    if (!this.#isEnding || this.#held.jobs.size > 0) return;
     if (this.#isClosed) return this.#end(1);
     this.#link.whenWritten(() => {
-      if (this.#held.count === 0) this.#end(0);
+      if (this.#held.jobs.size === 0) this.#end(0);
     });
   }
 
@@ -188,8 +190,8 @@ class Session {
   #closed() {
     if (this.#isOver || this.#isClosed) return;
     this.#isClosed = true;
-    this.#around.log("ojs-init closed the socket; this worker ends", this.#held.count > 0 ? "error" : "warn");
-    if (this.#held.count === 0) return this.#end(0);
+    this.#around.log("ojs-init closed the socket; this worker ends", this.#held.jobs.size > 0 ? "error" : "warn");
+    if (this.#held.jobs.size === 0) return this.#end(0);
     this.#isEnding = true;
     setTimeout(() => this.#end(1), CLEANUP_TIME); // Also if handlers hang.
     this.#held.abandon();

@@ -5,10 +5,14 @@ const { sep } = require("node:path");
 
 const MAX_CAUSES = 10;
 
-/** Frames in the library and in Node.js itself do not lead to the mistake. */
-const isForeign = (/** @type {string} */ frame) => !frame.includes(__dirname + sep) && !frame.includes("node:internal/");
+/** Frames in the library and in Node.js itself do not lead to the mistake. @param {string} frame */
+const isForeign = (frame) => !frame.includes(__dirname + sep) && !/[( ]node:/.test(frame);
 
-/** The class of anything that was thrown, even of a value that throws when it is read. @param {any} thrown @returns {string} */
+/**
+ * The class of anything that was thrown, even of a value that throws when it is read.
+ * @param {any} thrown
+ * @returns {string}
+ */
 function className(thrown) {
   try {
     const { name } = thrown;

@@ -12,18 +12,21 @@ const { className } = require("./stack.cjs");
 
 /** The version of this package; a test holds it to package.json's. */
 const VERSION = "0.2.0";
-const MAX_CONCURRENCY = 10_000;
 const OPTIONS = ["handlers", "middleware", "concurrency", "ping", "client", "log", "socketPath"];
 
 /**
  * @typedef {object} WorkerOptions
- * @property {Record<string, (job: import("./job.cjs").Job) => any>} [handlers] by job type; "*" is for every other type
- * @property {import("./registry.cjs").Middleware[]} [middleware] around each handler, outermost first
- * @property {number} [concurrency] most jobs at once (default: as many as ojs-init allows, OJS_CONCURRENCY)
- * @property {boolean} [ping] whether ojs-init also checks on this process while it works; only for handlers that never
- *   block the event loop for 10 s (default false)
+ * @property {Record<string, (job: import("./job.cjs").Job) => any>} [handlers] by job type; "*" is
+ *   for every other type
+ * @property {import("./registry.cjs").Middleware[]} [middleware] around each handler, outermost
+ *   first
+ * @property {number} [concurrency] most jobs at once (default: as many as ojs-init allows,
+ *   OJS_CONCURRENCY)
+ * @property {boolean} [ping] whether ojs-init also checks on this process while it works; only for
+ *   handlers that never block the event loop for 10 s (default false)
  * @property {string} [client] name and version for the log of ojs-init
- * @property {import("./log.cjs").Log} [log] takes a line of this library's own log (default: standard error)
+ * @property {import("./log.cjs").Log} [log] takes a line of this library's own log (default:
+ *   standard error)
  * @property {string} [socketPath] instead of $OJS_SOCKET, for tests
  */
 
@@ -41,9 +44,7 @@ class Worker extends EventEmitter {
     super();
     checkNames("Worker", options, OPTIONS);
     const { concurrency = 1, handlers = {}, middleware = [] } = options;
-    if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > MAX_CONCURRENCY) {
-      throw new RangeError(`concurrency: give an integer from 1 to ${MAX_CONCURRENCY}`);
-    }
+    if (!Number.isInteger(concurrency) || concurrency < 1) throw new RangeError("concurrency: give an integer from 1 on");
     this.#around = { registry: this.#registry, log: libraryLog(options.log), emit: this.#tell.bind(this) };
     this.#session = new Session(this.#around, { client: `ojs-node ${VERSION}`, ...options });
     for (const [type, handler] of Object.entries(handlers)) this.job(type, handler);
@@ -51,9 +52,10 @@ class Worker extends EventEmitter {
   }
 
   /**
-   * Registers a handler: `job(type, (job) => ...)`, or with its arguments one by one and the job behind them:
-   * `job(type, { args: [String, "integer"] }, (to, count, job) => ...)`.
-   * @param {string | string[]} types a job type, or several; "*" is for every type without a handler of its own
+   * Registers a handler: `job(type, (job) => ...)`, or with its arguments one by one and the job
+   * behind them: `job(type, { args: [String, "integer"] }, (to, count, job) => ...)`.
+   * @param {string | string[]} types a job type, or several; "*" is for every type without a
+   *   handler of its own
    * @param {any} options
    * @param {any} [handler]
    * @returns {this}
@@ -81,7 +83,12 @@ class Worker extends EventEmitter {
     if (this.#isRun) throw new Error(`worker.${name}(): ojs-init knows the handlers already; register before run()`);
   }
 
-  /** A listener that fails must not cost a job its answer. @param {string} event @param {any} job @param {unknown} value */
+  /**
+   * A listener that fails must not cost a job its answer.
+   * @param {string} event
+   * @param {any} job
+   * @param {unknown} value
+   */
   #tell(event, job, value) {
     for (const listener of this.rawListeners(event)) {
       const complain = (/** @type {unknown} */ error) =>
@@ -91,14 +98,14 @@ class Worker extends EventEmitter {
   }
 
   /**
-   * Enqueues a job at the backend in OJS_URL, with the token in OJS_ENQUEUE_TOKEN. See {@link Client}.
+   * Enqueues a job at the backend in OJS_URL, with the token in OJS_ENQUEUE_TOKEN. See {@link
+   * Client}.
    * @param {string} type
    * @param {any[]} [args]
    * @param {import("./client.cjs").EnqueueOptions} [options]
    */
   enqueue(type, args, options) {
-    this.#client ??= new Client();
-    return this.#client.enqueue(type, args, options);
+    return (this.#client ??= new Client()).enqueue(type, args, options);
   }
 
   /**
@@ -113,8 +120,8 @@ class Worker extends EventEmitter {
   }
 
   /**
-   * Connects and works until the end. Exit with the status then, and soon: the connection stays open until the process
-   * ends, because ojs-init takes a closed one for a broken worker.
+   * Connects and works until the end. Exit with the status then, and soon: the connection stays
+   * open until the process ends, because ojs-init takes a closed one for a broken worker.
    * @returns {Promise<number>} the exit status; it does not reject
    */
   run() {
@@ -130,7 +137,10 @@ class Worker extends EventEmitter {
     return process.exit(status); // Not exitCode: a handler that hangs must not keep the process.
   }
 
-  /** Takes no more jobs and finishes those that are held. Then `run` resolves, and `start` ends the process. */
+  /**
+   * Takes no more jobs and finishes those that are held. Then `run` resolves, and `start` ends the
+   * process.
+   */
   stop() {
     this.#session.stop();
   }

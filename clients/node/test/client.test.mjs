@@ -11,7 +11,10 @@ const test = (name, body) => nodeTest(name, { timeout: 60_000 }, body);
 
 const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** A backend that answers with these, one after the other; the last one again and again. `drop`: it hangs up. */
+/**
+ * A backend that answers with these, one after the other; the last one again and again. `drop`: it
+ * hangs up.
+ */
 async function backend(t, ...answers) {
   const asked = [];
   const server = createServer(async (request, response) => {

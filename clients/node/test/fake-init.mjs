@@ -1,5 +1,6 @@
 // The side of ojs-init, as much of it as the tests need: a socket, frames out, frames in, in order.
-// Nothing here waits for a time: each wait ends with a frame or the end of the connection, or the test's own timeout.
+// Nothing here waits for a time: each wait ends with a frame or the end of the connection, or the
+// test's own timeout.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -76,7 +77,9 @@ class Connection {
     return JSON.parse(line);
   }
 
-  /** All frames up to the pong of a ping that is sent now: what the worker had to say until then. */
+  /**
+   * All frames up to the pong of a ping that is sent now: what the worker had to say until then.
+   */
   async framesUntilPong() {
     const id = 987654321;
     this.send({ type: "ping", id });
@@ -137,7 +140,12 @@ export async function startWorker(t, options, hello = {}) {
   return { init, status, log, ready, worker };
 }
 
-/** A job frame. @param {string} type @param {any[]} [args] @param {object} [more] of the envelope */
+/**
+ * A job frame.
+ * @param {string} type
+ * @param {any[]} [args]
+ * @param {object} [more] of the envelope
+ */
 export function job(type, args = [], { id = "j1", ...more } = {}) {
   return { type: "job", job: { id, type, queue: "default", attempt: 0, args, ...more } };
 }

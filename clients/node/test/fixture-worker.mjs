@@ -1,10 +1,12 @@
-// The fixture worker that docs/worker-socket.md describes under "Check your client", built as a user would.
+// The fixture worker that docs/worker-socket.md describes under "Check your client", built as a
+// user would.
 
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Discard, Release, Retry, Worker, patchConsole } from "../ojs-worker.mjs";
 
-// `node --test DIRECTORY` of Node 18 and 20 takes every file under test/ for a test. This is none: let it pass.
+// `node --test DIRECTORY` of Node 18 and 20 takes every file under test/ for a test. This is none:
+// let it pass.
 if (process.env.NODE_TEST_CONTEXT && !process.env.OJS_SOCKET) process.exit(0);
 
 const isDefault = process.argv.slice(2).join(" ") === "--concurrency default";
