@@ -93,7 +93,7 @@ Module({})(OjsModule);
  */
 async function runWorker(app) {
   await app.init();
-  app.unsubscribeFromProcessSignals();
+  app.unsubscribeFromProcessSignals?.();
   const status = await app.get(Worker).run();
   await app.close();
   return process.exit(status);

@@ -11,7 +11,7 @@ const { completed, ended, withoutHandler } = require("./outcome.cjs");
  */
 
 /**
- * @typedef {object} Surroundings
+ * @typedef {object} Services
  * @property {import("./registry.cjs").Registry} registry
  * @property {import("./log.cjs").Log} log
  * @property {(event: "completed" | "failed", job: Job, value: unknown) => void} emit
@@ -20,7 +20,7 @@ const { completed, ended, withoutHandler } = require("./outcome.cjs");
 class HeldJobs {
   /** @type {Map<string, Job>} */
   jobs = new Map();
-  #around;
+  #services;
   #answered;
   #isOver = false;
   isTerminating = false;
@@ -28,13 +28,13 @@ class HeldJobs {
   terminateAt = Infinity;
 
   /**
-   * @param {Surroundings} around
+   * @param {Services} services
    * @param {Out} out
    * @param {() => void} answered called whenever a handler has ended
    */
-  constructor(around, out, answered) {
-    this.#around = around;
-    this.log = around.log;
+  constructor(services, out, answered) {
+    this.#services = services;
+    this.log = services.log;
     this.out = out;
     this.#answered = answered;
   }
@@ -76,7 +76,7 @@ class HeldJobs {
    * @param {Job} job
    */
   async #work(job) {
-    const run = this.#around.registry.find(job.type);
+    const run = this.#services.registry.find(job.type);
     if (run === undefined) return this.#answer(job, withoutHandler(job));
     let outcome;
     try {
@@ -102,8 +102,8 @@ class HeldJobs {
     this.out.settle(job);
     this.out.write(outcome.line);
     if (outcome.log !== undefined) this.log(...outcome.log);
-    if ("result" in outcome) this.#around.emit("completed", job, outcome.result);
-    if ("failure" in outcome) this.#around.emit("failed", job, outcome.failure);
+    if ("result" in outcome) this.#services.emit("completed", job, outcome.result);
+    if ("failure" in outcome) this.#services.emit("failed", job, outcome.failure);
   }
 }
 

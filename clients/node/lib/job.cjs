@@ -44,7 +44,7 @@ class Job {
      * @readonly
      * @type {boolean} whether a failure now is for good; false if the backend does not say
      */
-    this.isLastAttempt = this.attempt !== undefined && envelope.max_attempts != null && this.attempt >= envelope.max_attempts;
+    this.isLastAttempt = envelope.max_attempts != null && Number(this.attempt) >= envelope.max_attempts;
     /** @readonly @type {any} an array */
     this.args = Array.isArray(envelope.args) ? envelope.args : [];
     /**
@@ -154,7 +154,7 @@ class Job {
    *   too large
    */
   checkpoint(state) {
-    const kept = this.#resume.keep(state ?? null);
+    const kept = this.#resume.saveState(state ?? null);
     kept.catch(() => {}); // A handler that does not await it must not end the process.
     return kept;
   }
@@ -220,7 +220,8 @@ class Job {
    */
   _close(isDone) {
     // The checkpoint of a lost job belongs to another worker by now.
-    if (!isDone && this.cancelReason !== "lost") this.#resume.flush((text) => this.#owner.log(`job ${this.id}: ${text}`, "warn"));
+    const warn = (/** @type {string} */ text) => this.#owner.log(`job ${this.id}: ${text}`, "warn");
+    if (!isDone && this.cancelReason !== "lost") this.#resume.flush(warn);
     this.#isHeld = false;
   }
 }

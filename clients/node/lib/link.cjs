@@ -36,15 +36,18 @@ class LineReader {
  */
 class Link {
   #socket;
-  #unwritten = 0;
-  /** @type {(() => void) | undefined} */
   #onWritten;
+  #unwritten = 0;
   /** @type {Map<object, Map<ReportKind, Waiting>>} by job and kind */
   #waiting = new Map();
 
-  /** @param {import("node:net").Socket} socket */
-  constructor(socket) {
+  /**
+   * @param {import("node:net").Socket} socket
+   * @param {() => void} onWritten called each time that `isWritten` has become true
+   */
+  constructor(socket, onWritten) {
     this.#socket = socket;
+    this.#onWritten = onWritten;
     socket.on("drain", () => this.#release(({ line, settle }) => this.write(line, settle)));
     socket.on("close", () => this.#release(({ settle }) => settle(false)));
   }
@@ -58,7 +61,7 @@ class Link {
     this.#unwritten++;
     this.#socket.write(line + "\n", (error) => {
       settle?.(!error);
-      if (--this.#unwritten === 0) this.#onWritten?.();
+      if (--this.#unwritten === 0) this.#onWritten();
     });
   }
 
@@ -94,13 +97,9 @@ class Link {
     if (checkpoint !== undefined) this.write(checkpoint.line, checkpoint.settle);
   }
 
-  /**
-   * @param {() => void} callback called once the kernel has all frames, which then outlive this
-   *   process
-   */
-  whenWritten(callback) {
-    this.#onWritten = callback;
-    if (this.#unwritten === 0) callback();
+  /** Whether the kernel has all frames, which then outlive this process. */
+  get isWritten() {
+    return this.#unwritten === 0;
   }
 
   /** @param {(item: Waiting) => void} act with each report that waits */

@@ -7,10 +7,7 @@ const { causesOf, className, framesOf } = require("./stack.cjs");
 
 /** @typedef {import("./job.cjs").Job} Job */
 
-/**
- * Failures that the library finds. Other ones of these classes are the handler's own words, and
- * need no log.
- */
+/** Failures that the library finds. A `Retry` or `Discard` of a handler needs no line in the log. */
 const MISTAKES = [CheckpointTooLarge, InvalidArgs, StepsChanged];
 
 /**
@@ -79,7 +76,7 @@ function failed(job, thrown, isLogged) {
 function gaveUp(job, thrown) {
   const { cancelReason, signal } = job;
   const obeys = causesOf(thrown).some((error) => error === signal.reason || error.name === "AbortError");
-  const text = `job ${job.id} (${job.type}): its handler threw ${className(thrown)} after the job was cancelled (${cancelReason})`;
+  const text = `job ${job.id} (${job.type}): its handler threw ${className(thrown)} after its cancel (${cancelReason})`;
   /** @type {Pick<Outcome, "log">} */
   const own = obeys ? {} : { log: [text, "warn", thrown] };
   if (cancelReason !== "timeout") return { line: frame(job, "release", { reason: cancelReason }), ...own };
@@ -100,7 +97,9 @@ function failLine(job, thrown) {
     const text = typeof thrown?.message === "string" ? thrown.message : String(thrown);
     return frame(job, "fail", { error: { message: `the handler threw ${text}`, code: "handler_error", retryable: true } });
   }
-  const { code = "handler_error", type = className(thrown), retryable = true, details } = thrown instanceof JobError ? thrown : {};
+  /** @type {Partial<JobError>} */
+  const meant = thrown instanceof JobError ? thrown : {};
+  const { code = "handler_error", type = className(thrown), retryable = true, details } = meant;
   const frames = framesOf(thrown);
   const backtrace = frames.length > 0 ? frames : undefined;
   const message = String(thrown.message || type);

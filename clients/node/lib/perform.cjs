@@ -6,7 +6,7 @@ const { checkedJson, parseJson } = require("./json.cjs");
 const { checkNames } = require("./options.cjs");
 
 const FIELDS = ["id", "queue", "attempt", "maxAttempts", "meta", "checkpoint"];
-const COURSE = ["timeoutMs", "cancel", "cancelAfterMs", "stoppingMs", "stoppingAfterMs", "graceMs", "giveUpAfterMs"];
+const TIMING = ["timeoutMs", "cancel", "cancelAfterMs", "stoppingMs", "stoppingAfterMs", "graceMs", "giveUpAfterMs"];
 /** Milliseconds that ojs-init gives handlers after a cancel by default. */
 const SHUTDOWN_GRACE = 1_000;
 const GRACE = 30_000;
@@ -49,14 +49,14 @@ let count = 0;
  */
 
 /**
- * @param {import("./held.cjs").Surroundings} around
+ * @param {import("./held.cjs").Services} services
  * @param {string} type
  * @param {any[]} args
  * @param {PerformOptions} options
  * @returns {Promise<Outcome>}
  */
-async function perform(around, type, args, options) {
-  checkNames("worker.perform()", options, [...FIELDS, ...COURSE]);
+async function perform(services, type, args, options) {
+  checkNames("worker.perform()", options, [...FIELDS, ...TIMING]);
   if (typeof type !== "string" || !Array.isArray(args)) {
     throw new TypeError('worker.perform(): give a job type and its arguments: worker.perform("email.send", ["a@b.c"])');
   }
@@ -67,7 +67,7 @@ async function perform(around, type, args, options) {
     ms === undefined ? act() : timers.push(setTimeout(act, ms));
   try {
     return await new Promise((resolve, reject) => {
-      const jobs = new HeldJobs(around, recorder(resolve), () => {});
+      const jobs = new HeldJobs(services, recorder(resolve), () => {});
       const giveUp = (/** @type {string} */ when) => {
         jobs.abandon();
         reject(new Error(`the handler of ${type} has not ended ${when}`));

@@ -1,7 +1,7 @@
 // Work that goes on where an earlier attempt of the job stopped: steps and rows.
 "use strict";
 
-const { setImmediate: turn } = require("node:timers/promises");
+const { setImmediate: yieldTurn } = require("node:timers/promises");
 const { isDeepStrictEqual } = require("node:util");
 const { CheckpointTooLarge, Discard, Interrupted, StepsChanged } = require("./errors.cjs");
 const { checkedJson, parseJson, toJson } = require("./json.cjs");
@@ -20,7 +20,7 @@ const LEAST_TIME = 250;
  * Rows that take no time of their own would block the socket: after so many milliseconds the event
  * loop gets a turn.
  */
-const TURN_EVERY = 10;
+const YIELD_EVERY = 10;
 const REASON = "resumes at its checkpoint";
 const REMEMBERED_ROWS = 10;
 const REMEMBERED_STEPS = 1_000;
@@ -80,7 +80,7 @@ class Resume {
   /** Whether there is progress that no checkpoint has. */
   #hasNews = false;
   #savedAt = performance.now();
-  #turnedAt = performance.now();
+  #yieldedAt = performance.now();
 
   /**
    * @param {import("./job.cjs").Job} job
@@ -105,7 +105,7 @@ class Resume {
   }
 
   /** @param {unknown} state of the handler's own @returns {Promise<boolean>} */
-  async keep(state) {
+  async saveState(state) {
     const { json, problem } = checkedJson(state);
     if (json === undefined) throw new TypeError(`job.checkpoint(): the state ${problem}; give plain data`);
     const kept = parseJson(json);
@@ -181,9 +181,9 @@ class Resume {
     if (key === undefined && after !== null && !Number.isInteger(after)) {
       throw new StepsChanged("an earlier attempt knew its rows by a key, and this one knows them by their index");
     }
-    if (typeof rows !== "function") return yield* this.#behind(after, rows, 0, scope, key);
+    if (typeof rows !== "function") return yield* this.#rowsAfter(after, rows, 0, scope, key);
     const first = key === undefined && after !== null ? after + 1 : 0;
-    yield* this.#behind(null, await rows(after), first, scope, key);
+    yield* this.#rowsAfter(null, await rows(after), first, scope, key);
   }
 
   /**
@@ -193,7 +193,7 @@ class Resume {
    * @param {string} scope
    * @param {((row: any) => unknown) | undefined} key
    */
-  async *#behind(after, rows, index, scope, key) {
+  async *#rowsAfter(after, rows, index, scope, key) {
     let isSkipping = after !== null;
     /** @type {number[]} milliseconds of the last rows */
     const took = [];
@@ -201,7 +201,7 @@ class Resume {
       const position = key ? asKey(await key(row)) : index++;
       if (isSkipping && (key || position <= after)) {
         if (key && isDeepStrictEqual(position, after)) isSkipping = false;
-        await this.#giveTurn();
+        await this.#yieldTurn();
         continue;
       }
       isSkipping = false;
@@ -215,13 +215,13 @@ class Resume {
       if (performance.now() - this.#savedAt >= SAVE_EVERY) await this.#save();
     }
     // Without keys, fewer rows than before mean that none is left.
-    if (isSkipping && key) throw new StepsChanged("the row that an earlier attempt finished last does not come any more");
+    if (isSkipping && key) throw new StepsChanged("the last row that an earlier attempt finished does not come any more");
   }
 
-  async #giveTurn() {
-    if (performance.now() - this.#turnedAt < TURN_EVERY) return;
-    await turn();
-    this.#turnedAt = performance.now();
+  async #yieldTurn() {
+    if (performance.now() - this.#yieldedAt < YIELD_EVERY) return;
+    await yieldTurn();
+    this.#yieldedAt = performance.now();
   }
 
   /**
@@ -229,7 +229,7 @@ class Resume {
    * @param {number} usual milliseconds
    */
   async #interrupt(usual) {
-    await this.#giveTurn();
+    await this.#yieldTurn();
     const { cancelReason, signal } = this.#job;
     if (cancelReason === "shutdown") throw new Interrupted(REASON);
     signal.throwIfAborted();
@@ -244,7 +244,7 @@ class Resume {
     const bytes = Buffer.byteLength(toJson(saved) ?? "");
     if (bytes > MAX_BYTES) {
       const what = "the results of steps, the position and your own checkpoint";
-      throw new CheckpointTooLarge(`${what} are ${bytes} bytes of JSON together, more than ${MAX_BYTES}; store them elsewhere`);
+      throw new CheckpointTooLarge(`${what} have ${bytes} bytes of JSON, more than ${MAX_BYTES}; store them elsewhere`);
     }
     this.#state = state;
     this.#hasNews = false;

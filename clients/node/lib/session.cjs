@@ -29,7 +29,7 @@ function whyNoSocket() {
 }
 
 class Session {
-  #around;
+  #services;
   #options;
   #lines = new LineReader();
   /** @type {import("node:net").Socket | undefined} */
@@ -51,11 +51,11 @@ class Session {
   state = "running";
 
   /**
-   * @param {import("./held.cjs").Surroundings} around
+   * @param {import("./held.cjs").Services} services
    * @param {import("./worker.cjs").WorkerOptions} options
    */
-  constructor(around, options) {
-    this.#around = around;
+  constructor(services, options) {
+    this.#services = services;
     this.#options = options;
   }
 
@@ -84,8 +84,8 @@ class Session {
   /** @param {string} path */
   #connect(path) {
     const socket = (this.#socket = createConnection({ path }));
-    this.#link = new Link(socket);
-    this.#held = new HeldJobs(this.#around, this.#link, () => this.#exitIfIdle());
+    this.#link = new Link(socket, () => this.#exitIfIdle());
+    this.#held = new HeldJobs(this.#services, this.#link, () => this.#exitIfIdle());
     socket.on("data", (chunk) => this.#read(chunk));
     socket.on("end", () => this.#closed());
     socket.on("close", () => this.#closed());
@@ -112,7 +112,7 @@ class Session {
         // into a log.
       }
       if (typeof frame?.type === "string") this.#receive(frame);
-      else this.#around.log("ignored a line from ojs-init that is not a frame", "warn");
+      else this.#services.log("ignored a line from ojs-init that is not a frame", "warn");
     }
   }
 
@@ -141,13 +141,14 @@ class Session {
 
   /** @param {number} concurrency */
   #ready(concurrency) {
-    const { ping = false, client } = this.#options;
-    return { type: "ready", protocol: PROTOCOL, concurrency, types: this.#around.registry.types, ping, ok: false, client };
+    const { types } = this.#services.registry;
+    const [ping, client] = [Boolean(this.#options.ping), String(this.#options.client)];
+    return { type: "ready", protocol: PROTOCOL, concurrency, types, ping, ok: false, client };
   }
 
   /** @param {Record<string, any>} frame */
   #onLifecycle(frame) {
-    this.#around.log(`${frame.state} (${frame.reason})`, "info");
+    this.#services.log(`${frame.state} (${frame.reason})`, "info");
     this.state = String(frame.state);
     // Nothing to do for quiet and running: ojs-init decides which jobs it sends.
     if (this.state !== "terminate") return;
@@ -162,7 +163,7 @@ class Session {
     // A backend without progress answers each progress so: one line is enough.
     if (code === "not_offered" && this.#saidNotOffered) return;
     this.#saidNotOffered ||= code === "not_offered";
-    this.#around.log(`error ${code} from ojs-init: ${message}${id === undefined ? "" : ` (job ${id})`}`, "warn");
+    this.#services.log(`error ${code} from ojs-init: ${message}${id === undefined ? "" : ` (job ${id})`}`, "warn");
   }
 
   /** Only a `cancel` frame ends handlers. SIGTERM ends the worker once they have ended. */
@@ -179,18 +180,16 @@ class Session {
   }
 
   #exitIfIdle() {
-    if (!this.#isEnding || this.#held.jobs.size > 0) return;
-    if (this.#isClosed) return this.#end(1);
-    this.#link.whenWritten(() => {
-      if (this.#held.jobs.size === 0) this.#end(0);
-    });
+    if (!this.#isEnding || this.#isOver || this.#held.jobs.size > 0) return;
+    if (this.#isClosed) this.#end(1);
+    else if (this.#link.isWritten) this.#end(0);
   }
 
   /** ojs-init is gone, or has given up on this process: nobody takes answers any more. */
   #closed() {
     if (this.#isOver || this.#isClosed) return;
     this.#isClosed = true;
-    this.#around.log("ojs-init closed the socket; this worker ends", this.#held.jobs.size > 0 ? "error" : "warn");
+    this.#services.log("ojs-init closed the socket; this worker ends", this.#held.jobs.size > 0 ? "error" : "warn");
     if (this.#held.jobs.size === 0) return this.#end(0);
     this.#isEnding = true;
     setTimeout(() => this.#end(1), CLEANUP_TIME); // Also if handlers hang.
@@ -199,7 +198,7 @@ class Session {
 
   /** @param {string} message */
   #fail(message) {
-    this.#around.log(message, "error");
+    this.#services.log(message, "error");
     this.#end(1);
   }
 

@@ -33,7 +33,7 @@ const OPTIONS = ["handlers", "middleware", "concurrency", "ping", "client", "log
 /** Handlers, and the connection that brings their jobs: one for each process. */
 class Worker extends EventEmitter {
   #registry = new Registry();
-  #around;
+  #services;
   #session;
   #isRun = false;
   /** @type {Client | undefined} */
@@ -45,8 +45,8 @@ class Worker extends EventEmitter {
     checkNames("Worker", options, OPTIONS);
     const { concurrency = 1, handlers = {}, middleware = [] } = options;
     if (!Number.isInteger(concurrency) || concurrency < 1) throw new RangeError("concurrency: give an integer from 1 on");
-    this.#around = { registry: this.#registry, log: libraryLog(options.log), emit: this.#tell.bind(this) };
-    this.#session = new Session(this.#around, { client: `ojs-node ${VERSION}`, ...options });
+    this.#services = { registry: this.#registry, log: libraryLog(options.log), emit: this.#emitSafely.bind(this) };
+    this.#session = new Session(this.#services, { client: `ojs-node ${VERSION}`, ...options });
     for (const [type, handler] of Object.entries(handlers)) this.job(type, handler);
     for (const each of middleware) this.use(each);
   }
@@ -89,17 +89,17 @@ class Worker extends EventEmitter {
    * @param {any} job
    * @param {unknown} value
    */
-  #tell(event, job, value) {
+  #emitSafely(event, job, value) {
     for (const listener of this.rawListeners(event)) {
       const complain = (/** @type {unknown} */ error) =>
-        this.#around.log(`a listener of "${event}" failed: ${className(error)}`, "error", error);
+        this.#services.log(`a listener of "${event}" failed: ${className(error)}`, "error", error);
       guarded(() => listener.call(this, job, value), complain);
     }
   }
 
   /**
-   * Enqueues a job at the backend in OJS_URL, with the token in OJS_ENQUEUE_TOKEN. See {@link
-   * Client}.
+   * Enqueues a job at the backend in OJS_URL, with the token in OJS_ENQUEUE_TOKEN. See
+   * {@link Client}.
    * @param {string} type
    * @param {any[]} [args]
    * @param {import("./client.cjs").EnqueueOptions} [options]
@@ -116,7 +116,7 @@ class Worker extends EventEmitter {
    * @returns {Promise<import("./perform.cjs").Outcome>}
    */
   perform(type, args = [], options = {}) {
-    return perform(this.#around, type, args, options);
+    return perform(this.#services, type, args, options);
   }
 
   /**

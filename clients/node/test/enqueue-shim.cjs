@@ -7,6 +7,6 @@ if (process.env.ENQUEUE_TOKEN) process.env.OJS_ENQUEUE_TOKEN = process.env.ENQUE
 const { fetch } = globalThis;
 globalThis.fetch = (url, init) => {
   const { id, ...rest } = JSON.parse(init.body);
-  if (!/^[0-9a-f-]{14}-7[0-9a-f-]{21}$/.test(id)) throw new Error("the job has no UUIDv7");
+  if (!/^[0-9a-f-]{13}-7[0-9a-f-]{21}$/.test(id)) throw new Error("the job has no UUIDv7");
   return fetch(url, { ...init, body: JSON.stringify(rest) });
 };
