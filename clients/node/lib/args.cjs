@@ -106,7 +106,7 @@ class Args {
    */
   read(args) {
     const most = this.kinds.length;
-    if (args.length > most) throw new InvalidArgs(`args[${most}]: expected ${most} arguments, received ${args.length}`);
+    if (args.length > most) throw new InvalidArgs(`args[${most}]: expected nothing, received ${describe(args[most])}`);
     const values = [];
     for (let at = 0; at < most; at++) values.push(this.#readOne(at, args[at]));
     // Only for asynchronous schemas: a handler begins at once, before a cancel can come.

@@ -185,7 +185,7 @@ const UNFITTING = [
   [[Object], [["secret"]], "args[0]: expected an object, received an array"],
   [["any"], [], "args[0]: expected a value, received nothing"],
   [[optional(String)], [{}], "args[0]: expected a string, received an object"],
-  [[String], ["a", "secret"], "args[1]: expected 1 arguments, received 2"],
+  [[String], ["a", "secret"], "args[1]: expected nothing, received a string"],
   [[standard(() => ({ issues: [issue] }))], ["secret"], "args[0]: expected what its schema accepts, received a string, at items.0.?"],
   [[standard(async () => ({ issues: [{}] }))], [null], "args[0]: expected what its schema accepts, received null"],
   [[{ parse: fails(new Error("secret")) }], [1], "args[0]: expected what its schema accepts, received a number"],

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -43,16 +43,26 @@ export const bin = (name) => join(DIR, "node_modules/.bin", name);
 /** Loads an installed package. */
 export const load = createRequire(join(DIR, "load.cjs"));
 
-/** @returns {string} the path of the packed client; its sources are in DIR/source */
+/**
+ * Packages are installed once for each list of them; the client is packed anew each time.
+ * @returns {string} the path of the packed client; its sources are in DIR/source
+ */
 export function install() {
   rmSync(join(DIR, "source"), { recursive: true, force: true });
   cpSync(HERE, join(DIR, "source"), { recursive: true, filter: (path) => !path.endsWith("node_modules") });
-  writeFileSync(join(DIR, "package.json"), '{"private":true}');
+  const stamp = JSON.stringify({ private: true, description: PACKAGES.join(" ") });
+  if (!existsSync(join(DIR, "installed")) || readFileSync(join(DIR, "installed"), "utf8") !== stamp) {
+    const quiet = ["--prefer-offline", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", "--no-package-lock"];
+    writeFileSync(join(DIR, "package.json"), stamp);
+    run("npm", ["install", ...quiet, ...PACKAGES]);
+    writeFileSync(join(DIR, "installed"), stamp);
+  }
   for (const name of readdirSync(DIR)) if (name.endsWith(".tgz")) rmSync(join(DIR, name));
   run("npm", ["pack", "--loglevel=error", "--pack-destination", DIR], { cwd: HERE });
   const [tarball] = readdirSync(DIR).filter((name) => name.endsWith(".tgz"));
-  rmSync(join(DIR, "node_modules/ojs-worker"), { recursive: true, force: true });
-  const quiet = ["--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error", "--no-package-lock"];
-  run("npm", ["install", ...quiet, ...PACKAGES, `./${tarball}`]);
+  const place = join(DIR, "node_modules/ojs-worker");
+  rmSync(place, { recursive: true, force: true });
+  mkdirSync(place);
+  run("tar", ["-xzf", tarball, "-C", place, "--strip-components=1"]);
   return join(DIR, tarball);
 }
