@@ -1,3 +1,3 @@
-module ojsworker
+module ojs-init.example/ojsworker
 
-go 1.19
+go 1.21

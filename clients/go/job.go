@@ -3,264 +3,285 @@ package ojsworker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
-	"strconv"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 )
 
-// Job is what a handler is given. Its methods may be called from any goroutine.
+// Job is what a handler gets. Its methods may be called from any goroutine.
 type Job struct {
 	// ID is the same in each delivery of the job.
-	ID string
-	// Type decides which handler takes it.
-	Type string
-	// Queue is where it came from; "default" if the backend does not say.
-	Queue string
-	// Attempt is the number of this attempt, as the backend counts: some begin with 0. -1 if it does not say.
-	Attempt int
-	// Args are its arguments. Numbers are json.Number and so exact; Bind and HandleTyped give them as your own types.
-	Args []any
-	// Meta is its metadata: trace context, tenant and other things that travel with the job.
-	Meta map[string]any
+	ID string `json:"id"`
+	// Type decides which handler gets it.
+	Type string `json:"type"`
+	// Queue is the queue of the job; "default" if the backend does not say.
+	Queue string `json:"queue"`
+	// Attempt is the number of this attempt as the backend counts (some begin with 0); -1 if it does not say.
+	Attempt int `json:"attempt"`
+	// MaxAttempts is how many attempts the backend makes; 0 if it does not say.
+	MaxAttempts int `json:"max_attempts"`
+	// Args are the arguments. Numbers are json.Number and so exact; HandleTyped and Bind make your own types of them.
+	Args []any `json:"args"`
+	// Meta is the metadata: trace context, tenant and other things that travel with the job.
+	Meta map[string]any `json:"meta"`
 
-	raw         json.RawMessage
-	rawID       json.RawMessage
-	rawArgs     json.RawMessage
-	maxAttempts int64
-	deadline    time.Time
-	hasDeadline bool
-	logLevel    *Level
-	resume      resume
-	session     *session
-	handler     Handler
-	origin      any
-	ctx         context.Context
-	cancel      context.CancelFunc
+	raw      json.RawMessage
+	rawArgs  json.RawMessage
+	deadline time.Time
+	session  *session
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	resume   resume
 
-	mu     sync.Mutex
-	reason string
-	// Guarded by the session's lock: the answer is given.
-	isOver bool
-	// Guarded by the session's lock: the newest of each that may still wait.
-	waitingProgress   *outgoing
-	waitingCheckpoint *outgoing
-	waitingHeartbeat  *outgoing
+	// mu keeps anything about the job from being sent behind its answer.
+	mu         sync.Mutex
+	isAnswered bool
+}
+
+// newJob reads an envelope; nil if it has no id. Fields of a wrong type count as absent.
+func newJob(s *session, raw, checkpoint json.RawMessage) *Job {
+	job := &Job{Queue: "default", Attempt: -1, Args: []any{}, Meta: map[string]any{}, raw: raw, session: s}
+	envelope := struct {
+		*Job
+		RawArgs   json.RawMessage `json:"args"` // instead of Job.Args
+		Timeout   float64         `json:"timeout"`
+		TimeoutMS float64         `json:"timeout_ms"`
+	}{Job: job}
+	if err := decode(raw, &envelope); err != nil && !isMismatch(err) || job.ID == "" {
+		s.log.Warn("a job of ojs-init is ignored: it has no id")
+		return nil
+	}
+	if job.rawArgs = envelope.RawArgs; !isNull(job.rawArgs) {
+		_ = decode(job.rawArgs, &job.Args)
+	}
+	job.resume.load(checkpoint)
+	ctx, cancel := context.WithCancelCause(context.WithValue(s.values, jobKey{}, job))
+	job.ctx, job.cancel = ctx, cancel
+	if envelope.TimeoutMS <= 0 {
+		envelope.TimeoutMS = 1000 * envelope.Timeout
+	}
+	if envelope.TimeoutMS > 0 {
+		const longest = 1e12 // ms, which fits into a Duration
+		deadline := time.Now().Add(time.Duration(min(envelope.TimeoutMS, longest)) * time.Millisecond)
+		// ojs-init cancels the job at about the same time.
+		ctx, stop := context.WithDeadlineCause(ctx, deadline, &Cancelled{Reason: "timeout"})
+		job.ctx = ctx
+		job.cancel = func(cause error) {
+			cancel(cause)
+			stop()
+		}
+	}
+	return job
 }
 
 type jobKey struct{}
 
-// jobContext is the context of a handler: it carries the values of the context given to Run, the job, and the job's
-// deadline. It is done when the job is cancelled, and only then.
-type jobContext struct {
-	context.Context
-	values context.Context
-	job    *Job
-}
-
-func (c jobContext) Value(key any) any {
-	if key == (jobKey{}) {
-		return c.job
-	}
-	if value := c.Context.Value(key); value != nil {
-		return value
-	}
-	return c.values.Value(key)
-}
-
-func (c jobContext) Deadline() (time.Time, bool) {
-	return c.job.deadline, c.job.hasDeadline
-}
-
-// FromContext is the job whose handler got this context, or one made from it; nil outside of a handler.
+// FromContext returns the job of a handler's context, or of one made from it; nil if there is none.
 func FromContext(ctx context.Context) *Job {
 	job, _ := ctx.Value(jobKey{}).(*Job)
 	return job
 }
 
-// newJob reads an envelope. The text must be JSON.
-func newJob(raw, checkpoint json.RawMessage, received time.Time) (*Job, error) {
-	job := &Job{Queue: "default", Attempt: -1, raw: raw, rawArgs: json.RawMessage("[]")}
-	var kind, timeout, timeoutMS json.RawMessage
-	err := members(raw, func(name string, value json.RawMessage) {
-		switch name {
-		case "id":
-			job.rawID = value
-		case "type":
-			kind = value
-		case "queue":
-			if queue, ok := stringIn(value); ok {
-				job.Queue = queue
-			}
-		case "attempt":
-			if attempt, ok := integerIn(value); ok && attempt >= 0 && attempt <= math.MaxInt32 {
-				job.Attempt = int(attempt)
-			}
-		case "max_attempts":
-			job.maxAttempts, _ = integerIn(value)
-		case "args":
-			if value[0] == '[' {
-				job.rawArgs = value
-			}
-		case "meta":
-			if value[0] == '{' {
-				_ = decode(value, &job.Meta)
-			}
-		case "timeout":
-			timeout = value
-		case "timeout_ms":
-			timeoutMS = value
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	var ok bool
-	if job.ID, ok = stringIn(job.rawID); !ok {
-		return nil, fmt.Errorf("the id of a job is no string")
-	}
-	if job.Type, ok = stringIn(kind); !ok {
-		return job, errNoType
-	}
-	if err := decode(job.rawArgs, &job.Args); err != nil {
-		return nil, err
-	}
-	if job.Meta == nil {
-		job.Meta = map[string]any{}
-	}
-	limit, isLimited := durationIn(timeoutMS, time.Millisecond)
-	if !isLimited {
-		limit, isLimited = durationIn(timeout, time.Second)
-	}
-	job.deadline, job.hasDeadline = received.Add(limit), isLimited
-	if !isLimited {
-		job.deadline = time.Time{}
-	}
-	if name, ok := job.Meta["log_level"].(string); ok {
-		if level, err := ParseLevel(name); err == nil {
-			job.logLevel = &level
-		}
-	}
-	job.resume.load(checkpoint)
-	return job, nil
-}
-
-var errNoType = fmt.Errorf("the job has no type")
-
-// hasMoreAttempts is true if the backend tries the job again, false if it does not or if that is unknown.
-func (j *Job) hasMoreAttempts() bool {
-	return j.Attempt >= 0 && int64(j.Attempt) < j.maxAttempts
-}
-
-// Context is the handler's context.
-func (j *Job) Context() context.Context { return j.ctx }
-
-// Raw is the envelope exactly as the backend sent it. Do not change it.
+// Raw returns the envelope as the backend sent it. Do not change it.
 func (j *Job) Raw() json.RawMessage { return j.raw }
 
-// Envelope is all that the backend sent. Numbers are json.Number.
-func (j *Job) Envelope() map[string]any {
-	envelope := map[string]any{}
-	_ = decode(j.raw, &envelope)
-	return envelope
-}
+// IsLastAttempt says whether a failure now is for good, because max_attempts is reached. It is false where the backend
+// does not send attempt and max_attempts.
+func (j *Job) IsLastAttempt() bool { return j.MaxAttempts > 0 && j.Attempt >= j.MaxAttempts }
 
-// MetaNumber is a number of the metadata; 0 if it is not there, or no number.
-func (j *Job) MetaNumber(name string) float64 {
-	number, _ := j.Meta[name].(json.Number)
-	value, _ := number.Float64()
-	return value
-}
+// Deadline returns when the job is cancelled for its timeout; false if it has none.
+func (j *Job) Deadline() (time.Time, bool) { return j.ctx.Deadline() }
 
-// Deadline is when the job's timeout will be over, and ojs-init cancels it; false if it has none.
-func (j *Job) Deadline() (time.Time, bool) { return j.deadline, j.hasDeadline }
+// Err returns a *Cancelled once the job is cancelled, nil before. A handler that returns it gets the right answer.
+func (j *Job) Err() error { return context.Cause(j.ctx) }
 
-// CancelReason is why the job is cancelled: shutdown, timeout, cancelled or lost; "" as long as it is not.
+// CancelReason returns why the job is cancelled: shutdown, timeout, cancelled or lost; "" if it is not.
 func (j *Job) CancelReason() string {
+	if cancelled, ok := context.Cause(j.ctx).(*Cancelled); ok {
+		return cancelled.Reason
+	}
+	return ""
+}
+
+// Sleep waits for the time, or until the job is cancelled: then it returns Err. time.Sleep would not notice a cancel.
+func (j *Job) Sleep(pause time.Duration) error {
+	ctx, stop := context.WithTimeout(j.ctx, pause)
+	defer stop()
+	<-ctx.Done()
+	return j.Err()
+}
+
+// Stopping returns a channel that is closed when ojs-init begins to shut the worker down. The job may go on until it
+// is cancelled.
+func (j *Job) Stopping() <-chan struct{} { return j.session.stopping }
+
+// Remaining returns the time until ojs-init cancels what is left; false while the worker is not shut down.
+func (j *Job) Remaining() (time.Duration, bool) {
+	j.session.mu.Lock()
+	defer j.session.mu.Unlock()
+	return time.Until(j.session.stopsAt), !j.session.stopsAt.IsZero()
+}
+
+// LastCheckpoint stores in into what an earlier attempt saved with Checkpoint; false if there is nothing.
+func (j *Job) LastCheckpoint(into any) (bool, error) {
+	if isNull(j.resume.loaded) {
+		return false, nil
+	}
+	return true, decode(j.resume.loaded, into)
+}
+
+// Heartbeat tells the backend now that the job is alive. ojs-init sends heartbeats by itself, so this is seldom needed.
+func (j *Job) Heartbeat() error { return j.send(&frame{Type: "heartbeat"}, false) }
+
+// Progress reports how far the job is, from 0 to 1, with a message ("" for none) and data that is JSON (nil for none).
+// Send as often as you like: ojs-init passes on the newest, at most one a second.
+func (j *Job) Progress(progress float64, message string, data any) error {
+	progress = max(0, min(1, progress))
+	return j.send(&frame{Type: "progress", Progress: &progress, Message: message, Data: data}, false)
+}
+
+// Checkpoint saves where the next attempt goes on; it gets the state by LastCheckpoint. Once Checkpoint has returned nil,
+// ojs-init has the state and saves it at the backend, even if this process crashes.
+func (j *Job) Checkpoint(state any) error {
+	text, err := encode(state)
+	if err != nil {
+		return err
+	}
+	j.resume.mu.Lock()
+	defer j.resume.mu.Unlock()
+	j.resume.saved.State = text
+	return j.resume.save(j)
+}
+
+// send writes a frame about the job, unless its answer was written before.
+func (j *Job) send(about *frame, isAnswer bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.reason
+	if j.isAnswered {
+		return ErrAnswered
+	}
+	j.isAnswered = isAnswer
+	about.JobID = j.ID
+	return j.session.send(about)
 }
 
-// Err is a *Cancelled once the job is cancelled, nil before. A handler that returns it gets the right answer for it.
-func (j *Job) Err() error {
-	if reason := j.CancelReason(); reason != "" {
-		return &Cancelled{Reason: reason}
+// None is the Result of a typed handler or step that has none, and the Args of a handler that takes none.
+type None struct{}
+
+// MarshalJSON returns null.
+func (None) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
+// HandleTyped registers a handler whose arguments and result have types of their own.
+//
+// If Args is a struct, its exported fields take the arguments in their order, and fields at the end that are pointers
+// may be missing. A job whose only argument is an object fills a struct of two or more fields by name, as encoding/json
+// does. A slice takes all arguments, any other type the only one. Arguments that do not fit fail the job for good: type
+// InvalidArgs, code invalid_args.
+//
+// Result is anything that encoding/json takes; None if there is none. HandleTyped panics as Handle does, and for types
+// that JSON cannot have.
+func HandleTyped[Args, Result any](w *Worker, jobType string,
+	handler func(ctx context.Context, job *Job, args Args) (Result, error)) {
+	if handler == nil || !fitsJSON(reflect.ValueOf(new(Args)).Elem()) || !fitsJSON(reflect.ValueOf(new(Result)).Elem()) {
+		panic(fmt.Sprintf("ojsworker: the handler of %q is nil, or has a type without exported fields or that JSON cannot have: %T; "+
+			"it is, for example, a func(ctx context.Context, job *ojsworker.Job, args struct{ To, Body string }) (string, error)",
+			jobType, handler))
+	}
+	w.Handle(jobType, func(ctx context.Context, job *Job) (any, error) {
+		var args Args
+		if err := bind(job.rawArgs, reflect.ValueOf(&args).Elem()); err != nil {
+			return nil, err
+		}
+		return handler(ctx, job, args)
+	})
+}
+
+// fitsJSON is false for types that JSON cannot have, and for structs of which it has nothing.
+func fitsJSON(value reflect.Value) bool {
+	text, err := encode(value.Interface())
+	if value.Kind() == reflect.Struct && value.NumField() > 0 && len(exported(value)) == 0 && string(text) == "{}" {
+		return false
+	}
+	return !errors.As(err, new(*json.UnsupportedTypeError))
+}
+
+// bind stores all arguments in one value, as HandleTyped says.
+func bind(rawArgs json.RawMessage, target reflect.Value) error {
+	args := []json.RawMessage{}
+	if !isNull(rawArgs) && json.Unmarshal(rawArgs, &args) != nil {
+		return discard("InvalidArgs", "invalid_args", "args: expected an array, got %s", kindOf(rawArgs))
+	}
+	targets, least := []reflect.Value{target}, 1
+	switch t := target.Type(); {
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		target.Set(reflect.MakeSlice(t, len(args), len(args)))
+		targets, least = nil, len(args)
+		for i := range args {
+			targets = append(targets, target.Index(i))
+		}
+	case t.Kind() == reflect.Struct:
+		fields := exported(target)
+		// A struct like time.Time has fields of its own and is one argument.
+		isOne := len(fields) == 0 && t.NumField() > 0
+		isByName := len(fields) > 1 && len(args) == 1 && kindOf(args[0]) == "object"
+		if isOne || isByName {
+			break
+		}
+		targets, least = fields, len(fields)
+		for least > 0 && fields[least-1].Kind() == reflect.Pointer {
+			least--
+		}
+	}
+	if len(args) < least || len(args) > len(targets) {
+		return discard("InvalidArgs", "invalid_args", "args: expected %d to %d arguments, got %d", least, len(targets), len(args))
+	}
+	for i, text := range args {
+		if err := bindOne(fmt.Sprintf("args[%d]", i), text, targets[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// Stopping is closed when the worker begins to be shut down. The job may go on until it is cancelled.
-func (j *Job) Stopping() <-chan struct{} { return j.session.stopping }
-
-// Remaining is the time until the stop phase, in which what is left is cancelled; false while nothing shuts down.
-func (j *Job) Remaining() (time.Duration, bool) { return j.session.remaining() }
-
-// LastCheckpoint stores in `into` what an earlier attempt saved with Checkpoint; false if there is nothing.
-func (j *Job) LastCheckpoint(into any) (bool, error) {
-	state := j.resume.userState()
-	if isNull(state) {
-		return false, nil
-	}
-	return true, decode(state, into)
-}
-
-// Heartbeat tells the backend now that this job is alive. ojs-init does that by itself at its interval.
-func (j *Job) Heartbeat() error {
-	return j.session.tell(j, &j.waitingHeartbeat, frame("heartbeat", j.rawID))
-}
-
-// Progress says how far the job is, from 0 to 1, in words if you like, with data that is JSON or nil. Send as often as
-// you like: it waits for nothing, at most one a second reaches the backend, and the newest wins.
-func (j *Job) Progress(progress float64, message string, data any) error {
-	if math.IsNaN(progress) {
-		return fmt.Errorf("progress is a number from 0 to 1, not %v", progress)
-	}
-	progress = math.Max(0, math.Min(1, progress))
-	fields := []field{{"progress", strconv.AppendFloat(nil, progress, 'g', -1, 64)}}
-	if message != "" {
-		fields = append(fields, field{"message", quoted(clean(message, maxMessageChars))})
-	}
-	if data != nil {
-		text, err := encode(data, maxDepth-1)
-		if err != nil {
-			return fmt.Errorf("the data of a progress is not JSON: %w", err)
+func bindOne(where string, text json.RawMessage, target reflect.Value) error {
+	expected, got := target.Type(), kindOf(text)
+	err := decode(text, target.Addr().Interface())
+	if got == "null" && err == nil {
+		// For null encoding/json leaves a string or a number as it is.
+		if back, err := encode(target.Interface()); err == nil && isNull(back) {
+			return nil
 		}
-		fields = append(fields, field{"data", text})
+	} else if err == nil {
+		return nil
 	}
-	return j.session.tell(j, &j.waitingProgress, frame("progress", j.rawID, fields...))
+	if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) {
+		if mismatch.Field != "" {
+			where += "." + mismatch.Field
+		}
+		// Value may be "number 1.5": a message must not have the value.
+		got, _, _ = strings.Cut(mismatch.Value, " ")
+		expected = mismatch.Type
+	}
+	return discard("InvalidArgs", "invalid_args", "%s: expected %v, got %s", where, expected, got)
 }
 
-// Checkpoint saves where the next attempt shall go on; it gets it by LastCheckpoint. Once this returns nil, ojs-init
-// has it and delivers it to the backend, even if this process crashes the next moment. While ojs-init does not read it
-// waits, at most twice the 10 s of ErrStalled.
-func (j *Job) Checkpoint(state any) error {
-	text, err := encode(state, maxDepth-1)
-	if err != nil {
-		return fmt.Errorf("the state of a checkpoint is not JSON: %w", err)
+// exported returns the fields of a struct that take arguments.
+func exported(value reflect.Value) (fields []reflect.Value) {
+	for i := 0; i < value.NumField(); i++ {
+		if value.Type().Field(i).IsExported() {
+			fields = append(fields, value.Field(i))
+		}
 	}
-	return j.resume.setUserState(j, text)
+	return fields
 }
 
-// queueCheckpoint gives what waits until it is written.
-func (j *Job) queueCheckpoint(state []byte) (wait func() error, err error) {
-	return j.session.queueCheckpoint(j, frame("checkpoint", j.rawID, field{"state", state}))
-}
-
-// setCancelled is true the first time.
-func (j *Job) setCancelled(reason string) bool {
-	j.mu.Lock()
-	isFirst := j.reason == ""
-	if isFirst {
-		j.reason = reason
+func kindOf(text json.RawMessage) string {
+	kinds := map[byte]string{'"': "string", '{': "object", '[': "array", 't': "bool", 'f': "bool", 'n': "null"}
+	if kind, ok := kinds[text[0]]; ok {
+		return kind
 	}
-	j.mu.Unlock()
-	if isFirst {
-		j.cancel()
-	}
-	return isFirst
+	return "number"
 }
-
-// String is the job's id and type.
-func (j *Job) String() string { return fmt.Sprintf("job %s (%s)", j.ID, j.Type) }

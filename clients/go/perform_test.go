@@ -1,37 +1,30 @@
-package ojsworker_test
+package ojsworker
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"os"
-	"reflect"
+	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"ojsworker"
 )
 
-// quiet is a worker whose log nobody reads.
-func quiet() *ojsworker.Worker {
-	return ojsworker.New(ojsworker.Options{Log: ojsworker.NewLogger(io.Discard, ojsworker.LevelInfo)})
+// testWorker has one handler, "t", and a log.
+func testWorker(handler Handler) (*Worker, *bytes.Buffer) {
+	log := &bytes.Buffer{}
+	worker := New(Options{Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	worker.Handle("t", handler)
+	return worker, log
 }
 
-// returning is a worker with one handler, of the type "test".
-func returning(handler ojsworker.Handler) *ojsworker.Worker {
-	worker := quiet()
-	worker.Handle("test", handler)
-	return worker
-}
-
-func perform(t *testing.T, worker *ojsworker.Worker, delivery ojsworker.Delivery) *ojsworker.Outcome {
+func perform(t *testing.T, worker *Worker, delivery Delivery) *Outcome {
 	t.Helper()
 	if delivery.Type == "" {
-		delivery.Type = "test"
+		delivery.Type = "t"
 	}
 	outcome, err := worker.PerformDelivery(delivery)
 	if err != nil {
@@ -40,435 +33,182 @@ func perform(t *testing.T, worker *ojsworker.Worker, delivery ojsworker.Delivery
 	return outcome
 }
 
-func performError(t *testing.T, err error) *ojsworker.JobError {
-	t.Helper()
-	outcome := perform(t, returning(func(context.Context, *ojsworker.Job) (any, error) { return nil, err }), ojsworker.Delivery{})
-	if outcome.Outcome != "fail" {
-		t.Fatalf("the outcome is %+v", outcome)
+// summary is all of an outcome but the backtrace, in one line.
+func summary(o *Outcome) string {
+	switch o.Outcome {
+	case "ack":
+		// Go 1.21 writes the escape, later versions the character itself.
+		return "ack " + strings.ReplaceAll(string(o.Result), `\ufffd`, "\ufffd")
+	case "release":
+		return "release " + o.Reason
 	}
-	return outcome.Error
+	return fmt.Sprintf("fail %s|%s|%s|%v|%v", o.Error.Message, o.Error.Type, o.Error.Code, o.Error.Retryable, o.Error.Details)
 }
 
-func expect(t *testing.T, got, wanted any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, wanted) {
-		t.Fatalf("got %#v, wanted %#v", got, wanted)
-	}
-}
+type badError struct{ cause *badError }
 
-func TestAResultGoesThroughJSON(t *testing.T) {
-	worker := returning(func(_ context.Context, job *ojsworker.Job) (any, error) {
-		return map[string]any{"args": job.Args, "html": "<b>"}, nil
-	})
-	outcome := perform(t, worker, ojsworker.Delivery{Args: []any{json.Number("9007199254740993"), "é"}})
-	expect(t, string(outcome.Result), `{"args":[9007199254740993,"é"],"html":"<b>"}`)
-}
+func (e *badError) Error() string { return e.cause.Error() }
 
-func TestAJobWithoutAResultIsAcknowledgedWithoutOne(t *testing.T) {
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return nil, nil })
-	ojsworker.HandleTyped(worker, "none", func(context.Context, *ojsworker.Job, ojsworker.None) (ojsworker.None, error) {
-		return ojsworker.None{}, nil
-	})
-	for _, kind := range []string{"test", "none"} {
-		outcome := perform(t, worker, ojsworker.Delivery{Type: kind})
-		expect(t, outcome, &ojsworker.Outcome{Outcome: "ack"})
-	}
-}
+type badResult struct{}
 
-type mailboxFull struct{ Size int }
+func (badResult) MarshalJSON() ([]byte, error) { panic("secret") }
 
-func (e *mailboxFull) Error() string { return fmt.Sprintf("mailbox full: %d", e.Size) }
-
-func TestAnyErrorFailsRetryableWithItsTypeAndTheHandlerAsBacktrace(t *testing.T) {
-	failed := performError(t, fmt.Errorf("sending: %w", &mailboxFull{3}))
-	expect(t, failed.Message, "sending: mailbox full: 3")
-	expect(t, failed.Type, "ojsworker_test.mailboxFull")
-	expect(t, failed.Code, "handler_error")
-	expect(t, failed.Retryable, true)
-	if len(failed.Backtrace) != 1 || !strings.Contains(failed.Backtrace[0], "perform_test.go") {
-		t.Fatalf("the backtrace is %q", failed.Backtrace)
-	}
-}
-
-func explode() { panic("boom") }
-
-func TestAPanicFailsWithItsStackInnermostFirst(t *testing.T) {
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { explode(); return nil, nil })
-	failed := perform(t, worker, ojsworker.Delivery{}).Error
-	expect(t, failed.Message, "boom")
-	expect(t, failed.Type, "panic")
-	expect(t, failed.Retryable, true)
-	if !strings.Contains(failed.Backtrace[0], "explode") {
-		t.Fatalf("the backtrace is %q", failed.Backtrace)
-	}
-	for _, line := range failed.Backtrace {
-		if strings.Contains(line, "ojsworker.(*session)") {
-			t.Fatalf("the backtrace has our own call: %q", failed.Backtrace)
-		}
-	}
-}
-
-func TestAHandlerThatEndsItsGoroutineFails(t *testing.T) {
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { panic(nil) })
-	failed := perform(t, worker, ojsworker.Delivery{}).Error
-	expect(t, failed.Retryable, true)
-}
-
-type nasty struct{}
-
-func (*nasty) Error() string { panic("in Error") }
-
-func TestAnErrorWhoseMessagePanicsFailsTheJob(t *testing.T) {
-	failed := performError(t, &nasty{})
-	expect(t, failed.Message, "(its message cannot be shown: *ojsworker_test.nasty)")
-}
-
-type wrapsBadly struct{}
-
-func (*wrapsBadly) Error() string { return "x" }
-func (*wrapsBadly) Unwrap() error { panic("in Unwrap") }
-
-func TestAnErrorWhoseUnwrapPanicsFailsTheJob(t *testing.T) {
-	failed := performError(t, &wrapsBadly{})
-	expect(t, failed.Message, "the answer cannot be made: a method of the handler's error panics, a *ojsworker_test.wrapsBadly")
-	expect(t, failed.Retryable, true)
-}
-
-func TestANilPointerAsAnErrorIsNamed(t *testing.T) {
-	var none *ojsworker.Retry
-	failed := performError(t, none)
-	expect(t, failed.Message,
-		"the answer cannot be made: the handler returned a nil *ojsworker.Retry as its error, which is not nil; return nil itself")
-}
-
-func TestAnErrorWithoutAMessageHasItsTypeAsMessage(t *testing.T) {
-	expect(t, performError(t, errors.New("")).Message, "error")
-}
-
-func TestRetryFailsInItsOwnWordsAndSaysHowLongToWait(t *testing.T) {
-	failed := performError(t, fmt.Errorf("wrapped: %w", &ojsworker.Retry{
-		Message: "later", After: 1500500 * time.Microsecond, Code: "x_later", Type: "Later", Details: map[string]any{"a": "b"}}))
-	expect(t, failed.Code, "x_later")
-	expect(t, failed.Type, "Later")
-	expect(t, failed.Retryable, true)
-	expect(t, failed.Details, map[string]any{"a": "b", "retry_after_ms": json.Number("1501")})
-}
-
-func TestDiscardFailsForGood(t *testing.T) {
-	failed := performError(t, ojsworker.Discardf("no address: %w", &mailboxFull{1}))
-	expect(t, failed.Retryable, false)
-	expect(t, failed.Message, "no address: mailbox full: 1")
-	expect(t, failed.Type, "ojsworker_test.mailboxFull")
-	expect(t, performError(t, &ojsworker.Discard{Message: "no"}).Type, "Discard")
-}
-
-func TestDetailsThatAreNoJSONAreLeftOut(t *testing.T) {
-	failed := performError(t, &ojsworker.Retry{Message: "x", Details: map[string]any{"f": math.Inf(1)}})
-	expect(t, failed.Message, "x")
-	expect(t, len(failed.Details), 0)
-}
-
-func TestReleaseGivesTheJobBack(t *testing.T) {
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) {
-		return nil, fmt.Errorf("not now: %w", &ojsworker.Release{Reason: "not mine"})
-	})
-	outcome := perform(t, worker, ojsworker.Delivery{})
-	expect(t, outcome, &ojsworker.Outcome{Outcome: "release", Reason: "not mine"})
-}
-
-func TestAResultThatIsNoJSONFailsForGoodAsInvalidResult(t *testing.T) {
-	cycle := map[string]any{}
-	cycle["again"] = cycle
-	deep := any("x")
-	for i := 0; i < 100; i++ {
-		deep = []any{deep}
-	}
-	for name, result := range map[string]any{
-		"NaN": math.NaN(), "a channel": make(chan int), "a cycle": cycle, "broken text": "\xff", "too deep": deep,
-		"a broken key": map[string]int{"\xff": 1}, "a marshaler that panics": panickingMarshaler{},
+func TestEachEndOfAHandlerIsOneAnswer(t *testing.T) {
+	unread := errors.New("unread")
+	for _, c := range []struct {
+		name     string
+		result   any
+		err      error
+		expected string
+	}{
+		{"a result", map[string]int{"a": 1}, nil, `ack {"a":1}`},
+		{"none", None{}, nil, "ack "},
+		{"no JSON", make(chan int), nil, "ack "},
+		{"a result that panics", badResult{}, nil, "ack "},
+		{"broken UTF-8", "\xff", nil, "ack \"\ufffd\""},
+		{"an error", nil, unread, "fail unread|errors.errorString|handler_error|true|map[]"},
+		{"a wrapped one", nil, fmt.Errorf("mail: %w", io.EOF), "fail mail: EOF|errors.errorString|handler_error|true|map[]"},
+		{"Retry", nil, &Retry{Cause: unread, After: 1500 * time.Microsecond, Code: "x_full"},
+			"fail unread|errors.errorString|x_full|true|map[retry_after_ms:2]"},
+		{"Discard in another", nil, fmt.Errorf("a: %w", &Discard{Message: "no", Type: "Bad", Details: map[string]any{"n": "1"}}),
+			"fail a: no|Bad|handler_error|false|map[n:1]"},
+		{"details that are no JSON", nil, &Discard{Message: "no", Details: map[string]any{"n": t.Fatal}},
+			"fail no|ojsworker.Discard|handler_error|false|map[]"},
+		{"Release", nil, &Release{Reason: "later"}, "release later"},
+		{"an outer Retry counts", nil, &Retry{Message: "m", Cause: &Release{}}, "fail m|ojsworker.Release|handler_error|true|map[]"},
 	} {
-		result := result
-		worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return result, nil })
-		failed := perform(t, worker, ojsworker.Delivery{}).Error
-		if failed == nil || failed.Retryable || failed.Type != "InvalidResult" ||
-			!strings.HasPrefix(failed.Message, "the handler's result is not JSON") {
-			t.Errorf("%s: %+v", name, failed)
+		worker, log := testWorker(func(context.Context, *Job) (any, error) { return c.result, c.err })
+		if got := summary(perform(t, worker, Delivery{})); got != c.expected {
+			t.Errorf("%s: %s instead of %s", c.name, got, c.expected)
+		}
+		if strings.Contains(log.String(), "secret") {
+			t.Errorf("%s: the log has the value: %s", c.name, log)
 		}
 	}
 }
 
-type panickingMarshaler struct{}
-
-func (panickingMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
-
-// tree is a result whose nodes know their parents, and which has the replacement character in its JSON.
-type tree struct {
-	Parent *tree `json:"-"`
-	Name   string
-	Raw    json.RawMessage
-	Kids   []*tree
-}
-
-func (t *tree) grow(names ...string) *tree {
-	for _, name := range names {
-		t.Kids = append(t.Kids, &tree{Parent: t, Name: name})
-	}
-	return t
-}
-
-func TestAResultWhoseNodesKnowTheirParentsIsSearchedOnce(t *testing.T) {
-	root := &tree{Raw: json.RawMessage(`"caf\ufffd"`)}
-	for _, kid := range root.grow("a", "b", "c").Kids {
-		kid.grow("d", "e", "f")
-	}
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return root, nil })
-	expect(t, perform(t, worker, ojsworker.Delivery{}).Outcome, "ack")
-	root.Kids[2].Kids[2].Name = "\xff"
-	expect(t, perform(t, worker, ojsworker.Delivery{}).Error.Type, "InvalidResult")
-}
-
-func TestOnlyWhatIsInTheJSONOfAResultHasToBeUTF8(t *testing.T) {
-	type hidden string
-	result := struct {
-		Shown   json.RawMessage
-		Left    string `json:"-"`
-		Dash    string `json:"-,"`
-		private string
-		hidden
-	}{Shown: json.RawMessage(`"\ufffd"`), Left: "\xff", Dash: "-", private: "\xff", hidden: "\xff"}
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return result, nil })
-	expect(t, perform(t, worker, ojsworker.Delivery{}).Outcome, "ack")
-	result.Dash = "\xff"
-	expect(t, perform(t, worker, ojsworker.Delivery{}).Error.Type, "InvalidResult")
-}
-
-func TestAResultOf99LevelsAndTheReplacementCharacterAreFine(t *testing.T) {
-	deep := any("\uFFFD")
-	for i := 0; i < 99; i++ {
-		deep = []any{deep}
-	}
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return deep, nil })
-	expect(t, perform(t, worker, ojsworker.Delivery{}).Outcome, "ack")
-}
-
-func TestAResultOverMaxFrameIsDroppedAndTheJobIsDone(t *testing.T) {
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return strings.Repeat("x", 5<<20), nil })
-	expect(t, perform(t, worker, ojsworker.Delivery{}), &ojsworker.Outcome{Outcome: "ack"})
-}
-
-func TestAnUnknownTypeFailsRetryable(t *testing.T) {
-	failed := perform(t, returning(nil2), ojsworker.Delivery{Type: "other"}).Error
-	expect(t, failed.Code, "handler_not_found")
-	expect(t, failed.Retryable, true)
-}
-
-func nil2(context.Context, *ojsworker.Job) (any, error) { return nil, nil }
-
-func TestTheStarHandlerTakesWhatHasNone(t *testing.T) {
-	worker := returning(nil2)
-	worker.Handle("*", func(_ context.Context, job *ojsworker.Job) (any, error) { return job.Type, nil })
-	expect(t, string(perform(t, worker, ojsworker.Delivery{Type: "other"}).Result), `"other"`)
-	expect(t, perform(t, worker, ojsworker.Delivery{}).Result, json.RawMessage(nil))
-}
-
-func TestAHandlerHasAllFieldsOfItsJob(t *testing.T) {
-	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
-		deadline, hasDeadline := job.Deadline()
-		ofContext, _ := ctx.Deadline()
-		var last map[string]int
-		had, err := job.LastCheckpoint(&last)
-		if left := time.Until(deadline); !hasDeadline || left > time.Minute || left < time.Minute/2 || ofContext != deadline {
-			return nil, fmt.Errorf("the deadline is %v, that of the context %v", deadline, ofContext)
+func TestPanicsAndGoexitFailTheJobRetryable(t *testing.T) {
+	for name, end := range map[string]func(){
+		"kaputt":    func() { panic("kaputt") },
+		"nil":       func() { panic(nil) },
+		"nil point": func() { fmt.Println((*Job)(nil).ID) },
+		"Goexit":    runtime.Goexit,
+		"PANIC":     func() { panic(&badError{}) },
+	} {
+		worker, log := testWorker(func(context.Context, *Job) (any, error) { end(); return nil, nil })
+		failure := perform(t, worker, Delivery{}).Error
+		if failure == nil || !strings.Contains(failure.Message, strings.Fields(name)[0]) || !failure.Retryable {
+			t.Errorf("%s: %+v", name, failure)
+		} else if name == "kaputt" && !strings.Contains(failure.Backtrace[0], "perform_test.go") {
+			t.Errorf("the backtrace begins elsewhere: %v", failure.Backtrace)
 		}
-		if ojsworker.FromContext(ctx) != job || !had || err != nil {
-			return nil, errors.New("no job in the context, or no checkpoint")
+		if !strings.Contains(log.String(), `"job_id":"test-job"`) {
+			t.Errorf("%s: not in the log: %s", name, log)
 		}
-		return []any{job.ID, job.Type, job.Queue, job.Attempt, job.Args, job.Meta, last, job.Envelope()["queue"]}, nil
-	})
-	outcome := perform(t, worker, ojsworker.Delivery{ID: "j7", Queue: "mail", Attempt: 3, Args: []any{1}, Timeout: time.Minute,
-		Meta: map[string]any{"tenant": "a"}, Checkpoint: map[string]int{"step": 2}})
-	expect(t, string(outcome.Result), `["j7","test","mail",3,[1],{"tenant":"a"},{"step":2},"mail"]`)
+	}
+	worker, _ := testWorker(func(context.Context, *Job) (any, error) { return nil, (*badError)(nil) })
+	if failure := perform(t, worker, Delivery{}).Error; failure == nil || !failure.Retryable {
+		t.Errorf("an error whose method panics: %+v", failure)
+	}
 }
 
-func TestProgressHeartbeatAndCheckpointsAreSeenInTheOutcome(t *testing.T) {
-	worker := returning(func(_ context.Context, job *ojsworker.Job) (any, error) {
-		for i := 0; i < 3; i++ {
-			if err := job.Progress(float64(i), "m", i); err != nil {
-				return nil, err
+func TestAHandlerThatObeysItsCancelIsAnsweredByTheReason(t *testing.T) {
+	for _, handler := range []Handler{
+		func(ctx context.Context, _ *Job) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
+		func(_ context.Context, job *Job) (any, error) { return nil, job.Sleep(time.Minute) },
+		func(ctx context.Context, _ *Job) (any, error) { <-ctx.Done(); return nil, errors.New("gave up") },
+	} {
+		worker, _ := testWorker(handler)
+		for delivery, expected := range map[*Delivery]string{
+			{Cancel: "cancelled"}:          "release cancelled",
+			{StopIn: time.Millisecond}:     "release shutdown",
+			{Timeout: time.Millisecond}:    "fail the job took longer than its timeout|Timeout|timeout|true|map[]",
+			{Cancel: "of a later version"}: "release of a later version",
+		} {
+			if got := summary(perform(t, worker, *delivery)); got != expected {
+				t.Errorf("%s instead of %s", got, expected)
 			}
 		}
-		if job.Progress(math.NaN(), "", nil) == nil {
-			return nil, errors.New("NaN was taken")
-		}
-		_ = job.Heartbeat()
-		_ = job.Checkpoint(1)
-		return nil, job.Checkpoint(map[string]int{"n": 2})
-	})
-	outcome := perform(t, worker, ojsworker.Delivery{})
-	expect(t, outcome.Progress, []ojsworker.Progress{{0, "m", json.RawMessage("0")}, {1, "m", json.RawMessage("1")},
-		{1, "m", json.RawMessage("2")}})
-	expect(t, outcome.Heartbeats, 1)
-	expect(t, outcome.Checkpoints, []json.RawMessage{json.RawMessage("1"), json.RawMessage(`{"n":2}`)})
-}
-
-func TestNothingCanBeSaidAboutAJobThatIsAnswered(t *testing.T) {
-	var kept *ojsworker.Job
-	worker := returning(func(_ context.Context, job *ojsworker.Job) (any, error) { kept = job; return nil, nil })
-	perform(t, worker, ojsworker.Delivery{})
-	for _, err := range []error{kept.Progress(1, "", nil), kept.Checkpoint(1), kept.Heartbeat()} {
-		if !errors.Is(err, ojsworker.ErrAnswered) {
-			t.Fatalf("the error is %v", err)
-		}
 	}
 }
 
-func waitForCancel(ctx context.Context, _ *ojsworker.Job) (any, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func TestAHandlerThatGivesUpAfterACancelIsAnsweredAsTheReasonAsksFor(t *testing.T) {
-	worker := returning(waitForCancel)
-	for _, reason := range []string{"cancelled", "lost", "shutdown", "a new one"} {
-		outcome := perform(t, worker, ojsworker.Delivery{Cancel: reason})
-		expect(t, outcome, &ojsworker.Outcome{Outcome: "release", Reason: reason})
-	}
-	failed := perform(t, worker, ojsworker.Delivery{Timeout: 20 * time.Millisecond}).Error
-	expect(t, failed.Code, "timeout")
-	expect(t, failed.Retryable, true)
-}
-
-func TestAHandlerThatIsThroughInSpiteOfACancelIsAcknowledged(t *testing.T) {
-	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
+func TestAHandlerKnowsThatItIsCancelledAndWhy(t *testing.T) {
+	worker, _ := testWorker(func(ctx context.Context, job *Job) (any, error) {
+		if FromContext(ctx) != job {
+			t.Error("the job is not in its context")
+		}
 		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), context.Canceled) || context.Cause(ctx) != job.Err() {
+			t.Error(context.Cause(ctx))
+		}
 		return job.CancelReason(), nil
 	})
-	expect(t, string(perform(t, worker, ojsworker.Delivery{Cancel: "cancelled"}).Result), `"cancelled"`)
-}
-
-func TestAPanicAfterACancelIsAFailure(t *testing.T) {
-	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) { <-ctx.Done(); panic("boom") })
-	expect(t, perform(t, worker, ojsworker.Delivery{Cancel: "cancelled"}).Error.Message, "boom")
-}
-
-func TestAHandlerThatDoesNotEndIsAnErrorOfTheTest(t *testing.T) {
-	hangs := make(chan struct{})
-	defer close(hangs)
-	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { <-hangs; return nil, nil })
-	_, err := worker.PerformDelivery(ojsworker.Delivery{Type: "test", Cancel: "cancelled", Patience: 10 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "has not ended") {
-		t.Fatalf("the error is %v", err)
+	if got := summary(perform(t, worker, Delivery{Cancel: "lost", CancelAfter: 20 * time.Millisecond})); got != `ack "lost"` {
+		t.Error(got)
 	}
 }
 
-func TestAHandlerThatHangsWithoutACancelIsAnErrorOfTheTestToo(t *testing.T) {
-	ended := make(chan string, 1)
-	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
-		<-ctx.Done()
-		ended <- job.CancelReason()
-		return nil, nil
-	})
-	_, err := worker.PerformDelivery(ojsworker.Delivery{Type: "test", GiveUpAfter: 10 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "GiveUpAfter") {
-		t.Fatalf("the error is %v", err)
+func TestEachFailureIsSeenOnceByTheHook(t *testing.T) {
+	var seen []string
+	worker := New(Options{Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), OnFailure: func(_ context.Context, job *Job, err error) {
+		seen = append(seen, fmt.Sprintf("%s %T", job.Type, err))
+	}})
+	worker.Handle("error", func(context.Context, *Job) (any, error) { return nil, io.EOF })
+	worker.Handle("panic", func(context.Context, *Job) (any, error) { panic(1) })
+	worker.Handle("release", func(context.Context, *Job) (any, error) { return nil, &Release{} })
+	HandleTyped(worker, "typed", func(context.Context, *Job, string) (None, error) { return None{}, nil })
+	for _, jobType := range []string{"error", "panic", "release", "typed", "unknown"} {
+		perform(t, worker, Delivery{Type: jobType})
 	}
-	expect(t, <-ended, "lost") // it does not stay behind
+	expected := "[error *errors.errorString panic *ojsworker.Panic typed *ojsworker.Discard unknown *ojsworker.Retry]"
+	if fmt.Sprint(seen) != expected {
+		t.Error(seen)
+	}
 }
 
-func TestAHandlerThatIsCancelledHasItsPatienceHoweverSoonTheTestGivesUp(t *testing.T) {
-	goOn := make(chan struct{})
-	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
-		<-ctx.Done()
-		time.AfterFunc(350*time.Millisecond, func() { close(goOn) })
-		<-goOn
-		return job.CancelReason(), nil
-	})
-	outcome := perform(t, worker, ojsworker.Delivery{Cancel: "cancelled", GiveUpAfter: 300 * time.Millisecond})
-	expect(t, string(outcome.Result), `"cancelled"`)
-}
-
-func TestAShutdownIsSeenFromTheFirstLineOfTheHandlerOn(t *testing.T) {
-	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
-		left, isKnown := job.Remaining()
-		select {
-		case <-job.Stopping():
-			return isKnown && left > 0 && left <= time.Hour && ctx.Err() == nil, nil
-		default:
-			return "not stopping", nil
-		}
-	})
-	expect(t, string(perform(t, worker, ojsworker.Delivery{Stop: true, StopIn: time.Hour}).Result), "true")
-	outcome := perform(t, worker, ojsworker.Delivery{})
-	expect(t, string(outcome.Result), `"not stopping"`)
-}
-
-func TestAJobIsCancelledWhenTheTimeOfTheShutdownIsOver(t *testing.T) {
-	outcome := perform(t, returning(waitForCancel), ojsworker.Delivery{Stop: true, StopIn: 20 * time.Millisecond})
-	expect(t, outcome, &ojsworker.Outcome{Outcome: "release", Reason: "shutdown"})
-}
-
-func TestMiddlewareIsAroundHandlersTheFirstOneOutermost(t *testing.T) {
-	type key struct{}
-	worker := quiet()
+func TestMiddlewareIsAroundEachHandlerTheFirstOutermost(t *testing.T) {
+	var calls []string
+	worker, _ := testWorker(func(context.Context, *Job) (any, error) { calls = append(calls, "handler"); return nil, io.EOF })
 	for _, name := range []string{"outer", "inner"} {
 		name := name
-		worker.Use(func(next ojsworker.Handler) ojsworker.Handler {
-			return func(ctx context.Context, job *ojsworker.Job) (any, error) {
-				names, _ := ctx.Value(key{}).([]string)
-				result, err := next(context.WithValue(ctx, key{}, append(names, name)), job)
-				return fmt.Sprint(result, " ", name), err
+		worker.Use(func(next Handler) Handler {
+			return func(ctx context.Context, job *Job) (any, error) {
+				calls = append(calls, name)
+				_, err := next(ctx, job)
+				return name, errors.Unwrap(err)
 			}
 		})
 	}
-	worker.Handle("test", func(ctx context.Context, job *ojsworker.Job) (any, error) { return ctx.Value(key{}), nil })
-	for i := 0; i < 2; i++ { // nothing of one job is seen by the next
-		expect(t, string(perform(t, worker, ojsworker.Delivery{}).Result), `"[outer inner] inner outer"`)
+	if got := summary(perform(t, worker, Delivery{})); got != `ack "outer"` || fmt.Sprint(calls) != "[outer inner handler]" {
+		t.Error(got, calls)
 	}
 }
 
-func TestMiddlewareMayDiscard(t *testing.T) {
-	worker := returning(nil2)
-	worker.Use(func(ojsworker.Handler) ojsworker.Handler {
-		return func(context.Context, *ojsworker.Job) (any, error) { return nil, ojsworker.Discardf("not here") }
-	})
-	expect(t, perform(t, worker, ojsworker.Delivery{}).Error.Message, "not here")
-}
-
-func TestARegistrationThatIsWrongPanicsAndSaysWhy(t *testing.T) {
-	for wanted, register := range map[string]func(){
-		"has a handler already": func() { returning(nil2).Handle("test", nil2) },
-		"1 to 1024 bytes":       func() { quiet().Handle("", nil2) },
-		"is nil":                func() { quiet().Handle("a", nil) },
-		"middleware is nil":     func() { quiet().Use(nil) },
-		"Options.Concurrency":   func() { ojsworker.New(ojsworker.Options{Concurrency: -1}) },
-		"too late": func() {
-			worker := returning(nil2)
-			_, _ = worker.Perform("test")
-			worker.Handle("other", nil2)
+func TestMistakesInARegistrationPanicAndShowWhatWouldWork(t *testing.T) {
+	handler := func(context.Context, *Job) (any, error) { return nil, nil }
+	for name, mistake := range map[string]func(w *Worker){
+		"func(ctx context.Context, job *ojsworker.Job) (any, error)": func(w *Worker) { w.Handle("a", nil) },
+		"already":    func(w *Worker) { w.Handle("a", handler); w.Handle("a", handler) },
+		"is empty":   func(w *Worker) { w.Handle("", handler) },
+		"0 for what": func(*Worker) { New(Options{Concurrency: -1}) },
+		"JSON cannot": func(w *Worker) {
+			HandleTyped(w, "a", func(context.Context, *Job, chan int) (any, error) { return nil, nil })
 		},
+		"without exp": func(w *Worker) {
+			HandleTyped(w, "a", func(context.Context, *Job, struct{ to string }) (any, error) { return nil, nil })
+		},
+		"To, Body": func(w *Worker) {
+			HandleTyped(w, "a", func(context.Context, *Job, int) (func(), error) { return nil, nil })
+		},
+		"of \"a\" is n": func(w *Worker) { HandleTyped[int, int](w, "a", nil) },
 	} {
 		func() {
 			defer func() {
-				if said := fmt.Sprint(recover()); !strings.Contains(said, wanted) {
-					t.Errorf("%q does not say %q", said, wanted)
+				if text := fmt.Sprint(recover()); !strings.Contains(text, name) {
+					t.Errorf("%s: %s", name, text)
 				}
 			}()
-			register()
+			mistake(New(Options{}))
 		}()
-	}
-}
-
-func TestOutsideOfOjsInitRunSaysSo(t *testing.T) {
-	before, had := os.LookupEnv("OJS_SOCKET")
-	os.Unsetenv("OJS_SOCKET")
-	if had {
-		defer os.Setenv("OJS_SOCKET", before)
-	}
-	for _, path := range []string{"", "/nonexistent/socket"} {
-		worker := ojsworker.New(ojsworker.Options{SocketPath: path, IgnoreSignals: true})
-		worker.Handle("test", nil2)
-		if err := worker.Run(context.Background()); !errors.Is(err, ojsworker.ErrNotUnderOjsInit) {
-			t.Errorf("%q: %v", path, err)
-		}
 	}
 }

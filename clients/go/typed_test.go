@@ -1,79 +1,65 @@
-package ojsworker_test
+package ojsworker
 
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"testing"
-
-	"ojsworker"
+	"time"
 )
 
 type mail struct {
-	To   string `json:"to"`
-	Body string `json:"body"`
-	Copy *bool  `json:"copy"`
+	To    string
+	Count int
+	Note  *string
 }
 
-// typed registers a handler that returns its arguments.
-func typed[Args any](t *testing.T, args ...any) *ojsworker.Outcome {
+func takes[Args any](t *testing.T, name string, args string, expected string) {
 	t.Helper()
-	worker := quiet()
-	ojsworker.HandleTyped(worker, "test", func(_ context.Context, _ *ojsworker.Job, args Args) (Args, error) {
-		return args, nil
-	})
-	return perform(t, worker, ojsworker.Delivery{Args: args})
-}
-
-func TestTypedArgumentsComeInOrderByNameAloneOrAll(t *testing.T) {
-	wanted := `{"to":"a@b.c","body":"hi","copy":null}`
-	expect(t, string(typed[mail](t, "a@b.c", "hi").Result), wanted)
-	expect(t, string(typed[mail](t, map[string]string{"to": "a@b.c", "body": "hi"}).Result), wanted)
-	expect(t, string(typed[mail](t, "a", "b", true).Result), `{"to":"a","body":"b","copy":true}`)
-	expect(t, string(typed[int](t, 7).Result), "7")
-	expect(t, string(typed[[]int](t, 7, 8).Result), "[7,8]")
-	expect(t, string(typed[[]any](t, json.Number("9007199254740993")).Result), "[9007199254740993]")
-	expect(t, string(typed[map[string]int](t, map[string]int{"a": 1}).Result), `{"a":1}`)
-}
-
-func TestAnObjectWithoutAnyOfTheFieldsNamesIsTheOnlyFieldsArgument(t *testing.T) {
-	type payload struct{ Event map[string]any }
-	type nested struct{ Mail *mail }
-	expect(t, string(typed[payload](t, map[string]any{"q": 1}).Result), `{"Event":{"q":1}}`)
-	expect(t, string(typed[payload](t, map[string]any{}).Result), `{"Event":{}}`)
-	expect(t, string(typed[payload](t, map[string]any{"event": map[string]int{"q": 1}}).Result), `{"Event":{"q":1}}`)
-	expect(t, string(typed[nested](t, map[string]any{"to": "a", "body": "b"}).Result), `{"Mail":{"to":"a","body":"b","copy":null}}`)
-	expect(t, string(typed[mail](t, map[string]any{"TO": "a", "x": 1}).Result), `{"to":"a","body":"","copy":null}`)
-	expect(t, string(typed[mail](t, map[string]any{}).Result), `{"to":"","body":"","copy":null}`)
-}
-
-func TestArgumentsThatDoNotFitFailForGoodWithoutAQuotedValue(t *testing.T) {
-	for wanted, outcome := range map[string]*ojsworker.Outcome{
-		"argument 2 of the job is a JSON number, which does not fit into string": typed[mail](t, "secret", 12345),
-		"the job has 1 argument, its handler takes 2 to 3":                       typed[mail](t, "secret"),
-		"the job has 2 arguments, its handler takes one":                         typed[int](t, 12345, 1),
-		"which does not fit into int (in n)": typed[struct {
-			N int `json:"n"`
-		}](t, map[string]string{"n": "secret"}),
-		"is a JSON number, which does not fit into int": typed[int](t, 12345.5),
-	} {
-		failed := outcome.Error
-		if failed == nil || failed.Type != "InvalidArgs" || failed.Retryable || !strings.Contains(failed.Message, wanted) {
-			t.Errorf("%q: %+v", wanted, failed)
-		} else if strings.Contains(failed.Message, "secret") || strings.Contains(failed.Message, "12345") {
-			t.Errorf("a value is quoted: %s", failed.Message)
+	worker := New(Options{})
+	HandleTyped(worker, "t", func(_ context.Context, _ *Job, args Args) (Args, error) { return args, nil })
+	var list []any
+	if err := decode([]byte(args), &list); err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := worker.Perform("t", list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(outcome.Result)
+	if outcome.Error != nil {
+		got = outcome.Error.Message
+		if outcome.Error.Type != "InvalidArgs" || outcome.Error.Code != "invalid_args" || outcome.Error.Retryable {
+			t.Errorf("%s: %+v", name, outcome.Error)
 		}
+	}
+	if got != expected {
+		t.Errorf("%s: %s instead of %s", name, got, expected)
 	}
 }
 
-func TestBindTakesOnePointerForEachArgument(t *testing.T) {
-	worker := returning(func(_ context.Context, job *ojsworker.Job) (any, error) {
-		var to string
-		if err := job.Bind(&to, nil); err != nil {
-			return nil, err
-		}
-		return to, nil
-	})
-	expect(t, string(perform(t, worker, ojsworker.Delivery{Args: []any{"a", 1}}).Result), `"a"`)
-	expect(t, perform(t, worker, ojsworker.Delivery{Args: []any{"a"}}).Error.Type, "InvalidArgs")
+func TestTypedArguments(t *testing.T) {
+	takes[mail](t, "in order", `["ann", 2]`, `{"To":"ann","Count":2,"Note":null}`)
+	takes[mail](t, "with the optional one", `["ann", 2, "x"]`, `{"To":"ann","Count":2,"Note":"x"}`)
+	takes[mail](t, "by name", `[{"to": "ann", "count": 2}]`, `{"To":"ann","Count":2,"Note":null}`)
+	takes[struct{ User mail }](t, "an object as the only field", `[{"to": "ann"}]`, `{"User":{"To":"ann","Count":0,"Note":null}}`)
+	takes[[]int](t, "a slice", `[1, 2]`, `[1,2]`)
+	takes[[]int](t, "an empty slice", `[]`, `[]`)
+	takes[string](t, "one", `["ann"]`, `"ann"`)
+	takes[*string](t, "null for a pointer", `[null]`, `null`)
+	takes[None](t, "none", `[]`, ``)
+	takes[json.Number](t, "exact numbers", `[0.10000000000000000000001]`, `0.10000000000000000000001`)
+	takes[any](t, "anything", `[9007199254740993]`, `9007199254740993`)
+	takes[time.Time](t, "a type that reads itself", `["2026-01-02T03:04:05Z"]`, `"2026-01-02T03:04:05Z"`)
+}
+
+func TestArgumentsThatDoNotFitAreNamedWithoutTheirValue(t *testing.T) {
+	takes[mail](t, "too few", `["secret"]`, "args: expected 2 to 3 arguments, got 1")
+	takes[mail](t, "too many", `["secret", 2, "x", 4]`, "args: expected 2 to 3 arguments, got 4")
+	takes[mail](t, "wrong type", `[7, 2]`, "args[0]: expected string, got number")
+	takes[mail](t, "a fraction", `["ann", 1.5]`, "args[1]: expected int, got number")
+	takes[mail](t, "null", `[null, 2]`, "args[0]: expected string, got null")
+	takes[mail](t, "in an object", `[{"To": ["secret"]}]`, "args[0].To: expected string, got array")
+	takes[None](t, "none", `["secret"]`, "args: expected 0 to 0 arguments, got 1")
+	takes[[]bool](t, "in a slice", `[true, "secret"]`, "args[1]: expected bool, got string")
+	takes[time.Time](t, "a type that reads itself", `["secret"]`, "args[0]: expected time.Time, got string")
 }

@@ -1,3 +1,15 @@
+// Package ojsworker is a worker for jobs of the Open Job Spec. It runs under ojs-init, which fetches the jobs and
+// hands them over a Unix socket.
+//
+//	func main() {
+//		worker := ojsworker.New(ojsworker.Options{})
+//		worker.Handle("email.send", func(ctx context.Context, job *ojsworker.Job) (any, error) {
+//			return nil, send(ctx, job.Args)
+//		})
+//		worker.Main()
+//	}
+//
+// Start the program with: ojs-init -- ./worker
 package ojsworker
 
 import (
@@ -5,279 +17,230 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
-	"reflect"
-	"runtime"
-	"sort"
-	"sync"
-	"sync/atomic"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
-	"unicode/utf8"
 )
 
 // Version is that of this package.
 const Version = "0.2.0"
 
 const (
-	socketVariable   = "OJS_SOCKET"
-	modeVariable     = "OJS_MODE"
-	defaultStopGrace = 500 * time.Millisecond
-	cutOffStatus     = 128 + int(syscall.SIGTERM)
-	anyType          = "*"
+	anyType        = "*"
+	maxConcurrency = 10_000
+	// giveUpAfter is how long PerformDelivery waits for a frame.
+	giveUpAfter = time.Minute
 )
 
-// Handler does one job. What it returns is the job's result, nil for none; an error fails the job, unless it is a
-// *Release. The context is done when the job is cancelled; its deadline is the job's.
+// Handler does one job. Its result is anything that encoding/json takes, nil for none. An error fails the job; *Retry,
+// *Discard and *Release say more exactly what becomes of it. The context is cancelled with the job, and its deadline
+// is the job's.
 type Handler func(ctx context.Context, job *Job) (any, error)
 
-// Middleware makes a handler out of a handler, around which it does something.
+// Middleware makes a handler that does something around another one.
 type Middleware func(next Handler) Handler
 
 // Options of a Worker. The zero value is right for most.
 type Options struct {
-	// Concurrency is the most jobs at once, where that is less than what ojs-init allows. 0: as many as it allows.
+	// Concurrency is the most jobs at once, 1 to 10000; 0: as many as ojs-init allows, which also bounds any other value.
 	Concurrency int
-	// SocketPath is for tests; empty: $OJS_SOCKET.
-	SocketPath string
-	// IgnoreSignals leaves SIGTERM and SIGINT to the program.
-	IgnoreSignals bool
-	// StopGrace is how long handlers may take to end after SIGTERM, for ojs-init kills soon after it. 0: 500 ms; less
-	// than 0: for ever.
-	StopGrace time.Duration
-	// Log is where the worker logs to; nil: the logger that was installed last, or else the standard package log.
-	Log *Logger
+	// Log is where the worker logs; nil: slog.Default(). Lines about a job have the attributes of Fields.
+	Log *slog.Logger
+	// OnFailure is called once for each job that fails: for an error, a panic (*Panic), arguments that do not fit (a
+	// *Discard of the type InvalidArgs), a *Retry, a *Discard, a timeout and a type without a handler (a *Retry with the
+	// code handler_not_found). It is not called for jobs that are given back.
+	OnFailure func(ctx context.Context, job *Job, err error)
 }
 
-// Worker has handlers, and runs them for the jobs that ojs-init gives it.
+// Worker has handlers and runs them for the jobs that ojs-init sends. Register all of them before Run.
 type Worker struct {
-	options  Options
-	stop     chan struct{}
-	stopOnce sync.Once
-	isUsed   atomic.Bool
-	current  atomic.Pointer[session]
-
-	mu         sync.Mutex
-	handlers   map[string]registered
+	options    Options
+	handlers   map[string]Handler
 	middleware []Middleware
-	chains     map[string]Handler
 }
 
-// registered is a handler, and the function that a backtrace names.
-type registered struct {
-	handler Handler
-	origin  any
-}
-
-// New makes a worker. It panics when an option is out of range.
+// New makes a worker. It panics if an option is out of range.
 func New(options Options) *Worker {
 	if options.Concurrency < 0 || options.Concurrency > maxConcurrency {
 		panic(fmt.Sprintf("ojsworker: Options.Concurrency is %d; it is 1 to %d, or 0 for what ojs-init allows",
 			options.Concurrency, maxConcurrency))
 	}
-	return &Worker{options: options, stop: make(chan struct{}), handlers: map[string]registered{}}
+	return &Worker{options: options, handlers: map[string]Handler{}}
 }
 
-// Handle registers the handler of a job type; "*" is for all types that have none. It panics when the type is no
-// name, has a handler already, or the worker runs.
-func (w *Worker) Handle(kind string, handler Handler) {
+// Handle registers the handler of a job type; "*" is for all types that have none. It panics if the type is empty or
+// has a handler, and if the handler is nil.
+func (w *Worker) Handle(jobType string, handler Handler) {
 	if handler == nil {
-		panic(fmt.Sprintf("ojsworker: the handler of %q is nil", kind))
+		panic(fmt.Sprintf("ojsworker: the handler of %q is nil; it is a "+
+			"func(ctx context.Context, job *ojsworker.Job) (any, error)", jobType))
 	}
-	w.register(kind, handler, handler)
+	if w.handlers[jobType] != nil || jobType == "" {
+		panic(fmt.Sprintf("ojsworker: the job type %q is empty or has a handler already", jobType))
+	}
+	w.handlers[jobType] = handler
 }
 
-func (w *Worker) register(kind string, handler Handler, origin any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch _, isKnown := w.handlers[kind]; {
-	case kind == "" || len(kind) > maxNameBytes || !utf8.ValidString(kind):
-		panic(fmt.Sprintf("ojsworker: a job type has 1 to %d bytes of UTF-8; this has %d", maxNameBytes, len(kind)))
-	case isKnown:
-		panic(fmt.Sprintf("ojsworker: %q has a handler already", kind))
-	case len(w.handlers) >= maxTypes:
-		panic(fmt.Sprintf("ojsworker: more than %d job types; use %q", maxTypes, anyType))
-	case w.chains != nil:
-		panic(fmt.Sprintf("ojsworker: %q is registered too late: the worker runs, or Perform was called", kind))
-	}
-	w.handlers[kind] = registered{handler, origin}
-}
+// Use puts middleware around all handlers, also those that are registered later. The first one is the outermost.
+func (w *Worker) Use(middleware ...Middleware) { w.middleware = append(w.middleware, middleware...) }
 
-// Use puts middleware around all handlers, also those that are registered later: the first one is the outermost. It
-// panics when the worker runs.
-func (w *Worker) Use(middleware ...Middleware) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.chains != nil {
-		panic("ojsworker: middleware is registered too late: the worker runs, or Perform was called")
-	}
-	for _, each := range middleware {
-		if each == nil {
-			panic("ojsworker: a middleware is nil")
-		}
-	}
-	w.middleware = append(w.middleware, middleware...)
-}
-
-// prepare closes the registration: from now on handlers are only read.
-func (w *Worker) prepare() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.chains != nil {
-		return
-	}
-	w.chains = map[string]Handler{}
-	for kind, entry := range w.handlers {
-		chain := entry.handler
+// chains returns the handlers with all middleware around them.
+func (w *Worker) chains() map[string]Handler {
+	chains := map[string]Handler{}
+	for jobType, handler := range w.handlers {
 		for i := len(w.middleware) - 1; i >= 0; i-- {
-			if chain = w.middleware[i](restarting(i, chain)); chain == nil {
-				panic("ojsworker: a middleware has made a handler that is nil")
-			}
+			handler = w.middleware[i](handler)
 		}
-		w.chains[kind] = chain
+		chains[jobType] = handler
 	}
+	return chains
 }
 
-// restarting lets a middleware call what is inside of it again after it failed: see resume.enter.
-func restarting(layer int, inside Handler) Handler {
-	return func(ctx context.Context, job *Job) (any, error) {
-		job.resume.enter(layer)
-		return inside(ctx, job)
-	}
-}
-
-// handlerFor is the handler of a type with all middleware, and the function that it is; nil if there is none.
-func (w *Worker) handlerFor(kind string) (Handler, any) {
-	if chain := w.chains[kind]; chain != nil {
-		return chain, w.handlers[kind].origin
-	}
-	return w.chains[anyType], w.handlers[anyType].origin
-}
-
-// control is how a running session is asked to end.
-type control struct {
-	signals <-chan os.Signal
-	stop    <-chan struct{}
-	done    <-chan struct{}
-}
-
-// Run takes jobs until ojs-init, a signal, Stop or the context says that it is enough, and what is held is finished.
-// When the context is done no more jobs are taken, and those that are held go on; its values are those of the
-// handlers' contexts. A worker runs once.
+// Run takes jobs until ojs-init shuts the worker down, SIGTERM or SIGINT comes, or the context is done. In each of
+// these cases it takes no more jobs and returns once the held ones are finished: handlers are not cancelled by the
+// context, and get its values.
 //
-// The errors are ErrNotUnderOjsInit, ErrConnectionLost, ErrProtocol, ErrStalled, ErrCutOff. The process has to end after
-// Run: ojs-init judges it by its connection, which stays open until then. Main does all that.
+// The errors are ErrNotUnderOjsInit, ErrConnectionLost and ErrProtocol. The process has to end after Run, because
+// ojs-init judges it by its connection, which stays open until then. Main does all that.
 func (w *Worker) Run(ctx context.Context) error {
+	path := os.Getenv("OJS_SOCKET")
+	if path == "" {
+		return noSocket()
+	}
 	if len(w.handlers) == 0 {
 		return errors.New("the worker has no handler: register one with Handle before Run")
 	}
-	if w.isUsed.Swap(true) {
-		return errors.New("the worker has run already: make another one in another process")
-	}
-	path := w.options.SocketPath
-	if path == "" {
-		path = os.Getenv(socketVariable)
-	}
-	if path == "" {
-		switch mode := os.Getenv(modeVariable); mode {
-		case "gateway", "exec", "none":
-			return fmt.Errorf("%w: %s is not set, because ojs-init runs in mode %s: leave %s out, or set it to socket",
-				ErrNotUnderOjsInit, socketVariable, mode, modeVariable)
-		}
-		return fmt.Errorf("%w: %s is not set; start the program with: ojs-init -- PROGRAM", ErrNotUnderOjsInit, socketVariable)
-	}
-	w.prepare()
-	asked := &control{stop: w.stop, done: ctx.Done()}
-	if !w.options.IgnoreSignals {
-		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-		asked.signals = signals
-	}
-	// A log that nobody reads is an error of a write, not the end; what a handler starts does not inherit this.
+	// The signals stay ours after Run: the SIGTERM that ojs-init sends at the end may be late.
+	asked, _ := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	// A log that nobody reads is an error of a write, not the end of the process. Programs that a handler starts do not
+	// inherit this, as they would with signal.Ignore.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	conn, err := net.Dial("unix", path)
 	if err != nil {
-		return fmt.Errorf("%w: cannot connect to %s (%s): %v", ErrNotUnderOjsInit, path, socketVariable, err)
+		return fmt.Errorf("%w: cannot connect to %s (OJS_SOCKET): %v", ErrNotUnderOjsInit, path, err)
 	}
-	session := newSession(w, conn, ctx)
-	w.current.Store(session)
-	session.start()
-	// Signals stay ours: the SIGTERM that ojs-init sends at the end may be late.
-	return session.serve(asked)
+	s := newSession(ctx, w, conn)
+	go s.read()
+	context.AfterFunc(asked, s.drain)
+	return <-s.over
 }
 
-// Main runs the worker and ends the process with a status other than 0 where that is right: 143 when a signal has cut
-// off jobs, 1 for any other error, which is logged. When all is well it returns, so let main end then.
+// Main runs the worker. It logs an error of Run and ends the process with status 1; otherwise it returns, so let main
+// end then.
 func (w *Worker) Main() {
-	err := w.Run(context.Background())
-	if err == nil {
-		return
+	if err := w.Run(context.Background()); err != nil {
+		w.logger().Error("the worker ends: " + err.Error())
+		os.Exit(1)
 	}
-	if errors.Is(err, ErrCutOff) {
-		os.Exit(cutOffStatus)
-	}
-	w.logger().Error(err.Error())
-	os.Exit(1)
 }
 
-// Stop lets Run end: no more jobs are taken, those that are held go on. Any goroutine may call it.
-func (w *Worker) Stop() { w.stopOnce.Do(func() { close(w.stop) }) }
-
-// State is running, quiet or terminate, as ojs-init says; "" before Run.
-func (w *Worker) State() string {
-	session := w.current.Load()
-	if session == nil {
-		return ""
+func noSocket() error {
+	hint := "Run it as: ojs-init -- ./" + filepath.Base(os.Args[0])
+	if mode := os.Getenv("OJS_MODE"); slices.Contains([]string{"gateway", "exec", "none"}, mode) {
+		hint = "ojs-init runs in mode " + mode + ": leave OJS_MODE out, or set it to socket"
 	}
-	session.mu.Lock()
-	defer session.mu.Unlock()
-	return session.state
+	return fmt.Errorf("%w: OJS_SOCKET is not set. %s", ErrNotUnderOjsInit, hint)
 }
 
-func (w *Worker) stopGrace() time.Duration {
-	if w.options.StopGrace == 0 {
-		return defaultStopGrace
+func (w *Worker) logger() *slog.Logger {
+	logger := w.options.Log
+	if logger == nil {
+		logger = slog.Default()
 	}
-	return w.options.StopGrace
+	return slog.New(LogHandler(logger.Handler()))
 }
 
-func (w *Worker) logger() *Logger {
-	if w.options.Log != nil {
-		return w.options.Log
-	}
-	if logger := installed.Load(); logger != nil {
-		return logger
-	}
-	return plainLogger
+// Delivery is a job for PerformDelivery, and what happens while it runs.
+type Delivery struct {
+	// Type decides which handler gets the job.
+	Type string
+	// Args are anything that is JSON.
+	Args []any
+	// Attempt and MaxAttempts; the attempt is 1 if it is 0, and the number of attempts is unknown if it is 0.
+	Attempt, MaxAttempts int
+	// Meta is the metadata of the job.
+	Meta map[string]any
+	// Checkpoint is what an earlier attempt saved, as Outcome.Checkpoint has it; nil: none.
+	Checkpoint any
+	// Timeout is that of the job, which is cancelled then; 0: none.
+	Timeout time.Duration
+	// StopIn shuts the worker down before the handler begins, and cancels the job after this time; 0: no shutdown.
+	StopIn time.Duration
+	// Cancel is the reason of a cancel that comes after CancelAfter; "": none.
+	Cancel      string
+	CancelAfter time.Duration
 }
 
-// readyFrame says what we take.
-func (w *Worker) readyFrame(concurrency int) []byte {
-	ready := struct {
-		Type        string   `json:"type"`
-		Protocol    int      `json:"protocol"`
-		Concurrency int      `json:"concurrency"`
-		Types       []string `json:"types,omitempty"`
-		Ping        bool     `json:"ping"`
-		// Nothing is done at an ok: none is wanted.
-		OK     bool   `json:"ok"`
-		Client string `json:"client"`
-	}{Type: "ready", Protocol: protocolVersion, Concurrency: concurrency, Ping: true,
-		Client: "ojs-worker-go/" + Version + " (" + runtime.Version() + ")"}
-	if w.handlers[anyType].handler == nil {
-		for kind := range w.handlers {
-			ready.Types = append(ready.Types, kind)
+// Outcome is what became of a job.
+type Outcome struct {
+	// Outcome is ack, fail or release.
+	Outcome string
+	// Result is that of an ack, nil if there is none.
+	Result json.RawMessage
+	// Error is that of a fail.
+	Error *Failure
+	// Reason is that of a release.
+	Reason string
+	// Checkpoint is the newest, for Delivery.Checkpoint of the next attempt; nil if there is none.
+	Checkpoint json.RawMessage
+	// Progress has the number of each call of Job.Progress.
+	Progress []float64
+}
+
+// Perform runs a handler for a test, over the code that serves the socket: arguments and result go through JSON, with
+// middleware, errors, panics and unknown types as under ojs-init. The error is about the test: arguments that are no
+// JSON, or a handler that does nothing for a minute. That of the job is in the outcome.
+func (w *Worker) Perform(jobType string, args ...any) (*Outcome, error) {
+	return w.PerformDelivery(Delivery{Type: jobType, Args: args})
+}
+
+// PerformDelivery is Perform for a job with a timeout, a checkpoint, a cancel or a shutdown.
+func (w *Worker) PerformDelivery(d Delivery) (*Outcome, error) {
+	job := map[string]any{"id": "test-job", "type": d.Type, "attempt": max(d.Attempt, 1), "max_attempts": d.MaxAttempts,
+		"args": d.Args, "meta": d.Meta, "timeout_ms": d.Timeout.Seconds() * 1000}
+	delivery, err := encode(map[string]any{"type": "job", "job": job, "checkpoint": d.Checkpoint})
+	if err != nil {
+		return nil, fmt.Errorf("the job is no JSON: %w", err)
+	}
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	write := func(line any) { _ = json.NewEncoder(ours).Encode(line) }
+	go newSession(context.Background(), w, theirs).read()
+	write(&frame{Type: "hello", Protocol: protocolVersion, Concurrency: 1})
+	if d.StopIn > 0 {
+		left := d.StopIn.Seconds() * 1000
+		write(&frame{Type: "lifecycle", State: json.RawMessage(`"terminate"`), RemainingMS: &left})
+		d.Cancel, d.CancelAfter = "shutdown", d.StopIn
+	}
+	write(json.RawMessage(delivery))
+	if d.Cancel != "" {
+		time.AfterFunc(d.CancelAfter, func() { write(&frame{Type: "cancel", JobID: "test-job", Reason: d.Cancel}) })
+	}
+	return collect(ours)
+}
+
+// collect reads what the worker sends, until its answer.
+func collect(conn net.Conn) (*Outcome, error) {
+	o := &Outcome{}
+	for frames := json.NewDecoder(conn); ; {
+		var got frame
+		_ = conn.SetReadDeadline(time.Now().Add(giveUpAfter))
+		if err := frames.Decode(&got); err != nil {
+			return nil, fmt.Errorf("the handler has not ended: %w", err)
 		}
-		sort.Strings(ready.Types)
+		switch got.Type {
+		case "progress":
+			o.Progress = append(o.Progress, *got.Progress)
+		case "checkpoint":
+			o.Checkpoint = got.State
+		case "ack", "fail", "release":
+			o.Outcome, o.Result, o.Error, o.Reason = got.Type, got.Result, got.Error, got.Reason
+			return o, nil
+		}
 	}
-	line, _ := json.Marshal(ready)
-	return append(line, '\n')
-}
-
-// isFunction says whether a handler of any shape is there.
-func isFunction(value any) bool {
-	function := reflect.ValueOf(value)
-	return function.Kind() == reflect.Func && !function.IsNil()
 }

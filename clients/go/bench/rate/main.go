@@ -4,7 +4,7 @@ package main
 import (
 	"context"
 
-	"ojsworker"
+	ojsworker "ojs-init.example/ojsworker"
 )
 
 func main() {

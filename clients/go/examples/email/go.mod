@@ -1,7 +1,7 @@
 module example/email
 
-go 1.19
+go 1.21
 
-require ojsworker v0.2.0
+require ojs-init.example/ojsworker v0.2.0
 
-replace ojsworker => ../..
+replace ojs-init.example/ojsworker => ../..

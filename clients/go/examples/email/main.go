@@ -3,18 +3,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
-	"ojsworker"
+	ojsworker "ojs-init.example/ojsworker"
 )
 
-func send(ctx context.Context, job *ojsworker.Job, mail struct{ To, Body string }) (map[string]bool, error) {
-	select { // pretends to send
-	case <-time.After(time.Duration(job.MetaNumber("sleep_ms")) * time.Millisecond):
-		return map[string]bool{"sent": true}, nil
-	case <-ctx.Done():
-		return nil, job.Err() // the job goes back to its queue
+func send(_ context.Context, job *ojsworker.Job, mail struct{ To, Body string }) (map[string]bool, error) {
+	ms, _ := job.Meta["sleep_ms"].(json.Number)
+	pause, _ := ms.Int64()
+	// Pretends to send. After a cancel the error gives the job back to its queue.
+	if err := job.Sleep(time.Duration(pause) * time.Millisecond); err != nil {
+		return nil, err
 	}
+	return map[string]bool{"sent": true}, nil
 }
 
 func main() {
