@@ -19,11 +19,13 @@ type Job struct {
 	Type string `json:"type"`
 	// Queue is the queue of the job; "default" if the backend does not say.
 	Queue string `json:"queue"`
-	// Attempt is the number of this attempt as the backend counts (some begin with 0); -1 if it does not say.
+	// Attempt is the number of this attempt as the backend counts (some begin with 0); -1 if it
+	// does not say.
 	Attempt int `json:"attempt"`
 	// MaxAttempts is how many attempts the backend makes; 0 if it does not say.
 	MaxAttempts int `json:"max_attempts"`
-	// Args are the arguments. Numbers are json.Number and so exact; HandleTyped and Bind make your own types of them.
+	// Args are the arguments. Numbers are json.Number and so exact; HandleTyped and Bind make your
+	// own types of them.
 	Args []any `json:"args"`
 	// Meta is the metadata: trace context, tenant and other things that travel with the job.
 	Meta map[string]any `json:"meta"`
@@ -79,7 +81,8 @@ func newJob(s *session, raw, checkpoint json.RawMessage) *Job {
 
 type jobKey struct{}
 
-// FromContext returns the job of a handler's context, or of one made from it; nil if there is none.
+// FromContext returns the job of a handler's context, or of one made from it; nil if there is
+// none.
 func FromContext(ctx context.Context) *Job {
 	job, _ := ctx.Value(jobKey{}).(*Job)
 	return job
@@ -88,17 +91,19 @@ func FromContext(ctx context.Context) *Job {
 // Raw returns the envelope as the backend sent it. Do not change it.
 func (j *Job) Raw() json.RawMessage { return j.raw }
 
-// IsLastAttempt says whether a failure now is for good, because max_attempts is reached. It is false where the backend
-// does not send attempt and max_attempts.
+// IsLastAttempt says whether a failure now is for good, because max_attempts is reached. It is
+// false where the backend does not send attempt and max_attempts.
 func (j *Job) IsLastAttempt() bool { return j.MaxAttempts > 0 && j.Attempt >= j.MaxAttempts }
 
 // Deadline returns when the job is cancelled for its timeout; false if it has none.
 func (j *Job) Deadline() (time.Time, bool) { return j.ctx.Deadline() }
 
-// Err returns a *Cancelled once the job is cancelled, nil before. A handler that returns it gets the right answer.
+// Err returns a *Cancelled once the job is cancelled, nil before. A handler that returns it gets
+// the right answer.
 func (j *Job) Err() error { return context.Cause(j.ctx) }
 
-// CancelReason returns why the job is cancelled: shutdown, timeout, cancelled or lost; "" if it is not.
+// CancelReason returns why the job is cancelled: shutdown, timeout, cancelled or lost; "" if it is
+// not.
 func (j *Job) CancelReason() string {
 	if cancelled, ok := context.Cause(j.ctx).(*Cancelled); ok {
 		return cancelled.Reason
@@ -106,7 +111,8 @@ func (j *Job) CancelReason() string {
 	return ""
 }
 
-// Sleep waits for the time, or until the job is cancelled: then it returns Err. time.Sleep would not notice a cancel.
+// Sleep waits for the time, or until the job is cancelled: then it returns Err. time.Sleep would
+// not notice a cancel.
 func (j *Job) Sleep(pause time.Duration) error {
 	ctx, stop := context.WithTimeout(j.ctx, pause)
 	defer stop()
@@ -114,18 +120,20 @@ func (j *Job) Sleep(pause time.Duration) error {
 	return j.Err()
 }
 
-// Stopping returns a channel that is closed when ojs-init begins to shut the worker down. The job may go on until it
-// is cancelled.
+// Stopping returns a channel that is closed when ojs-init begins to shut the worker down. The job
+// may go on until it is cancelled.
 func (j *Job) Stopping() <-chan struct{} { return j.session.stopping }
 
-// Remaining returns the time until ojs-init cancels what is left; false while the worker is not shut down.
+// Remaining returns the time until ojs-init cancels what is left; false while the worker is not
+// shut down.
 func (j *Job) Remaining() (time.Duration, bool) {
 	j.session.mu.Lock()
 	defer j.session.mu.Unlock()
 	return time.Until(j.session.stopsAt), !j.session.stopsAt.IsZero()
 }
 
-// LastCheckpoint stores in into what an earlier attempt saved with Checkpoint; false if there is nothing.
+// LastCheckpoint stores in into what an earlier attempt saved with Checkpoint; false if there is
+// nothing.
 func (j *Job) LastCheckpoint(into any) (bool, error) {
 	if isNull(j.resume.loaded) {
 		return false, nil
@@ -133,18 +141,21 @@ func (j *Job) LastCheckpoint(into any) (bool, error) {
 	return true, decode(j.resume.loaded, into)
 }
 
-// Heartbeat tells the backend now that the job is alive. ojs-init sends heartbeats by itself, so this is seldom needed.
+// Heartbeat tells the backend now that the job is alive. ojs-init sends heartbeats by itself, so
+// this is seldom needed.
 func (j *Job) Heartbeat() error { return j.send(&frame{Type: "heartbeat"}, false) }
 
-// Progress reports how far the job is, from 0 to 1, with a message ("" for none) and data that is JSON (nil for none).
-// Send as often as you like: ojs-init passes on the newest, at most one a second.
+// Progress reports how far the job is, from 0 to 1, with a message ("" for none) and data that is
+// JSON (nil for none). Send as often as you like: ojs-init passes on the newest, at most one a
+// second.
 func (j *Job) Progress(progress float64, message string, data any) error {
 	progress = max(0, min(1, progress))
 	return j.send(&frame{Type: "progress", Progress: &progress, Message: message, Data: data}, false)
 }
 
-// Checkpoint saves where the next attempt goes on; it gets the state by LastCheckpoint. Once Checkpoint has returned nil,
-// ojs-init has the state and saves it at the backend, even if this process crashes.
+// Checkpoint saves where the next attempt goes on; it gets the state by LastCheckpoint. Once
+// Checkpoint has returned nil, ojs-init has the state and saves it at the backend, even if this
+// process crashes.
 func (j *Job) Checkpoint(state any) error {
 	text, err := encode(state)
 	if err != nil {
@@ -168,7 +179,8 @@ func (j *Job) send(about *frame, isAnswer bool) error {
 	return j.session.send(about)
 }
 
-// None is the Result of a typed handler or step that has none, and the Args of a handler that takes none.
+// None is the Result of a typed handler or step that has none, and the Args of a handler that
+// takes none.
 type None struct{}
 
 // MarshalJSON returns null.
@@ -176,13 +188,14 @@ func (None) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // HandleTyped registers a handler whose arguments and result have types of their own.
 //
-// If Args is a struct, its exported fields take the arguments in their order, and fields at the end that are pointers
-// may be missing. A job whose only argument is an object fills a struct of two or more fields by name, as encoding/json
-// does. A slice takes all arguments, any other type the only one. Arguments that do not fit fail the job for good: type
-// InvalidArgs, code invalid_args.
+// If Args is a struct, its exported fields take the arguments in their order, and fields at the
+// end that are pointers may be missing. A job whose only argument is an object fills a struct of
+// two or more fields by name, as encoding/json does. A slice takes all arguments, any other type
+// the only one. Arguments that do not fit fail the job for good: type InvalidArgs, code
+// invalid_args.
 //
-// Result is anything that encoding/json takes; None if there is none. HandleTyped panics as Handle does, and for types
-// that JSON cannot have.
+// Result is anything that encoding/json takes; None if there is none. HandleTyped panics as Handle
+// does, and for types that JSON cannot have.
 func HandleTyped[Args, Result any](w *Worker, jobType string,
 	handler func(ctx context.Context, job *Job, args Args) (Result, error)) {
 	if handler == nil || !fitsJSON(reflect.ValueOf(new(Args)).Elem()) || !fitsJSON(reflect.ValueOf(new(Result)).Elem()) {

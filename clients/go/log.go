@@ -15,8 +15,9 @@ const (
 	maxStackFrames = 50
 )
 
-// Fields returns the attributes of a job for log/slog: the group "ojs" with job_id, job_type, queue and attempt, and the
-// group "trace" with trace_id and span_id, if meta.traceparent is valid.
+// Fields returns the attributes of a job for log/slog: the group "ojs" with job_id, job_type,
+// queue and attempt, and the group "trace" with trace_id and span_id, if meta.traceparent is
+// valid.
 //
 //	logger := slog.With(ojsworker.Fields(job))
 func Fields(job *Job) slog.Attr {
@@ -29,8 +30,9 @@ func Fields(job *Job) slog.Attr {
 	return slog.Group("", groups...)
 }
 
-// LogHandler returns a handler that adds Fields to each record whose context is that of a job's handler, or made from
-// it. A job's meta.log_level (error, warn, info, debug, trace) then counts instead of the level of next.
+// LogHandler returns a handler that adds Fields to each record whose context is that of a job's
+// handler, or made from it. A job's meta.log_level (error, warn, info, debug, trace) then counts
+// instead of the level of next.
 //
 //	slog.SetDefault(slog.New(ojsworker.LogHandler(slog.NewJSONHandler(os.Stderr, nil))))
 //	slog.InfoContext(ctx, "half done")
@@ -75,8 +77,8 @@ func (s *session) logFailure(job *Job, level slog.Level, message string, failure
 
 func clip(text string) string { return fmt.Sprintf("%.*s", maxLogChars, text) }
 
-// panicStack is the stack of the panic that the calling deferred function has recovered, without the frames of the
-// runtime and of this package that are around the handler.
+// panicStack is the stack of the panic that the calling deferred function has recovered, without
+// the frames of the runtime and of this package that are around the handler.
 func panicStack() (stack []string) {
 	callers := make([]uintptr, maxStackFrames)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])

@@ -14,9 +14,11 @@ import (
 var (
 	// ErrNotUnderOjsInit means that there is no socket to take jobs from.
 	ErrNotUnderOjsInit = errors.New("not under ojs-init")
-	// ErrConnectionLost means that ojs-init closed the connection while jobs were held. The process must end.
+	// ErrConnectionLost means that ojs-init closed the connection while jobs were held. The
+	// process must end.
 	ErrConnectionLost = errors.New("ojs-init closed the connection")
-	// ErrProtocol means that ojs-init speaks a version of the protocol that this package does not know.
+	// ErrProtocol means that ojs-init speaks a version of the protocol that this package does not
+	// know.
 	ErrProtocol = errors.New("ojs-init speaks another protocol")
 	// ErrAnswered means that the job has its answer, so ojs-init takes nothing more for it.
 	ErrAnswered = errors.New("the job is answered")
@@ -26,8 +28,8 @@ var (
 type Retry struct {
 	// Message is for a person; empty: the message of Cause.
 	Message string
-	// After is the wish for the pause before the next attempt. It is sent as details.retry_after_ms, rounded up to
-	// milliseconds; the retry policy decides.
+	// After is the wish for the pause before the next attempt. It is sent as
+	// details.retry_after_ms, rounded up to milliseconds; the retry policy decides.
 	After time.Duration
 	// Code is short and stable; your own begin with "x_". Empty: "handler_error".
 	Code string
@@ -53,7 +55,8 @@ type Discard struct {
 	Cause error
 }
 
-// Release gives the job back to its queue unprocessed, with no failure recorded where the backend can do that.
+// Release gives the job back to its queue unprocessed, with no failure recorded where the backend
+// can do that.
 type Release struct {
 	// Reason is for the log.
 	Reason string
@@ -61,7 +64,8 @@ type Release struct {
 	After time.Duration
 }
 
-// Cancelled is the cause of a cancelled context: see context.Cause and Job.Err. errors.Is finds context.Canceled in it.
+// Cancelled is the cause of a cancelled context: see context.Cause and Job.Err. errors.Is finds
+// context.Canceled in it.
 type Cancelled struct {
 	// Reason is shutdown, timeout, cancelled or lost. A later ojs-init may have others.
 	Reason string
@@ -185,7 +189,8 @@ func (s *session) ack(job *Job, result any) *frame {
 	if err == nil {
 		return &frame{Type: "ack", Result: text}
 	}
-	// The work is done, so a failure would do it again. The error may quote the value, its class does not.
+	// The work is done, so a failure would do it again. The error may quote the value, its class
+	// does not.
 	s.log.ErrorContext(job.ctx, "the job is done without its result, which is no JSON", "class", fmt.Sprintf("%T", result))
 	return &frame{Type: "ack"}
 }

@@ -14,7 +14,8 @@ import (
 
 const (
 	resumeVersion = 1
-	// maxResumeBytes is the most JSON that the steps, cursors and state of a job may have together.
+	// maxResumeBytes is the most JSON that the steps, cursors and state of a job may have
+	// together.
 	maxResumeBytes = 64 * 1024
 	// saveCursorEvery is the least time between two saved positions of a loop.
 	saveCursorEvery = 5 * time.Second
@@ -24,8 +25,8 @@ const (
 	rememberedRows = 10
 )
 
-// stepTimes has how long each step took last in this process. Its key is the job type and the place of the step, because
-// a program may make any number of names.
+// stepTimes has how long each step took last in this process. Its key is the job type and the
+// place of the step, because a program may make any number of names.
 var stepTimes sync.Map
 
 // resume is what outlives an attempt of a job, and what this attempt has done of it.
@@ -41,7 +42,8 @@ type resume struct {
 	// current is the step that runs; "" outside of steps.
 	current string
 	loops   map[string]bool
-	// isUsed is true from the first step or loop on: then a checkpoint is a position, else it is the state alone.
+	// isUsed is true from the first step or loop on: then a checkpoint is a position, else it is
+	// the state alone.
 	isUsed, isDirty bool
 	savedAt         time.Time
 }
@@ -72,7 +74,8 @@ func (r *resume) load(checkpoint json.RawMessage) {
 	r.loaded, r.before = saved.State, len(saved.Steps)
 }
 
-// save sends the checkpoint. It is called with the lock, so that an older one of another goroutine cannot follow.
+// save sends the checkpoint. It is called with the lock, so that an older one of another goroutine
+// cannot follow.
 func (r *resume) save(job *Job) error {
 	r.isDirty, r.savedAt = false, time.Now()
 	text := r.saved.State
@@ -97,7 +100,8 @@ func (r *resume) saveBeforeEnd(job *Job) {
 	}
 }
 
-// mayBegin returns the error that ends the handler if what comes next would be cut off. usual is the time that it takes.
+// mayBegin returns the error that ends the handler if what comes next would be cut off. usual is
+// the time that it takes.
 func mayBegin(job *Job, usual time.Duration) error {
 	left, isKnown := job.Remaining()
 	if isKnown && left < max(usual+usual/2, leastNotice) && job.Err() == nil {
@@ -110,12 +114,13 @@ func discard(class, code, format string, values ...any) error {
 	return &Discard{Type: class, Code: code, Message: fmt.Sprintf(format, values...)}
 }
 
-// Step runs a part of the job once: its result is saved, and a later attempt gets it without running the part again.
-// The result is small and JSON (an id, a path); None if there is none.
+// Step runs a part of the job once: its result is saved, and a later attempt gets it without
+// running the part again. The result is small and JSON (an id, a path); None if there is none.
 //
-// The steps of a job have different names and come in the same order in each attempt. Return every error of Step from
-// the handler: a *Release ends the handler in time before a shutdown, and a *Discard says that the steps have changed
-// (StepsChanged) or are too large (CheckpointTooLarge, more than 64 KiB of JSON for the job).
+// The steps of a job have different names and come in the same order in each attempt. Return every
+// error of Step from the handler: a *Release ends the handler in time before a shutdown, and a
+// *Discard says that the steps have changed (StepsChanged) or are too large (CheckpointTooLarge,
+// more than 64 KiB of JSON for the job).
 //
 //	path, err := ojsworker.Step(job, "resize", func() (string, error) { return resize(picture) })
 //	if err != nil {
@@ -132,7 +137,7 @@ func Step[Result any](job *Job, name string, body func() (Result, error)) (resul
 	case finished != nil:
 		return result, nil
 	}
-	key, began := fmt.Sprint(job.Type, len(r.begun)), time.Now()
+	key, began := fmt.Sprint(len(r.begun), " ", job.Type), time.Now()
 	usual, _ := stepTimes.LoadOrStore(key, time.Duration(0))
 	if err = mayBegin(job, usual.(time.Duration)); err == nil {
 		result, err = body()
@@ -191,12 +196,13 @@ func (r *resume) endStep(job *Job, name string, result any, err error) error {
 	return r.save(job)
 }
 
-// Iterate calls each for every row. A later attempt goes on behind the last finished row: its index is saved at most
-// every 5 s, and always before the job fails or is given back. The rows must have the same order in each attempt;
-// where they may not, use IterateKeyed.
+// Iterate calls each for every row. A later attempt goes on behind the last finished row: its
+// index is saved at most every 5 s, and always before the job fails or is given back. The rows
+// must have the same order in each attempt; where they may not, use IterateKeyed.
 //
-// A row is finished when each returns nil; its error ends the loop. Return every error of Iterate from the handler: a
-// *Release ends it in time before a shutdown. A job has one loop outside of steps, and one in each Step.
+// A row is finished when each returns nil; its error ends the loop. Return every error of Iterate
+// from the handler: a *Release ends it in time before a shutdown. A job has one loop outside of
+// steps, and one in each Step.
 func Iterate[Row any](job *Job, rows []Row, each func(row Row) error) error {
 	open := func(after *int) (func() (int, bool, error), error) {
 		at := -1
@@ -211,8 +217,9 @@ func Iterate[Row any](job *Job, rows []Row, each func(row Row) error) error {
 	return IterateFrom(job, open, func(at int) int { return at }, func(at int) error { return each(rows[at]) })
 }
 
-// IterateKeyed is Iterate with a key of each row as position; a key is any JSON but null. It skips the rows up to the
-// one with the saved key. If that row does not come any more, the error is a *Discard of the type StepsChanged.
+// IterateKeyed is Iterate with a key of each row as position; a key is any JSON but null. It skips
+// the rows up to the one with the saved key. If that row does not come any more, the error is a
+// *Discard of the type StepsChanged.
 func IterateKeyed[Row, Key any](job *Job, rows []Row, key func(row Row) Key, each func(row Row) error) error {
 	at := 0
 	open := func(after *Key) (func() (Row, bool, error), error) {
@@ -237,8 +244,9 @@ func IterateKeyed[Row, Key any](job *Job, rows []Row, key func(row Row) Key, eac
 	return IterateFrom(job, open, key, each)
 }
 
-// IterateFrom is IterateKeyed for rows that are not all in memory: open gets the key of the last finished row, nil in the
-// first attempt, and returns a function that returns the rows behind it one by one, until ok is false.
+// IterateFrom is IterateKeyed for rows that are not all in memory: open gets the key of the last
+// finished row, nil in the first attempt, and returns a function that returns the rows behind it
+// one by one, until ok is false.
 func IterateFrom[Row, Key any](job *Job, open func(after *Key) (next func() (row Row, ok bool, err error), err error),
 	key func(row Row) Key, each func(row Row) error) error {
 	after, step, err := beginLoop[Key](job)
@@ -303,8 +311,8 @@ func (r *resume) endRow(job *Job, step string, key any) error {
 	return r.save(job)
 }
 
-// wholeNumber spells 10.0 and 1e1 as 10. A backend may have changed the spelling, and encoding/json reads an int only
-// from digits.
+// wholeNumber spells 10.0 and 1e1 as 10. A backend may have changed the spelling, and
+// encoding/json reads an int only from digits.
 func wholeNumber(text json.RawMessage) json.RawMessage {
 	const exact = 1 << 53 // from here on a float64 does not have every integer
 	number, err := strconv.ParseFloat(string(text), 64)

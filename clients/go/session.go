@@ -16,14 +16,16 @@ import (
 
 const (
 	protocolVersion = 1
-	// closedGrace is the time for the cleanup code of handlers after ojs-init closed the connection.
+	// closedGrace is the time for the cleanup code of handlers after ojs-init closed the
+	// connection.
 	closedGrace = 250 * time.Millisecond
-	// maxQueued is how many frames about the connection may wait; ojs-init needs one or two at a time.
+	// maxQueued is how many frames about the connection may wait; ojs-init needs one or two at a
+	// time.
 	maxQueued = 100
 )
 
-// frame is one of ojs-init or of the worker, of any type but ready. Type and JobID come first, because ojs-init reads
-// these also where the rest of an answer is too long or broken.
+// frame is one of ojs-init or of the worker, of any type but ready. Type and JobID come first,
+// because ojs-init reads these also where the rest of an answer is too long or broken.
 type frame struct {
 	Type        string          `json:"type"`
 	JobID       string          `json:"job_id,omitempty"`
@@ -96,8 +98,8 @@ func newSession(ctx context.Context, w *Worker, conn net.Conn) *session {
 		held: map[string]*Job{}}
 }
 
-// read takes frames until the connection is closed. It never waits for a handler or for a write, because ojs-init
-// expects that the worker reads all the time.
+// read takes frames until the connection is closed. It never waits for a handler or for a write,
+// because ojs-init expects that the worker reads all the time.
 func (s *session) read() {
 	go func() {
 		for frame := range s.queue {
@@ -195,7 +197,7 @@ func (s *session) process(job *Job) {
 		s.answer(job, s.conclude(job, result, err))
 	}()
 	for _, jobType := range []string{job.Type, anyType} {
-		if handler := s.handlers[jobType]; handler != nil {
+		if handler := s.handlers[jobType]; handler != nil && job.Type != "" {
 			result, err = handler(job.ctx, job)
 			return
 		}

@@ -1,5 +1,5 @@
-// Package ojsworker is a worker for jobs of the Open Job Spec. It runs under ojs-init, which fetches the jobs and
-// hands them over a Unix socket.
+// Package ojsworker is a worker for jobs of the Open Job Spec. It runs under ojs-init, which
+// fetches the jobs and hands them over a Unix socket.
 //
 //	func main() {
 //		worker := ojsworker.New(ojsworker.Options{})
@@ -37,9 +37,9 @@ const (
 	giveUpAfter = time.Minute
 )
 
-// Handler does one job. Its result is anything that encoding/json takes, nil for none. An error fails the job; *Retry,
-// *Discard and *Release say more exactly what becomes of it. The context is cancelled with the job, and its deadline
-// is the job's.
+// Handler does one job. Its result is anything that encoding/json takes, nil for none. An error
+// fails the job; *Retry, *Discard and *Release say more exactly what becomes of it. The context is
+// cancelled with the job, and its deadline is the job's.
 type Handler func(ctx context.Context, job *Job) (any, error)
 
 // Middleware makes a handler that does something around another one.
@@ -47,17 +47,21 @@ type Middleware func(next Handler) Handler
 
 // Options of a Worker. The zero value is right for most.
 type Options struct {
-	// Concurrency is the most jobs at once, 1 to 10000; 0: as many as ojs-init allows, which also bounds any other value.
+	// Concurrency is the most jobs at once, 1 to 10000; 0: as many as ojs-init allows, which also
+	// bounds any other value.
 	Concurrency int
-	// Log is where the worker logs; nil: slog.Default(). Lines about a job have the attributes of Fields.
+	// Log is where the worker logs; nil: slog.Default(). Lines about a job have the attributes of
+	// Fields.
 	Log *slog.Logger
-	// OnFailure is called once for each job that fails: for an error, a panic (*Panic), arguments that do not fit (a
-	// *Discard of the type InvalidArgs), a *Retry, a *Discard, a timeout and a type without a handler (a *Retry with the
-	// code handler_not_found). It is not called for jobs that are given back.
+	// OnFailure is called once for each job that fails: for an error, a panic (*Panic), arguments
+	// that do not fit (a *Discard of the type InvalidArgs), a *Retry, a *Discard, a timeout and a
+	// type without a handler (a *Retry with the code handler_not_found). It is not called for jobs
+	// that are given back.
 	OnFailure func(ctx context.Context, job *Job, err error)
 }
 
-// Worker has handlers and runs them for the jobs that ojs-init sends. Register all of them before Run.
+// Worker has handlers and runs them for the jobs that ojs-init sends. Register all of them before
+// Run.
 type Worker struct {
 	options    Options
 	handlers   map[string]Handler
@@ -73,8 +77,8 @@ func New(options Options) *Worker {
 	return &Worker{options: options, handlers: map[string]Handler{}}
 }
 
-// Handle registers the handler of a job type; "*" is for all types that have none. It panics if the type is empty or
-// has a handler, and if the handler is nil.
+// Handle registers the handler of a job type; "*" is for all types that have none. It panics if
+// the type is empty or has a handler, and if the handler is nil.
 func (w *Worker) Handle(jobType string, handler Handler) {
 	if handler == nil {
 		panic(fmt.Sprintf("ojsworker: the handler of %q is nil; it is a "+
@@ -86,7 +90,8 @@ func (w *Worker) Handle(jobType string, handler Handler) {
 	w.handlers[jobType] = handler
 }
 
-// Use puts middleware around all handlers, also those that are registered later. The first one is the outermost.
+// Use puts middleware around all handlers, also those that are registered later. The first one is
+// the outermost.
 func (w *Worker) Use(middleware ...Middleware) { w.middleware = append(w.middleware, middleware...) }
 
 // chains returns the handlers with all middleware around them.
@@ -101,12 +106,13 @@ func (w *Worker) chains() map[string]Handler {
 	return chains
 }
 
-// Run takes jobs until ojs-init shuts the worker down, SIGTERM or SIGINT comes, or the context is done. In each of
-// these cases it takes no more jobs and returns once the held ones are finished: handlers are not cancelled by the
-// context, and get its values.
+// Run takes jobs until ojs-init shuts the worker down, SIGTERM or SIGINT comes, or the context is
+// done. In each of these cases it takes no more jobs and returns once the held ones are finished:
+// handlers are not cancelled by the context, and get its values.
 //
-// The errors are ErrNotUnderOjsInit, ErrConnectionLost and ErrProtocol. The process has to end after Run, because
-// ojs-init judges it by its connection, which stays open until then. Main does all that.
+// The errors are ErrNotUnderOjsInit, ErrConnectionLost and ErrProtocol. The process has to end
+// after Run, because ojs-init judges it by its connection, which stays open until then. Main does
+// all that.
 func (w *Worker) Run(ctx context.Context) error {
 	path := os.Getenv("OJS_SOCKET")
 	if path == "" {
@@ -117,8 +123,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	// The signals stay ours after Run: the SIGTERM that ojs-init sends at the end may be late.
 	asked, _ := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	// A log that nobody reads is an error of a write, not the end of the process. Programs that a handler starts do not
-	// inherit this, as they would with signal.Ignore.
+	// A log that nobody reads is an error of a write, not the end of the process. Programs that a
+	// handler starts do not inherit this, as they would with signal.Ignore.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -130,8 +136,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return <-s.over
 }
 
-// Main runs the worker. It logs an error of Run and ends the process with status 1; otherwise it returns, so let main
-// end then.
+// Main runs the worker. It logs an error of Run and ends the process with status 1; otherwise it
+// returns, so let main end then.
 func (w *Worker) Main() {
 	if err := w.Run(context.Background()); err != nil {
 		w.logger().Error("the worker ends: " + err.Error())
@@ -161,7 +167,8 @@ type Delivery struct {
 	Type string
 	// Args are anything that is JSON.
 	Args []any
-	// Attempt and MaxAttempts; the attempt is 1 if it is 0, and the number of attempts is unknown if it is 0.
+	// Attempt and MaxAttempts; the attempt is 1 if it is 0, and the number of attempts is unknown
+	// if it is 0.
 	Attempt, MaxAttempts int
 	// Meta is the metadata of the job.
 	Meta map[string]any
@@ -169,7 +176,8 @@ type Delivery struct {
 	Checkpoint any
 	// Timeout is that of the job, which is cancelled then; 0: none.
 	Timeout time.Duration
-	// StopIn shuts the worker down before the handler begins, and cancels the job after this time; 0: no shutdown.
+	// StopIn shuts the worker down before the handler begins, and cancels the job after this time;
+	// 0: no shutdown.
 	StopIn time.Duration
 	// Cancel is the reason of a cancel that comes after CancelAfter; "": none.
 	Cancel      string
@@ -192,9 +200,10 @@ type Outcome struct {
 	Progress []float64
 }
 
-// Perform runs a handler for a test, over the code that serves the socket: arguments and result go through JSON, with
-// middleware, errors, panics and unknown types as under ojs-init. The error is about the test: arguments that are no
-// JSON, or a handler that does nothing for a minute. That of the job is in the outcome.
+// Perform runs a handler for a test, over the code that serves the socket: arguments and result go
+// through JSON, with middleware, errors, panics and unknown types as under ojs-init. The error is
+// about the test: arguments that are no JSON, or a handler that does nothing for a minute. That of
+// the job is in the outcome.
 func (w *Worker) Perform(jobType string, args ...any) (*Outcome, error) {
 	return w.PerformDelivery(Delivery{Type: jobType, Args: args})
 }

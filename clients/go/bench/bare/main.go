@@ -1,5 +1,6 @@
-// Command bare is a worker with the standard library alone, to compare with: it fetches and acknowledges jobs over HTTP.
-// OJS_URL is the backend, CONCURRENCY how many goroutines there are, JOBS after how many jobs it ends.
+// Command bare is a worker with the standard library alone, to compare with: it fetches and
+// acknowledges jobs over HTTP. OJS_URL is the backend, CONCURRENCY how many goroutines there are,
+// JOBS after how many jobs it ends.
 package main
 
 import (
