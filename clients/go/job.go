@@ -49,16 +49,17 @@ func newJob(s *session, raw, checkpoint json.RawMessage) *Job {
 	envelope := struct {
 		*Job
 		RawArgs   json.RawMessage `json:"args"` // instead of Job.Args
+		RawMeta   json.RawMessage `json:"meta"` // instead of Job.Meta
 		Timeout   float64         `json:"timeout"`
 		TimeoutMS float64         `json:"timeout_ms"`
 	}{Job: job}
-	if err := decode(raw, &envelope); err != nil && !isMismatch(err) || job.ID == "" {
+	if err := json.Unmarshal(raw, &envelope); err != nil && !isMismatch(err) || job.ID == "" {
 		s.log.Warn("a job of ojs-init is ignored: it has no id")
 		return nil
 	}
-	if job.rawArgs = envelope.RawArgs; !isNull(job.rawArgs) {
-		_ = decode(job.rawArgs, &job.Args)
-	}
+	job.rawArgs = envelope.RawArgs
+	_ = decode(envelope.RawArgs, &job.Args)
+	_ = decode(envelope.RawMeta, &job.Meta)
 	job.resume.load(checkpoint)
 	ctx, cancel := context.WithCancelCause(context.WithValue(s.values, jobKey{}, job))
 	job.ctx, job.cancel = ctx, cancel
@@ -66,8 +67,8 @@ func newJob(s *session, raw, checkpoint json.RawMessage) *Job {
 		envelope.TimeoutMS = 1000 * envelope.Timeout
 	}
 	if envelope.TimeoutMS > 0 {
-		const longest = 1e12 // ms, which fits into a Duration
-		deadline := time.Now().Add(time.Duration(min(envelope.TimeoutMS, longest)) * time.Millisecond)
+		// 1e12 ms fits into a Duration.
+		deadline := time.Now().Add(time.Duration(min(envelope.TimeoutMS, 1e12)) * time.Millisecond)
 		// ojs-init cancels the job at about the same time.
 		ctx, stop := context.WithDeadlineCause(ctx, deadline, &Cancelled{Reason: "timeout"})
 		job.ctx = ctx

@@ -32,7 +32,7 @@ func Fields(job *Job) slog.Attr {
 
 // LogHandler returns a handler that adds Fields to each record whose context is that of a job's
 // handler, or made from it. A job's meta.log_level (error, warn, info, debug, trace) then counts
-// instead of the level of next.
+// instead of the level of next. In a group (WithGroup) the attributes stand in that group.
 //
 //	slog.SetDefault(slog.New(ojsworker.LogHandler(slog.NewJSONHandler(os.Stderr, nil))))
 //	slog.InfoContext(ctx, "half done")

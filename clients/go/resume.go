@@ -67,7 +67,7 @@ func (s savedStep) name() (name string) {
 func (r *resume) load(checkpoint json.RawMessage) {
 	r.savedAt, r.loops = time.Now(), map[string]bool{}
 	saved := &r.saved
-	r.isUsed = json.Unmarshal(checkpoint, saved) == nil && saved.Version == resumeVersion && saved.Steps != nil && saved.Cursors != nil
+	r.isUsed = !isNull(checkpoint) && json.Unmarshal(checkpoint, saved) == nil && saved.Version == resumeVersion && saved.Steps != nil && saved.Cursors != nil
 	if !r.isUsed {
 		*saved = position{resumeVersion, []savedStep{}, map[string]json.RawMessage{}, checkpoint}
 	}
