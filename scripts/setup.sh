@@ -37,12 +37,18 @@ if [ "$want" = test ]; then
     need node nodejs
     need npm npm
     need strace strace
-    # The languages of the SDKs' workers.
-    need go golang-go
+    # The languages of the clients and of the SDKs' workers. Go comes from PyPI: clients/go/go.sh.
     need ruby ruby
     need javac default-jdk-headless
     need php php-cli
     php -m 2>/dev/null | grep -qx curl || missing="$missing php-curl"
+    # The frameworks that the clients are tested with.
+    need phpunit phpunit
+    for package in ruby-activejob ruby-railties ruby-globalid php-mbstring php-monolog php-symfony-messenger \
+        php-symfony-event-dispatcher php-psr-log php-psr-container php-illuminate-queue php-illuminate-container \
+        php-illuminate-events php-illuminate-bus; do
+        [ -e "/var/lib/dpkg/info/$package.list" ] || missing="$missing $package"
+    done
     need dockerd docker.io
     need docker docker.io
     need docker-compose docker-compose

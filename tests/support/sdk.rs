@@ -139,7 +139,7 @@ fn go() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
         built("worker.go", |source, place| {
-            let mut command = Command::new("go");
+            let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/go/go.sh"));
             command.args(["build", "-o"]).arg(place.join("worker")).arg(source);
             command
                 .env("GOCACHE", Path::new(BUILT).join("go-cache"))

@@ -19,9 +19,9 @@ const ANSWER_BEGINS: &str = "{\"type\":\"";
 /// Reads the answer in a line that [`decode`](crate::worker::decode) refuses, or in the beginning
 /// of a line that is too long.
 ///
-/// `decode` reads complete lines; none: the line is a beginning. An `ack` loses its result. A `fail`
-/// keeps what can be read of its error. `None`: the line is no answer, or `type` and `job_id` do
-/// not stand before what is broken.
+/// `decode` reads complete lines; none: the line is a beginning. An `ack` loses its result.
+/// A `fail` keeps what can be read of its error. `None`: the line is no answer, or `type` and
+/// `job_id` do not stand before what is broken.
 pub(super) fn broken_answer(line: &[u8], decode: Option<fn(&[u8]) -> FromWorker>) -> Option<FromWorker> {
     let text = match str::from_utf8(line) {
         Ok(text) => text,
