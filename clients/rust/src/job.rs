@@ -1,46 +1,42 @@
-//! What a handler is given.
+//! A job, as its handler sees it.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde::de::DeserializeOwned;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
+use tracing::{Span, error_span, field, warn};
 
 use crate::args;
-use crate::current;
-use crate::error::{Cancelled, Result, SayError};
-use crate::json::{self, Members, MAX_DEPTH};
-use crate::logging;
-use crate::outbox::Ticket;
-use crate::panics;
-use crate::resume::Resume;
-use crate::session::Session;
-use crate::text::{clean, MAX_MESSAGE_CHARS};
+use crate::error::{Cancelled, Result};
+use crate::frame::{self, Envelope, quoted};
+use crate::link::{Link, lock};
+use crate::log::{OneLine, guarded};
+use crate::resume::{Resume, StepTimes};
 
-/// A job, and what can be said about it while its handler runs. A clone is the same job; any thread
-/// may use it.
+/// One job, for the time of one attempt. Clones are the same job.
 #[derive(Clone)]
 pub struct Job(Arc<Inner>);
 
 struct Inner {
     id: String,
-    /// As ojs-init spells it.
-    raw_id: Box<RawValue>,
     kind: String,
     queue: String,
     attempt: Option<u32>,
     max_attempts: Option<u32>,
     args: Box<RawValue>,
     meta: Map<String, Value>,
-    raw: Box<RawValue>,
-    limit: Option<(Instant, SystemTime)>,
-    log_level: Option<log::LevelFilter>,
-    session: Weak<Session>,
+    envelope: Box<RawValue>,
+    deadline: Option<(Instant, SystemTime)>,
+    span: Span,
+    link: Arc<Link>,
+    step_times: Arc<StepTimes>,
     resume: Mutex<Resume>,
     state: Mutex<State>,
     changed: Condvar,
@@ -50,111 +46,104 @@ struct Inner {
 struct State {
     cancel_reason: Option<String>,
     is_stopping: bool,
-    /// The answer is given.
-    is_over: bool,
-    /// The newest of each that may still wait to be written.
-    waiting: [Option<Ticket>; 3],
+    /// When the jobs that are left are cancelled.
+    stops_at: Option<Instant>,
+    is_answered: bool,
+    waker: Option<Waker>,
     kept: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
-/// What is said about a job before its answer; of each kind the newest takes the place of one that
-/// still waits.
-#[derive(Clone, Copy)]
-enum Saying {
-    Progress = 0,
-    Checkpoint = 1,
-    Heartbeat = 2,
-}
-
-/// Why an envelope is no job.
-pub(crate) enum Unfit {
-    /// Not even its id can be read.
-    NoId,
-    /// It has no type, or one that is no text.
-    NoType { id: String, raw_id: Box<RawValue> },
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Job {
-    /// Reads an envelope.
-    pub(crate) fn read(raw: &RawValue, checkpoint: Option<&RawValue>, session: Weak<Session>) -> Result<Job, Unfit> {
-        let members: Members<'_> = serde_json::from_str(raw.get()).map_err(|_| Unfit::NoId)?;
-        let (Some(raw_id), Some(id)) = (members.get("id"), json::string_in(members.get("id"))) else {
-            return Err(Unfit::NoId);
-        };
-        let raw_id = (*raw_id).to_owned();
-        let Some(kind) = json::string_in(members.get("type")) else { return Err(Unfit::NoType { id, raw_id }) };
-        let of = |name: &str, first: char| members.get(name).copied().filter(|raw| raw.get().starts_with(first));
-        let meta: Map<String, Value> = of("meta", '{').and_then(|raw| json::decode(raw.get()).ok()).unwrap_or_default();
-        let timeout =
-            json::millis_in(members.get("timeout_ms"), 1.0).or_else(|| json::millis_in(members.get("timeout"), 1000.0));
-        let limit = timeout.and_then(|t| Some((Instant::now().checked_add(t)?, SystemTime::now().checked_add(t)?)));
-        let log_level = meta.get("log_level").and_then(Value::as_str).and_then(logging::parse_level);
-        Ok(Job(Arc::new(Inner {
-            id,
-            raw_id,
-            kind,
-            queue: json::string_in(members.get("queue")).unwrap_or_else(|| "default".to_owned()),
-            attempt: json::integer_in(members.get("attempt")).and_then(|attempt| u32::try_from(attempt).ok()),
-            max_attempts: json::integer_in(members.get("max_attempts")).and_then(|most| u32::try_from(most).ok()),
-            args: of("args", '[').map_or_else(empty_array, ToOwned::to_owned),
+    pub(crate) fn new(
+        envelope: &Envelope<'_>,
+        kind: &str,
+        raw: &RawValue,
+        checkpoint: Option<&RawValue>,
+        link: Arc<Link>,
+        step_times: Arc<StepTimes>,
+    ) -> Job {
+        let meta = envelope.meta();
+        let deadline = envelope
+            .timeout()
+            .and_then(|timeout| Some((Instant::now().checked_add(timeout)?, SystemTime::now().checked_add(timeout)?)));
+        let span = error_span!(
+            target: "ojs_worker",
+            "job",
+            job_id = %OneLine(&envelope.id),
+            job_type = %OneLine(kind),
+            queue = %OneLine(envelope.queue()),
+            attempt = envelope.attempt(),
+            trace_id = field::Empty,
+            parent_span_id = field::Empty,
+            log_level = field::Empty,
+        );
+        if !span.is_disabled() {
+            record_meta(&span, &meta);
+        }
+        Job(Arc::new(Inner {
+            id: envelope.id.clone(),
+            kind: kind.to_owned(),
+            queue: envelope.queue().to_owned(),
+            attempt: envelope.attempt(),
+            max_attempts: envelope.max_attempts(),
+            args: envelope.args(),
             meta,
-            raw: raw.to_owned(),
-            limit,
-            log_level,
-            session,
+            envelope: raw.to_owned(),
+            deadline,
+            span,
+            link,
+            step_times,
             resume: Mutex::new(Resume::load(checkpoint)),
-            state: Mutex::new(State::default()),
+            state: Mutex::default(),
             changed: Condvar::new(),
-        })))
+        }))
     }
 
-    /// The same in each delivery of the job.
+    /// The job's id, the same in each delivery.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    pub(crate) fn raw_id(&self) -> &str {
-        self.0.raw_id.get()
-    }
-
-    /// The job's type, which decides which handler takes it.
+    /// The job's type, which selects the handler.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.0.kind
     }
 
-    /// Where it came from; `default` if the backend does not say.
+    /// The queue that the job was fetched from; `default` if the backend does not say.
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.0.queue
     }
 
-    /// The number of this attempt, as the backend counts: some begin with 0. Never compute with it.
+    /// The number of this attempt. Some backends begin with 0, others with 1.
     #[must_use]
     pub fn attempt(&self) -> Option<u32> {
         self.0.attempt
     }
 
-    /// Whether the backend tries the job again; false if that is unknown.
-    pub(crate) fn has_more_attempts(&self) -> bool {
+    /// Whether a failure of this attempt is final; `false` if the backend does not say how many
+    /// attempts there are.
+    #[must_use]
+    pub fn is_last_attempt(&self) -> bool {
+        matches!((self.0.attempt, self.0.max_attempts), (Some(attempt), Some(most)) if attempt >= most)
+    }
+
+    pub(crate) fn has_attempts_left(&self) -> bool {
         matches!((self.0.attempt, self.0.max_attempts), (Some(attempt), Some(most)) if attempt < most)
     }
 
-    /// The arguments as types of your own, as in
-    /// [`Worker::handle_typed`](crate::Worker::handle_typed).
+    /// The arguments as a type of the program, as
+    /// [`Worker::handle_typed`](crate::Worker::handle_typed) takes them.
     ///
     /// # Errors
-    /// They do not fit: `InvalidArgs`, which fails the job for good. The message quotes no value.
+    /// The arguments do not fit. `?` fails the job for good (`InvalidArgs`).
     pub fn args<A: DeserializeOwned>(&self) -> Result<A> {
-        args::read(self.0.args.get())
+        args::read(&self.0.args)
     }
 
-    /// The text of the arguments, a JSON array, byte for byte as the backend sent it.
+    /// The JSON array of the arguments, byte for byte as the backend sent it.
     #[must_use]
     pub fn raw_args(&self) -> &RawValue {
         &self.0.args
@@ -169,64 +158,42 @@ impl Job {
     /// The whole envelope, byte for byte as the backend sent it.
     #[must_use]
     pub fn envelope(&self) -> &RawValue {
-        &self.0.raw
+        &self.0.envelope
     }
 
-    /// The same as [`Job::envelope`].
-    #[must_use]
-    pub fn raw(&self) -> &RawValue {
-        &self.0.raw
-    }
-
-    /// When the job's timeout will be over, and ojs-init cancels it; nothing if it has none.
+    /// When ojs-init cancels the job because of its timeout; `None` without a timeout.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.0.limit.map(|(instant, _)| instant)
+        self.0.deadline.map(|(instant, _)| instant)
     }
 
-    /// [`Job::deadline`] as a time of the day, for others than this process.
+    /// [`Job::deadline`] as a time of the clock, for other programs.
     #[must_use]
     pub fn deadline_time(&self) -> Option<SystemTime> {
-        self.0.limit.map(|(_, time)| time)
+        self.0.deadline.map(|(_, time)| time)
     }
 
-    /// The trace that the job was enqueued in, and the span: of a W3C `meta.traceparent`, else
-    /// `meta.trace_id` without a span.
+    /// The `tracing` span of the job. Handlers run in it; a thread or task that a handler starts
+    /// has to enter it.
     #[must_use]
-    pub fn trace(&self) -> Option<(String, Option<String>)> {
-        let text = |name: &str| self.0.meta.get(name).and_then(Value::as_str);
-        if let Some(parts) = text("traceparent").map(|parent| parent.split('-').collect::<Vec<_>>()) {
-            let is_hex = |part: &str, length| {
-                part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-            };
-            let lengths = [2, 32, 16, 2];
-            let is_well = parts.len() >= 4 && parts.iter().zip(lengths).all(|(part, length)| is_hex(part, length));
-            if is_well && parts[0] != "ff" && [parts[1], parts[2]].iter().all(|id| id.bytes().any(|byte| byte != b'0'))
-            {
-                return Some((parts[1].to_owned(), Some(parts[2].to_owned())));
-            }
-        }
-        text("trace_id").filter(|id| !id.is_empty()).map(|id| (clean(id, 200), None))
+    pub fn span(&self) -> &Span {
+        &self.0.span
     }
 
-    pub(crate) fn log_level(&self) -> Option<log::LevelFilter> {
-        self.0.log_level
-    }
-
-    /// Why the job is cancelled: shutdown, timeout, cancelled or lost; nothing as long as it is
+    /// Why the job is cancelled: `shutdown`, `timeout`, `cancelled`, `lost`; `None` while it is
     /// not.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<String> {
         lock(&self.0.state).cancel_reason.clone()
     }
 
-    /// Whether the job is cancelled: the handler has to end.
+    /// Whether the job is cancelled, so that the handler has to end.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         lock(&self.0.state).cancel_reason.is_some()
     }
 
-    /// For a handler that takes long, now and then: `job.check()?`.
+    /// Ends a cancelled handler: call `job.check()?` now and then in a long computation.
     ///
     /// # Errors
     /// The job is cancelled.
@@ -234,7 +201,8 @@ impl Job {
         self.cancel_reason().map_or(Ok(()), |reason| Err(Cancelled { reason }))
     }
 
-    /// Waits so long, or until the job is cancelled.
+    /// Sleeps, or returns the error at once when the job is cancelled. `std::thread::sleep` cannot
+    /// be interrupted.
     ///
     /// # Errors
     /// The job is cancelled.
@@ -243,14 +211,14 @@ impl Job {
         self.check()
     }
 
-    /// Whether the worker is being shut down. The job may go on until it is cancelled.
+    /// Whether the worker is shutting down. The handler may go on until the job is cancelled.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         lock(&self.0.state).is_stopping
     }
 
-    /// Waits until the worker is being shut down or the job is cancelled, at most so long; says
-    /// whether the worker is being shut down.
+    /// Waits until the worker shuts down or the job is cancelled, at most so long. Returns whether
+    /// the worker is shutting down.
     #[must_use]
     pub fn wait_stopping(&self, most: Duration) -> bool {
         self.wait(most, |state| state.is_stopping || state.cancel_reason.is_some());
@@ -258,172 +226,158 @@ impl Job {
     }
 
     fn wait(&self, most: Duration, is_done: impl Fn(&State) -> bool) {
-        let state = lock(&self.0.state);
-        drop(self.0.changed.wait_timeout_while(state, most, |state| !is_done(state)));
+        let waited = self.0.changed.wait_timeout_while(lock(&self.0.state), most, |state| !is_done(state));
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The time until what is left is cancelled; nothing while nothing shuts down.
+    /// The time until ojs-init cancels the jobs that are left; `None` unless the worker is shutting
+    /// down.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.0.session.upgrade()?.remaining()
+        lock(&self.0.state).stops_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// What an earlier attempt saved with [`Job::checkpoint`]; nothing if there is nothing.
+    /// The state that an earlier attempt saved with [`Job::checkpoint`].
     ///
     /// # Errors
-    /// It does not fit into the type.
+    /// The state does not fit into the type.
     pub fn last_checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
-        self.user_state().map(|state| json::decode(state.get())).transpose()
+        self.resume().loaded_state().map(|state| serde_json::from_str(state.get())).transpose()
     }
 
-    /// Tells the backend now that this job is alive. ojs-init does that by itself at its interval.
+    /// Saves what the next attempt needs. When this returns `Ok`, ojs-init has the state, even if
+    /// this process dies the next moment.
     ///
     /// # Errors
-    /// It was not said.
-    pub fn heartbeat(&self) -> Result<(), SayError> {
-        self.say(Saying::Heartbeat, format!("{{\"type\":\"heartbeat\",\"job_id\":{}}}\n", self.raw_id())).map(|_| ())
+    /// The state is not JSON, or the connection is closed. With steps or loops in the same job, all
+    /// of the job's state may have 64 KiB (`CheckpointTooLarge`).
+    pub fn checkpoint(&self, state: &impl Serialize) -> Result<()> {
+        let state = to_raw_value(state)?;
+        let mut resume = self.resume();
+        resume.set_state(state);
+        self.save(resume)
     }
 
-    /// Says how far the job is, from 0 to 1. Send as often as you like: it waits for nothing, at
-    /// most one a second reaches the backend, and the newest wins.
-    ///
-    /// # Errors
-    /// It was not said; NaN is no number.
-    pub fn progress(&self, progress: f64, message: &str) -> Result<(), SayError> {
-        self.progress_with(progress, message, &())
+    /// Sends the checkpoint of the job. The lock is held until it is queued, so that an older one
+    /// never follows a newer one.
+    pub(crate) fn save(&self, mut resume: MutexGuard<'_, Resume>) -> Result<()> {
+        let state = resume.checkpoint()?;
+        self.push("checkpoint", &[("state", &state)]);
+        drop(resume);
+        Ok(self.0.link.flush()?)
+    }
+
+    /// Reports progress from 0 to 1; at most once a second reaches the backend, and the newest
+    /// wins. Nothing is reported for NaN.
+    pub fn progress(&self, progress: f64, message: &str) {
+        self.progress_with(progress, message, &());
     }
 
     /// [`Job::progress`] with data that is JSON.
-    ///
-    /// # Errors
-    /// It was not said; NaN is no number.
-    pub fn progress_with(&self, progress: f64, message: &str, data: &impl Serialize) -> Result<(), SayError> {
-        if progress.is_nan() {
-            return Err(SayError::NotJson("progress is a number from 0 to 1, not NaN".to_owned()));
-        }
-        let mut frame =
-            format!("{{\"type\":\"progress\",\"job_id\":{},\"progress\":{}", self.raw_id(), progress.clamp(0.0, 1.0));
-        if !message.is_empty() {
-            frame += &format!(",\"message\":{}", json::quoted(&clean(message, MAX_MESSAGE_CHARS)));
-        }
-        let data = json::encode(data, MAX_DEPTH - 1)
-            .map_err(|why| SayError::NotJson(format!("the data of a progress is not JSON: {why}")))?;
-        if data != "null" {
-            frame += &format!(",\"data\":{data}");
-        }
-        self.say(Saying::Progress, frame + "}\n").map(|_| ())
+    pub fn progress_with(&self, progress: f64, message: &str, data: &impl Serialize) {
+        let data = serde_json::to_string(data).ok().filter(|_| !progress.is_nan());
+        let Some(data) = data else {
+            guarded(|| warn!("a progress is not sent: it is NaN, or its data is not JSON"));
+            return;
+        };
+        let (progress, message) = (progress.clamp(0.0, 1.0).to_string(), quoted(message));
+        self.push("progress", &[("progress", &progress), ("message", &message), ("data", &data)]);
+        // A closed connection ends the handler by a cancel.
+        let _ = self.0.link.flush();
     }
 
-    /// Saves where the next attempt shall go on; it gets it by [`Job::last_checkpoint`]. Once this
-    /// returns, ojs-init has it and delivers it to the backend, even if this process crashes the
-    /// next moment.
-    ///
-    /// # Errors
-    /// It was not saved.
-    pub fn checkpoint(&self, state: &impl Serialize) -> Result<()> {
-        let not_json = |why: String| SayError::NotJson(format!("the state of a checkpoint is not JSON: {why}"));
-        let text = json::encode(state, MAX_DEPTH - 1).map_err(not_json)?;
-        self.save_user_state(RawValue::from_string(text).map_err(|error| not_json(error.to_string()))?)
+    /// Tells the backend now that the job is alive. ojs-init does that by itself at its interval.
+    pub fn heartbeat(&self) {
+        self.push("heartbeat", &[]);
+        let _ = self.0.link.flush();
     }
 
-    /// Queues it, in the place of one that waits.
-    pub(crate) fn say_checkpoint(&self, state: &str) -> Result<Ticket, SayError> {
-        let frame = format!("{{\"type\":\"checkpoint\",\"job_id\":{},\"state\":{state}}}\n", self.raw_id());
-        self.say(Saying::Checkpoint, frame)
-    }
-
-    /// Waits until it is written.
-    pub(crate) fn await_checkpoint(&self, ticket: Ticket) -> Result<(), SayError> {
-        self.0.session.upgrade().ok_or(SayError::ConnectionLost)?.out.wait_written(ticket)
-    }
-
-    fn say(&self, what: Saying, frame: String) -> Result<Ticket, SayError> {
-        let session = self.0.session.upgrade().ok_or(SayError::ConnectionLost)?;
-        let most = session.max_frame();
-        if frame.len() - 1 > most {
-            return Err(SayError::TooLong { bytes: frame.len() - 1, most });
-        }
-        let mut state = lock(&self.0.state);
-        if state.is_over {
-            return Err(SayError::Answered);
-        }
-        let waiting = &mut state.waiting[what as usize];
-        if let Some(ticket) = waiting.filter(|ticket| session.out.replace(*ticket, frame.clone().into_bytes())) {
-            return Ok(ticket);
-        }
-        let ticket = session.out.send(frame.into_bytes(), false)?;
-        *waiting = Some(ticket);
-        Ok(ticket)
-    }
-
-    /// Nothing more is said about the job from here on. A progress that still waits is not worth
-    /// its way.
-    pub(crate) fn set_over(&self, session: &Session) {
-        let mut state = lock(&self.0.state);
-        state.is_over = true;
-        if let Some(ticket) = state.waiting[Saying::Progress as usize] {
-            session.out.drop_waiting(ticket);
+    /// Queues a frame, but none behind the job's answer.
+    fn push(&self, kind: &str, members: &[(&str, &str)]) {
+        let state = lock(&self.0.state);
+        if !state.is_answered {
+            self.0.link.push(frame::about(kind, self.id(), members));
         }
     }
 
-    /// Whether this was the first reason.
-    pub(crate) fn set_cancelled(&self, reason: &str) -> bool {
-        let mut state = lock(&self.0.state);
-        let is_first = state.cancel_reason.is_none();
-        state.cancel_reason.get_or_insert_with(|| reason.to_owned());
-        self.0.changed.notify_all();
-        is_first
+    /// Keeps a value with the job until its answer, one of each type: for middleware and the
+    /// handlers inside it.
+    pub fn keep<T: Send + Sync + 'static>(&self, value: T) {
+        let replaced = lock(&self.0.state).kept.insert(TypeId::of::<T>(), Arc::new(value));
+        // Its destructor may use the job.
+        drop(replaced);
     }
 
-    pub(crate) fn set_stopping(&self) {
-        lock(&self.0.state).is_stopping = true;
-        self.0.changed.notify_all();
+    /// The value of that type that [`Job::keep`] got.
+    #[must_use]
+    pub fn kept<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        lock(&self.0.state).kept.get(&TypeId::of::<T>()).cloned()?.downcast().ok()
     }
 
     pub(crate) fn resume(&self) -> MutexGuard<'_, Resume> {
         lock(&self.0.resume)
     }
 
-    /// Keeps something of yours with the job until its answer, one of each type, for middleware and
-    /// handlers further inside.
-    pub fn keep<T: Send + Sync + 'static>(&self, value: T) {
-        // What was there before is dropped outside of the lock.
-        let _before = lock(&self.0.state).kept.insert(TypeId::of::<T>(), Arc::new(value));
+    pub(crate) fn step_times(&self) -> &StepTimes {
+        &self.0.step_times
     }
 
-    /// Drops what was kept: it may have the job, which would then have itself for ever.
-    pub(crate) fn let_go(&self) {
-        let kept = std::mem::take(&mut lock(&self.0.state).kept);
-        for value in kept.into_values() {
-            if panics::drop_quietly(value) {
-                self.log(log::Level::Error, "something that was kept with the job has panicked where it was dropped");
-            }
+    /// Whether this is the first cancel of the job.
+    pub(crate) fn set_cancelled(&self, reason: &str) -> bool {
+        let mut state = lock(&self.0.state);
+        let is_first = state.cancel_reason.is_none();
+        state.cancel_reason.get_or_insert_with(|| reason.to_owned());
+        self.0.changed.notify_all();
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
         }
+        is_first
     }
 
-    /// What was kept of this type.
-    #[must_use]
-    pub fn kept<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        lock(&self.0.state).kept.get(&TypeId::of::<T>()).cloned()?.downcast().ok()
+    /// [`Job::check`], and wakes the task when the job is cancelled later.
+    #[cfg(feature = "async")]
+    pub(crate) fn poll_cancelled(&self, waker: &Waker) -> Result<(), Cancelled> {
+        lock(&self.0.state).waker = Some(waker.clone());
+        self.check()
     }
 
-    /// Lets what this thread logs be about the job until the guard is dropped. A handler's own
-    /// thread needs none; one that a handler has started does.
-    pub fn log_here(&self) -> current::Guard {
-        current::enter(self)
+    pub(crate) fn set_stopping(&self, stops_at: Option<Instant>) {
+        let mut state = lock(&self.0.state);
+        (state.is_stopping, state.stops_at) = (true, stops_at);
+        self.0.changed.notify_all();
     }
 
-    pub(crate) fn log(&self, level: log::Level, message: &str) {
-        logging::say(level, Some(self), message, None);
+    /// No frame about the job follows from here on.
+    pub(crate) fn set_answered(&self) {
+        lock(&self.0.state).is_answered = true;
     }
-}
 
-fn empty_array() -> Box<RawValue> {
-    RawValue::from_string("[]".to_owned()).unwrap_or_default()
+    /// Drops what was kept, which may hold the job itself.
+    pub(crate) fn drop_kept(&self) {
+        let kept = std::mem::take(&mut lock(&self.0.state).kept);
+        guarded(|| drop(kept));
+    }
 }
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "job {} ({})", self.0.id, self.0.kind)
+    }
+}
+
+/// The W3C trace context and the log level of the job.
+fn record_meta(span: &Span, meta: &Map<String, Value>) {
+    let text = |name: &str| meta.get(name).and_then(Value::as_str);
+    let parts: Vec<&str> = text("traceparent").unwrap_or_default().split('-').collect();
+    if let [_, trace, parent, _, ..] = parts.as_slice() {
+        span.record("trace_id", field::display(OneLine(trace)))
+            .record("parent_span_id", field::display(OneLine(parent)));
+    } else if let Some(trace) = text("trace_id") {
+        span.record("trace_id", field::display(OneLine(trace)));
+    }
+    if let Some(level) = text("log_level") {
+        span.record("log_level", field::display(OneLine(level)));
     }
 }

@@ -1,16 +1,16 @@
-//! Worker library for ojs-init, which fetches jobs of an Open Job Spec backend and hands them over
-//! a Unix socket.
+//! Worker library for [ojs-init], which fetches jobs of an Open Job Spec backend and hands them
+//! over a Unix socket.
 //!
 //! ```no_run
 //! use ojs_worker::{Discard, Worker};
 //!
 //! fn main() -> std::process::ExitCode {
-//!     let mut worker = Worker::new(); // as many jobs at once as OJS_CONCURRENCY says
+//!     let mut worker = Worker::new();
 //!     worker.handle_typed("email.send", |job, (to, body): (String, String)| {
 //!         if !to.contains('@') {
 //!             return Err(Discard::new("no address").into()); // fails for good
 //!         }
-//!         job.check()?; // the job may have been cancelled
+//!         job.check()?; // the job may be cancelled
 //!         std::fs::write("/tmp/mail", body)?; // any other error: fails, retryable
 //!         Ok(())
 //!     });
@@ -18,41 +18,39 @@
 //! }
 //! ```
 //!
-//! A handler runs in a thread of its own; no async runtime is needed, and a handler may bring one.
-//! Everything towards the backend is done by ojs-init: this library speaks its worker socket,
-//! version 1.
+//! Each job runs in a thread; with the feature `async` a handler may be a future on the program's
+//! tokio runtime ([`Worker::handle_async`]). The library logs by `tracing`, and a handler runs in
+//! the span [`Job::span`], whose fields are `job_id`, `job_type`, `queue` and `attempt`; of the
+//! job's metadata also `trace_id`, `parent_span_id` and `log_level`, where they are there.
+//!
+//! [ojs-init]: https://openjobspec.org
+#![cfg_attr(not(feature = "async"), allow(rustdoc::broken_intra_doc_links))]
 
-mod answers;
+mod answer;
 mod args;
-mod backtrace;
-mod bell;
-mod current;
+#[cfg(feature = "async")]
+mod asynchronous;
 mod error;
-mod incoming;
+mod frame;
 mod job;
-mod json;
-mod lines;
-mod logging;
-mod not_a_number;
-mod outbox;
-mod outgoing;
-mod output;
+mod link;
+mod log;
 mod panics;
 mod perform;
 mod pool;
 mod registry;
 mod resume;
-mod rows;
 mod session;
-pub mod testing;
-mod text;
+mod steps;
 mod worker;
 
-pub use current::Guard;
-pub use error::{Cancelled, Discard, Error, Release, Result, Retry, RunError, SayError, Verdict};
+pub use error::{Cancelled, Discard, Error, Release, Result, Retry, RunError, Verdict};
 pub use job::Job;
-pub use logging::install_log;
-pub use output::Output;
-pub use registry::Next;
-pub use rows::Rows;
-pub use worker::{Options, Stopper, Worker};
+pub use registry::{Next, Output};
+pub use steps::Rows;
+pub use worker::{Options, WithState, Worker};
+
+/// For tests of handlers: what [`Worker::perform`] takes and returns.
+pub mod testing {
+    pub use crate::perform::{Delivery, Failed, Outcome, PerformError, Progress};
+}

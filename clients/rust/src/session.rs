@@ -1,480 +1,287 @@
-//! One connection: what it holds, and when it is over. `Worker::run` and `Worker::perform` both use
-//! it.
+//! One connection: the jobs that it holds, and when it is over.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::{Deref, DerefMut};
+use std::collections::HashMap;
+use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use log::Level;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tracing::{debug, error, info, warn};
 
-use crate::answers::Answers;
-use crate::bell::Bell;
-use crate::error::RunError;
+use crate::answer;
+use crate::error::{Release, RunError};
+use crate::frame::{self, Envelope, Failure, Frame, PROTOCOL};
 use crate::job::Job;
-use crate::json;
-use crate::lines::{self, Line};
-use crate::logging;
-use crate::outbox::{Outbox, WRITE_TIMEOUT};
-use crate::outgoing::frame;
+use crate::link::{Link, lock, read_lines, spawn};
+use crate::log::{OneLine, guarded};
+use crate::panics;
 use crate::pool::Pool;
 use crate::registry::Registry;
 
-/// What handlers get to end when ojs-init has closed the connection.
-const CLOSED_GRACE: Duration = Duration::from_secs(1);
-/// How long ojs-init has to say that no job is on its way, after we said on our own that we take no
-/// more.
-const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// The same after a signal, when there is less time.
-const SIGNAL_SETTLE_TIME: Duration = Duration::from_millis(250);
-/// A job that nobody has: what ojs-init says about it comes behind the last job that it has sent
-/// us.
-pub(crate) const NOBODYS_JOB: &str = "ojs-worker-nobody";
-/// How long we go on reading when nothing can be written any more.
-const BROKEN_GRACE: Duration = Duration::from_millis(100);
-const DEFAULT_MAX_FRAME: usize = 4 * 1024 * 1024;
-
-/// running, quiet or terminate, as ojs-init says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lifecycle {
-    Running,
-    Quiet,
-    Terminate,
-}
-
-impl Lifecycle {
-    pub(crate) fn named(name: &str) -> Option<Lifecycle> {
-        match name {
-            "running" => Some(Lifecycle::Running),
-            "quiet" => Some(Lifecycle::Quiet),
-            "terminate" => Some(Lifecycle::Terminate),
-            _ => None,
-        }
-    }
-}
+/// Time for handlers to clean up after ojs-init closed the connection.
+const CLOSED_GRACE: Duration = Duration::from_millis(250);
+/// Different messages about what the backend does not offer, each of which is logged once.
+const MOST_NOT_OFFERED: usize = 100;
 
 pub(crate) struct Session {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) out: Outbox,
-    pub(crate) bell: Arc<Bell>,
-    pub(crate) pool: Pool,
-    /// A test of a handler: what ojs-init would be told is nothing for the log.
-    pub(crate) is_rehearsal: bool,
-    /// Whoever gives an answer wakes the thread that runs the session.
-    is_ending: AtomicBool,
+    registry: Arc<Registry>,
+    link: Arc<Link>,
+    pool: Arc<Pool<Task>>,
     state: Mutex<State>,
+    changed: Condvar,
 }
 
-pub(crate) struct State {
-    pub(crate) held: HashMap<String, Job>,
-    pub(crate) answers: Answers,
-    pub(crate) is_greeted: bool,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) max_frame: usize,
-    pub(crate) is_stopping: bool,
-    pub(crate) fatal: Option<RunError>,
-    /// What the backend does not offer is said once.
-    pub(crate) said: HashSet<String>,
-    /// What is logged once the lock is free: the program's logger may ask a job, or stop the
-    /// worker.
-    lines: Vec<LogLine>,
-    is_notified: bool,
-    abandoned: usize,
-    settled_at: Option<Instant>,
-    cut_off_at: Option<Instant>,
-    flush_since: Option<Instant>,
-    closed_at: Option<Instant>,
-}
+type Task = (Arc<Session>, Job);
 
-type LogLine = (Level, Option<Job>, String);
+#[derive(Default)]
+struct State {
+    held: HashMap<String, Job>,
+    is_greeted: bool,
+    is_terminating: bool,
+    has_signal: bool,
+    stops_at: Option<Instant>,
+    /// When the connection closed, and how many jobs were held then.
+    closed: Option<(Instant, usize)>,
+    fatal: Option<RunError>,
+    not_offered: Vec<String>,
+}
 
 impl State {
-    /// Logs about a job, or about none, as soon as the lock is free.
-    pub(crate) fn say(&mut self, level: Level, job: Option<&Job>, message: impl Into<String>) {
-        self.lines.push((level, job.cloned(), message.into()));
+    fn is_ending(&self) -> bool {
+        self.is_terminating || self.has_signal || self.closed.is_some()
     }
 
-    /// No job is on its way any more.
-    pub(crate) fn settle(&mut self) {
-        self.settled_at = self.settled_at.map(|_| Instant::now());
-    }
-
-    /// ojs-init has read that we take no more jobs, or has had so long for that.
-    fn settle_within(&mut self, time: Duration) {
-        let until = Instant::now() + time;
-        self.settled_at = self.settled_at.map(|at| at.min(until));
-    }
-}
-
-/// The state while nobody else has it. What is to be logged is logged when it is free again: fields
-/// are dropped in their order.
-pub(crate) struct Locked<'a> {
-    state: MutexGuard<'a, State>,
-    later: Later,
-}
-
-struct Later(Vec<LogLine>);
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.later.0 = std::mem::take(&mut self.state.lines);
-    }
-}
-
-impl Drop for Later {
-    fn drop(&mut self) {
-        for (level, job, message) in self.0.drain(..) {
-            logging::say(level, job.as_ref(), &message, None);
+    fn set_stopping(&self) {
+        for job in self.held.values() {
+            job.set_stopping(self.stops_at);
         }
     }
-}
-
-/// What is to be done now.
-enum Next {
-    End(Result<(), RunError>),
-    /// Wait for news, at most so long.
-    Wait(Option<Duration>),
 }
 
 impl Session {
-    pub(crate) fn new(registry: Arc<Registry>, socket: UnixStream, is_rehearsal: bool) -> Arc<Session> {
-        let bell = Arc::new(Bell::default());
-        let state = State {
-            held: HashMap::new(),
-            answers: Answers::default(),
-            is_greeted: false,
-            lifecycle: Lifecycle::Running,
-            deadline: None,
-            max_frame: DEFAULT_MAX_FRAME,
-            is_stopping: false,
-            fatal: None,
-            said: HashSet::new(),
-            lines: Vec::new(),
-            is_notified: false,
-            abandoned: 0,
-            settled_at: None,
-            cut_off_at: None,
-            flush_since: None,
-            closed_at: None,
-        };
-        Arc::new(Session {
+    /// Begins to read. The connection stays open until the process ends, because ojs-init judges
+    /// the process by it.
+    pub(crate) fn start(registry: Arc<Registry>, socket: UnixStream) -> io::Result<Arc<Session>> {
+        let session = Arc::new(Session {
             registry,
-            out: Outbox::new(socket, Arc::clone(&bell), is_rehearsal),
-            bell,
-            pool: Pool::new(is_rehearsal),
-            is_rehearsal,
-            is_ending: AtomicBool::new(false),
-            state: Mutex::new(state),
-        })
-    }
-
-    pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked { state: self.state.lock().unwrap_or_else(PoisonError::into_inner), later: Later(Vec::new()) }
-    }
-
-    /// Lets the connection be read and written. Both go on when the session is over, until the
-    /// process ends: ojs-init judges a process by its connection, so it is not closed before.
-    pub(crate) fn start(self: &Arc<Session>, socket: UnixStream) -> std::io::Result<()> {
-        let writer = Arc::clone(self);
-        thread::Builder::new().name("ojs-writer".to_owned()).spawn(move || writer.out.run())?;
-        let reader = Arc::clone(self);
-        thread::Builder::new().name("ojs-reader".to_owned()).spawn(move || {
-            // White space around the frame counts as well here, so there is some to spare.
-            let limit = || reader.max_frame() + 4096;
-            lines::read(socket, limit, |line| match line {
-                Line::Whole(line) => reader.on_line(line),
-                Line::TooLong(size) => {
-                    let message = format!("a frame of {size} bytes from ojs-init is ignored: max_frame is less");
-                    logging::say(Level::Warn, None, &message, None);
-                }
-            });
+            link: Link::new(socket.try_clone()?)?,
+            pool: Pool::new(|(session, job): Task| session.process(&job)),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let reader = Arc::clone(&session);
+        spawn("ojs-reader", move || {
+            // A panic, which only the program's subscriber can cause, must not end the reader.
+            read_lines(socket, |line| guarded(|| reader.on_line(line)));
             reader.on_closed();
         })?;
-        Ok(())
+        Ok(session)
     }
 
-    /// Waits until there is nothing left to do. It never waits for a handler longer than it may.
+    /// Waits until nothing is left to do.
     pub(crate) fn serve(&self) -> Result<(), RunError> {
+        let mut state = lock(&self.state);
         loop {
-            match self.next(Instant::now()) {
-                Next::End(result) => return result,
-                Next::Wait(patience) => self.bell.wait(patience),
+            if let Some(fatal) = state.fatal.take() {
+                return Err(fatal);
+            }
+            if let Some((at, held)) = state.closed {
+                let left = CLOSED_GRACE.saturating_sub(at.elapsed());
+                if state.held.is_empty() || left.is_zero() {
+                    return if held == 0 { Ok(()) } else { Err(RunError::ConnectionLost(held)) };
+                }
+                state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            } else if state.is_ending() && state.held.is_empty() {
+                drop(state);
+                // Each answer was queued before its job was forgotten. A broken connection has
+                // nobody to answer.
+                let _ = self.link.flush();
+                return Ok(());
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 
-    fn next(&self, now: Instant) -> Next {
-        let mut state = self.lock();
-        if let Some(fatal) = &state.fatal {
-            return Next::End(Err(fatal.clone()));
-        }
-        if state.closed_at.is_none() && self.out.failure().is_some() {
-            // What the other end wrote before it closed is still to be read.
-            state.closed_at = Some(now + BROKEN_GRACE);
-        }
-        if let Some(closed_at) = state.closed_at {
-            return self.next_when_closed(&mut state, closed_at, now);
-        }
-        if let Some(cut_off_at) = state.cut_off_at.filter(|_| !state.held.is_empty()) {
-            if cut_off_at > now {
-                return Next::Wait(Some(cut_off_at - now));
+    /// SIGTERM: take no more jobs, finish those that are held. Only a `cancel` ends a handler.
+    pub(crate) fn on_signal(&self) {
+        let mut state = lock(&self.state);
+        if !state.has_signal {
+            state.has_signal = true;
+            if state.is_greeted && !state.is_terminating {
+                self.link.push_from_reader(self.registry.ready(0));
             }
-            let message = format!("{} handlers have not ended in time after a signal", state.held.len());
-            state.say(Level::Error, None, message);
-            return Next::End(Err(RunError::CutOff));
+            state.set_stopping();
+            self.changed.notify_all();
         }
-        let is_ending = state.is_stopping || state.lifecycle == Lifecycle::Terminate;
-        if !is_ending || !state.held.is_empty() {
-            state.flush_since = None;
-            return Next::Wait(None);
-        }
-        if !self.out.is_flushed() {
-            let until = *state.flush_since.get_or_insert(now) + WRITE_TIMEOUT;
-            return if until > now { Next::Wait(Some(until - now)) } else { Next::End(Err(RunError::Stalled)) };
-        }
-        state.flush_since = None;
-        match state.settled_at {
-            Some(settled_at) if state.lifecycle != Lifecycle::Terminate && settled_at > now => {
-                Next::Wait(Some(settled_at - now))
-            }
-            _ => Next::End(Ok(())),
-        }
-    }
-
-    fn next_when_closed(&self, state: &mut State, closed_at: Instant, now: Instant) -> Next {
-        if closed_at > now {
-            return Next::Wait(Some(closed_at - now));
-        }
-        if !state.is_notified {
-            state.is_notified = true;
-            state.abandoned = state.held.len();
-            if state.abandoned > 0 {
-                let message = format!("ojs-init has closed the connection: {} jobs are abandoned", state.abandoned);
-                state.say(Level::Error, None, message);
-            }
-            self.cancel_all(state, "lost");
-        }
-        let is_ending = state.is_stopping || state.lifecycle == Lifecycle::Terminate;
-        if state.abandoned == 0 && is_ending {
-            return Next::End(Ok(()));
-        }
-        if state.held.is_empty() {
-            return Next::End(Err(RunError::ConnectionLost));
-        }
-        let until = closed_at + CLOSED_GRACE;
-        if until > now {
-            return Next::Wait(Some(until - now));
-        }
-        let message = format!("{} handlers have not ended within 1 s of that", state.held.len());
-        state.say(Level::Error, None, message);
-        Next::End(Err(RunError::ConnectionLost))
     }
 
     fn on_closed(&self) {
-        self.lock().closed_at = Some(Instant::now());
-        self.is_ending.store(true, Ordering::SeqCst);
-        self.out.close();
-        self.bell.ring();
-    }
-
-    /// ojs-init sends SIGTERM to those that are idle, and to those that it gives up on.
-    pub(crate) fn on_signal(&self) {
-        // First of all: no job shall come behind the answer of one that is cancelled.
-        self.end(SIGNAL_SETTLE_TIME);
-        let mut state = self.lock();
-        if let Some(grace) = self.registry.options.stop_grace {
-            // One that no clock can hold is for ever.
-            state.cut_off_at = state.cut_off_at.or_else(|| Instant::now().checked_add(grace));
-        }
-        self.cancel_all(&mut state, "shutdown");
+        let mut state = lock(&self.state);
+        let held: Vec<Job> = state.held.values().cloned().collect();
+        state.closed = Some((Instant::now(), held.len()));
+        self.changed.notify_all();
         drop(state);
-        // Also where it was stopped before: whoever waits for handlers waits no longer than that
-        // now.
-        self.bell.ring();
+        self.pool.close();
+        for job in held {
+            job.set_cancelled("lost");
+        }
     }
 
-    /// Says that we take no more jobs; those that are held are finished.
-    pub(crate) fn stop(&self) {
-        self.end(SETTLE_TIME);
+    fn on_line(self: &Arc<Session>, line: &[u8]) {
+        // The error is logged without its text, which quotes the frame.
+        let Ok(frame) = serde_json::from_slice::<Frame<'_>>(line) else {
+            warn!("a line from ojs-init is ignored: it cannot be read as a frame");
+            return;
+        };
+        match frame.kind.as_str() {
+            "job" => self.on_job(&frame),
+            "ping" => self.link.push_from_reader(frame::pong(frame.id.unwrap_or_default())),
+            "cancel" => self.on_cancel(&frame),
+            "lifecycle" => self.on_lifecycle(&frame),
+            "hello" => self.on_hello(&frame),
+            "error" => self.on_error(&frame),
+            "ok" => {}
+            other => debug!("a frame of the unknown type {} is ignored", OneLine(other)),
+        }
     }
 
-    fn end(&self, settle_time: Duration) {
-        let mut state = self.lock();
-        if state.is_stopping {
-            state.settle_within(settle_time);
+    fn on_hello(&self, frame: &Frame<'_>) {
+        let mut state = lock(&self.state);
+        if frame.protocol.as_f64() != Some(1.0) {
+            let text = format!("ojs-init speaks version {} of the protocol, this library {PROTOCOL}", frame.protocol);
+            self.fail(&mut state, RunError::Protocol(text));
             return;
         }
-        state.is_stopping = true;
-        self.set_ending(&state);
-        if state.is_greeted && state.lifecycle != Lifecycle::Terminate {
-            let mut frames = self.registry.ready(0);
-            if settle_time > SIGNAL_SETTLE_TIME {
-                frames.extend(frame("heartbeat", &json::quoted(NOBODYS_JOB), None));
-            }
-            let _closed_anyway = self.out.send(frames, false);
-            state.settled_at = Some(Instant::now() + settle_time);
+        let offered = frame.concurrency.unwrap_or(1).max(1);
+        let concurrency = self.registry.concurrency.map_or(offered, |wanted| wanted.min(offered));
+        self.pool.set_size(concurrency);
+        state.is_greeted = true;
+        state.is_terminating |= frame.state.as_deref() == Some("terminate");
+        self.link.push_from_reader(self.registry.ready(if state.is_ending() { 0 } else { concurrency }));
+        self.changed.notify_all();
+    }
+
+    fn fail(&self, state: &mut State, error: RunError) {
+        state.fatal = Some(error);
+        self.changed.notify_all();
+    }
+
+    fn on_lifecycle(&self, frame: &Frame<'_>) {
+        let name = frame.state.as_deref().unwrap_or_default();
+        let mut state = lock(&self.state);
+        if name == "terminate" && !state.is_terminating {
+            state.is_terminating = true;
+            let remaining = frame.remaining_ms.map(Duration::from_millis);
+            state.stops_at = remaining.and_then(|remaining| Instant::now().checked_add(remaining));
+            state.set_stopping();
+            self.changed.notify_all();
         }
+        drop(state);
+        info!("ojs-init: {} ({})", OneLine(name), OneLine(frame.reason.as_deref().unwrap_or_default()));
     }
 
-    /// The worker is being shut down: those that wait for that are told.
-    pub(crate) fn set_ending(&self, state: &State) {
-        self.is_ending.store(true, Ordering::SeqCst);
-        for job in state.held.values() {
-            job.set_stopping();
-        }
-        self.bell.ring();
-    }
-
-    pub(crate) fn is_ending(&self) -> bool {
-        self.is_ending.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn cancel(&self, state: &mut State, job: &Job, reason: &str) {
-        if job.set_cancelled(reason) && !self.is_rehearsal {
-            state.say(Level::Info, Some(job), format!("the job is cancelled: {reason}"));
-        }
-    }
-
-    fn cancel_all(&self, state: &mut State, reason: &str) {
-        let held: Vec<Job> = state.held.values().cloned().collect();
-        for job in held {
-            self.cancel(state, &job, reason);
-        }
-    }
-
-    pub(crate) fn remaining(&self) -> Option<Duration> {
-        self.lock().deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
-    }
-
-    pub(crate) fn max_frame(&self) -> usize {
-        self.lock().max_frame
-    }
-
-    pub(crate) fn set_fatal(&self, state: &mut State, error: RunError) {
-        state.fatal.get_or_insert(error);
-        self.bell.ring();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::io::{BufRead, BufReader};
-    use std::sync::mpsc;
-
-    use super::*;
-    use crate::error::Result;
-    use crate::output::Output;
-    use crate::worker::Options;
-
-    fn session(handler: crate::registry::Handler, options: Options, ours: UnixStream) -> Arc<Session> {
-        let handlers = BTreeMap::from([("t".to_owned(), handler)]);
-        let session = Session::new(Arc::new(Registry { options, handlers, middleware: Vec::new() }), ours, false);
-        session.on_line(br#"{"type":"hello","protocol":1,"concurrency":1}"#);
-        session
-    }
-
-    /// A session that holds a job whose handler does not end.
-    fn hanging(stop_grace: Duration) -> (Arc<Session>, UnixStream) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let (begins, has_begun) = mpsc::sync_channel(1);
-        let handler = move |_: &Job| -> Result<Output> {
-            begins.send(()).unwrap();
-            loop {
-                thread::park();
+    fn on_job(self: &Arc<Session>, frame: &Frame<'_>) {
+        let Some(raw) = frame.job else { return };
+        let envelope: Envelope<'_> = match serde_json::from_str(raw.get()) {
+            Ok(envelope) => envelope,
+            Err(_) => return self.refuse_unreadable(raw),
+        };
+        let kind = match envelope.kind.as_str() {
+            Some(kind) if self.registry.handler(kind).is_some() => kind,
+            kind => {
+                let text = kind.map_or("a job without a type".to_owned(), |kind| format!("no handler for {kind}"));
+                return self.refuse(&envelope.id, "handler_not_found", &text);
             }
         };
-        let options = Options { stop_grace: Some(stop_grace), ..Options::default() };
-        let session = session(Arc::new(handler), options, ours);
-        session.on_line(br#"{"type":"job","job":{"id":"j","type":"t"}}"#);
-        has_begun.recv().unwrap();
-        (session, theirs)
-    }
-
-    #[test]
-    fn a_signal_after_a_stop_cuts_off_a_handler_that_hangs() {
-        let (session, _theirs) = hanging(Duration::ZERO);
-        let (ends, end) = mpsc::channel();
-        let served = Arc::clone(&session);
-        thread::spawn(move || ends.send(served.serve()));
-        session.stop();
-        // It waits for the handler.
-        while session.bell.has_rung() {
-            thread::sleep(Duration::from_millis(1));
+        let times = Arc::clone(&self.registry.step_times);
+        let job = Job::new(&envelope, kind, raw, frame.checkpoint, Arc::clone(&self.link), times);
+        let mut state = lock(&self.state);
+        if state.has_signal || state.is_terminating {
+            job.set_stopping(state.stops_at);
         }
-        session.on_signal();
-        let end = end.recv_timeout(Duration::from_secs(20)).expect("the signal is not noticed");
-        assert!(matches!(end, Err(RunError::CutOff)), "{end:?}");
+        state.held.insert(envelope.id, job.clone());
+        drop(state);
+        if let Err(refused) = self.pool.submit((Arc::clone(self), job.clone())) {
+            let result = Err(Release::new(format!("the system has no thread: {refused}")).into());
+            self.answer(&job, answer::to(&job, result, &self.registry));
+        }
     }
 
-    #[test]
-    fn at_a_signal_no_job_is_answered_before_it_is_said_that_none_is_taken() {
-        for _ in 0..100 {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            let handler = |job: &Job| Ok(job.sleep(Duration::from_secs(20)).map(|()| Output::none())?);
-            let session = session(Arc::new(handler), Options::default(), ours);
-            session.on_line(br#"{"type":"job","job":{"id":"j","type":"t"}}"#);
-            while session.pool.has_waiting() {
-                thread::yield_now();
+    fn refuse_unreadable(&self, raw: &RawValue) {
+        let id =
+            serde_json::from_str::<Value>(raw.get()).ok().and_then(|job| job["id"].as_str().map(ToOwned::to_owned));
+        match id {
+            Some(id) => self.refuse(&id, "handler_error", "the envelope of the job cannot be read"),
+            None => warn!("a job from ojs-init is ignored: its envelope cannot be read"),
+        }
+    }
+
+    /// Fails a job that no handler gets.
+    fn refuse(&self, id: &str, code: &str, message: &str) {
+        let failure = Failure { message, code, kind: "", retryable: true, details: None, backtrace: &[] };
+        self.link.push_from_reader(frame::fail(id, &failure));
+        error!(job_id = %OneLine(id), "a job is refused: {}", OneLine(message));
+    }
+
+    fn on_cancel(&self, frame: &Frame<'_>) {
+        let held = frame.job_id.as_ref().and_then(|id| lock(&self.state).held.get(id).cloned());
+        let reason = frame.reason.as_deref().unwrap_or("cancelled");
+        if let Some(job) = held.filter(|job| job.set_cancelled(reason)) {
+            let _entered = job.span().enter();
+            info!("the job is cancelled: {}", OneLine(reason));
+        }
+    }
+
+    fn on_error(&self, frame: &Frame<'_>) {
+        let [code, message, id] =
+            [&frame.code, &frame.message, &frame.job_id].map(|text| text.as_deref().unwrap_or_default());
+        let mut state = lock(&self.state);
+        if code == "unsupported_protocol" {
+            self.fail(
+                &mut state,
+                RunError::Protocol(format!("ojs-init does not speak protocol {PROTOCOL}: {message}")),
+            );
+        }
+        if code == "not_offered" {
+            if state.not_offered.len() >= MOST_NOT_OFFERED || state.not_offered.iter().any(|known| known == message) {
+                return;
             }
-            session.on_signal();
-            let mut lines = BufReader::new(theirs).lines().map_while(std::result::Result::ok);
-            let kinds: Vec<String> = lines.by_ref().take(3).collect();
-            let is_so = kinds[1].contains("\"concurrency\":0") && kinds[2].contains("release");
-            assert!(is_so, "{kinds:?}");
+            state.not_offered.push(message.to_owned());
+        }
+        drop(state);
+        let (code, message, job_id) = (OneLine(code), OneLine(message), OneLine(id));
+        match frame.code.as_deref() {
+            // The backend has other plans with the job.
+            Some("lost" | "not_held") => debug!(%job_id, "ojs-init: {code}: {message}"),
+            _ => warn!(%job_id, "ojs-init: {code}: {message}"),
         }
     }
 
-    #[test]
-    fn after_a_stop_a_job_may_come_until_ojs_init_says_that_it_has_read_that() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let session = session(Arc::new(|_: &Job| Ok(Output::none())), Options::default(), ours);
-        session.stop();
-        let served = Arc::clone(&session);
-        let end = thread::spawn(move || served.serve());
-        thread::sleep(SIGNAL_SETTLE_TIME + Duration::from_millis(150));
-        assert!(!end.is_finished(), "a job may be on its way");
-        session.on_line(br#"{"type":"job","job":{"id":"j","type":"t"}}"#);
-        session.on_line(br#"{"type":"error","code":"not_held","message":"no","job_id":"ojs-worker-nobody"}"#);
-        end.join().unwrap().unwrap();
-        let said: Vec<String> = BufReader::new(theirs).lines().take(4).map_while(std::result::Result::ok).collect();
-        assert!(said[1].contains("\"concurrency\":0") && said[2].contains("ojs-worker-nobody"), "{said:?}");
-        assert!(said[3].contains("release") && said[3].contains("\"j\""), "{said:?}");
+    /// Runs the handler and answers, whatever the handler does.
+    fn process(&self, job: &Job) {
+        let line = job.span().in_scope(|| {
+            let result = panics::catch(|| job.check().map_err(Into::into).and_then(|()| self.registry.call(job)));
+            answer::to(job, result, &self.registry)
+        });
+        job.drop_kept();
+        self.answer(job, line);
     }
 
-    #[test]
-    fn a_signal_waits_no_longer_for_a_job_on_its_way_than_before_also_after_a_stop() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let session = session(Arc::new(|_: &Job| Ok(Output::none())), Options::default(), ours);
-        session.stop();
-        session.on_signal();
-        let until = session.lock().settled_at.unwrap();
-        assert!(until <= Instant::now() + SIGNAL_SETTLE_TIME);
-    }
-
-    #[test]
-    fn a_grace_beyond_all_time_is_for_ever() {
-        let (session, _theirs) = hanging(Duration::MAX);
-        session.on_signal();
-        assert_eq!(session.lock().cut_off_at, None);
-        assert!(session.lock().held["j"].is_cancelled());
+    /// Forgets the job before its answer is written, because the same id may come again right after
+    /// the answer.
+    fn answer(&self, job: &Job, line: Vec<u8>) {
+        job.set_answered();
+        let mut state = lock(&self.state);
+        state.held.remove(job.id());
+        self.link.push(line);
+        if state.is_ending() && state.held.is_empty() {
+            self.changed.notify_all();
+        }
+        drop(state);
+        // A broken connection has nobody to answer.
+        let _ = self.link.flush();
     }
 }

@@ -1,106 +1,85 @@
 //! A worker: its handlers, and how it runs.
 
-use std::collections::BTreeMap;
-use std::ffi::c_int;
+use std::env;
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::process::{self, ExitCode};
+use std::sync::Arc;
 
-use log::Level;
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tracing::{dispatcher, error};
 
-use crate::error::{Result, RunError};
+use crate::error::{Error, Result, RunError};
 use crate::job::Job;
-use crate::output::Output;
-use crate::registry::{Middleware, Next, Registry, ANY_TYPE, MOST_CONCURRENCY, MOST_TYPES};
+use crate::link::spawn;
+use crate::log::guarded;
+use crate::panics;
+use crate::registry::{ANY_TYPE, Handler, Next, Output, Registry};
 use crate::session::Session;
-use crate::{logging, panics};
 
-const SOCKET_VARIABLE: &str = "OJS_SOCKET";
-const MODE_VARIABLE: &str = "OJS_MODE";
+const MOST_CONCURRENCY: usize = 10_000;
+const MOST_TYPES: usize = 10_000;
 const MOST_NAME_BYTES: usize = 1024;
-const CUT_OFF_STATUS: u8 = 128 + 15;
 
-/// Options of a [`Worker`]. The default is right for most.
-#[derive(Clone, Debug)]
+/// Options of a [`Worker`].
+#[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The most jobs at once, where that is less than what ojs-init allows; nothing: as many as it
-    /// allows.
+    /// The most jobs at once, 1 to 10,000. ojs-init's own limit counts if it is less; `None` means
+    /// that limit.
     pub concurrency: Option<usize>,
-    /// For tests; nothing: `OJS_SOCKET`.
-    pub socket_path: Option<PathBuf>,
-    /// Whether SIGTERM and SIGINT are the worker's; `true`.
-    pub handle_signals: bool,
-    /// How long handlers may take to end after SIGTERM, for ojs-init kills soon after it: 500 ms;
-    /// nothing: for ever.
-    pub stop_grace: Option<Duration>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        let stop_grace = Some(Duration::from_millis(500));
-        Options { concurrency: None, socket_path: None, handle_signals: true, stop_grace }
-    }
-}
-
-/// Has handlers, and runs them for the jobs that ojs-init gives it.
+/// Has handlers, and runs them for the jobs that ojs-init hands over.
+#[derive(Default)]
 pub struct Worker {
-    registry: Arc<Registry>,
-    stopper: Stopper,
-}
-
-impl Default for Worker {
-    fn default() -> Worker {
-        Worker::new()
-    }
+    pub(crate) registry: Arc<Registry>,
 }
 
 impl Worker {
-    /// With as many jobs at once as ojs-init says.
+    /// Takes as many jobs at once as ojs-init allows.
     #[must_use]
     pub fn new() -> Worker {
-        Worker::with(Options::default())
+        Worker::default()
     }
 
     /// With options.
     ///
     /// # Panics
-    /// One is out of range.
+    /// An option is out of range.
     #[must_use]
     #[track_caller]
-    #[allow(clippy::panic)] // a mistake in the program, met at its start
     pub fn with(options: Options) -> Worker {
-        if let Some(concurrency) = options.concurrency.filter(|wanted| !(1..=MOST_CONCURRENCY).contains(wanted)) {
-            panic!("Options::concurrency is {concurrency}; it is 1 to {MOST_CONCURRENCY}, or None for what ojs-init allows");
+        let Options { concurrency } = options;
+        if let Some(concurrency) = concurrency {
+            let range = 1..=MOST_CONCURRENCY;
+            assert!(
+                range.contains(&concurrency),
+                "Options::concurrency is {concurrency}: use 1 to {MOST_CONCURRENCY}, or None for ojs-init's own limit"
+            );
         }
-        let registry = Registry { options, handlers: BTreeMap::new(), middleware: Vec::new() };
-        Worker { registry: Arc::new(registry), stopper: Stopper::default() }
+        Worker { registry: Arc::new(Registry { concurrency, ..Registry::default() }) }
     }
 
-    /// Registers the handler of a job type; `"*"` is for all types that have none. What it returns
-    /// is the job's result, `()` for none.
+    /// Registers the handler of a job type; `"*"` stands for all types without one. It returns the
+    /// job's result, or `()` for none.
     ///
     /// # Panics
-    /// The type is no name, or has a handler already.
+    /// The type has 0 or more than 1024 bytes, or a handler already.
     #[track_caller]
     pub fn handle<T, H>(&mut self, kind: &str, handler: H) -> &mut Worker
     where
         T: Serialize,
         H: Fn(&Job) -> Result<T> + Send + Sync + 'static,
     {
-        self.register(kind, Arc::new(move |job| Output::of(&handler(job)?)))
+        self.register(kind, Arc::new(move |job| Ok(Output::of_result(&handler(job)?))))
     }
 
-    /// Registers a handler whose arguments have types of their own: a tuple, a struct or a `Vec`
-    /// takes them in their order; where there is only one, it may be the type itself, or an object
-    /// with the fields of a struct. Arguments that do not fit fail the job for good
-    /// (`InvalidArgs`); the message quotes no value.
+    /// Registers a handler whose arguments have types. A tuple, a struct or a `Vec` takes them in
+    /// their order; a single argument may also be the type itself, or an object with the fields of a
+    /// struct. Arguments that do not fit fail the job for good (`InvalidArgs`).
     ///
     /// ```no_run
     /// let mut worker = ojs_worker::Worker::new();
@@ -119,35 +98,42 @@ impl Worker {
         T: Serialize,
         H: Fn(&Job, A) -> Result<T> + Send + Sync + 'static,
     {
-        self.register(kind, Arc::new(move |job| Output::of(&handler(job, job.args()?)?)))
+        self.handle(kind, move |job| handler(job, job.args()?))
+    }
+
+    /// Shares a value with the handlers that are registered on what this returns. They get it as
+    /// their second parameter.
+    ///
+    /// ```no_run
+    /// # struct Mailer;
+    /// # impl Mailer { fn send(&self, to: &str) -> std::io::Result<()> { Ok(()) } }
+    /// let mut worker = ojs_worker::Worker::new();
+    /// worker.with_state(Mailer).handle_typed("email.send", |_job, mailer, to: String| Ok(mailer.send(&to)?));
+    /// ```
+    pub fn with_state<S: Send + Sync + 'static>(&mut self, state: S) -> WithState<'_, S> {
+        WithState { worker: self, state: Arc::new(state) }
     }
 
     #[track_caller]
-    #[allow(clippy::panic)] // a mistake in the program, met at its start
-    fn register(&mut self, kind: &str, handler: crate::registry::Handler) -> &mut Worker {
-        let registry = Arc::make_mut(&mut self.registry);
-        if kind.is_empty() || kind.len() > MOST_NAME_BYTES {
-            panic!("a job type has 1 to {MOST_NAME_BYTES} bytes; this has {}", kind.len());
-        }
-        if registry.handlers.contains_key(kind) {
-            panic!("{kind:?} has a handler already");
-        }
-        if registry.handlers.len() >= MOST_TYPES {
-            panic!("more than {MOST_TYPES} job types; use {ANY_TYPE:?}");
-        }
-        registry.handlers.insert(kind.to_owned(), handler);
+    fn register(&mut self, kind: &str, handler: Handler) -> &mut Worker {
+        let handlers = &mut Arc::make_mut(&mut self.registry).handlers;
+        let bytes = 1..=MOST_NAME_BYTES;
+        assert!(bytes.contains(&kind.len()), "a job type has 1 to {MOST_NAME_BYTES} bytes, not {}", kind.len());
+        assert!(!handlers.contains_key(kind), "the job type {kind:?} has a handler already");
+        assert!(handlers.len() < MOST_TYPES, "more than {MOST_TYPES} job types: use {ANY_TYPE:?}");
+        handlers.insert(kind.to_owned(), handler);
         self
     }
 
-    /// Puts middleware around all handlers, also those that are registered later: the first one is
-    /// the outermost. What belongs to one job it keeps with [`Job::keep`].
+    /// Puts middleware around all handlers, also around those that are registered later. The first
+    /// one is the outermost.
     ///
     /// ```no_run
     /// # let mut worker = ojs_worker::Worker::new();
     /// worker.wrap(|job, next| {
     ///     let began = std::time::Instant::now();
     ///     let result = next.run(job);
-    ///     log::info!("took {:?}", began.elapsed());
+    ///     tracing::info!("took {:?}", began.elapsed());
     ///     result
     /// });
     /// ```
@@ -155,105 +141,110 @@ impl Worker {
     where
         M: Fn(&Job, Next<'_>) -> Result<Output> + Send + Sync + 'static,
     {
-        let middleware: Middleware = Arc::new(middleware);
-        Arc::make_mut(&mut self.registry).middleware.push(middleware);
+        Arc::make_mut(&mut self.registry).middleware.push(Arc::new(middleware));
         self
     }
 
-    pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
+    /// Calls a function once for each job that fails, for an error tracker: errors and panics of
+    /// handlers, `Retry`, `Discard`, timeouts, `InvalidArgs` and other errors of this library. It is
+    /// not called for a job type without a handler, and for a job that goes back.
+    pub fn on_failure<F>(&mut self, hook: F) -> &mut Worker
+    where
+        F: Fn(&Job, &Error) + Send + Sync + 'static,
+    {
+        Arc::make_mut(&mut self.registry).failure_hooks.push(Arc::new(hook));
+        self
     }
 
-    /// Ends the worker from another thread.
-    #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
-    }
-
-    /// Takes jobs until ojs-init, a signal or a [`Stopper`] says that it is enough, and what is
-    /// held is finished. The process has to end then: ojs-init judges it by its connection, which
-    /// stays open until that. [`Worker::main`] does all of it.
+    /// Takes jobs until ojs-init or SIGTERM ends the worker and the jobs that are held are answered.
+    /// The process has to end then, because ojs-init judges it by its connection. [`Worker::main`]
+    /// does that.
     ///
     /// # Errors
-    /// Each is a reason to end with a status that is not 0.
+    /// Each is a reason to end the process with a status other than 0. After
+    /// [`RunError::ConnectionLost`] handlers may still run.
     pub fn run(self) -> Result<(), RunError> {
         if self.registry.handlers.is_empty() {
             return Err(RunError::NoHandler);
         }
-        let path = self
-            .registry
-            .options
-            .socket_path
-            .clone()
-            .or_else(|| std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from));
-        let Some(path) = path else {
-            let mode = std::env::var(MODE_VARIABLE).unwrap_or_default();
-            let what = if ["gateway", "exec", "none"].contains(&mode.as_str()) {
-                format!(
-                    "{SOCKET_VARIABLE} is not set, because ojs-init runs in mode {mode}: leave {MODE_VARIABLE} out, or set it to socket"
-                )
-            } else {
-                format!("{SOCKET_VARIABLE} is not set; start the program with: ojs-init -- PROGRAM")
-            };
-            return Err(RunError::NotUnderOjsInit(what));
-        };
+        let path = env::var_os("OJS_SOCKET").filter(|path| !path.is_empty()).ok_or_else(no_socket)?;
         panics::install();
         let system = |error: std::io::Error| RunError::System(error.to_string());
-        // Before we connect: from then on SIGTERM may come.
-        let wanted: &[c_int] = if self.registry.options.handle_signals { &[SIGTERM, SIGINT] } else { &[] };
-        let mut signals = Signals::new(wanted).map_err(system)?;
-        let connected = UnixStream::connect(&path).and_then(|socket| Ok((socket.try_clone()?, socket)));
-        let (ours, socket) = connected.map_err(|error| {
-            let path = path.display();
-            RunError::NotUnderOjsInit(format!("cannot connect to {path} ({SOCKET_VARIABLE}): {error}"))
+        // Before the connection, because SIGTERM may come from then on.
+        let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(system)?;
+        let socket = UnixStream::connect(&path).map_err(|error| {
+            RunError::NotUnderOjsInit(format!("cannot connect to ojs-init at {}: {error}", path.display()))
         })?;
-        let session = Session::new(self.registry(), ours, false);
-        session.start(socket).map_err(system)?;
-        self.stopper.set(&session);
-        let told = Arc::clone(&session);
-        // Signals stay ours when this returns: the SIGTERM that ojs-init sends at the end may be
-        // late.
-        let listen = move || signals.forever().for_each(|_| told.on_signal());
-        thread::Builder::new().name("ojs-signals".to_owned()).spawn(listen).map_err(system)?;
+        let session = Session::start(self.registry, socket).map_err(system)?;
+        let signalled = Arc::clone(&session);
+        // The thread goes on after this function: the SIGTERM at the end may be late.
+        spawn("ojs-signals", move || signals.forever().for_each(|_| signalled.on_signal())).map_err(system)?;
         session.serve()
     }
 
-    /// [`Worker::run`], and the status for `main` to return: 0, or 143 when a signal has cut off
-    /// jobs, or 1 for any other error, which is logged.
+    /// [`Worker::run`] for `fn main`: the status is 0, or 1 after an error, which is logged. If
+    /// ojs-init closed the connection while jobs were held, the process ends here, whatever their
+    /// handlers do.
+    #[must_use]
     pub fn main(self) -> ExitCode {
-        match self.run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(RunError::CutOff) => ExitCode::from(CUT_OFF_STATUS),
-            Err(error) => {
-                logging::say(Level::Error, None, &error.to_string(), None);
-                ExitCode::FAILURE
-            }
+        let Err(failure) = self.run() else { return ExitCode::SUCCESS };
+        if dispatcher::has_been_set() {
+            guarded(|| error!("{failure}"));
+        } else {
+            let _nobody_reads = writeln!(std::io::stderr(), "ojs-worker: {failure}");
         }
+        if matches!(failure, RunError::ConnectionLost(_)) {
+            process::exit(1);
+        }
+        ExitCode::FAILURE
     }
 }
 
-/// Ends a worker from another thread.
-#[derive(Clone, Default)]
-pub struct Stopper {
-    session: Arc<OnceLock<Arc<Session>>>,
-    is_wanted: Arc<Mutex<bool>>,
+fn no_socket() -> RunError {
+    let mode = env::var("OJS_MODE").unwrap_or_default();
+    RunError::NotUnderOjsInit(if ["gateway", "exec", "none"].contains(&mode.as_str()) {
+        format!("OJS_SOCKET is not set, because ojs-init runs in mode {mode}: leave OJS_MODE out, or set it to socket")
+    } else {
+        let program = env::args().next().unwrap_or_else(|| "./worker".to_owned());
+        format!("OJS_SOCKET is not set. Run the worker as: ojs-init -- {program}")
+    })
 }
 
-impl Stopper {
-    /// Lets [`Worker::run`] end: no more jobs are taken, those that are held go on.
-    pub fn stop(&self) {
-        let mut is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        *is_wanted = true;
-        if let Some(session) = self.session.get() {
-            session.stop();
-        }
+/// Registers handlers that share a value: see [`Worker::with_state`].
+pub struct WithState<'a, S> {
+    pub(crate) worker: &'a mut Worker,
+    pub(crate) state: Arc<S>,
+}
+
+impl<S: Send + Sync + 'static> WithState<'_, S> {
+    /// [`Worker::handle`] with the shared value.
+    ///
+    /// # Panics
+    /// As for [`Worker::handle`].
+    #[track_caller]
+    pub fn handle<T, H>(&mut self, kind: &str, handler: H) -> &mut Self
+    where
+        T: Serialize,
+        H: Fn(&Job, &S) -> Result<T> + Send + Sync + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        self.worker.handle(kind, move |job| handler(job, &state));
+        self
     }
 
-    fn set(&self, session: &Arc<Session>) {
-        let is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = self.session.get_or_init(|| Arc::clone(session));
-        if *is_wanted {
-            session.stop();
-        }
+    /// [`Worker::handle_typed`] with the shared value.
+    ///
+    /// # Panics
+    /// As for [`Worker::handle`].
+    #[track_caller]
+    pub fn handle_typed<A, T, H>(&mut self, kind: &str, handler: H) -> &mut Self
+    where
+        A: DeserializeOwned,
+        T: Serialize,
+        H: Fn(&Job, &S, A) -> Result<T> + Send + Sync + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        self.worker.handle_typed(kind, move |job, args| handler(job, &state, args));
+        self
     }
 }
