@@ -1,15 +1,15 @@
 //! The one answer of each job.
 
-use tracing::{Level, warn};
+use tracing::warn;
 
-use crate::error::{Error, Release, Result, Verdict};
-use crate::frame::{self, Failure, quoted};
+use crate::error::{Error, Release, Result, Retry, Verdict};
+use crate::frame;
 use crate::job::Job;
 use crate::log::{self, OneLine, guarded};
-use crate::registry::{Output, Registry};
+use crate::registry::Output;
 
-/// The frame that answers the job. Logs an unexpected error and calls the failure hooks.
-pub(crate) fn to(job: &Job, result: Result<Output>, registry: &Registry) -> Vec<u8> {
+/// The frame that answers the job. Logs an error that nobody expected.
+pub(crate) fn to(job: &Job, result: Result<Output>) -> Vec<u8> {
     let error = match result {
         Ok(output) => {
             let result = output.text().map(|text| ("result", text));
@@ -19,35 +19,31 @@ pub(crate) fn to(job: &Job, result: Result<Output>, registry: &Registry) -> Vec<
     };
     save_position(job, &error);
     if error.verdict() == Verdict::Release {
-        let after = error.after_ms().map(|after| after.to_string());
-        let reason = quoted(error.message());
-        let members = [("reason", Some(reason)), ("after_ms", after)];
-        let members: Vec<_> = members.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+        let (reason, after_ms) = (serde_json::json!(error.message()).to_string(), error.after_ms());
+        let mut members = vec![("reason", reason.as_str())];
+        members.extend(after_ms.as_deref().map(|after_ms| ("after_ms", after_ms)));
         return frame::about("release", job.id(), &members);
     }
-    let is_retryable = error.verdict() != Verdict::Discard;
-    if error.is_unexpected() {
-        let level = if is_retryable && job.has_attempts_left() { Level::WARN } else { Level::ERROR };
-        log::failed(level, "the job failed", &error);
+    if !error.is_expected() {
+        let is_tried_again = error.verdict() != Verdict::Discard && job.attempts_left() > Some(0);
+        log::failed(is_tried_again, "the job failed", &error);
     }
-    for hook in &registry.failure_hooks {
-        guarded(|| hook(job, &error));
-    }
-    frame::fail(job.id(), &Failure::of(&error, is_retryable))
+    frame::about("fail", job.id(), &[("error", &error.to_json())])
 }
 
-/// What an error means after a cancel: the handler gave up because of that. Its own outcomes and
-/// panics stay.
+/// What an error means after a cancel: the handler gave up because of that. Its own outcomes stay.
 fn after_cancel(job: &Job, error: Error) -> Error {
     let Some(reason) = job.cancel_reason() else { return error };
     match error.verdict() {
-        Verdict::Failed if error.is_panic() => return error,
-        // Perhaps a mistake, which nobody would see.
-        Verdict::Failed => log::failed(Level::WARN, "the handler failed after the job was cancelled", &error),
         Verdict::Cancelled => {}
-        Verdict::Retry | Verdict::Discard | Verdict::Release => return error,
+        // Perhaps a mistake, which nobody would see.
+        Verdict::Failed => log::failed(true, "the handler failed after its job was cancelled", &error),
+        _ => return error,
     }
-    if reason == "timeout" { error.timed_out() } else { Release::new(reason).into() }
+    if reason == "timeout" {
+        return Retry::new("the job took longer than its timeout").code("timeout").kind("Timeout").into();
+    }
+    Release::new(reason).into()
 }
 
 /// Saves the finished rows, if the job may come again.

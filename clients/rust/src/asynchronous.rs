@@ -40,15 +40,14 @@ impl Worker {
     /// # Panics
     /// As for [`Worker::handle`]; and if there is no runtime, or one with a single thread, whose
     /// timers and sockets would stand still while the worker runs.
-    #[track_caller]
     pub fn handle_async<A, T, H>(&mut self, kind: &str, handler: H) -> &mut Worker
     where
         A: DeserializeOwned,
         T: Serialize,
         H: AsyncFn(&Job, A) -> Result<T> + Send + Sync + 'static,
     {
-        let runtime = runtime();
-        self.handle_typed(kind, move |job, args| runtime.block_on(until_cancelled(job, handler(job, args))))
+        self.with_state(()).handle_async(kind, async move |job: &Job, (): &(), args| handler(job, args).await);
+        self
     }
 }
 
@@ -57,37 +56,32 @@ impl<S: Send + Sync + 'static> WithState<'_, S> {
     ///
     /// # Panics
     /// As for [`Worker::handle_async`].
-    #[track_caller]
     pub fn handle_async<A, T, H>(&mut self, kind: &str, handler: H) -> &mut Self
     where
         A: DeserializeOwned,
         T: Serialize,
         H: AsyncFn(&Job, &S, A) -> Result<T> + Send + Sync + 'static,
     {
-        let (state, runtime) = (Arc::clone(&self.state), runtime());
-        self.worker
-            .handle_typed(kind, move |job, args| runtime.block_on(until_cancelled(job, handler(job, &state, args))));
+        let runtime = Handle::try_current().ok();
+        let runtime = runtime.filter(|runtime| runtime.runtime_flavor() != RuntimeFlavor::CurrentThread);
+        #[expect(clippy::expect_used, reason = "a mistake in the program, at its start")]
+        let runtime = runtime.expect(
+            "handle_async needs a tokio runtime of several threads: call it in `#[tokio::main] async fn main()`, \
+             in a test in `#[tokio::test(flavor = \"multi_thread\")]`",
+        );
+        let state = Arc::clone(&self.state);
+        self.worker.handle_typed(kind, move |job, args| {
+            runtime.block_on(async {
+                let mut future = pin!(handler(job, &state, args));
+                poll_fn(|context| match future.as_mut().poll(context) {
+                    Poll::Pending => job
+                        .poll_cancelled(context.waker())
+                        .map_or_else(|why| Poll::Ready(Err(why.into())), |()| Poll::Pending),
+                    ready => ready,
+                })
+                .await
+            })
+        });
         self
     }
-}
-
-#[track_caller]
-fn runtime() -> Handle {
-    let runtime = Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() != RuntimeFlavor::CurrentThread);
-    #[expect(clippy::expect_used, reason = "a mistake in the program, at its start")]
-    runtime.expect(
-        "handle_async needs a tokio runtime of several threads: call it in `#[tokio::main] async fn main()`, \
-         in a test in `#[tokio::test(flavor = \"multi_thread\")]`",
-    )
-}
-
-async fn until_cancelled<T>(job: &Job, future: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut future = pin!(future);
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Pending => {
-            job.poll_cancelled(context.waker()).map_or_else(|why| Poll::Ready(Err(why.into())), |()| Poll::Pending)
-        }
-        ready => ready,
-    })
-    .await
 }

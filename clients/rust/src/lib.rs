@@ -35,13 +35,12 @@ mod frame;
 mod job;
 mod link;
 mod log;
-mod panics;
-mod perform;
 mod pool;
 mod registry;
 mod resume;
 mod session;
 mod steps;
+pub mod testing;
 mod worker;
 
 pub use error::{Cancelled, Discard, Error, Release, Result, Retry, RunError, Verdict};
@@ -49,8 +48,3 @@ pub use job::Job;
 pub use registry::{Next, Output};
 pub use steps::Rows;
 pub use worker::{Options, WithState, Worker};
-
-/// For tests of handlers: what [`Worker::perform`] takes and returns.
-pub mod testing {
-    pub use crate::perform::{Delivery, Failed, Outcome, PerformError, Progress};
-}

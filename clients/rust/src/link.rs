@@ -2,84 +2,59 @@
 //!
 //! Handlers write their own frames, so that a frame costs no switch to another thread. A full socket
 //! blocks the handlers that have something to send, and therefore at most one frame of each of them
-//! waits: progress and checkpoints never pile up. The reader never writes. Its pongs are queued, and
-//! a thread of their own writes them, so ojs-init is read even while nothing can be written, and the
-//! two programs cannot wait for each other.
+//! waits: progress and checkpoints never pile up. The reader never writes. It queues its pongs, and
+//! a thread for that writes them: ojs-init is read even while nothing can be written, so the two
+//! programs never wait for each other.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::mem;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{self, Thread};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{mem, thread};
 
-/// Capacity above which the reader frees its line buffer.
+/// Capacity above which the reader frees its line buffer, in bytes.
 const KEPT_BYTES: usize = 1 << 20;
 
 pub(crate) struct Link {
     queue: Mutex<Vec<u8>>,
     socket: Mutex<UnixStream>,
-    flusher: OnceLock<Thread>,
+    flusher: Sender<()>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-    thread::Builder::new().name(name.to_owned()).spawn(body)
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
 }
 
 impl Link {
     pub(crate) fn new(socket: UnixStream) -> io::Result<Arc<Link>> {
-        let link = Arc::new(Link { queue: Mutex::default(), socket: Mutex::new(socket), flusher: OnceLock::new() });
+        let (flusher, wanted) = mpsc::channel();
+        let link = Arc::new(Link { queue: Mutex::default(), socket: Mutex::new(socket), flusher });
         let flushed = Arc::downgrade(&link);
-        let flusher = spawn("ojs-flusher", move || {
-            while let Some(link) = flushed.upgrade() {
-                // A broken connection is the reader's to notice.
-                let _ = link.flush();
-                drop(link);
-                thread::park();
-            }
-        })?;
-        let _first = link.flusher.set(flusher.thread().clone());
+        spawn("ojs-flusher", move || wanted.iter().for_each(|()| drop(flushed.upgrade().map(|link| link.flush()))))?;
         Ok(link)
     }
 
-    /// Queues a whole line. It is written by the next `flush`, in the order of the queue.
+    /// Queues a whole line. The next `flush` writes it, in the order of the queue.
     pub(crate) fn push(&self, line: Vec<u8>) {
-        let mut queue = lock(&self.queue);
-        if queue.is_empty() {
-            *queue = line;
-        } else {
-            queue.extend(line);
-        }
+        lock(&self.queue).extend(line);
     }
 
-    /// Returns when the kernel has everything that was queued before: either this thread writes it,
-    /// or another one did while this one waited for the socket.
+    /// Returns when the kernel has all lines that were queued before: this thread wrote them, or
+    /// another one did while this one waited for the socket.
     pub(crate) fn flush(&self) -> io::Result<()> {
         let mut socket = lock(&self.socket);
         let lines = mem::take(&mut *lock(&self.queue));
         socket.write_all(&lines)
     }
 
-    /// Queues a line without ever waiting for the socket: for the threads that read and that take
-    /// signals.
-    pub(crate) fn push_from_reader(&self, line: Vec<u8>) {
+    /// Queues a line and never waits for the socket, for threads that must not block.
+    pub(crate) fn send_later(&self, line: Vec<u8>) {
         self.push(line);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        if let Some(flusher) = self.flusher.get() {
-            flusher.unpark();
-        }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.wake();
+        let _ = self.flusher.send(());
     }
 }
 
@@ -90,8 +65,6 @@ pub(crate) fn read_lines(socket: UnixStream, mut found: impl FnMut(&[u8])) {
     while reader.read_until(b'\n', &mut line).is_ok() && line.ends_with(b"\n") {
         found(&line);
         line.clear();
-        if line.capacity() > KEPT_BYTES {
-            line = Vec::new();
-        }
+        line.shrink_to(KEPT_BYTES);
     }
 }

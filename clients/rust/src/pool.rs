@@ -1,11 +1,10 @@
-//! The threads of the handlers: as many as jobs ran at once, at most `size`.
+//! The threads of the handlers: as many as jobs ran at once.
 //!
 //! Waking a thread costs more than a short handler does. Therefore one idle thread is woken at a
 //! time, and it wakes the next one if another task waits. A long handler holds up nobody, and short
 //! ones leave the other threads asleep.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::link::{lock, spawn};
@@ -18,7 +17,6 @@ pub(crate) struct Pool<T> {
 
 struct State<T> {
     waiting: VecDeque<T>,
-    size: usize,
     threads: usize,
     idle: usize,
     is_waking: bool,
@@ -27,13 +25,8 @@ struct State<T> {
 
 impl<T: Send + 'static> Pool<T> {
     pub(crate) fn new(work: fn(T)) -> Arc<Pool<T>> {
-        let state =
-            State { waiting: VecDeque::new(), size: 1, threads: 0, idle: 0, is_waking: false, is_closed: false };
+        let state = State { waiting: VecDeque::new(), threads: 0, idle: 0, is_waking: false, is_closed: false };
         Arc::new(Pool { state: Mutex::new(state), filled: Condvar::new(), work })
-    }
-
-    pub(crate) fn set_size(&self, size: usize) {
-        lock(&self.state).size = size;
     }
 
     /// Lets threads end when they have nothing to do.
@@ -42,25 +35,17 @@ impl<T: Send + 'static> Pool<T> {
         self.filled.notify_all();
     }
 
-    /// Queues a task. The error is that of the system, if it refuses the only thread.
-    pub(crate) fn submit(self: &Arc<Pool<T>>, task: T) -> io::Result<()> {
+    /// Queues a task; there are at most `size` threads. If the system refuses a thread, the task
+    /// waits for one that there is.
+    pub(crate) fn submit(self: &Arc<Pool<T>>, task: T, size: usize) {
         let mut state = lock(&self.state);
         state.waiting.push_back(task);
-        if state.idle >= state.waiting.len() || state.threads >= state.size {
+        if state.idle < state.waiting.len() && state.threads < size {
+            let pool = Arc::clone(self);
+            state.threads += usize::from(spawn("ojs-handler", move || pool.run()).is_ok());
+        } else {
             self.wake_one(state);
-            return Ok(());
         }
-        let pool = Arc::clone(self);
-        match spawn("ojs-handler", move || pool.run()) {
-            Ok(_) => state.threads += 1,
-            // The other threads will come to it.
-            Err(_) if state.threads > 0 => {}
-            Err(error) => {
-                state.waiting.pop_back();
-                return Err(error);
-            }
-        }
-        Ok(())
     }
 
     fn wake_one(&self, mut state: MutexGuard<'_, State<T>>) {

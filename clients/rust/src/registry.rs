@@ -1,10 +1,11 @@
 //! The handlers of a worker, and what is around them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tracing::error;
 
@@ -12,13 +13,11 @@ use crate::error::{Error, Result};
 use crate::frame;
 use crate::job::Job;
 use crate::log::guarded;
-use crate::resume::StepTimes;
 
 pub(crate) const ANY_TYPE: &str = "*";
 
 pub(crate) type Handler = Arc<dyn Fn(&Job) -> Result<Output> + Send + Sync>;
 pub(crate) type Middleware = Arc<dyn Fn(&Job, Next<'_>) -> Result<Output> + Send + Sync>;
-pub(crate) type FailureHook = Arc<dyn Fn(&Job, &Error) + Send + Sync>;
 
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
@@ -26,25 +25,18 @@ pub(crate) struct Registry {
     pub(crate) concurrency: Option<usize>,
     pub(crate) handlers: BTreeMap<String, Handler>,
     pub(crate) middleware: Vec<Middleware>,
-    pub(crate) failure_hooks: Vec<FailureHook>,
-    pub(crate) step_times: Arc<StepTimes>,
 }
 
 impl Registry {
-    pub(crate) fn handler(&self, kind: &str) -> Option<&Handler> {
-        self.handlers.get(kind).or_else(|| self.handlers.get(ANY_TYPE))
-    }
-
-    pub(crate) fn call(&self, job: &Job) -> Result<Output> {
-        match self.handler(job.kind()) {
-            Some(handler) => Next { middleware: &self.middleware, handler }.run(job),
-            None => Err(Error::misuse("the job has no handler")),
-        }
+    /// The handler of a job type with the middleware around it.
+    pub(crate) fn handler(&self, kind: &str) -> Option<Next<'_>> {
+        let handler = self.handlers.get(kind).or_else(|| self.handlers.get(ANY_TYPE))?;
+        Some(Next { middleware: &self.middleware, handler })
     }
 
     pub(crate) fn ready(&self, concurrency: usize) -> Vec<u8> {
         let takes_any = self.handlers.contains_key(ANY_TYPE);
-        frame::ready(concurrency, (!takes_any).then(|| self.handlers.keys().map(String::as_str).collect()))
+        frame::ready(concurrency, (!takes_any).then(|| self.handlers.keys().collect()))
     }
 }
 
@@ -58,27 +50,45 @@ impl Next<'_> {
     /// Runs it and returns its result.
     ///
     /// # Errors
-    /// Those of the handler and of the middleware inside.
+    /// Those of the handler and of the middleware inside; panics are errors, too.
     pub fn run(self, job: &Job) -> Result<Output> {
-        match self.middleware.split_first() {
+        let called = panic::catch_unwind(AssertUnwindSafe(|| match self.middleware.split_first() {
             Some((first, middleware)) => first(job, Next { middleware, handler: self.handler }),
             None => (self.handler)(job),
-        }
+        }));
+        called.unwrap_or_else(|thrown| {
+            let text = thrown.downcast_ref::<&str>().copied().or(thrown.downcast_ref::<String>().map(String::as_str));
+            let error = Error::panicked(text.unwrap_or("a panic without a message"), PLACE.take());
+            // Dropping it might panic again.
+            std::mem::forget(thrown);
+            Err(error)
+        })
     }
 }
 
+thread_local! {
+    /// Where this thread panicked last: only the panic hook learns that.
+    static PLACE: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// Adds a panic hook in front of the one that is there, once.
+pub(crate) fn watch_panics() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let _ = PLACE.try_with(|place| place.set(info.location().map(ToString::to_string).unwrap_or_default()));
+            before(info);
+        }));
+    });
+}
+
 /// The JSON of a handler's result, as middleware sees it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Output(Option<Box<RawValue>>);
 
 impl Output {
-    /// No result.
-    #[must_use]
-    pub fn none() -> Output {
-        Output(None)
-    }
-
-    /// The JSON of a value. As in `serde_json`, NaN is null.
+    /// The JSON of a value; `()` is no result. NaN is null, as in `serde_json`.
     ///
     /// # Errors
     /// The value is not JSON: a map whose keys are not strings, or an error of its own `Serialize`.
@@ -92,20 +102,11 @@ impl Output {
         Output::of(value).unwrap_or_else(|_| {
             let class = std::any::type_name::<T>();
             guarded(|| error!("the result ({class}) is not JSON: the job is acknowledged without it"));
-            Output::none()
+            Output(None)
         })
     }
 
-    /// The result as a type of the program; `null` if there is none.
-    ///
-    /// # Errors
-    /// The result does not fit into the type.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.text().unwrap_or("null"))
-    }
-
     /// The JSON text; `None` if there is no result.
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.0.as_deref().map(RawValue::get)
     }

@@ -1,5 +1,6 @@
 //! Steps and loops that go on where an earlier attempt stopped.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -10,41 +11,11 @@ use serde_json::value::to_raw_value;
 use crate::args::without_value;
 use crate::error::{Error, Release, Result};
 use crate::job::Job;
-use crate::resume::{Raw, changed, is_same_key};
+use crate::resume::{Raw, changed, with_whole_numbers};
 
 /// Least time before the end of a shutdown in which nothing new begins.
 const LEAST_NOTICE: Duration = Duration::from_millis(250);
-const RESUMES: &str = "resumes at its checkpoint";
-
-/// A step that runs. Unless it finishes, it was not done: also after a panic, or if its future is
-/// dropped.
-struct Running<'a> {
-    job: &'a Job,
-    name: &'a str,
-    began: Instant,
-    is_finished: bool,
-}
-
-impl Running<'_> {
-    fn finish<T: Serialize>(mut self, result: &T) -> Result<Raw> {
-        let result = to_raw_value(result)
-            .map_err(|error| Error::misuse(&format!("the result of step {} is not JSON: {error}", self.name)))?;
-        self.job.step_times().remember(self.job.kind(), self.name, self.began.elapsed());
-        self.is_finished = true;
-        let mut resume = self.job.resume();
-        resume.finish_step(self.name, result.clone());
-        self.job.save(resume)?;
-        Ok(result)
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            self.job.resume().leave_step(self.name);
-        }
-    }
-}
+const REMEMBERED_ROWS: usize = 10;
 
 impl Job {
     /// Runs a part of the job once. Its result is saved, and a later attempt gets that result
@@ -56,11 +27,8 @@ impl Job {
     /// of JSON together (`CheckpointTooLarge`). When the worker is shutting down and the time is
     /// too short for the step, the error gives the job back: return it.
     pub fn step<T: Serialize + DeserializeOwned>(&self, name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        let kept = match self.begin_step(name)? {
-            Ok(kept) => kept,
-            Err(running) => running.finish(&body()?)?,
-        };
-        read_kept(name, &kept)
+        let kept = self.begin_step(name)?;
+        kept.map_or_else(|| self.end_step(name, body()), Ok).and_then(|kept| read_kept(name, &kept))
     }
 
     /// [`Job::step`] with a body that is a future.
@@ -73,22 +41,27 @@ impl Job {
         name: &str,
         body: impl AsyncFnOnce() -> Result<T>,
     ) -> Result<T> {
-        let kept = match self.begin_step(name)? {
-            Ok(kept) => kept,
-            Err(running) => running.finish(&body().await?)?,
-        };
+        let kept = self.begin_step(name)?;
+        let kept = if let Some(kept) = kept { kept } else { self.end_step(name, body().await)? };
         read_kept(name, &kept)
     }
 
-    /// The result that an earlier attempt saved, or the step that has to run.
-    fn begin_step<'a>(&'a self, name: &'a str) -> Result<Result<Raw, Running<'a>>> {
+    /// The result that an earlier attempt saved; `None` if the step has to run.
+    fn begin_step(&self, name: &str) -> Result<Option<Raw>> {
         let kept = self.resume().begin_step(name)?;
-        if let Some(kept) = kept {
-            return Ok(Ok(kept));
+        if kept.is_none() {
+            self.may_begin(Duration::ZERO)?;
         }
-        self.may_begin(self.step_times().last(self.kind(), name))?;
-        self.resume().enter_step(name);
-        Ok(Err(Running { job: self, name, began: Instant::now(), is_finished: false }))
+        Ok(kept)
+    }
+
+    fn end_step<T: Serialize>(&self, name: &str, result: Result<T>) -> Result<Raw> {
+        let result = result.inspect_err(|_| self.resume().fail_step(name))?;
+        let result = to_raw_value(&result).map_err(|error| not_json("result of a step", &error))?;
+        let mut resume = self.resume();
+        resume.finish_step(name, result.clone());
+        self.save(resume)?;
+        Ok(result)
     }
 
     /// Iterates over rows, behind the last finished row of an earlier attempt. The position is the
@@ -114,14 +87,12 @@ impl Job {
     /// row: return it, and the job goes back.
     pub fn iterate<'a, R>(&'a self, rows: R) -> Result<Rows<'a, R::Item>>
     where
-        R: IntoIterator<IntoIter: 'a>,
+        R: IntoIterator<IntoIter: 'a, Item: 'a>,
     {
-        let (step, saved) = self.resume().begin_loop()?;
-        let last =
-            saved.as_ref().map(|saved| index(saved).ok_or_else(|| not_this_kind(saved, "an index"))).transpose()?;
-        let first = last.map_or(0, |last| last.saturating_add(1));
-        let rows = rows.into_iter().enumerate().skip(first).map(|(at, row)| Ok((at.into(), row)));
-        Ok(Rows::new(self, step, Box::new(rows)))
+        self.rows(|last: Option<usize>| {
+            let first = last.map_or(0, |last| last.saturating_add(1));
+            Ok(rows.into_iter().enumerate().skip(first).map(Ok))
+        })
     }
 
     /// [`Job::iterate`] with a key of each row as the position: any JSON but null. Rows up to the
@@ -131,31 +102,23 @@ impl Job {
     /// As for [`Job::iterate`]; `StepsChanged` if no row has the saved key.
     pub fn iterate_keyed<'a, R, K>(&'a self, rows: R, key: impl Fn(&R::Item) -> K + 'a) -> Result<Rows<'a, R::Item>>
     where
-        R: IntoIterator<IntoIter: 'a>,
+        R: IntoIterator<IntoIter: 'a, Item: 'a>,
         K: Serialize,
     {
-        let (step, mut sought) = self.resume().begin_loop()?;
-        let mut rows = rows.into_iter();
-        let keyed = move || {
-            loop {
-                let Some(row) = rows.next() else {
-                    let sought = sought.take()?;
-                    return Some(Err(changed(&format!(
-                        "no row has the key {sought} any more, which was finished last"
-                    ))));
-                };
-                let position = match position(&key(&row)) {
-                    Ok(position) => position,
-                    Err(error) => return Some(Err(error)),
-                };
-                match &sought {
-                    None => return Some(Ok((position, row))),
-                    Some(last) if is_same_key(last, &position) => sought = None,
-                    Some(_) => {}
+        self.rows(|mut sought: Option<Value>| {
+            let mut rows = rows.into_iter();
+            Ok(std::iter::from_fn(move || {
+                for row in rows.by_ref() {
+                    match (position(&key(&row)), &sought) {
+                        (Ok(position), Some(last)) if position == *last => sought = None,
+                        (Ok(_), Some(_)) => {}
+                        (position, _) => return Some(position.map(|position| (position, row))),
+                    }
                 }
-            }
-        };
-        Ok(Rows::new(self, step, Box::new(std::iter::from_fn(keyed))))
+                let gone = sought.take()?;
+                Some(Err(changed(format_args!("no row has the key {gone} any more, which was finished last"))))
+            }))
+        })
     }
 
     /// [`Job::iterate_keyed`] for rows that are not in memory: `open` gets the key of the last
@@ -169,15 +132,24 @@ impl Job {
         key: impl Fn(&R::Item) -> K + 'a,
     ) -> Result<Rows<'a, R::Item>>
     where
-        R: IntoIterator<IntoIter: 'a>,
+        R: IntoIterator<IntoIter: 'a, Item: 'a>,
+        K: Serialize + DeserializeOwned + 'a,
+    {
+        self.rows(|last| Ok(open(last)?.into_iter().map(move |row| Ok((key(&row), row)))))
+    }
+
+    fn rows<'a, T, K, I>(&'a self, open: impl FnOnce(Option<K>) -> Result<I>) -> Result<Rows<'a, T>>
+    where
         K: Serialize + DeserializeOwned,
+        I: Iterator<Item = Result<(K, T)>> + 'a,
     {
         let (step, saved) = self.resume().begin_loop()?;
-        let other =
-            |saved: Value| K::deserialize(&saved).map_err(|_| not_this_kind(&saved, std::any::type_name::<K>()));
-        let rows = open(saved.map(other).transpose()?)?;
-        let rows = rows.into_iter().map(move |row| Ok((position(&key(&row))?, row)));
-        Ok(Rows::new(self, step, Box::new(rows)))
+        let last = saved.map(|saved| {
+            let other = |_| changed(format_args!("the saved position {saved} is no {}", std::any::type_name::<K>()));
+            K::deserialize(&saved).map_err(other)
+        });
+        let rows = open(last.transpose()?)?.map(|row| row.and_then(|(key, row)| Ok((position(&key)?, row))));
+        Ok(Rows { job: self, step, rows: Box::new(rows), current: None, took: VecDeque::new(), has_failed: false })
     }
 
     /// An error that gives the job back, if a row or a step that takes `usual` must not begin.
@@ -185,7 +157,7 @@ impl Job {
         match self.cancel_reason().as_deref() {
             Some("timeout" | "cancelled" | "lost") => Ok(self.check()?),
             None if self.remaining().is_none_or(|left| left >= (usual + usual / 2).max(LEAST_NOTICE)) => Ok(()),
-            _ => Err(Release::new(RESUMES).into()),
+            _ => Err(Release::new("resumes at its checkpoint").into()),
         }
     }
 }
@@ -193,52 +165,36 @@ impl Job {
 fn read_kept<T: DeserializeOwned>(name: &str, kept: &Raw) -> Result<T> {
     serde_json::from_str(kept.get()).map_err(|error| {
         let (wanted, why) = (std::any::type_name::<T>(), without_value(&error));
-        changed(&format!("the saved result of step {name} does not fit into {wanted}: {why}"))
+        changed(format_args!("the saved result of step {name} does not fit into {wanted}: {why}"))
     })
 }
 
 fn position(key: &impl Serialize) -> Result<Value> {
-    match serde_json::to_value(key) {
-        Ok(Value::Null) => Err(Error::misuse("the key of a row is null, which cannot be a position")),
-        Ok(key) => Ok(key),
-        Err(error) => Err(Error::misuse(&format!("the key of a row is not JSON: {error}"))),
-    }
+    let key = serde_json::to_value(key).map_err(|error| not_json("key of a row", &error))?;
+    if key.is_null() { Err(Error::misuse("the key of a row is null")) } else { Ok(with_whole_numbers(key)) }
 }
 
-/// A whole number, also if a backend spells it 2.0.
-fn index(saved: &Value) -> Option<usize> {
-    let text = saved.to_string();
-    text.strip_suffix(".0").unwrap_or(&text).parse().ok()
+fn not_json(what: &str, error: &serde_json::Error) -> Error {
+    Error::misuse(format_args!("the {what} is not JSON: {error}"))
 }
-
-fn not_this_kind(saved: &Value, wanted: &str) -> Error {
-    changed(&format!("an earlier attempt saved the position {saved}, which is not {wanted}"))
-}
-
-type Positioned<T> = Result<(Value, T)>;
 
 /// The rows of a loop, each of them `Ok`, or the error that ends the handler.
 pub struct Rows<'a, T> {
     job: &'a Job,
     step: String,
-    rows: Box<dyn Iterator<Item = Positioned<T>> + 'a>,
+    rows: Box<dyn Iterator<Item = Result<(Value, T)>> + 'a>,
     /// The position of the row that the loop is in, and when it began.
     current: Option<(Value, Instant)>,
-    /// How long the last ten rows took.
-    took: [Duration; 10],
-    finished: usize,
+    /// How long the last rows took.
+    took: VecDeque<Duration>,
     has_failed: bool,
 }
 
-impl<'a, T> Rows<'a, T> {
-    fn new(job: &'a Job, step: String, rows: Box<dyn Iterator<Item = Positioned<T>> + 'a>) -> Rows<'a, T> {
-        Rows { job, step, rows, current: None, took: [Duration::ZERO; 10], finished: 0, has_failed: false }
-    }
-
+impl<T> Rows<'_, T> {
     fn advance(&mut self) -> Result<Option<T>> {
         if let Some((position, began)) = self.current.take() {
-            self.took[self.finished % self.took.len()] = began.elapsed();
-            self.finished += 1;
+            self.took.truncate(REMEMBERED_ROWS - 1);
+            self.took.push_front(began.elapsed());
             let mut resume = self.job.resume();
             if resume.finish_row(&self.step, position) {
                 self.job.save(resume)?;
@@ -246,7 +202,7 @@ impl<'a, T> Rows<'a, T> {
         }
         let Some(row) = self.rows.next() else { return Ok(None) };
         let (position, row) = row?;
-        self.job.may_begin(self.took.iter().copied().max().unwrap_or_default())?;
+        self.job.may_begin(self.took.iter().max().copied().unwrap_or_default())?;
         self.current = Some((position, Instant::now()));
         Ok(Some(row))
     }

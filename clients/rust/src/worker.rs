@@ -1,10 +1,10 @@
 //! A worker: its handlers, and how it runs.
 
-use std::env;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
+use std::{env, io};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,16 +12,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{dispatcher, error};
 
-use crate::error::{Error, Result, RunError};
+use crate::error::{Result, RunError};
 use crate::job::Job;
 use crate::link::spawn;
 use crate::log::guarded;
-use crate::panics;
-use crate::registry::{ANY_TYPE, Handler, Next, Output, Registry};
+use crate::registry::{Next, Output, Registry, watch_panics};
 use crate::session::Session;
 
 const MOST_CONCURRENCY: usize = 10_000;
-const MOST_TYPES: usize = 10_000;
 const MOST_NAME_BYTES: usize = 1024;
 
 /// Options of a [`Worker`].
@@ -40,7 +38,6 @@ pub struct Worker {
 
 impl Worker {
     /// Takes as many jobs at once as ojs-init allows.
-    #[must_use]
     pub fn new() -> Worker {
         Worker::default()
     }
@@ -49,17 +46,11 @@ impl Worker {
     ///
     /// # Panics
     /// An option is out of range.
-    #[must_use]
-    #[track_caller]
-    pub fn with(options: Options) -> Worker {
-        let Options { concurrency } = options;
-        if let Some(concurrency) = concurrency {
-            let range = 1..=MOST_CONCURRENCY;
-            assert!(
-                range.contains(&concurrency),
-                "Options::concurrency is {concurrency}: use 1 to {MOST_CONCURRENCY}, or None for ojs-init's own limit"
-            );
-        }
+    pub fn with(Options { concurrency }: Options) -> Worker {
+        assert!(
+            concurrency.is_none_or(|wanted| (1..=MOST_CONCURRENCY).contains(&wanted)),
+            "Options::concurrency is {concurrency:?}: use 1 to {MOST_CONCURRENCY}, or None for ojs-init's own limit"
+        );
         Worker { registry: Arc::new(Registry { concurrency, ..Registry::default() }) }
     }
 
@@ -68,13 +59,17 @@ impl Worker {
     ///
     /// # Panics
     /// The type has 0 or more than 1024 bytes, or a handler already.
-    #[track_caller]
     pub fn handle<T, H>(&mut self, kind: &str, handler: H) -> &mut Worker
     where
         T: Serialize,
         H: Fn(&Job) -> Result<T> + Send + Sync + 'static,
     {
-        self.register(kind, Arc::new(move |job| Ok(Output::of_result(&handler(job)?))))
+        let handlers = &mut Arc::make_mut(&mut self.registry).handlers;
+        let bytes = 1..=MOST_NAME_BYTES;
+        assert!(bytes.contains(&kind.len()), "a job type has 1 to {MOST_NAME_BYTES} bytes, not {}", kind.len());
+        assert!(!handlers.contains_key(kind), "the job type {kind:?} has a handler already");
+        handlers.insert(kind.to_owned(), Arc::new(move |job| Ok(Output::of_result(&handler(job)?))));
+        self
     }
 
     /// Registers a handler whose arguments have types. A tuple, a struct or a `Vec` takes them in
@@ -91,7 +86,6 @@ impl Worker {
     ///
     /// # Panics
     /// As for [`Worker::handle`].
-    #[track_caller]
     pub fn handle_typed<A, T, H>(&mut self, kind: &str, handler: H) -> &mut Worker
     where
         A: DeserializeOwned,
@@ -114,19 +108,9 @@ impl Worker {
         WithState { worker: self, state: Arc::new(state) }
     }
 
-    #[track_caller]
-    fn register(&mut self, kind: &str, handler: Handler) -> &mut Worker {
-        let handlers = &mut Arc::make_mut(&mut self.registry).handlers;
-        let bytes = 1..=MOST_NAME_BYTES;
-        assert!(bytes.contains(&kind.len()), "a job type has 1 to {MOST_NAME_BYTES} bytes, not {}", kind.len());
-        assert!(!handlers.contains_key(kind), "the job type {kind:?} has a handler already");
-        assert!(handlers.len() < MOST_TYPES, "more than {MOST_TYPES} job types: use {ANY_TYPE:?}");
-        handlers.insert(kind.to_owned(), handler);
-        self
-    }
-
     /// Puts middleware around all handlers, also around those that are registered later. The first
-    /// one is the outermost.
+    /// one is the outermost. It sees each failure of a handler once, also panics and arguments that
+    /// do not fit, but no job type without a handler.
     ///
     /// ```no_run
     /// # let mut worker = ojs_worker::Worker::new();
@@ -145,55 +129,42 @@ impl Worker {
         self
     }
 
-    /// Calls a function once for each job that fails, for an error tracker: errors and panics of
-    /// handlers, `Retry`, `Discard`, timeouts, `InvalidArgs` and other errors of this library. It is
-    /// not called for a job type without a handler, and for a job that goes back.
-    pub fn on_failure<F>(&mut self, hook: F) -> &mut Worker
-    where
-        F: Fn(&Job, &Error) + Send + Sync + 'static,
-    {
-        Arc::make_mut(&mut self.registry).failure_hooks.push(Arc::new(hook));
-        self
-    }
-
     /// Takes jobs until ojs-init or SIGTERM ends the worker and the jobs that are held are answered.
     /// The process has to end then, because ojs-init judges it by its connection. [`Worker::main`]
     /// does that.
     ///
     /// # Errors
-    /// Each is a reason to end the process with a status other than 0. After
-    /// [`RunError::ConnectionLost`] handlers may still run.
+    /// Each is a reason to end the process with a status other than 0. If ojs-init closed the
+    /// connection, handlers may still run.
     pub fn run(self) -> Result<(), RunError> {
         if self.registry.handlers.is_empty() {
-            return Err(RunError::NoHandler);
+            return Err(RunError::new("the worker has no handler: register one with `handle` before `run`"));
         }
         let path = env::var_os("OJS_SOCKET").filter(|path| !path.is_empty()).ok_or_else(no_socket)?;
-        panics::install();
-        let system = |error: std::io::Error| RunError::System(error.to_string());
+        watch_panics();
         // Before the connection, because SIGTERM may come from then on.
-        let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(system)?;
+        let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(RunError::new)?;
         let socket = UnixStream::connect(&path).map_err(|error| {
-            RunError::NotUnderOjsInit(format!("cannot connect to ojs-init at {}: {error}", path.display()))
+            RunError::new(format_args!("cannot connect to ojs-init at {}: {error}", path.display()))
         })?;
-        let session = Session::start(self.registry, socket).map_err(system)?;
+        let session = Session::start(self.registry, socket).map_err(RunError::new)?;
         let signalled = Arc::clone(&session);
         // The thread goes on after this function: the SIGTERM at the end may be late.
-        spawn("ojs-signals", move || signals.forever().for_each(|_| signalled.on_signal())).map_err(system)?;
+        spawn("ojs-signals", move || signals.forever().for_each(|_| signalled.on_signal())).map_err(RunError::new)?;
         session.serve()
     }
 
     /// [`Worker::run`] for `fn main`: the status is 0, or 1 after an error, which is logged. If
     /// ojs-init closed the connection while jobs were held, the process ends here, whatever their
     /// handlers do.
-    #[must_use]
     pub fn main(self) -> ExitCode {
         let Err(failure) = self.run() else { return ExitCode::SUCCESS };
         if dispatcher::has_been_set() {
             guarded(|| error!("{failure}"));
         } else {
-            let _nobody_reads = writeln!(std::io::stderr(), "ojs-worker: {failure}");
+            let _nobody_reads = writeln!(io::stderr(), "ojs-worker: {failure}");
         }
-        if matches!(failure, RunError::ConnectionLost(_)) {
+        if failure.is_connection_lost {
             process::exit(1);
         }
         ExitCode::FAILURE
@@ -202,7 +173,7 @@ impl Worker {
 
 fn no_socket() -> RunError {
     let mode = env::var("OJS_MODE").unwrap_or_default();
-    RunError::NotUnderOjsInit(if ["gateway", "exec", "none"].contains(&mode.as_str()) {
+    RunError::new(if ["gateway", "exec", "none"].contains(&mode.as_str()) {
         format!("OJS_SOCKET is not set, because ojs-init runs in mode {mode}: leave OJS_MODE out, or set it to socket")
     } else {
         let program = env::args().next().unwrap_or_else(|| "./worker".to_owned());
@@ -217,26 +188,10 @@ pub struct WithState<'a, S> {
 }
 
 impl<S: Send + Sync + 'static> WithState<'_, S> {
-    /// [`Worker::handle`] with the shared value.
-    ///
-    /// # Panics
-    /// As for [`Worker::handle`].
-    #[track_caller]
-    pub fn handle<T, H>(&mut self, kind: &str, handler: H) -> &mut Self
-    where
-        T: Serialize,
-        H: Fn(&Job, &S) -> Result<T> + Send + Sync + 'static,
-    {
-        let state = Arc::clone(&self.state);
-        self.worker.handle(kind, move |job| handler(job, &state));
-        self
-    }
-
     /// [`Worker::handle_typed`] with the shared value.
     ///
     /// # Panics
     /// As for [`Worker::handle`].
-    #[track_caller]
     pub fn handle_typed<A, T, H>(&mut self, kind: &str, handler: H) -> &mut Self
     where
         A: DeserializeOwned,
