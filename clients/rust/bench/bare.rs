@@ -1,6 +1,6 @@
 //! A worker with the standard library alone, to compare with: it fetches and acknowledges jobs over
-//! HTTP. OJS_URL is the backend, CONCURRENCY how many threads there are, JOBS after how many jobs
-//! it ends.
+//! HTTP. `OJS_URL` is the backend, `CONCURRENCY` the number of threads, `JOBS` the number of jobs after
+//! which it ends.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // whoever runs it looks at it
 

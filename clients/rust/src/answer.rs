@@ -1,12 +1,11 @@
 //! The one answer of each job.
 
-use tracing::warn;
+use serde_json::{Value, json};
+use tracing::{Level, error, warn};
 
 use crate::error::{Error, Release, Result, Retry, Verdict};
-use crate::frame;
-use crate::job::Job;
-use crate::log::{self, OneLine, guarded};
-use crate::registry::Output;
+use crate::log::{OneLine, guarded};
+use crate::{frame, job::Job, registry::Output};
 
 /// The frame that answers the job. Logs an error that nobody expected.
 pub(crate) fn to(job: &Job, result: Result<Output>) -> Vec<u8> {
@@ -19,14 +18,14 @@ pub(crate) fn to(job: &Job, result: Result<Output>) -> Vec<u8> {
     };
     save_position(job, &error);
     if error.verdict() == Verdict::Release {
-        let (reason, after_ms) = (serde_json::json!(error.message()).to_string(), error.after_ms());
-        let mut members = vec![("reason", reason.as_str())];
-        members.extend(after_ms.as_deref().map(|after_ms| ("after_ms", after_ms)));
-        return frame::about("release", job.id(), &members);
+        let (reason, after_ms) =
+            (json!(error.message()).to_string(), error.0.details.get("after_ms").map(Value::to_string));
+        let after_ms = after_ms.as_deref().unwrap_or("null");
+        return frame::about("release", job.id(), &[("reason", &reason), ("after_ms", after_ms)]);
     }
-    if !error.is_expected() {
+    if !error.0.is_expected {
         let is_tried_again = error.verdict() != Verdict::Discard && job.attempts_left() > Some(0);
-        log::failed(is_tried_again, "the job failed", &error);
+        log_failure(if is_tried_again { Level::WARN } else { Level::ERROR }, "the job failed", &error);
     }
     frame::about("fail", job.id(), &[("error", &error.to_json())])
 }
@@ -37,7 +36,7 @@ fn after_cancel(job: &Job, error: Error) -> Error {
     match error.verdict() {
         Verdict::Cancelled => {}
         // Perhaps a mistake, which nobody would see.
-        Verdict::Failed => log::failed(true, "the handler failed after its job was cancelled", &error),
+        Verdict::Failed => log_failure(Level::WARN, "the handler failed after its job was cancelled", &error),
         _ => return error,
     }
     if reason == "timeout" {
@@ -49,9 +48,22 @@ fn after_cancel(job: &Job, error: Error) -> Error {
 /// Saves the finished rows, if the job may come again.
 fn save_position(job: &Job, error: &Error) {
     let resume = job.resume();
-    if resume.is_dirty() && error.verdict() != Verdict::Discard {
+    if resume.is_dirty && error.verdict() != Verdict::Discard {
         if let Err(error) = job.save(resume) {
             guarded(|| warn!("the position of the job is not saved: {}", OneLine(error.message())));
         }
     }
+}
+
+/// Logs an error of a handler with its stack, as one event.
+fn log_failure(level: Level, text: &str, failure: &Error) {
+    let (kind, message) = (OneLine(failure.kind()), OneLine(failure.message()));
+    let stack = format!("{kind}: {message}\n    at {}", failure.0.place);
+    guarded(|| {
+        if level == Level::WARN {
+            warn!(error.type = %kind, error.message = %message, error.stack = stack, "{text}");
+        } else {
+            error!(error.type = %kind, error.message = %message, error.stack = stack, "{text}");
+        }
+    });
 }

@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-use serde::de::DeserializeOwned;
-use serde::de::value::SeqDeserializer;
+use serde::de::{DeserializeOwned, value::SeqDeserializer};
 use serde_json::value::RawValue;
 
 use crate::error::{Discard, Error, Result};
@@ -14,14 +13,14 @@ type Failed = (Option<usize>, serde_json::Error);
 /// A tuple, a struct or a `Vec` takes the arguments in their order. A single argument may also be
 /// the type itself, or an object with the fields of a struct.
 pub(crate) fn read<A: DeserializeOwned>(args: &[Box<RawValue>]) -> Result<A> {
-    let alone = |only: &str| serde_json::from_str(only).map_err(|error| (Some(0), error));
     match args {
         [] => in_order(args).or_else(|error| serde_json::from_str("null").map_err(|_| error)),
-        [only] if only.get().starts_with('{') => alone(only.get()).or_else(|error| in_order(args).map_err(|_| error)),
         [only] => in_order(args).or_else(|error| {
-            // The type takes arguments in their order if it looked at one, or missed one.
-            let is_sequence = error.0.is_some() || is_about_length(&error.1);
-            alone(only.get()).map_err(|other| if is_sequence { error } else { other })
+            // The type takes arguments in their order if it looked at one, or missed one. An object
+            // is meant by name.
+            let is_in_order = error.0.is_some() || is_about_length(&error.1);
+            let alone = serde_json::from_str(only.get());
+            alone.map_err(|other| if is_in_order && !only.get().starts_with('{') { error } else { (Some(0), other) })
         }),
         _ => in_order(args),
     }

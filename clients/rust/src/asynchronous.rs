@@ -9,13 +9,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::error::Result;
-use crate::job::Job;
 use crate::worker::{WithState, Worker};
+use crate::{error::Result, job::Job, steps::read_kept};
 
 impl Worker {
     /// [`Worker::handle_typed`] with a handler that is an `async` function or closure, on the tokio
@@ -51,6 +49,22 @@ impl Worker {
     }
 }
 
+impl Job {
+    /// [`Job::step`] with a body that is a future.
+    ///
+    /// # Errors
+    /// As for [`Job::step`].
+    pub async fn step_async<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        body: impl AsyncFnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let kept = self.begin_step(name)?;
+        let kept = if let Some(kept) = kept { kept } else { self.end_step(name, body().await)? };
+        read_kept(name, &kept)
+    }
+}
+
 impl<S: Send + Sync + 'static> WithState<'_, S> {
     /// [`Worker::handle_async`] with the shared value.
     ///
@@ -73,11 +87,9 @@ impl<S: Send + Sync + 'static> WithState<'_, S> {
         self.worker.handle_typed(kind, move |job, args| {
             runtime.block_on(async {
                 let mut future = pin!(handler(job, &state, args));
-                poll_fn(|context| match future.as_mut().poll(context) {
-                    Poll::Pending => job
-                        .poll_cancelled(context.waker())
-                        .map_or_else(|why| Poll::Ready(Err(why.into())), |()| Poll::Pending),
-                    ready => ready,
+                poll_fn(|context| match (future.as_mut().poll(context), job.poll_cancelled(context.waker())) {
+                    (Poll::Pending, Err(cancelled)) => Poll::Ready(Err(cancelled.into())),
+                    (polled, _) => polled,
                 })
                 .await
             })

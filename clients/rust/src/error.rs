@@ -20,19 +20,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// `Error` is not a standard error itself, as `anyhow::Error` is not.
 #[derive(Debug)]
-pub struct Error(Box<Inner>);
+pub struct Error(pub(crate) Box<Inner>);
 
 #[derive(Clone, Debug)]
-struct Inner {
+pub(crate) struct Inner {
     verdict: Verdict,
     message: String,
     kind: String,
     code: String,
-    details: Map<String, Value>,
+    pub(crate) details: Map<String, Value>,
     /// Where it arose in the program, `file:line:column`.
-    place: String,
+    pub(crate) place: String,
     /// The handler asked for this, so nobody has to look at its stack.
-    is_expected: bool,
+    pub(crate) is_expected: bool,
 }
 
 /// What an [`Error`] does with the job.
@@ -83,11 +83,6 @@ impl Error {
         &self.0.kind
     }
 
-    /// The source line where the error became an `Error`, or where the handler panicked.
-    pub fn place(&self) -> &str {
-        &self.0.place
-    }
-
     /// Converts errors that `?` does not accept: `Box<dyn Error + Send + Sync>`, `anyhow::Error`.
     #[track_caller]
     pub fn from_boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
@@ -129,31 +124,17 @@ impl Error {
         Error::found(Discard::new(message).kind("WrongUse"))
     }
 
-    pub(crate) fn panicked(message: &str, place: String) -> Error {
-        let mut inner = Inner::new(Verdict::Failed, message, "panic");
-        inner.place = place;
-        Error(inner)
-    }
-
-    pub(crate) fn is_expected(&self) -> bool {
-        self.0.is_expected
-    }
-
-    /// The `after_ms` of a [`Release`].
-    pub(crate) fn after_ms(&self) -> Option<String> {
-        self.0.details.get("after_ms").map(Value::to_string)
+    pub(crate) fn panicked(message: &str) -> Error {
+        Error(Inner::new(Verdict::Failed, message, "panic"))
     }
 
     /// The `error` of a `fail` frame.
     pub(crate) fn to_json(&self) -> String {
-        let Inner { message, kind, code, details, place, .. } = &*self.0;
-        let is_retryable = self.0.verdict != Verdict::Discard;
-        let mut error = json!({"message": message, "type": kind, "code": code, "retryable": is_retryable});
-        error["backtrace"] = json!([place]);
-        if !details.is_empty() {
-            error["details"] = json!(details);
-        }
-        error.to_string()
+        let Inner { verdict, message, kind, code, details, place, .. } = &*self.0;
+        let (retryable, details) = (*verdict != Verdict::Discard, (!details.is_empty()).then_some(details));
+        json!({"message": message, "type": kind, "code": code, "retryable": retryable, "details": details,
+            "backtrace": [place]})
+        .to_string()
     }
 }
 
@@ -264,24 +245,3 @@ impl Cancelled {
         &self.0.message
     }
 }
-
-/// Why [`Worker::run`](crate::Worker::run) did not end well.
-#[derive(Clone, Debug)]
-pub struct RunError {
-    pub(crate) message: String,
-    pub(crate) is_connection_lost: bool,
-}
-
-impl RunError {
-    pub(crate) fn new(message: impl fmt::Display) -> RunError {
-        RunError { message: message.to_string(), is_connection_lost: false }
-    }
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl StdError for RunError {}

@@ -1,9 +1,6 @@
 //! The frames of the worker socket, as docs/worker-socket.md describes them.
 
-use std::time::Duration;
-
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -46,21 +43,14 @@ pub(crate) struct Envelope {
     #[serde(default, deserialize_with = "lenient")]
     pub(crate) meta: Map<String, Value>,
     #[serde(default, deserialize_with = "lenient")]
-    timeout_ms: Option<f64>,
+    pub(crate) timeout_ms: Option<f64>,
     #[serde(default, deserialize_with = "lenient")]
-    timeout: Option<f64>,
+    pub(crate) timeout: Option<f64>,
 }
 
 fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(field: D) -> Result<T, D::Error> {
     let raw = <&RawValue>::deserialize(field)?;
     Ok(serde_json::from_str(raw.get()).unwrap_or_default())
-}
-
-impl Envelope {
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        let seconds = self.timeout_ms.map(|millis| millis / 1000.0).or(self.timeout)?;
-        Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero())
-    }
 }
 
 /// A line about a job, with members whose values are JSON. `type` and `job_id` come first, because
@@ -72,16 +62,4 @@ pub(crate) fn about(kind: &str, job_id: &str, members: &[(&str, &str)]) -> Vec<u
     }
     line.push_str("}\n");
     line.into_bytes()
-}
-
-/// `types` is `None` for a worker that takes every type.
-pub(crate) fn ready(concurrency: usize, types: Option<Vec<&String>>) -> Vec<u8> {
-    let client = concat!("ojs-worker-rust/", env!("CARGO_PKG_VERSION"));
-    let mut ready = json!({"type": "ready", "protocol": 1, "concurrency": concurrency, "client": client});
-    // The reader answers pings whatever handlers do, and nothing is done with an `ok`.
-    (ready["ping"], ready["ok"]) = (true.into(), false.into());
-    if let Some(types) = types {
-        ready["types"] = json!(types);
-    }
-    format!("{ready}\n").into_bytes()
 }

@@ -2,22 +2,21 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tracing::{Span, error_span, field};
 
-use crate::args;
 use crate::error::{Cancelled, Result};
 use crate::frame::{self, Envelope};
 use crate::link::{Link, lock};
 use crate::log::{OneLine, guarded};
-use crate::resume::Resume;
+use crate::{args, resume::Resume};
 
 /// One job, for the time of one attempt. Clones are the same job.
 #[derive(Clone)]
@@ -48,7 +47,10 @@ struct State {
 
 impl Job {
     pub(crate) fn new(fields: Envelope, envelope: &RawValue, checkpoint: Option<&RawValue>, link: Arc<Link>) -> Job {
-        let deadline = fields.timeout().and_then(|timeout| Instant::now().checked_add(timeout));
+        let seconds =
+            fields.timeout_ms.map(|millis| millis / 1000.0).or(fields.timeout).filter(|seconds| *seconds > 0.0);
+        let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let meta = |name| fields.meta.get(name).and_then(Value::as_str);
         // version-trace-parent-flags, as W3C defines it
         let mut trace = meta("traceparent").unwrap_or_default().split('-').skip(1);
@@ -101,15 +103,12 @@ impl Job {
     /// The arguments as a type of the program, as
     /// [`Worker::handle_typed`](crate::Worker::handle_typed) takes them.
     ///
+    /// `Vec<Box<RawValue>>` keeps them byte for byte as the backend sent them.
+    ///
     /// # Errors
     /// The arguments do not fit. `?` fails the job for good (`InvalidArgs`).
     pub fn args<A: DeserializeOwned>(&self) -> Result<A> {
         args::read(&self.0.fields.args)
-    }
-
-    /// The JSON of each argument, byte for byte as the backend sent it.
-    pub fn raw_args(&self) -> &[Box<RawValue>] {
-        &self.0.fields.args
     }
 
     /// Trace context, tenant and other things that travel with the job.
@@ -190,7 +189,7 @@ impl Job {
     /// # Errors
     /// The state does not fit into the type.
     pub fn last_checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
-        self.resume().state().map(|state| serde_json::from_str(state.get())).transpose()
+        self.resume().form.state.as_ref().map(|state| serde_json::from_str(state.get())).transpose()
     }
 
     /// Saves what the next attempt needs. When this returns `Ok`, ojs-init has the state, even if
@@ -202,17 +201,15 @@ impl Job {
     pub fn checkpoint(&self, state: &impl Serialize) -> Result<()> {
         let state = to_raw_value(state)?;
         let mut resume = self.resume();
-        resume.set_state(state);
+        resume.form.state = Some(state);
         self.save(resume)
     }
 
-    /// Sends the checkpoint of the job. The lock is held until it is queued, so that an older one
-    /// never follows a newer one.
+    /// Sends the checkpoint of the job. The lock is held meanwhile, so that an older one never
+    /// follows a newer one.
     pub(crate) fn save(&self, mut resume: MutexGuard<'_, Resume>) -> Result<()> {
         let state = resume.checkpoint()?;
-        self.push("checkpoint", &[("state", &state)]);
-        drop(resume);
-        Ok(self.0.link.flush()?)
+        Ok(self.send("checkpoint", &[("state", &state)])?)
     }
 
     /// Reports progress from 0 to 1; at most once a second reaches the backend, and the newest
@@ -220,24 +217,24 @@ impl Job {
     pub fn progress(&self, progress: f64, message: &str) {
         if !progress.is_nan() {
             let (progress, message) = (progress.clamp(0.0, 1.0).to_string(), json!(message).to_string());
-            self.push("progress", &[("progress", &progress), ("message", &message)]);
             // A closed connection ends the handler by a cancel.
-            let _ = self.0.link.flush();
+            let _ = self.send("progress", &[("progress", &progress), ("message", &message)]);
         }
     }
 
     /// Tells the backend now that the job is alive. ojs-init does that by itself at its interval.
     pub fn heartbeat(&self) {
-        self.push("heartbeat", &[]);
-        let _ = self.0.link.flush();
+        let _ = self.send("heartbeat", &[]);
     }
 
-    /// Queues a frame, but none behind the job's answer.
-    fn push(&self, kind: &str, members: &[(&str, &str)]) {
+    /// Sends a frame, but none behind the job's answer.
+    fn send(&self, kind: &str, members: &[(&str, &str)]) -> io::Result<()> {
         let state = self.state();
         if !state.is_answered {
             self.0.link.push(frame::about(kind, self.id(), members));
         }
+        drop(state);
+        self.0.link.flush()
     }
 
     /// Keeps a value with the job until its answer, one of each type: for middleware and the
@@ -266,10 +263,8 @@ impl Job {
         let mut state = self.state();
         let is_first = state.cancel_reason.is_none();
         state.cancel_reason.get_or_insert_with(|| reason.to_owned());
+        state.waker.take().into_iter().for_each(Waker::wake);
         self.0.changed.notify_all();
-        let waker = state.waker.take();
-        drop(state);
-        waker.into_iter().for_each(Waker::wake);
         is_first
     }
 

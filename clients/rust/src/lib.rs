@@ -1,4 +1,4 @@
-//! Worker library for [ojs-init], which fetches jobs of an Open Job Spec backend and hands them
+//! Worker library for ojs-init, which fetches jobs of an Open Job Spec backend and hands them
 //! over a Unix socket.
 //!
 //! ```no_run
@@ -19,12 +19,9 @@
 //! ```
 //!
 //! Each job runs in a thread; with the feature `async` a handler may be a future on the program's
-//! tokio runtime ([`Worker::handle_async`]). The library logs by `tracing`, and a handler runs in
+//! tokio runtime (`Worker::handle_async`). The library logs by `tracing`, and a handler runs in
 //! the span [`Job::span`], whose fields are `job_id`, `job_type`, `queue` and `attempt`; of the
 //! job's metadata also `trace_id`, `parent_span_id` and `log_level`, where they are there.
-//!
-//! [ojs-init]: https://openjobspec.org
-#![cfg_attr(not(feature = "async"), allow(rustdoc::broken_intra_doc_links))]
 
 mod answer;
 mod args;
@@ -35,7 +32,6 @@ mod frame;
 mod job;
 mod link;
 mod log;
-mod pool;
 mod registry;
 mod resume;
 mod session;
@@ -43,7 +39,7 @@ mod steps;
 pub mod testing;
 mod worker;
 
-pub use error::{Cancelled, Discard, Error, Release, Result, Retry, RunError, Verdict};
+pub use error::{Cancelled, Discard, Error, Release, Result, Retry, Verdict};
 pub use job::Job;
 pub use registry::{Next, Output};
 pub use steps::Rows;

@@ -33,8 +33,8 @@ impl Link {
     pub(crate) fn new(socket: UnixStream) -> io::Result<Arc<Link>> {
         let (flusher, wanted) = mpsc::channel();
         let link = Arc::new(Link { queue: Mutex::default(), socket: Mutex::new(socket), flusher });
-        let flushed = Arc::downgrade(&link);
-        spawn("ojs-flusher", move || wanted.iter().for_each(|()| drop(flushed.upgrade().map(|link| link.flush()))))?;
+        let weak = Arc::downgrade(&link);
+        spawn("ojs-flusher", move || wanted.iter().for_each(|()| drop(weak.upgrade().map(|link| link.flush()))))?;
         Ok(link)
     }
 

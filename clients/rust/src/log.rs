@@ -3,10 +3,6 @@
 use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tracing::{error, warn};
-
-use crate::error::Error;
-
 /// Most characters of a text in the log.
 const MOST_CHARS: usize = 10_000;
 
@@ -25,14 +21,4 @@ impl fmt::Display for OneLine<'_> {
 pub(crate) fn guarded(body: impl FnOnce()) {
     // Dropping what was thrown might panic again.
     let _ = catch_unwind(AssertUnwindSafe(body)).map_err(std::mem::forget);
-}
-
-/// Logs an error of a handler with its stack, as one event.
-pub(crate) fn failed(is_warning: bool, text: &str, failure: &Error) {
-    let (kind, message) = (OneLine(failure.kind()), OneLine(failure.message()));
-    let stack = format!("{kind}: {message}\n    at {}", failure.place());
-    guarded(|| match is_warning {
-        true => warn!(error.type = %kind, error.message = %message, error.stack = stack, "{text}"),
-        false => error!(error.type = %kind, error.message = %message, error.stack = stack, "{text}"),
-    });
 }

@@ -1,18 +1,16 @@
 //! The handlers of a worker, and what is around them.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tracing::error;
 
 use crate::error::{Error, Result};
-use crate::frame;
-use crate::job::Job;
-use crate::log::guarded;
+use crate::{job::Job, log::guarded};
 
 pub(crate) const ANY_TYPE: &str = "*";
 
@@ -34,9 +32,16 @@ impl Registry {
         Some(Next { middleware: &self.middleware, handler })
     }
 
+    /// The frame that says what this worker takes.
     pub(crate) fn ready(&self, concurrency: usize) -> Vec<u8> {
-        let takes_any = self.handlers.contains_key(ANY_TYPE);
-        frame::ready(concurrency, (!takes_any).then(|| self.handlers.keys().collect()))
+        let client = concat!("ojs-worker-rust/", env!("CARGO_PKG_VERSION"));
+        let mut ready = json!({"type": "ready", "protocol": 1, "concurrency": concurrency, "client": client});
+        // The reader answers pings whatever handlers do, and nothing is done with an `ok`.
+        (ready["ping"], ready["ok"]) = (true.into(), false.into());
+        if !self.handlers.contains_key(ANY_TYPE) {
+            ready["types"] = self.handlers.keys().cloned().collect();
+        }
+        format!("{ready}\n").into_bytes()
     }
 }
 
@@ -58,29 +63,12 @@ impl Next<'_> {
         }));
         called.unwrap_or_else(|thrown| {
             let text = thrown.downcast_ref::<&str>().copied().or(thrown.downcast_ref::<String>().map(String::as_str));
-            let error = Error::panicked(text.unwrap_or("a panic without a message"), PLACE.take());
+            let error = Error::panicked(text.unwrap_or("a panic without a message"));
             // Dropping it might panic again.
             std::mem::forget(thrown);
             Err(error)
         })
     }
-}
-
-thread_local! {
-    /// Where this thread panicked last: only the panic hook learns that.
-    static PLACE: Cell<String> = const { Cell::new(String::new()) };
-}
-
-/// Adds a panic hook in front of the one that is there, once.
-pub(crate) fn watch_panics() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            let _ = PLACE.try_with(|place| place.set(info.location().map(ToString::to_string).unwrap_or_default()));
-            before(info);
-        }));
-    });
 }
 
 /// The JSON of a handler's result, as middleware sees it.

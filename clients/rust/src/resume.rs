@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::error::{Discard, Error, Result};
 
@@ -18,22 +17,22 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) type Raw = Box<RawValue>;
 
 pub(crate) struct Resume {
-    form: Form,
+    pub(crate) form: Form,
     /// The steps of this attempt, the one that runs, and the steps whose loop has begun.
     begun: Vec<String>,
     current: Option<String>,
     loops: HashSet<String>,
-    is_dirty: bool,
+    pub(crate) is_dirty: bool,
     saved_at: Instant,
 }
 
 #[derive(Default, Deserialize, Serialize)]
-struct Form {
+pub(crate) struct Form {
     /// 1 in the form; 0 if the handler's own state is all that the job saves.
     ojs_resume: Value,
     steps: Vec<(String, Raw)>,
     cursors: BTreeMap<String, Value>,
-    state: Option<Raw>,
+    pub(crate) state: Option<Raw>,
 }
 
 impl Resume {
@@ -46,30 +45,14 @@ impl Resume {
         Resume { form, begun, current: None, loops, is_dirty: false, saved_at }
     }
 
-    pub(crate) fn state(&self) -> Option<&RawValue> {
-        self.form.state.as_deref()
-    }
-
-    pub(crate) fn set_state(&mut self, state: Raw) {
-        self.form.state = Some(state);
-    }
-
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.is_dirty
-    }
-
     /// The checkpoint to save now.
     pub(crate) fn checkpoint(&mut self) -> Result<String> {
         if self.form.ojs_resume.is_null() {
-            return Ok(self.state().map_or("null", RawValue::get).to_owned());
+            return Ok(self.form.state.as_deref().map_or("null", RawValue::get).to_owned());
         }
         let text = serde_json::to_string(&self.form)?;
         if text.len() > MOST_BYTES {
-            let message = format!(
-                "the steps, positions and state of the job have {} bytes of JSON, at most {MOST_BYTES} are kept: \
-                 return ids or paths from steps, not contents",
-                text.len()
-            );
+            let message = format!("{} bytes of steps and state, {MOST_BYTES} are kept: return ids only", text.len());
             return Err(Error::found(Discard::new(message).kind("CheckpointTooLarge")));
         }
         (self.is_dirty, self.saved_at) = (false, Instant::now());
@@ -78,13 +61,8 @@ impl Resume {
 
     /// The result of a step that an earlier attempt finished; `None` if the step has to run.
     pub(crate) fn begin_step(&mut self, name: &str) -> Result<Option<Raw>> {
-        if let Some(current) = &self.current {
-            return Err(Error::misuse(format_args!(
-                "step {name} begins within step {current}: put it behind that one"
-            )));
-        }
-        if name.is_empty() || self.begun.iter().any(|begun| begun == name) {
-            return Err(Error::misuse(format_args!("step {name:?}: each step of a job needs a name of its own")));
+        if self.current.is_some() || name.is_empty() || self.begun.iter().any(|begun| begun == name) {
+            return Err(Error::misuse(format_args!("step {name:?}: a step has its own name, and no step in it")));
         }
         self.form.ojs_resume = 1.into();
         self.begun.push(name.to_owned());

@@ -1,23 +1,18 @@
 //! One connection: the jobs that it holds, and when it is over.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tracing::{debug, error, info, warn};
 
-use crate::answer;
-use crate::error::{Error, RunError};
 use crate::frame::{self, Envelope, Frame};
-use crate::job::Job;
 use crate::link::{Link, lock, read_lines, spawn};
 use crate::log::{OneLine, guarded};
-use crate::pool::Pool;
-use crate::registry::Registry;
+use crate::{answer, error::Error, job::Job, registry::Registry};
 
 /// Time for handlers to clean up after ojs-init closed the connection.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
@@ -25,18 +20,23 @@ const CLOSED_GRACE: Duration = Duration::from_millis(250);
 pub(crate) struct Session {
     registry: Arc<Registry>,
     link: Arc<Link>,
-    pool: Arc<Pool<(Arc<Session>, Job)>>,
     state: Mutex<State>,
     changed: Condvar,
+    has_task: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     held: HashMap<String, Job>,
+    /// Held jobs that no thread has taken yet.
+    waiting: VecDeque<Job>,
+    threads: usize,
+    idle_threads: usize,
+    is_waking: bool,
     /// What this connection said in `ready`; 0 before.
     concurrency: usize,
-    is_terminating: bool,
-    has_signal: bool,
+    /// No more jobs are taken: after `terminate` or SIGTERM.
+    is_ending: bool,
     stops_at: Option<Instant>,
     /// When the connection closed, and how many jobs were held then.
     closed: Option<(Instant, usize)>,
@@ -46,19 +46,13 @@ struct State {
     not_offered: HashSet<String>,
 }
 
-impl State {
-    fn is_ending(&self) -> bool {
-        self.is_terminating || self.has_signal
-    }
-}
-
 impl Session {
     /// Begins to read. The connection stays open until the process ends, because ojs-init judges
     /// the process by it.
     pub(crate) fn start(registry: Arc<Registry>, socket: UnixStream) -> io::Result<Arc<Session>> {
         let link = Link::new(socket.try_clone()?)?;
-        let pool = Pool::new(|(session, job): (Arc<Session>, Job)| session.process(&job));
-        let session = Arc::new(Session { registry, link, pool, state: Mutex::default(), changed: Condvar::new() });
+        let (state, changed, has_task) = (Mutex::default(), Condvar::new(), Condvar::new());
+        let session = Arc::new(Session { registry, link, state, changed, has_task });
         let reader = Arc::clone(&session);
         spawn("ojs-reader", move || {
             // A panic, which only the program's subscriber can cause, must not end the reader.
@@ -69,21 +63,27 @@ impl Session {
     }
 
     /// Waits until nothing is left to do.
-    pub(crate) fn serve(&self) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if the connection closed while jobs were held.
+    pub(crate) fn serve(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         loop {
             if let Some(refusal) = state.refusal.take() {
-                return Err(RunError::new(refusal));
+                return Err(io::Error::other(refusal));
             }
             let mut patience = Duration::MAX;
             if let Some((at, held)) = state.closed {
                 patience = CLOSED_GRACE.saturating_sub(at.elapsed());
                 if state.held.is_empty() || patience.is_zero() {
-                    let text = format_args!("ojs-init closed the connection while {held} jobs were held");
-                    let lost = RunError { is_connection_lost: true, ..RunError::new(text) };
-                    return if held == 0 { Ok(()) } else { Err(lost) };
+                    let text = format!("ojs-init closed the connection while {held} jobs were held");
+                    return if held == 0 {
+                        Ok(())
+                    } else {
+                        Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
+                    };
                 }
-            } else if state.is_ending() && state.held.is_empty() {
+            } else if state.is_ending && state.held.is_empty() {
                 drop(state);
                 // Each answer was queued before its job was forgotten. If the connection is broken,
                 // nobody is there to read it.
@@ -97,7 +97,7 @@ impl Session {
     /// SIGTERM: take no more jobs, finish those that are held. Only a `cancel` ends a handler.
     pub(crate) fn on_signal(&self) {
         let mut state = lock(&self.state);
-        state.has_signal = true;
+        state.is_ending = true;
         if state.concurrency > 0 {
             state.concurrency = 0;
             self.link.send_later(self.registry.ready(0));
@@ -118,7 +118,7 @@ impl Session {
         for job in state.held.values() {
             job.set_cancelled("lost");
         }
-        self.pool.close();
+        self.has_task.notify_all();
         self.changed.notify_all();
     }
 
@@ -134,17 +134,16 @@ impl Session {
             "lifecycle" => self.on_lifecycle(&frame),
             "hello" => self.on_hello(&frame),
             "error" => self.on_error(&frame),
-            "ok" => {}
-            other => debug!("a frame of the unknown type {} is ignored", OneLine(other)),
+            other => debug!("a frame of the type {} is ignored", OneLine(other)),
         }
     }
 
     fn on_hello(&self, frame: &Frame<'_>) {
         let mut state = lock(&self.state);
         if frame.protocol.as_f64() == Some(1.0) {
-            state.is_terminating |= frame.state == "terminate";
+            state.is_ending |= frame.state == "terminate";
             let offered = frame.concurrency.max(1);
-            if !state.is_ending() {
+            if !state.is_ending {
                 state.concurrency = self.registry.concurrency.unwrap_or(offered).min(offered);
                 self.link.send_later(self.registry.ready(state.concurrency));
             }
@@ -156,8 +155,8 @@ impl Session {
 
     fn on_lifecycle(&self, frame: &Frame<'_>) {
         let mut state = lock(&self.state);
-        if frame.state == "terminate" && !state.is_terminating {
-            state.is_terminating = true;
+        if frame.state == "terminate" {
+            state.is_ending = true;
             state.stops_at = Instant::now().checked_add(Duration::from_millis(frame.remaining_ms));
             self.set_stopping(&state);
         }
@@ -175,14 +174,19 @@ impl Session {
         }
         let job = Job::new(envelope, raw, checkpoint, Arc::clone(&self.link));
         let mut state = lock(&self.state);
-        if state.is_ending() {
+        if state.is_ending {
             job.set_stopping(state.stops_at);
         }
         state.held.insert(job.id().to_owned(), job.clone());
-        // At least one, for a job that was on its way when `ready` said 0.
-        let threads = state.concurrency.max(state.held.len());
-        drop(state);
-        self.pool.submit((Arc::clone(self), job), threads);
+        state.waiting.push_back(job);
+        // More than that only for a job that was on its way when `ready` said less.
+        if state.idle_threads < state.waiting.len() && state.threads < state.concurrency.max(state.held.len()) {
+            let session = Arc::clone(self);
+            // If the system refuses a thread, the job waits for one that there is.
+            state.threads += usize::from(spawn("ojs-handler", move || session.run_handlers()).is_ok());
+        } else {
+            self.wake_one(state);
+        }
     }
 
     /// Fails a job that no handler gets.
@@ -216,6 +220,37 @@ impl Session {
         warn!(%job_id, "ojs-init: {code}: {message}");
     }
 
+    /// Waking a thread costs more than a short handler does. Therefore one idle thread is woken at a
+    /// time, and it wakes the next one if another job waits. A long handler holds up nobody, and
+    /// short ones leave the other threads asleep.
+    fn wake_one(&self, mut state: MutexGuard<'_, State>) {
+        if !state.waiting.is_empty() && state.idle_threads > 0 && !state.is_waking {
+            state.is_waking = true;
+            // The woken thread would have to wait for the lock.
+            drop(state);
+            self.has_task.notify_one();
+        }
+    }
+
+    /// The life of a handler's thread.
+    fn run_handlers(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(job) = state.waiting.pop_front() {
+                self.wake_one(state);
+                self.process(&job);
+                state = lock(&self.state);
+            } else if state.closed.is_some() {
+                return;
+            } else {
+                state.idle_threads += 1;
+                state = self.has_task.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle_threads -= 1;
+                state.is_waking = false;
+            }
+        }
+    }
+
     /// Runs the handler and answers, whatever the handler does.
     fn process(&self, job: &Job) {
         let line = job.span().in_scope(|| {
@@ -228,7 +263,7 @@ impl Session {
         // right after the answer.
         state.held.remove(job.id());
         self.link.push(line);
-        if state.held.is_empty() && (state.is_ending() || state.closed.is_some()) {
+        if state.held.is_empty() && (state.is_ending || state.closed.is_some()) {
             self.changed.notify_all();
         }
         drop(state);

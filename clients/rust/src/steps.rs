@@ -3,15 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use serde_json::value::to_raw_value;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::to_raw_value};
 
-use crate::args::without_value;
 use crate::error::{Error, Release, Result};
-use crate::job::Job;
 use crate::resume::{Raw, changed, with_whole_numbers};
+use crate::{args::without_value, job::Job};
 
 /// Least time before the end of a shutdown in which nothing new begins.
 const LEAST_NOTICE: Duration = Duration::from_millis(250);
@@ -31,33 +28,15 @@ impl Job {
         kept.map_or_else(|| self.end_step(name, body()), Ok).and_then(|kept| read_kept(name, &kept))
     }
 
-    /// [`Job::step`] with a body that is a future.
-    ///
-    /// # Errors
-    /// As for [`Job::step`].
-    #[cfg(feature = "async")]
-    pub async fn step_async<T: Serialize + DeserializeOwned>(
-        &self,
-        name: &str,
-        body: impl AsyncFnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let kept = self.begin_step(name)?;
-        let kept = if let Some(kept) = kept { kept } else { self.end_step(name, body().await)? };
-        read_kept(name, &kept)
-    }
-
     /// The result that an earlier attempt saved; `None` if the step has to run.
-    fn begin_step(&self, name: &str) -> Result<Option<Raw>> {
+    pub(crate) fn begin_step(&self, name: &str) -> Result<Option<Raw>> {
         let kept = self.resume().begin_step(name)?;
-        if kept.is_none() {
-            self.may_begin(Duration::ZERO)?;
-        }
-        Ok(kept)
+        kept.map_or_else(|| self.may_begin(Duration::ZERO).map(|()| None), |kept| Ok(Some(kept)))
     }
 
-    fn end_step<T: Serialize>(&self, name: &str, result: Result<T>) -> Result<Raw> {
+    pub(crate) fn end_step<T: Serialize>(&self, name: &str, result: Result<T>) -> Result<Raw> {
         let result = result.inspect_err(|_| self.resume().fail_step(name))?;
-        let result = to_raw_value(&result).map_err(|error| not_json("result of a step", &error))?;
+        let result = to_raw_value(&result)?;
         let mut resume = self.resume();
         resume.finish_step(name, result.clone());
         self.save(resume)?;
@@ -85,10 +64,7 @@ impl Job {
     /// A second loop in the same step, or a saved position that is no index. A row is an error if
     /// the job is cancelled, or if the worker is shutting down and the time is too short for the
     /// row: return it, and the job goes back.
-    pub fn iterate<'a, R>(&'a self, rows: R) -> Result<Rows<'a, R::Item>>
-    where
-        R: IntoIterator<IntoIter: 'a, Item: 'a>,
-    {
+    pub fn iterate<'a, R: IntoIterator<IntoIter: 'a, Item: 'a>>(&'a self, rows: R) -> Result<Rows<'a, R::Item>> {
         self.rows(|last: Option<usize>| {
             let first = last.map_or(0, |last| last.saturating_add(1));
             Ok(rows.into_iter().enumerate().skip(first).map(Ok))
@@ -149,7 +125,7 @@ impl Job {
             K::deserialize(&saved).map_err(other)
         });
         let rows = open(last.transpose()?)?.map(|row| row.and_then(|(key, row)| Ok((position(&key)?, row))));
-        Ok(Rows { job: self, step, rows: Box::new(rows), current: None, took: VecDeque::new(), has_failed: false })
+        Ok(Rows { job: self, step, source: Box::new(rows), current: None, took: VecDeque::new() })
     }
 
     /// An error that gives the job back, if a row or a step that takes `usual` must not begin.
@@ -162,7 +138,7 @@ impl Job {
     }
 }
 
-fn read_kept<T: DeserializeOwned>(name: &str, kept: &Raw) -> Result<T> {
+pub(crate) fn read_kept<T: DeserializeOwned>(name: &str, kept: &Raw) -> Result<T> {
     serde_json::from_str(kept.get()).map_err(|error| {
         let (wanted, why) = (std::any::type_name::<T>(), without_value(&error));
         changed(format_args!("the saved result of step {name} does not fit into {wanted}: {why}"))
@@ -170,24 +146,19 @@ fn read_kept<T: DeserializeOwned>(name: &str, kept: &Raw) -> Result<T> {
 }
 
 fn position(key: &impl Serialize) -> Result<Value> {
-    let key = serde_json::to_value(key).map_err(|error| not_json("key of a row", &error))?;
+    let key = serde_json::to_value(key)?;
     if key.is_null() { Err(Error::misuse("the key of a row is null")) } else { Ok(with_whole_numbers(key)) }
-}
-
-fn not_json(what: &str, error: &serde_json::Error) -> Error {
-    Error::misuse(format_args!("the {what} is not JSON: {error}"))
 }
 
 /// The rows of a loop, each of them `Ok`, or the error that ends the handler.
 pub struct Rows<'a, T> {
     job: &'a Job,
     step: String,
-    rows: Box<dyn Iterator<Item = Result<(Value, T)>> + 'a>,
+    source: Box<dyn Iterator<Item = Result<(Value, T)>> + 'a>,
     /// The position of the row that the loop is in, and when it began.
     current: Option<(Value, Instant)>,
     /// How long the last rows took.
     took: VecDeque<Duration>,
-    has_failed: bool,
 }
 
 impl<T> Rows<'_, T> {
@@ -200,23 +171,21 @@ impl<T> Rows<'_, T> {
                 self.job.save(resume)?;
             }
         }
-        let Some(row) = self.rows.next() else { return Ok(None) };
-        let (position, row) = row?;
+        let Some((position, row)) = self.source.next().transpose()? else { return Ok(None) };
         self.job.may_begin(self.took.iter().max().copied().unwrap_or_default())?;
         self.current = Some((position, Instant::now()));
         Ok(Some(row))
     }
 }
 
-impl<T> Iterator for Rows<'_, T> {
+impl<'a, T: 'a> Iterator for Rows<'a, T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Result<T>> {
-        if self.has_failed {
-            return None;
-        }
         let next = self.advance().transpose();
-        self.has_failed = matches!(next, Some(Err(_)));
+        if let Some(Err(_)) = next {
+            self.source = Box::new(std::iter::empty());
+        }
         next
     }
 }

@@ -6,14 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::registry::watch_panics;
-use crate::session::Session;
-use crate::worker::Worker;
+use crate::{session::Session, worker::Worker};
 
 impl Worker {
     /// Runs a handler as for a job from ojs-init, with middleware, errors and panics; arguments and
@@ -23,7 +20,7 @@ impl Worker {
     /// # let mut worker = ojs_worker::Worker::new();
     /// # worker.handle_typed("email.send", |_, (to, _): (String, String)| Ok(to));
     /// let outcome = worker.perform("email.send", ("a@b.c", "hello")).unwrap();
-    /// assert_eq!(outcome.result::<String>().unwrap(), "a@b.c");
+    /// assert_eq!(outcome.result, "a@b.c");
     /// ```
     ///
     /// # Errors
@@ -38,7 +35,6 @@ impl Worker {
     /// # Errors
     /// As for [`Worker::perform`].
     pub fn perform_delivery(&self, delivery: &Delivery) -> Result<Outcome> {
-        watch_panics();
         let (mut socket, theirs) = UnixStream::pair()?;
         Session::start(Arc::clone(&self.registry), theirs)?;
         socket.write_all(delivery.frames().as_bytes())?;
@@ -60,8 +56,17 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 read => read?,
             };
-            outcome.take(serde_json::from_slice(&line)?)?;
-            line.clear();
+            let mut frame: Value = serde_json::from_slice(&mem::take(&mut line))?;
+            match frame["type"].as_str().unwrap_or_default() {
+                "progress" => outcome.progress.push(frame),
+                "checkpoint" => outcome.checkpoints.push(frame["state"].take()),
+                kind @ ("ack" | "fail" | "release") => {
+                    kind.clone_into(&mut outcome.outcome);
+                    [outcome.result, outcome.error, outcome.reason] =
+                        ["result", "error", "reason"].map(|name| frame[name].take());
+                }
+                _ => {}
+            }
         }
         Ok(outcome)
     }
@@ -70,12 +75,11 @@ impl Worker {
 /// A job for [`Worker::perform_delivery`], and what happens while it runs. Set the fields as you
 /// need them.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Delivery {
     /// The envelope: `id`, `type`, `attempt` and `args`, and what you add, like `max_attempts`,
     /// `timeout_ms` or `meta`.
     pub job: Value,
-    /// What an earlier attempt saved: [`Outcome::last_checkpoint`].
+    /// What an earlier attempt saved last, of [`Outcome::checkpoints`].
     pub checkpoint: Option<Value>,
     /// Shuts the worker down about when the handler begins, with so much time left; then the job is
     /// cancelled.
@@ -93,11 +97,10 @@ impl Delivery {
     /// # Errors
     /// The arguments are no JSON array.
     pub fn new(kind: &str, args: impl Serialize) -> Result<Delivery> {
-        let args = match serde_json::to_value(args)? {
-            Value::Null => json!([]),
-            args @ Value::Array(_) => args,
-            _ => return Err(Error::misuse("the arguments are a tuple or an array: (\"a@b.c\",)")),
-        };
+        let args = serde_json::to_value(args)?;
+        if !args.is_array() && !args.is_null() {
+            return Err(Error::misuse("the arguments are a tuple or an array: (\"a@b.c\",)"));
+        }
         let job = json!({"id": "test-job", "type": kind, "attempt": 1, "args": args});
         let time_limit = Duration::from_secs(60);
         Ok(Delivery { job, checkpoint: None, stop_in: None, cancel: None, time_limit })
@@ -109,63 +112,25 @@ impl Delivery {
         // The shutdown comes in the same write, as early as it can.
         let terminate = self.stop_in.map(|left| {
             let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-            format!(
-                "{}\n",
-                json!({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": left})
-            )
+            json!({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": left})
         });
-        format!("{hello}\n{job}\n{}", terminate.unwrap_or_default())
+        format!("{hello}\n{job}\n{}", terminate.map_or_else(String::new, |frame| format!("{frame}\n")))
     }
 }
 
 /// What became of a job.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// `ack`, `fail` or `release`.
-    #[serde(rename = "type")]
     pub outcome: String,
+    /// The result of an ack; null if there is none.
+    pub result: Value,
     /// The `error` of a fail: `message`, `type`, `code`, `retryable`, `details`, `backtrace`.
     pub error: Value,
     /// The reason of a release.
-    pub reason: String,
-    /// All checkpoints, in their order.
-    #[serde(skip)]
+    pub reason: Value,
+    /// All checkpoints, in their order. The last one is for [`Delivery::checkpoint`].
     pub checkpoints: Vec<Value>,
     /// All frames of [`Job::progress`](crate::Job::progress): `progress`, `message`.
-    #[serde(skip)]
     pub progress: Vec<Value>,
-    result: Value,
-}
-
-impl Outcome {
-    /// The result of an ack; `null` if there is none.
-    ///
-    /// # Errors
-    /// The outcome is another one, or the result does not fit into the type.
-    pub fn result<T: DeserializeOwned>(&self) -> Result<T> {
-        if self.outcome != "ack" {
-            return Err(Error::misuse(format_args!("the job has no result: {self:?}")));
-        }
-        Ok(T::deserialize(&self.result)?)
-    }
-
-    /// The newest checkpoint, for [`Delivery::checkpoint`] of the next attempt.
-    pub fn last_checkpoint(&self) -> Option<&Value> {
-        self.checkpoints.last()
-    }
-
-    fn take(&mut self, mut frame: Value) -> Result<()> {
-        match frame["type"].as_str() {
-            Some("progress") => self.progress.push(frame),
-            Some("checkpoint") => self.checkpoints.push(frame["state"].take()),
-            Some("ack" | "fail" | "release") => {
-                let (checkpoints, progress) = (mem::take(&mut self.checkpoints), mem::take(&mut self.progress));
-                *self = Outcome { checkpoints, progress, ..Outcome::deserialize(frame)? };
-            }
-            _ => {}
-        }
-        Ok(())
-    }
 }

@@ -6,21 +6,12 @@ use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::{env, io};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{dispatcher, error};
 
-use crate::error::{Result, RunError};
-use crate::job::Job;
-use crate::link::spawn;
-use crate::log::guarded;
-use crate::registry::{Next, Output, Registry, watch_panics};
-use crate::session::Session;
-
-const MOST_CONCURRENCY: usize = 10_000;
-const MOST_NAME_BYTES: usize = 1024;
+use crate::registry::{Next, Output, Registry};
+use crate::{error::Result, job::Job, link::spawn, session::Session};
 
 /// Options of a [`Worker`].
 #[derive(Clone, Debug, Default)]
@@ -47,10 +38,8 @@ impl Worker {
     /// # Panics
     /// An option is out of range.
     pub fn with(Options { concurrency }: Options) -> Worker {
-        assert!(
-            concurrency.is_none_or(|wanted| (1..=MOST_CONCURRENCY).contains(&wanted)),
-            "Options::concurrency is {concurrency:?}: use 1 to {MOST_CONCURRENCY}, or None for ojs-init's own limit"
-        );
+        let is_possible = concurrency.is_none_or(|most| (1..=10_000).contains(&most));
+        assert!(is_possible, "Options::concurrency is {concurrency:?}: it is 1 to 10000, or None for ojs-init's limit");
         Worker { registry: Arc::new(Registry { concurrency, ..Registry::default() }) }
     }
 
@@ -65,8 +54,7 @@ impl Worker {
         H: Fn(&Job) -> Result<T> + Send + Sync + 'static,
     {
         let handlers = &mut Arc::make_mut(&mut self.registry).handlers;
-        let bytes = 1..=MOST_NAME_BYTES;
-        assert!(bytes.contains(&kind.len()), "a job type has 1 to {MOST_NAME_BYTES} bytes, not {}", kind.len());
+        assert!((1..=1024).contains(&kind.len()), "a job type has 1 to 1024 bytes, not {}", kind.len());
         assert!(!handlers.contains_key(kind), "the job type {kind:?} has a handler already");
         handlers.insert(kind.to_owned(), Arc::new(move |job| Ok(Output::of_result(&handler(job)?))));
         self
@@ -134,50 +122,46 @@ impl Worker {
     /// does that.
     ///
     /// # Errors
-    /// Each is a reason to end the process with a status other than 0. If ojs-init closed the
-    /// connection, handlers may still run.
-    pub fn run(self) -> Result<(), RunError> {
+    /// Each is a reason to end the process with a status other than 0. After
+    /// `ErrorKind::ConnectionAborted`, which means that ojs-init closed the connection, handlers may
+    /// still run.
+    pub fn run(self) -> io::Result<()> {
         if self.registry.handlers.is_empty() {
-            return Err(RunError::new("the worker has no handler: register one with `handle` before `run`"));
+            return Err(io::Error::other("the worker has no handler: register one with `handle` before `run`"));
         }
         let path = env::var_os("OJS_SOCKET").filter(|path| !path.is_empty()).ok_or_else(no_socket)?;
-        watch_panics();
         // Before the connection, because SIGTERM may come from then on.
-        let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(RunError::new)?;
-        let socket = UnixStream::connect(&path).map_err(|error| {
-            RunError::new(format_args!("cannot connect to ojs-init at {}: {error}", path.display()))
-        })?;
-        let session = Session::start(self.registry, socket).map_err(RunError::new)?;
+        let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        let refused = |error: io::Error| format!("cannot connect to ojs-init at {}: {error}", path.to_string_lossy());
+        let socket = UnixStream::connect(&path).map_err(|error| io::Error::other(refused(error)))?;
+        let session = Session::start(self.registry, socket)?;
         let signalled = Arc::clone(&session);
         // The thread goes on after this function: the SIGTERM at the end may be late.
-        spawn("ojs-signals", move || signals.forever().for_each(|_| signalled.on_signal())).map_err(RunError::new)?;
+        spawn("ojs-signals", move || signals.forever().for_each(|_| signalled.on_signal()))?;
         session.serve()
     }
 
-    /// [`Worker::run`] for `fn main`: the status is 0, or 1 after an error, which is logged. If
+    /// [`Worker::run`] for `fn main`: the status is 0, or 1 after an error, which
+    /// is printed to standard error. If
     /// ojs-init closed the connection while jobs were held, the process ends here, whatever their
     /// handlers do.
     pub fn main(self) -> ExitCode {
         let Err(failure) = self.run() else { return ExitCode::SUCCESS };
-        if dispatcher::has_been_set() {
-            guarded(|| error!("{failure}"));
-        } else {
-            let _nobody_reads = writeln!(io::stderr(), "ojs-worker: {failure}");
-        }
-        if failure.is_connection_lost {
+        // Also where no subscriber is, and also where nobody reads it.
+        let _ = writeln!(io::stderr(), "ojs-worker: {failure}");
+        if failure.kind() == io::ErrorKind::ConnectionAborted {
             process::exit(1);
         }
         ExitCode::FAILURE
     }
 }
 
-fn no_socket() -> RunError {
+fn no_socket() -> io::Error {
     let mode = env::var("OJS_MODE").unwrap_or_default();
-    RunError::new(if ["gateway", "exec", "none"].contains(&mode.as_str()) {
+    io::Error::other(if ["gateway", "exec", "none"].contains(&mode.as_str()) {
         format!("OJS_SOCKET is not set, because ojs-init runs in mode {mode}: leave OJS_MODE out, or set it to socket")
     } else {
-        let program = env::args().next().unwrap_or_else(|| "./worker".to_owned());
-        format!("OJS_SOCKET is not set. Run the worker as: ojs-init -- {program}")
+        format!("OJS_SOCKET is not set. Run the worker as: ojs-init -- {}", env::args().next().unwrap_or_default())
     })
 }
 
