@@ -40,7 +40,8 @@ fn after_cancel(job: &Job, error: Error) -> Error {
         _ => return error,
     }
     if reason == "timeout" {
-        return Retry::new("the job took longer than its timeout").code("timeout").kind("Timeout").into();
+        let late = Retry::new("the job took longer than its timeout").code("timeout").kind("Timeout");
+        return Error::from(late).without_place();
     }
     Release::new(reason).into()
 }
@@ -48,17 +49,17 @@ fn after_cancel(job: &Job, error: Error) -> Error {
 /// Saves the finished rows, if the job may come again.
 fn save_position(job: &Job, error: &Error) {
     let resume = job.resume();
-    if resume.is_dirty && error.verdict() != Verdict::Discard {
-        if let Err(error) = job.save(resume) {
-            guarded(|| warn!("the position of the job is not saved: {}", OneLine(error.message())));
-        }
+    let is_wanted = resume.is_dirty && error.verdict() != Verdict::Discard;
+    if let Some(Err(error)) = is_wanted.then(|| job.save(resume)) {
+        guarded(|| warn!("the position of the job is not saved: {}", OneLine(error.message())));
     }
 }
 
 /// Logs an error of a handler with its stack, as one event.
 fn log_failure(level: Level, text: &str, failure: &Error) {
     let (kind, message) = (OneLine(failure.kind()), OneLine(failure.message()));
-    let stack = format!("{kind}: {message}\n    at {}", failure.0.place);
+    let at = if failure.0.place.is_empty() { "" } else { "\n    at " };
+    let stack = format!("{kind}: {message}{at}{}", failure.0.place);
     guarded(|| {
         if level == Level::WARN {
             warn!(error.type = %kind, error.message = %message, error.stack = stack, "{text}");

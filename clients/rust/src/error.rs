@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     kind: String,
     code: String,
     pub(crate) details: Map<String, Value>,
-    /// Where it arose in the program, `file:line:column`.
+    /// Where it arose in the program, `file:line:column`; empty if that is not known.
     pub(crate) place: String,
     /// The handler asked for this, so nobody has to look at its stack.
     pub(crate) is_expected: bool,
@@ -112,28 +112,32 @@ impl Error {
     }
 
     /// A failure for good that this library finds.
-    #[track_caller]
     pub(crate) fn found(Discard(mut inner): Discard) -> Error {
         inner.is_expected = false;
-        Error(inner)
+        Error(inner).without_place()
     }
 
     /// A call of this library that can never work.
-    #[track_caller]
     pub(crate) fn misuse(message: impl fmt::Display) -> Error {
         Error::found(Discard::new(message).kind("WrongUse"))
     }
 
     pub(crate) fn panicked(message: &str) -> Error {
-        Error(Inner::new(Verdict::Failed, message, "panic"))
+        Error(Inner::new(Verdict::Failed, message, "panic")).without_place()
+    }
+
+    /// For an error that arises in this library: its place tells the program nothing.
+    pub(crate) fn without_place(mut self) -> Error {
+        self.0.place.clear();
+        self
     }
 
     /// The `error` of a `fail` frame.
     pub(crate) fn to_json(&self) -> String {
         let Inner { verdict, message, kind, code, details, place, .. } = &*self.0;
-        let (retryable, details) = (*verdict != Verdict::Discard, (!details.is_empty()).then_some(details));
-        json!({"message": message, "type": kind, "code": code, "retryable": retryable, "details": details,
-            "backtrace": [place]})
+        let (details, place) = ((!details.is_empty()).then_some(details), (!place.is_empty()).then_some([place]));
+        json!({"message": message, "type": kind, "code": code, "retryable": *verdict != Verdict::Discard,
+            "details": details, "backtrace": place})
         .to_string()
     }
 }

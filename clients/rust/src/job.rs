@@ -240,9 +240,8 @@ impl Job {
     /// Keeps a value with the job until its answer, one of each type: for middleware and the
     /// handlers inside it.
     pub fn keep<T: Send + Sync + 'static>(&self, value: T) {
-        let replaced = self.state().kept.insert(TypeId::of::<T>(), Arc::new(value));
-        // Its destructor may use the job, so the lock is free by now.
-        drop(replaced);
+        // Dropped behind the lock, because its destructor may use the job.
+        let _replaced = self.state().kept.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
     /// The value of that type that [`Job::keep`] got.

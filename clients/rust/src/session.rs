@@ -142,9 +142,8 @@ impl Session {
         let mut state = lock(&self.state);
         if frame.protocol.as_f64() == Some(1.0) {
             state.is_ending |= frame.state == "terminate";
-            let offered = frame.concurrency.max(1);
             if !state.is_ending {
-                state.concurrency = self.registry.concurrency.unwrap_or(offered).min(offered);
+                state.concurrency = self.registry.concurrency.unwrap_or(usize::MAX).min(frame.concurrency.max(1));
                 self.link.send_later(self.registry.ready(state.concurrency));
             }
         } else {

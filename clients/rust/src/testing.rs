@@ -102,8 +102,7 @@ impl Delivery {
             return Err(Error::misuse("the arguments are a tuple or an array: (\"a@b.c\",)"));
         }
         let job = json!({"id": "test-job", "type": kind, "attempt": 1, "args": args});
-        let time_limit = Duration::from_secs(60);
-        Ok(Delivery { job, checkpoint: None, stop_in: None, cancel: None, time_limit })
+        Ok(Delivery { job, checkpoint: None, stop_in: None, cancel: None, time_limit: Duration::from_secs(60) })
     }
 
     fn frames(&self) -> String {

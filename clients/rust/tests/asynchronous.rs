@@ -1,6 +1,6 @@
 //! Handlers that are futures.
 #![cfg(feature = "async")]
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+#![allow(missing_docs, clippy::pedantic, clippy::unwrap_used, reason = "tests")]
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,5 +1,11 @@
 //! The code of the README, word for word, in functions that have what it needs.
-#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "some of it runs only under ojs-init")]
+#![allow(
+    dead_code,
+    missing_docs,
+    clippy::pedantic,
+    clippy::unwrap_used,
+    reason = "some of it runs only under ojs-init"
+)]
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Steps and loops that go on in another attempt.
-#![allow(missing_docs, clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![allow(missing_docs, clippy::panic, clippy::pedantic, clippy::unwrap_used, reason = "tests")]
 
 use std::io;
 use std::sync::{Arc, Mutex};

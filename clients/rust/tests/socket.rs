@@ -1,5 +1,5 @@
 //! The fixture worker, beyond what the sessions in clients/fixtures play.
-#![allow(missing_docs, clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![allow(missing_docs, clippy::panic, clippy::pedantic, clippy::unwrap_used, reason = "tests")]
 
 use std::env;
 use std::fs::{self, File};
