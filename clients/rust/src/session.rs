@@ -106,18 +106,14 @@ impl Session {
     }
 
     fn set_stopping(&self, state: &State) {
-        for job in state.held.values() {
-            job.set_stopping(state.stops_at);
-        }
+        state.held.values().for_each(|job| job.set_stopping(state.stops_at));
         self.changed.notify_all();
     }
 
     fn on_closed(&self) {
         let mut state = lock(&self.state);
         state.closed = Some((Instant::now(), state.held.len()));
-        for job in state.held.values() {
-            job.set_cancelled("lost");
-        }
+        state.held.values().for_each(|job| _ = job.set_cancelled("lost"));
         self.has_task.notify_all();
         self.changed.notify_all();
     }
