@@ -77,11 +77,8 @@ impl Session {
                 patience = CLOSED_GRACE.saturating_sub(at.elapsed());
                 if state.held.is_empty() || patience.is_zero() {
                     let text = format!("ojs-init closed the connection while {held} jobs were held");
-                    return if held == 0 {
-                        Ok(())
-                    } else {
-                        Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
-                    };
+                    let lost = io::Error::new(io::ErrorKind::ConnectionAborted, text);
+                    return if held == 0 { Ok(()) } else { Err(lost) };
                 }
             } else if state.is_ending && state.held.is_empty() {
                 drop(state);
