@@ -1,6 +1,6 @@
 package bench;
 
-import dev.ojs.worker.Json;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -12,11 +12,13 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * What a worker without ojs-init would do, with the standard library: fetches and acknowledges over HTTP on kept
- * connections, on CONCURRENCY threads, until JOBS jobs are acknowledged at OJS_URL.
+ * What a worker without ojs-init would do, with the standard library: fetches and acknowledges over
+ * HTTP on kept connections, on CONCURRENCY threads, until JOBS jobs are acknowledged at OJS_URL.
  */
 public final class BareLoop {
     private static final int MOST_EMPTY_FETCHES = 1000;
+
+    private static final ObjectMapper JSON = new ObjectMapper();
 
     private final HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
     private final String base = System.getenv("OJS_URL") + "/ojs/v1/workers/";
@@ -44,9 +46,9 @@ public final class BareLoop {
     private void work() {
         try {
             for (int empty = 0; done.get() < jobs && empty < MOST_EMPTY_FETCHES;) {
-                Object answer = Json.parse(post("fetch",
-                        Map.of("queues", List.of("default"), "count", 1, "worker_id", workerId)));
-                List<?> fetched = (List<?>) ((Map<?, ?>) answer).get("jobs");
+                Map<?, ?> answer = JSON.readValue(post("fetch",
+                        Map.of("queues", List.of("default"), "count", 1, "worker_id", workerId)), Map.class);
+                List<?> fetched = (List<?>) answer.get("jobs");
                 empty = fetched.isEmpty() ? empty + 1 : 0;
                 for (Object job : fetched) {
                     post("ack", done(((Map<?, ?>) job).get("id")));
@@ -68,7 +70,7 @@ public final class BareLoop {
     private String post(String what, Map<String, Object> body) throws IOException, InterruptedException {
         HttpRequest request = HttpRequest.newBuilder(URI.create(base + what))
                 .header("Content-Type", "application/openjobspec+json")
-                .POST(HttpRequest.BodyPublishers.ofString(Json.write(body))).build();
+                .POST(HttpRequest.BodyPublishers.ofString(JSON.writeValueAsString(body))).build();
         HttpResponse<String> response = client.send(request, HttpResponse.BodyHandlers.ofString());
         if (response.statusCode() / 100 != 2) {
             throw new IOException(what + " was answered with " + response.statusCode() + ": " + response.body());

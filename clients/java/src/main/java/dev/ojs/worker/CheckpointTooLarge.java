@@ -1,10 +1,11 @@
 package dev.ojs.worker;
 
-/** The steps, positions and state of a resumable job are more than 64 KiB of JSON. The job fails for good. */
+/**
+ * The steps, positions and state of a resumable job have more than 64 KiB of JSON. The job fails
+ * for good.
+ */
 public final class CheckpointTooLarge extends JobFailure {
     private static final long serialVersionUID = 1L;
 
-    CheckpointTooLarge(String message) {
-        super(message, false);
-    }
+    CheckpointTooLarge(String message) { super(message, false); }
 }

@@ -1,91 +1,92 @@
 package dev.ojs.worker;
 
 import java.time.Duration;
-import java.util.LinkedHashMap;
-import java.util.Map;
-import java.util.Objects;
+import java.util.*;
 
 /** How {@link Worker#perform(Delivery, String, Object...)} delivers a job to its handler. */
 public final class Delivery {
+    /** A frame that ojs-init sends after the handler has run for a time. */
+    record Event(Duration after, String type, Map<String, Object> fields) {}
+
     final Map<String, Object> envelope = new LinkedHashMap<>();
+    final List<Event> events = new ArrayList<>();
     Object checkpoint;
-    Duration timeout;
-    Duration stoppingAfter;
-    Duration stopRemaining;
-    Duration cancelAfter;
-    String cancelReason;
     Duration patience = Duration.ofSeconds(60);
 
     /** A first attempt, without a timeout, while nothing shuts down. */
     public Delivery() {}
 
-    private static Duration positive(Duration time, String what) {
-        if (Objects.requireNonNull(time, what).isNegative()) {
-            throw new IllegalArgumentException(what + " cannot be negative: " + time);
-        }
-        return time;
-    }
+    /**
+     * Sets the number of the attempt.
+     *
+     * @param attempt the default is 1.
+     * @return this.
+     */
+    public Delivery attempt(int attempt) { return field("attempt", attempt); }
 
-    /** The job's id; default {@code test-job}. */
-    public Delivery id(String id) {
-        return field("id", Objects.requireNonNull(id, "id"));
-    }
+    /**
+     * Sets any other field of the envelope: {@code id, queue, meta, max_attempts}.
+     *
+     * @param name of the field.
+     * @param value anything that Jackson can write.
+     * @return this.
+     */
+    public Delivery field(String name, Object value) { envelope.put(name, value); return this; }
 
-    /** Its queue; default {@code default}. */
-    public Delivery queue(String queue) {
-        return field("queue", Objects.requireNonNull(queue, "queue"));
-    }
+    /**
+     * Sets what an earlier attempt has saved.
+     *
+     * @param state {@link Outcome#checkpoint} of that attempt, or a state of the handler's own.
+     * @return this.
+     */
+    public Delivery checkpoint(Object state) { checkpoint = state; return this; }
 
-    /** Which attempt it is; default 1. */
-    public Delivery attempt(int attempt) {
-        return field("attempt", attempt);
-    }
+    /**
+     * Sets the timeout of the job, after which it is cancelled (timeout).
+     *
+     * @param time not negative.
+     * @return this.
+     */
+    public Delivery timeout(Duration time) { return cancel(time, "timeout").field("timeout_ms", time.toMillis()); }
 
-    /** What travels with it: trace context, tenant, log_level. */
-    public Delivery meta(Map<String, ?> meta) {
-        return field("meta", Objects.requireNonNull(meta, "meta"));
-    }
+    /**
+     * Lets the worker be shut down from the start.
+     *
+     * @param remaining the time that is left; then the job is cancelled (shutdown).
+     * @return this.
+     */
+    public Delivery stopping(Duration remaining) { return stopping(Duration.ZERO, remaining); }
 
-    /** Any other field of the envelope. */
-    public Delivery field(String name, Object value) {
-        envelope.put(name, value);
-        return this;
-    }
-
-    /** What an earlier attempt has saved: {@link Outcome#checkpoint} of that, or a state of the handler's own. */
-    public Delivery checkpoint(Object state) {
-        checkpoint = state;
-        return this;
-    }
-
-    /** The job's timeout: when it is over the job is cancelled (timeout), as ojs-init does. */
-    public Delivery timeout(Duration time) {
-        timeout = positive(time, "a timeout");
-        return field("timeout_ms", time.toMillis());
-    }
-
-    /** The worker is being shut down from the start, with this time left; then the job is cancelled (shutdown). */
-    public Delivery stopping(Duration remaining) {
-        return stopping(Duration.ZERO, remaining);
-    }
-
-    /** The same after the handler has run for this time. */
+    /**
+     * Lets the worker be shut down while the handler runs.
+     *
+     * @param after the time until then.
+     * @param remaining the time that is left then.
+     * @return this.
+     */
     public Delivery stopping(Duration after, Duration remaining) {
-        stoppingAfter = positive(after, "the time before a shutdown");
-        stopRemaining = positive(remaining, "the time that is left of a shutdown");
-        return this;
+        events.add(new Event(after, "lifecycle",
+                Map.of("state", "terminate", "reason", "sigterm", "remaining_ms", remaining.toMillis())));
+        return cancel(after.plus(remaining), "shutdown");
     }
 
-    /** The job is cancelled after this time: {@code shutdown}, {@code timeout}, {@code cancelled} or {@code lost}. */
+    /**
+     * Cancels the job while the handler runs.
+     *
+     * @param after the time until then.
+     * @param reason {@code shutdown, timeout, cancelled} or {@code lost}.
+     * @return this.
+     */
     public Delivery cancel(Duration after, String reason) {
-        cancelAfter = positive(after, "the time before a cancel");
-        cancelReason = Objects.requireNonNull(reason, "the reason of a cancel");
+        events.add(new Event(after, "cancel", Map.of("reason", reason, "grace_ms", 1000)));
         return this;
     }
 
-    /** How long to wait for the handler's end; default 60 s. */
-    public Delivery patience(Duration time) {
-        patience = positive(time, "the patience");
-        return this;
-    }
+    /**
+     * Sets how long to wait for the end of the handler.
+     *
+     * @param time the default is 60 s.
+     * @return this.
+     */
+    public Delivery patience(Duration time) { patience = time; return this; }
 }

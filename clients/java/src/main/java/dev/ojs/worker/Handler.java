@@ -1,12 +1,14 @@
 package dev.ojs.worker;
 
 /** Does the work of one job. */
-@FunctionalInterface
 public interface Handler {
     /**
-     * @return the result, see {@link Json#write}; null for none.
-     * @throws Exception {@link Retry}, {@link Discard} and {@link Release} say what becomes of the job; after any other
-     *     one it fails and may be tried again.
+     * Does the work.
+     *
+     * @param job the job.
+     * @return the result, anything that Jackson can write; null for none.
+     * @throws Exception {@link Retry}, {@link Discard} and {@link Release} decide the job's
+     *     outcome. Any other exception fails the job, and the backend may retry it.
      */
     Object handle(Job job) throws Exception;
 }

@@ -1,489 +1,453 @@
 package dev.ojs.worker;
 
-import java.time.Duration;
-import java.time.Instant;
-import java.util.ArrayList;
-import java.util.EnumMap;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Objects;
-import java.util.Optional;
-import java.util.OptionalInt;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.time.*;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.function.Function;
-import java.util.logging.Level;
 
-/** What a handler is given. Its methods may be called from any thread. */
+/** A job, as its handler sees it. Its methods may be called from any thread. */
+@SuppressWarnings("unchecked")
 public final class Job {
-    private static final long LONGEST_TIMEOUT_MILLIS = Duration.ofDays(36_500).toMillis();
+    /**
+     * Nothing new begins if a shutdown leaves less time, or less than 1.5 times what it usually
+     * takes.
+     */
+    private static final long LEAST_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
-    /** What is said about a job before its answer. */
-    enum News {
-        PROGRESS, CHECKPOINT, HEARTBEAT
-    }
+    /** What all jobs of a session share. */
+    record Shared(Json json, Link link, Lifecycle lifecycle, Map<String, Map<String, Long>> stepNanos, boolean interrupts) {}
 
-    /** What was said and may wait to be written; guarded by the session's lock. */
-    final Map<News, Outgoing> waiting = new EnumMap<>(News.class);
-
-    private final Session session;
-    private final Map<String, Object> envelope;
-    private final String id;
-    private final String type;
-    private final String raw;
+    private final JsonNode envelope;
+    private final Shared shared;
     private final Resume resume;
     private final Instant deadline;
     private final Map<String, Object> locals = new ConcurrentHashMap<>();
-    private final Object monitor = new Object();
-    private Thread thread;
-    private boolean isStopping;
+
+    // Guarded by this; the reason may be read without.
     private volatile String cancelReason;
-    private volatile boolean hasBegun;
+    private Thread thread;
+    private boolean isAnswered;
 
-    Job(Session session, Map<String, Object> envelope, String raw, Object saved) {
-        this.session = session;
+    Job(JsonNode envelope, JsonNode checkpoint, Shared shared) {
         this.envelope = envelope;
-        this.id = (String) envelope.get("id");
-        this.type = (String) envelope.get("type");
-        this.raw = raw;
+        this.shared = shared;
         this.deadline = deadlineOf(envelope);
-        this.resume = new Resume(this, saved);
+        this.resume = new Resume(shared.json.mapper, checkpoint, this::save, this::mayBegin,
+                shared.stepNanos.computeIfAbsent(type(), type -> new ConcurrentHashMap<>()));
     }
 
-    /** Whether the backend tries the job again; false if that is unknown. */
-    boolean hasMoreAttempts() {
-        return envelope.get("attempt") instanceof Long attempt && envelope.get("max_attempts") instanceof Long most
-                && attempt < most;
+    private static Instant deadlineOf(JsonNode envelope) {
+        double millis = envelope.path("timeout_ms").asDouble(envelope.path("timeout").asDouble() * 1000);
+        return millis > 0 && millis < 1e15 ? Instant.now().plusNanos((long) (millis * 1e6)) : null;
     }
 
-    private static Instant deadlineOf(Map<String, Object> envelope) {
-        double millis = 0;
-        if (envelope.get("timeout_ms") instanceof Number timeout) {
-            millis = timeout.doubleValue();
-        } else if (envelope.get("timeout") instanceof Number timeout) {
-            millis = timeout.doubleValue() * 1000;
-        }
-        return millis > 0 && millis <= LONGEST_TIMEOUT_MILLIS ? Instant.now().plusNanos((long) (millis * 1e6)) : null;
-    }
+    // The envelope
 
-    // What it is
+    /**
+     * The id, the same in each delivery.
+     *
+     * @return the id.
+     */
+    public String id() { return envelope.get("id").textValue(); }
 
-    /** Its id, the same in each delivery. */
-    public String id() {
-        return id;
-    }
+    /**
+     * The type, which decides about the handler.
+     *
+     * @return the type.
+     */
+    public String type() { return envelope.get("type").textValue(); }
 
-    /** What kind of work it is. */
-    public String type() {
-        return type;
-    }
+    /**
+     * The queue that it came from.
+     *
+     * @return the name of the queue.
+     */
+    public String queue() { return envelope.path("queue").asText("default"); }
 
-    /** The queue that it came from. */
-    public String queue() {
-        return envelope.get("queue") instanceof String queue ? queue : "default";
-    }
-
-    /** The number of this attempt, as the backend counts: some begin with 0. */
+    /**
+     * The number of this attempt, as the backend counts: some begin with 0, others with 1.
+     *
+     * @return empty if the backend does not say it.
+     */
     public OptionalInt attempt() {
-        return envelope.get("attempt") instanceof Long attempt && attempt == attempt.intValue()
-                ? OptionalInt.of(attempt.intValue())
-                : OptionalInt.empty();
-    }
-
-    /** Its arguments, as {@link Json} reads them. */
-    @SuppressWarnings("unchecked")
-    public List<Object> args() {
-        return envelope.get("args") instanceof List<?> args ? (List<Object>) args : new ArrayList<>();
+        JsonNode attempt = envelope.path("attempt");
+        return attempt.canConvertToInt() ? OptionalInt.of(attempt.intValue()) : OptionalInt.empty();
     }
 
     /**
-     * The argument at this place, as a type of yours.
+     * Whether a failure of this attempt is for good.
      *
-     * @throws Discard if there is none, or it does not fit: see {@link Json#convert}.
+     * @return false if that is unknown.
      */
-    public <T> T arg(int index, Class<T> type) {
-        try {
-            if (index >= args().size()) {
-                throw new JsonException("args[" + index + "] is missing");
-            }
-            return JsonTypes.convert(args().get(index), type, "args[" + index + "]");
-        } catch (JsonException unfit) {
-            throw new Discard(unfit.getMessage()).type("InvalidArgs");
-        }
+    public boolean isLastAttempt() {
+        return envelope.path("attempt").asInt(-1) >= envelope.path("max_attempts").asInt(Integer.MAX_VALUE);
     }
 
-    /** What travels with it: trace context, tenant and other things. */
-    @SuppressWarnings("unchecked")
+    /** Whether the backend is going to try the job again; false if that is unknown. */
+    boolean hasMoreAttempts() {
+        return envelope.path("attempt").asInt(Integer.MAX_VALUE) < envelope.path("max_attempts").asInt(-1);
+    }
+
+    /**
+     * The arguments, as Jackson reads them without a type.
+     *
+     * @return a list of its own.
+     */
+    public List<Object> args() { return shared.json.convert(argsNode(), List.class); }
+
+    JsonNode argsNode() {
+        return envelope.path("args").isArray() ? envelope.get("args") : shared.json.mapper.createArrayNode();
+    }
+
+    /**
+     * One argument.
+     *
+     * @param <T> its type.
+     * @param index from 0.
+     * @param type its type.
+     * @return the argument.
+     * @throws InvalidArgs if there is none, or it does not fit.
+     */
+    public <T> T arg(int index, Class<T> type) { return Arguments.at(index, argsNode(), shared.json.mapper, type); }
+
+    /**
+     * Values that travel with the job: trace context, tenant.
+     *
+     * @return a map of its own.
+     */
     public Map<String, Object> meta() {
-        return envelope.get("meta") instanceof Map<?, ?> meta ? (Map<String, Object>) meta : new LinkedHashMap<>();
-    }
-
-    /** When its timeout will be over, by the clock of this machine; none if it has no timeout. */
-    public Optional<Instant> deadline() {
-        return Optional.ofNullable(deadline);
-    }
-
-    /** All of it. */
-    public Map<String, Object> envelope() {
-        return envelope;
-    }
-
-    /** All of it as text, exactly as the backend sent it. */
-    public String raw() {
-        return raw;
-    }
-
-    /** What an earlier attempt saved with {@link #checkpoint}; null if nothing. */
-    public Object lastCheckpoint() {
-        return resume.saved();
+        return envelope.path("meta").isObject() ? shared.json.convert(envelope.get("meta"), Map.class) : new LinkedHashMap<>();
     }
 
     /**
-     * The same as a type of yours; null if nothing was saved.
+     * When the timeout of the job is over, by the clock of this machine.
      *
-     * @throws JsonException if it does not fit.
+     * @return empty if it has no timeout.
      */
-    public <T> T lastCheckpoint(Class<T> type) {
-        return lastCheckpoint() == null ? null : Json.convert(lastCheckpoint(), type);
+    public Optional<Instant> deadline() { return Optional.ofNullable(deadline); }
+
+    /**
+     * All fields that the backend sent.
+     *
+     * @return a map of its own.
+     */
+    public Map<String, Object> envelope() { return shared.json.convert(envelope, Map.class); }
+
+    /**
+     * The state that an earlier attempt saved with {@link #checkpoint}.
+     *
+     * @return null if there is none.
+     */
+    public Object lastCheckpoint() { return lastCheckpoint(Object.class); }
+
+    /**
+     * The state that an earlier attempt saved with {@link #checkpoint}.
+     *
+     * @param <T> its type.
+     * @param type its type.
+     * @return null if there is none.
+     * @throws IllegalArgumentException if it does not fit.
+     */
+    public <T> T lastCheckpoint(Class<T> type) { return shared.json.convert(resume.saved, type); }
+
+    /**
+     * Things of this job alone, for middleware and handler.
+     *
+     * @return a map that is gone with the job.
+     */
+    public Map<String, Object> locals() { return locals; }
+
+    /**
+     * The fields for a log line: {@code job_id, job_type, queue, attempt}; from
+     * {@code meta.traceparent} {@code trace_id, span_id}; and {@code log_level} from
+     * {@code meta.log_level}. The MDC has them while the handler runs.
+     *
+     * @return a map of its own.
+     */
+    public Map<String, String> logFields() {
+        Map<String, String> fields = new LinkedHashMap<>(Map.of("job_id", id(), "job_type", type(), "queue", queue()));
+        attempt().ifPresent(attempt -> fields.put("attempt", Integer.toString(attempt)));
+        JsonNode meta = envelope.path("meta");
+        String[] trace = meta.path("traceparent").asText().split("-");
+        if (trace.length == 4) { fields.putAll(Map.of("trace_id", trace[1], "span_id", trace[2])); }
+        if (meta.path("log_level").isTextual()) { fields.put("log_level", meta.path("log_level").textValue()); }
+        return fields;
     }
 
-    /** Things of this job alone, for middleware and handler; gone with the job. */
-    public Map<String, Object> locals() {
-        return locals;
-    }
+    // Cancel and shutdown
 
-    // Cancel and stop
+    /**
+     * Whether the handler should end soon.
+     *
+     * @return true once ojs-init has cancelled the job.
+     */
+    public boolean isCancelled() { return cancelReason != null; }
 
-    /** Whether nobody waits for the result any more. Return, or throw, soon. */
-    public boolean isCancelled() {
-        return cancelReason != null;
-    }
+    /**
+     * Why the job is cancelled: {@code shutdown, timeout, cancelled, lost}, or a later reason.
+     *
+     * @return empty as long as it is not.
+     */
+    public Optional<String> cancelReason() { return Optional.ofNullable(cancelReason); }
 
-    /** Why it is cancelled: shutdown, timeout, cancelled or lost; none as long as it is not. */
-    public Optional<String> cancelReason() {
-        return Optional.ofNullable(cancelReason);
-    }
-
-    /** Ends the handler here if the job is cancelled; the right answer is given. */
+    /**
+     * Ends the handler if the job is cancelled.
+     *
+     * @throws Cancelled if it is.
+     */
     public void throwIfCancelled() {
-        if (cancelReason != null) {
-            throw new Cancelled(cancelReason);
-        }
+        if (cancelReason != null) { throw new Cancelled(cancelReason); }
     }
 
     /**
-     * Waits until the job is cancelled. The interrupt that comes with that is taken back.
+     * Waits. Unlike {@code Thread.sleep} this ends at a cancel also with
+     * {@link Options#interrupt interrupt(false)}.
+     *
+     * @param time not negative.
+     * @throws Cancelled if the job is or was cancelled.
+     * @throws InterruptedException if the thread is interrupted for another reason.
+     */
+    public void sleep(Duration time) throws InterruptedException {
+        if (awaitCancelled(time)) { throw new Cancelled(cancelReason); }
+    }
+
+    /**
+     * Waits until the job is cancelled.
      *
      * @throws InterruptedException if the thread is interrupted for another reason.
      */
-    public void awaitCancelled() throws InterruptedException {
-        await(Long.MAX_VALUE, false);
-    }
+    public void awaitCancelled() throws InterruptedException { awaitCancelled(Duration.ofDays(36_500)); }
 
     /**
-     * The same, but not longer than this.
+     * Waits until the job is cancelled. The interrupt that comes with the cancel is cleared.
      *
-     * @return whether it is cancelled.
-     * @throws InterruptedException as {@link #awaitCancelled()}.
+     * @param atMost the longest time to wait.
+     * @return {@link #isCancelled}.
+     * @throws InterruptedException if the thread is interrupted for another reason.
      */
-    public boolean awaitCancelled(Duration atMost) throws InterruptedException {
-        await(nanos(atMost), false);
+    public synchronized boolean awaitCancelled(Duration atMost) throws InterruptedException {
+        long end = System.nanoTime() + atMost.toNanos();
+        for (long left = end - System.nanoTime(); cancelReason == null && left > 0; left = end - System.nanoTime()) {
+            try {
+                TimeUnit.NANOSECONDS.timedWait(this, left);
+            } catch (InterruptedException interrupted) {
+                if (cancelReason == null) { throw interrupted; }
+            }
+        }
+        if (cancelReason != null && thread == Thread.currentThread()) { Thread.interrupted(); }
         return isCancelled();
     }
 
-    /** Whether the worker is being shut down. The job may go on until it is cancelled: see {@link #remaining}. */
-    public boolean isStopping() {
-        synchronized (monitor) {
-            return isStopping;
-        }
-    }
-
     /**
-     * Waits until the worker is being shut down or the job is cancelled, but not longer than this.
+     * Whether the worker is being shut down. The job may go on until it is cancelled.
      *
-     * @return {@link #isStopping}.
-     * @throws InterruptedException as {@link #awaitCancelled()}.
+     * @return true from then on; see {@link #remaining}.
      */
-    public boolean awaitStopping(Duration atMost) throws InterruptedException {
-        await(nanos(atMost), true);
-        return isStopping();
-    }
+    public boolean isStopping() { return shared.lifecycle.isTerminating(); }
 
-    /** Time until what is left is cancelled, while the worker is being shut down; none before. */
-    public Optional<Duration> remaining() {
-        return session.remaining();
-    }
+    /**
+     * Time until ojs-init cancels what is left.
+     *
+     * @return empty while the worker is not being shut down.
+     */
+    public Optional<Duration> remaining() { return shared.lifecycle.remaining(); }
 
-    private static long nanos(Duration time) {
-        return time.compareTo(Duration.ofDays(36_500)) > 0 ? Long.MAX_VALUE : time.toNanos();
-    }
-
-    private void await(long nanos, boolean isForStopping) throws InterruptedException {
-        long start = System.nanoTime();
-        synchronized (monitor) {
-            while (cancelReason == null && !(isForStopping && isStopping)) {
-                long left = nanos - (System.nanoTime() - start);
-                if (left <= 0) {
-                    return;
-                }
-                try {
-                    TimeUnit.NANOSECONDS.timedWait(monitor, Math.min(left, TimeUnit.DAYS.toNanos(1)));
-                } catch (InterruptedException interrupted) {
-                    // With a cancel it has told its story: the reason is set.
-                    if (cancelReason == null) {
-                        throw interrupted;
-                    }
-                }
-            }
-            if (cancelReason != null && thread == Thread.currentThread()) {
-                Thread.interrupted();
-            }
+    private void mayBegin(long usualNanos) {
+        throwIfCancelled();
+        Duration left = isStopping() ? remaining().orElse(null) : null;
+        if (left != null && left.toNanos() < Math.max(usualNanos + usualNanos / 2, LEAST_NANOS)) {
+            throw new Cancelled("resumes at its checkpoint");
         }
     }
 
-    // What the handler says
-
-    /** Tells the backend now that this job is alive. ojs-init does that by itself at its interval. */
-    public void heartbeat() {
-        session.tell(this, News.HEARTBEAT, Frames.frame("heartbeat", id()));
-    }
-
-    /** Says how far it is, from 0.0 to 1.0. At most one a second reaches the backend, the newest wins. */
-    public void progress(double fraction) {
-        progress(fraction, null, null);
-    }
-
-    /** The same, with words for a person. */
-    public void progress(double fraction, String message) {
-        progress(fraction, message, null);
-    }
+    // Messages to ojs-init
 
     /**
-     * The same, with words for a person and data; null for none. What is a little outside of 0.0 to 1.0 is moved inside.
+     * Asks ojs-init to send a heartbeat for this job now. It sends them by itself at its interval.
+     */
+    public void heartbeat() { send("heartbeat", Map.of()); }
+
+    /**
+     * Reports the progress. ojs-init passes on at most one a second, the newest.
      *
-     * @throws IllegalArgumentException if the fraction is no number.
-     * @throws JsonException if the data is no JSON.
+     * @param fraction from 0.0 to 1.0; a number outside is moved to the nearer of both.
+     * @throws IllegalArgumentException if the fraction is NaN.
+     */
+    public void progress(double fraction) { progress(fraction, null, null); }
+
+    /**
+     * Reports the progress with a message.
+     *
+     * @param fraction from 0.0 to 1.0; a number outside is moved to the nearer of both.
+     * @param message for a person; null for none.
+     * @throws IllegalArgumentException if the fraction is NaN.
+     */
+    public void progress(double fraction, String message) { progress(fraction, message, null); }
+
+    /**
+     * Reports the progress with a message and data.
+     *
+     * @param fraction from 0.0 to 1.0; a number outside is moved to the nearer of both.
+     * @param message for a person; null for none.
+     * @param data anything that Jackson can write; null for none.
+     * @throws IllegalArgumentException if the fraction is NaN, or Jackson cannot write the data.
      */
     public void progress(double fraction, String message, Object data) {
-        if (Double.isNaN(fraction)) {
-            throw new IllegalArgumentException("progress is a number from 0 to 1, not NaN");
-        }
-        double inside = Math.max(0, Math.min(1, fraction));
-        String text = message == null ? null : Failures.clean(message, Failures.MAX_MESSAGE_CHARS);
-        String more = data == null ? "" : ",\"data\":" + Json.write(data);
-        session.tell(this, News.PROGRESS, Frames.withRaw("progress", id(), more, "progress", inside, "message", text));
+        if (Double.isNaN(fraction)) { throw new IllegalArgumentException("progress cannot be NaN"); }
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("progress", Math.max(0, Math.min(1, fraction)));
+        if (message != null) { fields.put("message", Json.mended(message)); }
+        if (data != null) { fields.put("data", data); }
+        send("progress", fields);
     }
 
     /**
-     * Saves where the next attempt shall go on; it gets it as {@link #lastCheckpoint()}. Once this returns, ojs-init will
-     * deliver it to the backend even if this process crashes.
+     * Saves a state for the next attempt, which gets it as {@link #lastCheckpoint()}. When this
+     * returns, ojs-init will deliver it even if this process crashes.
      *
-     * @throws JsonException if the state is no JSON, or nested deeper than 94: it must fit in beside steps and positions.
-     * @throws OjsException.Stalled if ojs-init did not read for 10 s: it is not saved, and sent once more in front of an answer
-     *     after which the job may come again.
-     * @throws OjsException.ConnectionLost if ojs-init is gone.
+     * @param state anything that Jackson can write; small, since backends take 64 KiB to 1 MiB.
+     * @throws IllegalArgumentException if Jackson cannot write it.
+     * @throws CheckpointTooLarge if it has more than 64 KiB together with steps and positions.
+     * @throws OjsException if ojs-init is gone.
      */
-    public void checkpoint(Object state) {
-        resume.checkpoint(state);
+    public void checkpoint(Object state) { resume.checkpoint(state); }
+
+    private void save(JsonNode state) {
+        send("checkpoint", Map.of("state", state));
+        shared.link.awaitSent(new Link.Topic(this, "checkpoint"));
     }
 
-    /** Puts this JSON on its way, in front of all that is said later. */
-    Saving sendCheckpoint(String state) {
-        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + state);
-        return new Saving(session.transport(), session.tell(this, News.CHECKPOINT, frame), frame);
+    private void send(String kind, Map<String, ?> fields) {
+        byte[] frame = shared.json.frame(kind, id(), fields);
+        synchronized (this) {
+            if (isAnswered) { throw new OjsException(this + " was answered already"); }
+            shared.link.send(new Link.Topic(this, kind), frame);
+        }
     }
 
-    // Work that goes on where it stopped
+    // Resumable work
 
-    /** A part of a handler that has no result. */
-    @FunctionalInterface
+    /** A step that has no result. */
     public interface Action {
-        /** @throws Exception as {@link Handler#handle}. */
+        /**
+         * Does the step.
+         *
+         * @throws Exception as {@link Handler#handle}.
+         */
         void run() throws Exception;
     }
 
     /**
-     * Rows one after the other, from the one on at which an earlier attempt stopped: {@code for (Row row : job.iterate(rows))}.
-     * Positions are counted, so the rows must come in the same order each time. The position is saved every 5 s and before
-     * the job is given back; when a shutdown leaves no time for another row, the loop ends the handler with a
-     * {@link Release}. One loop outside of steps, and one in each step.
+     * Loops over rows, from the first on that no earlier attempt has finished:
+     * {@code for (Row row : job.iterate(rows))}. Rows are counted, so they must come in the same
+     * order each time. There may be one loop outside of steps, and one in each step.
      *
-     * @param rows all of them; {@code stream::iterator} for a stream.
+     * <p>The position is saved every 5 s and before the job is given back or fails. The loop ends
+     * the handler with {@link Cancelled} if the job is cancelled or a shutdown leaves too little
+     * time for another row.
+     *
+     * @param <T> the type of a row.
+     * @param rows all rows; {@code stream::iterator} for a stream.
      * @return the rows that are left, for one loop.
-     * @throws StepsChanged if the positions were keys before.
+     * @throws StepsChanged if the rows had keys in an earlier attempt.
      */
-    public <T> Iterable<T> iterate(Iterable<T> rows) {
-        return new Loop<T>(resume, null).over(rows);
-    }
+    public <T> Iterable<T> iterate(Iterable<T> rows) { return iterate(rows, null); }
 
     /**
-     * The same by a key: rows are skipped up to and with the one that was finished last.
+     * Loops over rows that have keys. Rows are skipped up to the one that was finished last; if it
+     * does not come any more, the loop fails the job with {@link StepsChanged}.
      *
-     * @param key the key of a row, a JSON value that is not null: its id.
-     * @throws StepsChanged at the end of the rows, if that key did not come.
+     * @param <T> the type of a row.
+     * @param rows all rows.
+     * @param key gives the key of a row, such as its id; not null.
+     * @return the rows that are left, for one loop.
      */
     public <T> Iterable<T> iterate(Iterable<T> rows, Function<? super T, ?> key) {
-        return new Loop<T>(resume, Objects.requireNonNull(key, "key")).over(rows);
-    }
-
-    /** Gives rows from a position on. */
-    @FunctionalInterface
-    public interface Rows<T> {
-        /**
-         * @param position the key, or the number from 0, of the row that was finished last; null for all rows.
-         * @return the rows behind it.
-         * @throws Exception as {@link Handler#handle}.
-         */
-        Iterable<? extends T> behind(Object position) throws Exception;
+        Iterator<T> left = resume.loop(rows.iterator(), key);
+        return () -> left;
     }
 
     /**
-     * The same with rows that are asked for from the position on: {@code WHERE id > ? ORDER BY id}.
+     * Does a part of the job once: the attempts after the one that finished it get its result from
+     * the checkpoint. Steps have names of their own and come in the same order in each attempt.
      *
-     * @throws Exception what {@code rows} throws.
-     */
-    public <T> Iterable<T> iterateFrom(Rows<T> rows, Function<? super T, ?> key) throws Exception {
-        Loop<T> loop = new Loop<>(resume, Objects.requireNonNull(key, "key"));
-        return loop.overRest(rows.behind(loop.start()));
-    }
-
-    /**
-     * The same with positions that are counted.
+     * <p>A step ends the handler with {@link Cancelled} before it begins if the job is cancelled or
+     * a shutdown leaves less time than 1.5 times what the step took last.
      *
-     * @throws Exception what {@code rows} throws.
-     */
-    public <T> Iterable<T> iterateFrom(Rows<T> rows) throws Exception {
-        Loop<T> loop = new Loop<>(resume, null);
-        return loop.overRest(rows.behind(loop.start()));
-    }
-
-    /**
-     * A part of the job that is done once: a finished step is a checkpoint, and another attempt does not run it again. Steps
-     * have names of their own and come in the same order in each attempt. When a shutdown leaves no time for it, the step
-     * ends the handler with a {@link Release} before it begins. A step that fails is the last one, but it may be called again.
-     *
-     * @param name how it is called, in the checkpoint and in errors.
-     * @param body what it does; its result is JSON, and small: all results, positions and the state have 64 KiB.
-     * @return the result as JSON, now or from the attempt that finished it.
+     * @param name of the step, in the checkpoint and in errors.
+     * @param body does the step; Jackson can write its result, which is small: 64 KiB are kept of
+     *     all results, positions and the state.
+     * @return the result, as Jackson reads it without a type.
      * @throws StepsChanged if earlier attempts finished other steps, or in another order.
-     * @throws CheckpointTooLarge if there is more to keep than 64 KiB.
+     * @throws CheckpointTooLarge if there are more than 64 KiB to keep.
      * @throws Exception what the body throws; the step is not finished then.
      */
-    public Object step(String name, Callable<?> body) throws Exception {
-        return resume.step(name, body);
-    }
+    public Object step(String name, Callable<?> body) throws Exception { return step(name, Object.class, body); }
 
     /**
-     * The same with a result of this type: see {@link Json#convert}.
+     * Does a part of the job once, with a result of this type.
      *
+     * @param <T> the type of the result.
+     * @param name of the step.
+     * @param type the type of the result.
+     * @param body does the step.
+     * @return the result, written and read by Jackson.
      * @throws Exception as {@link #step(String, Callable)}.
      */
     public <T> T step(String name, Class<T> type, Callable<? extends T> body) throws Exception {
-        return Json.convert(resume.step(name, body), type);
+        return shared.json.convert(resume.step(name, body), type);
     }
 
     /**
-     * The same without a result.
+     * Does a part of the job once, without a result.
      *
+     * @param name of the step.
+     * @param body does the step.
      * @throws Exception as {@link #step(String, Callable)}.
      */
     public void step(String name, Action body) throws Exception {
-        resume.step(name, () -> {
-            body.run();
-            return null;
-        });
+        resume.step(name, () -> { body.run(); return null; });
     }
 
-    @Override
-    public String toString() {
-        return "job " + id() + " " + type();
-    }
+    @Override public String toString() { return Json.oneLine("job " + id() + " (" + type() + ")"); }
 
     // For the session
 
-    /** On the thread that is going to work on it. Even after its timeout it is given back: it was not processed. */
-    void begin() {
-        synchronized (monitor) {
-            thread = Thread.currentThread();
-            if (cancelReason != null) {
-                thread = null;
-                throw new Release(cancelReason);
-            }
-            hasBegun = true;
-        }
+    /** Before the handler, on its thread. A job that is cancelled already does not come to it. */
+    synchronized void begin() {
+        throwIfCancelled();
+        thread = Thread.currentThread();
+        notifyAll();
     }
 
-    boolean hasBegun() {
-        return hasBegun;
+    /** After the handler: no interrupt comes after this, and none is left. */
+    synchronized void end() {
+        thread = null;
+        Thread.interrupted();
     }
 
-    /** Before a middleware calls what is inside of it: see {@link Resume#mark}. */
-    Runnable mark() {
-        return resume.mark();
+    synchronized void awaitBegun() throws InterruptedException {
+        while (thread == null && !isAnswered) { wait(); }
     }
 
-    /**
-     * How its handler ended, whatever became of the error on its way: in its own words; else as its steps and rows were
-     * ended, even if it has caught that and returned; else with the error, null for none.
-     */
-    Throwable endOf(Throwable error) {
-        Throwable said = Failures.ownWords(error);
-        Throwable ended = resume.ended();
-        boolean isOnItsWay = ended != null && Failures.causes(error).contains(ended);
-        if (ended == null || (said != null && !isOnItsWay)) {
-            return said != null ? said : error;
-        }
-        if (error != null && !isOnItsWay && !Failures.isGivenUp(error)) {
-            // It may be a mistake, and must not vanish.
-            Session.LOG.log(Level.WARNING, "job " + Failures.oneLine(id()) + " (" + Failures.oneLine(type())
-                    + "): its handler was ended, and the error that it threw then does not count", error);
-        }
-        return ended;
+    /** Cancels the job; false if it is cancelled already. */
+    synchronized boolean cancel(String reason) {
+        if (cancelReason != null) { return false; }
+        cancelReason = reason;
+        if (thread != null && shared.interrupts) { thread.interrupt(); }
+        notifyAll();
+        return true;
     }
 
-    /** What of it is worth saving after this end is sent in front of the answer. */
-    void flush(Throwable error) {
-        boolean isOver = error instanceof JobFailure failure && !failure.isRetryable();
-        if (error == null || isOver || "cancelled".equals(cancelReason) || "lost".equals(cancelReason)) {
-            return;
-        }
-        try {
-            resume.flush();
-        } catch (RuntimeException | Error unsaved) { // whatever it is, the job needs its answer
-            Session.LOG.warning(
-                    "job " + Failures.oneLine(id()) + ": its position is not saved: " + Failures.oneLine(unsaved.getMessage()));
-        }
-    }
+    /** Saves the position before an answer after which the job comes again. */
+    void flush() { resume.flush(); }
 
-    /** No interrupt of ours comes after this, and none is left. */
-    void end() {
-        synchronized (monitor) {
-            thread = null;
-            Thread.interrupted();
-        }
-    }
-
-    /** Returns whether that is new. */
-    boolean cancel(String reason) {
-        synchronized (monitor) {
-            if (cancelReason != null) {
-                return false;
-            }
-            cancelReason = reason;
-            if (thread != null && session.worker().options().interrupts) {
-                thread.interrupt();
-            }
-            monitor.notifyAll();
-            return true;
-        }
-    }
-
-    void noticeStopping() {
-        synchronized (monitor) {
-            isStopping = true;
-            monitor.notifyAll();
-        }
+    /** Sends the one answer; no other frame comes after it. */
+    synchronized void answer(byte[] frame) {
+        isAnswered = true;
+        notifyAll();
+        shared.link.withdraw(new Link.Topic(this, "progress"));
+        shared.link.send(new Link.Topic(this, "answer"), frame);
     }
 }

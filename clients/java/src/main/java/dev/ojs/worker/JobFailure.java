@@ -1,52 +1,53 @@
 package dev.ojs.worker;
 
-import java.util.LinkedHashMap;
-import java.util.Map;
+import java.util.*;
 
-/** A failure in the program's own words: {@link Retry} or {@link Discard}. */
+/** A failure that the handler or this library describes itself. */
 public abstract class JobFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    private final boolean isRetryable;
-    private String code = "handler_error";
-    private String type;
-    private transient Map<String, Object> details;
+    /** Whether another attempt may help. */
+    final boolean isRetryable;
+    /** A short and stable name. */
+    String code = "handler_error";
+    /** The class of the error as the backend sees it; null for that of the cause, or of this. */
+    String type;
+    final transient Map<String, Object> details = new LinkedHashMap<>();
 
     JobFailure(String message, boolean isRetryable) {
         super(message);
         this.isRetryable = isRetryable;
     }
 
-    /** Whether another attempt may help. */
-    public final boolean isRetryable() {
-        return isRetryable;
-    }
+    /**
+     * Sets a short and stable name of the failure.
+     *
+     * @param name begins with {@code x_}; the default is {@code handler_error}.
+     * @return this.
+     */
+    public JobFailure code(String name) { code = name; return this; }
 
-    /** A short and stable name for what happened; {@code handler_error} unless it was set. */
-    public final String code() {
-        return code;
-    }
+    /**
+     * Sets the class of the error as the backend sees it.
+     *
+     * @param name such as {@code MailboxFull}; the default is the class of the cause, or of this.
+     * @return this.
+     */
+    public JobFailure type(String name) { type = name; return this; }
 
-    /** The class of the error as the backend sees it; null unless it was set: then that of the cause, or of this. */
-    public final String type() {
-        return type;
-    }
+    /**
+     * Adds details.
+     *
+     * @param more values that Jackson can write.
+     * @return this.
+     */
+    public JobFailure details(Map<String, ?> more) { details.putAll(more); return this; }
 
-    /** Anything more; null if there is nothing. */
-    public final Map<String, Object> details() {
-        return details;
-    }
-
-    final void set(String newCode, String newType, Throwable cause) {
-        code = newCode == null ? code : newCode;
-        type = newType == null ? type : newType;
-        if (cause != null) {
-            initCause(cause);
-        }
-    }
-
-    final void addDetails(Map<String, ?> more) {
-        details = details == null ? new LinkedHashMap<>() : details;
-        details.putAll(more);
-    }
+    /**
+     * Sets the cause, whose stack is reported and logged.
+     *
+     * @param cause what made the job fail.
+     * @return this.
+     */
+    public JobFailure cause(Throwable cause) { initCause(cause); return this; }
 }

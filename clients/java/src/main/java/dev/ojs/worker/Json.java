@@ -1,78 +1,79 @@
 package dev.ojs.worker;
 
-import java.math.BigDecimal;
-import java.util.Iterator;
-import java.util.List;
+import static com.fasterxml.jackson.databind.cfg.CoercionAction.Fail;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.databind.*;
+import com.fasterxml.jackson.databind.cfg.CoercionInputShape;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.type.LogicalType;
+import java.io.*;
+import java.nio.charset.StandardCharsets;
 import java.util.Map;
-import java.util.Objects;
 
-/**
- * JSON, exactly.
- *
- * <p>A value is {@code null}, a {@link Boolean}, a {@link String}, a {@link java.util.List}, a {@link java.util.Map} with
- * names in the order of the text, or a {@link Number}: a {@link Long} where an integer fits into one, else a
- * {@link java.math.BigInteger}; a {@link Double} where a decimal keeps its digits in one, else a
- * {@link java.math.BigDecimal}. Take numbers as {@link Number}: {@code ((Number) value).intValue()}.
- */
-public final class Json {
-    /** How deep a frame of the protocol may be nested, itself included. */
-    static final int MAX_DEPTH = 100;
-    /** How deep a result or a checkpoint may be nested: the frame around it is one more. */
-    static final int MAX_VALUE_DEPTH = MAX_DEPTH - 1;
-    /** How deep what is kept of a job may be nested: it stands in the form that saves steps and positions. */
-    static final int MAX_KEPT_DEPTH = MAX_VALUE_DEPTH - 5;
+/** Reads and writes frames with the mapper of the worker. */
+final class Json {
+    private static final int MAX_LOG_CHARS = 10_000;
 
-    private Json() {}
+    final ObjectMapper mapper;
+    private final ObjectWriter writer;
 
-    /**
-     * Reads one JSON value.
-     *
-     * @throws JsonException if it is no JSON, is nested deeper than 256 or has a number of more than 4300 characters.
-     *     Of a name that comes twice in an object, the last value counts.
-     */
-    public static Object parse(String text) {
-        return new JsonReader(text).readDocument();
+    Json(ObjectMapper mapper) {
+        this.mapper = mapper == null ? defaultMapper() : mapper;
+        this.writer = this.mapper.writer().without(SerializationFeature.INDENT_OUTPUT);
+    }
+
+    private static ObjectMapper defaultMapper() {
+        return JsonMapper.builder().findAndAddModules()
+                .disable(SerializationFeature.WRITE_DATES_AS_TIMESTAMPS)
+                .disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, DeserializationFeature.ACCEPT_FLOAT_AS_INT)
+                .enable(DeserializationFeature.FAIL_ON_NULL_FOR_PRIMITIVES)
+                .disable(MapperFeature.ALLOW_COERCION_OF_SCALARS)
+                .withCoercionConfig(LogicalType.Textual, strict -> strict.setCoercion(CoercionInputShape.Integer, Fail)
+                        .setCoercion(CoercionInputShape.Float, Fail).setCoercion(CoercionInputShape.Boolean, Fail))
+                // A double would lose digits.
+                .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
+                .nodeFactory(JsonNodeFactory.withExactBigDecimals(true)).build();
     }
 
     /**
-     * Writes a value as JSON on one line: what {@link #parse} gives, and also records, enums, arrays, every
-     * {@link java.util.Collection}, {@link java.util.Optional}, {@link java.util.UUID} and the types of
-     * {@code java.time} that have a text form of ISO 8601.
+     * A frame with its line break. `type` and `job_id` come first, because ojs-init reads them also
+     * if the rest of an answer is broken.
      *
-     * @throws JsonException if it is something else, NaN or infinite, has half a surrogate pair, or is nested deeper
-     *     than 99 (as one that contains itself is).
+     * @throws IllegalArgumentException if Jackson cannot write a value.
      */
-    public static String write(Object value) {
-        return JsonWriter.write(value, MAX_VALUE_DEPTH);
+    byte[] frame(String type, String jobId, Map<String, ?> fields) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream(256);
+        try (JsonGenerator json = writer.createGenerator(out)) {
+            json.writeStartObject();
+            json.writeStringField("type", type);
+            if (jobId != null) { json.writeStringField("job_id", jobId); }
+            for (Map.Entry<String, ?> field : fields.entrySet()) {
+                json.writeFieldName(field.getKey());
+                writer.writeValue(json, field.getValue());
+            }
+            json.writeEndObject();
+        } catch (IOException unwritable) {
+            throw new IllegalArgumentException("Jackson cannot write this " + type, unwritable);
+        }
+        out.write('\n');
+        return out.toByteArray();
     }
 
-    /**
-     * Whether two values that were read are the same, however their numbers are spelled: a backend may give 10 back as 10.0.
-     */
-    static boolean isSame(Object one, Object other) {
-        if (one instanceof Number number && other instanceof Number same) {
-            // Quick for 1e999999999 too: digits are compared only where both have the same size.
-            return new BigDecimal(number.toString()).compareTo(new BigDecimal(same.toString())) == 0;
-        }
-        if (one instanceof List<?> items && other instanceof List<?> others) {
-            Iterator<?> next = others.iterator();
-            return items.size() == others.size() && items.stream().allMatch(item -> isSame(item, next.next()));
-        }
-        if (one instanceof Map<?, ?> members && other instanceof Map<?, ?> others) {
-            return members.keySet().equals(others.keySet())
-                    && members.keySet().stream().allMatch(name -> isSame(members.get(name), others.get(name)));
-        }
-        return Objects.equals(one, other);
+    /** A value that an earlier attempt or a step has saved; null if there is none. */
+    <T> T convert(JsonNode value, Class<T> type) {
+        return value.isNull() || value.isMissingNode() ? null : mapper.convertValue(value, type);
     }
 
-    /**
-     * A JSON value as a type of yours: a record (its components by name), {@code List}, {@code Map}, {@code String},
-     * {@code boolean}, a number, an enum, {@code Optional}, {@code UUID}, a type of {@code java.time}, or
-     * {@code Object} for the value as it is. Members that a record does not have are ignored.
-     *
-     * @throws JsonException if it does not fit; the message says where, and does not quote the value.
-     */
-    public static <T> T convert(Object value, Class<T> type) {
-        return JsonTypes.convert(value, type);
+    /** The text with `?` for halves of surrogate pairs, which UTF-8 and so Jackson cannot write. */
+    static String mended(String text) {
+        return new String(text.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+    }
+
+    /** The text for one line of the log. */
+    static String oneLine(Object value) {
+        String text = String.valueOf(value);
+        return text.substring(0, Math.min(text.length(), MAX_LOG_CHARS)).replaceAll("\\p{Cntrl}", "?");
     }
 }

@@ -1,20 +1,23 @@
 package dev.ojs.worker;
 
-/** Something around every handler: tracing, a transaction, a check. */
-@FunctionalInterface
+/** Runs around every handler: tracing, a transaction, a check. */
 public interface Middleware {
     /**
-     * Calls {@code next.run()} once, or not at all, and returns the result: what that returned, or another.
+     * Calls {@code next.run()} once, or not at all.
      *
-     * @throws Exception what it throws counts as if the handler had thrown it.
+     * @param job the job.
+     * @param next the next middleware or, inside the last one, the handler.
+     * @return the result of the job: that of {@code next}, or another one.
+     * @throws Exception counts as if the handler had thrown it.
      */
     Object around(Job job, Next next) throws Exception;
 
-    /** What is inside of a middleware: the next one, and the handler in the end. */
-    @FunctionalInterface
-    interface Next {
+    /** The next middleware or, inside the last one, the handler. */
+        interface Next {
         /**
-         * @return the handler's result.
+         * Runs it.
+         *
+         * @return the result of the handler.
          * @throws Exception what the handler threw.
          */
         Object run() throws Exception;

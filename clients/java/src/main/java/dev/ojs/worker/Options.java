@@ -1,77 +1,75 @@
 package dev.ojs.worker;
 
-import java.time.Duration;
-import java.util.Objects;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.concurrent.Executor;
 
 /** How a {@link Worker} works. */
 public final class Options {
-    static final int MAX_CONCURRENCY = 10_000;
-    private static final Duration LONGEST_GRACE = Duration.ofDays(1);
-
     int concurrency;
     String socketPath;
     boolean handlesSignals = true;
     boolean interrupts = true;
-    Duration stopGrace = Duration.ofMillis(500);
     Executor executor;
+    ObjectMapper mapper;
 
-    /** The defaults: as many jobs at once as ojs-init says, each on a thread of its own. */
+    /** The defaults: as many jobs at once as ojs-init allows, on a pool of daemon threads. */
     public Options() {}
 
     /**
-     * Most jobs at once, from 1 to 10000. Without it as many as ojs-init allows ({@code OJS_CONCURRENCY}); a larger
-     * number than that does nothing.
+     * Sets the most jobs at once. The default, and the upper limit, is what ojs-init allows
+     * ({@code OJS_CONCURRENCY}).
+     *
+     * @param jobs from 1 to 10000.
+     * @return this.
+     * @throws IllegalArgumentException if the number is out of range.
      */
     public Options concurrency(int jobs) {
-        if (jobs < 1 || jobs > MAX_CONCURRENCY) {
-            throw new IllegalArgumentException(
-                    "concurrency is a whole number from 1 to " + MAX_CONCURRENCY + ", not " + jobs);
-        }
+        if (jobs < 1 || jobs > 10_000) { throw new IllegalArgumentException("concurrency is from 1 to 10000, not " + jobs); }
         concurrency = jobs;
         return this;
     }
 
-    /** Where ojs-init listens, for tests; the default is {@code $OJS_SOCKET}. */
-    public Options socketPath(String path) {
-        socketPath = Objects.requireNonNull(path, "the path of the socket");
-        return this;
-    }
+    /**
+     * Sets the mapper that reads arguments and checkpoints and writes results. The default has all
+     * modules of the class path, is strict about types and ignores unknown properties.
+     *
+     * @param mapper a mapper of JSON; it must not be changed any more.
+     * @return this.
+     */
+    public Options mapper(ObjectMapper mapper) { this.mapper = mapper; return this; }
 
     /**
-     * Whether SIGTERM and SIGINT are taken over by {@link Worker#run}, and the process is ended where the protocol asks
-     * for that although something hangs. Default true. With false both are left to you.
+     * Sets where ojs-init listens, for tests.
+     *
+     * @param path of a Unix socket; the default is {@code $OJS_SOCKET}.
+     * @return this.
      */
-    public Options handleSignals(boolean yes) {
-        handlesSignals = yes;
-        return this;
-    }
+    public Options socketPath(String path) { socketPath = path; return this; }
 
     /**
-     * Whether the thread of a handler is interrupted when its job is cancelled. Default true. False where handlers use
-     * files or sockets together through channels: an interrupt closes those.
+     * Sets whether {@link Worker#run} handles SIGTERM and SIGINT, and ends a process that another
+     * thread keeps alive.
+     *
+     * @param yes the default is true; false leaves both to the program.
+     * @return this.
      */
-    public Options interrupt(boolean yes) {
-        interrupts = yes;
-        return this;
-    }
-
-    /** How long handlers get to end after SIGTERM, at most a day; default 0.5 s. ojs-init kills soon after that. */
-    public Options stopGrace(Duration grace) {
-        if (grace.isNegative() || grace.compareTo(LONGEST_GRACE) > 0) {
-            throw new IllegalArgumentException("the grace after SIGTERM is from 0 to a day, not " + grace);
-        }
-        stopGrace = grace;
-        return this;
-    }
+    public Options handleSignals(boolean yes) { handlesSignals = yes; return this; }
 
     /**
-     * Where handlers run, such as {@code Executors.newVirtualThreadPerTaskExecutor()}. It must run as many tasks at once
-     * as there are jobs, on threads that do not keep the process alive. Default: a new daemon thread for each job, so
-     * that no {@link ThreadLocal} of one job is seen by the next.
+     * Sets whether a cancel interrupts the thread of the handler. An interrupt closes a
+     * {@code FileChannel} or {@code SocketChannel} that the thread uses, so turn it off where
+     * handlers share channels.
+     *
+     * @param yes the default is true.
+     * @return this.
      */
-    public Options executor(Executor handlers) {
-        executor = Objects.requireNonNull(handlers, "the executor of the handlers");
-        return this;
-    }
+    public Options interrupt(boolean yes) { interrupts = yes; return this; }
+
+    /**
+     * Sets where handlers run, such as {@code Executors.newVirtualThreadPerTaskExecutor()}.
+     *
+     * @param handlers has a thread for each job at once, best a daemon thread.
+     * @return this.
+     */
+    public Options executor(Executor handlers) { executor = handlers; return this; }
 }

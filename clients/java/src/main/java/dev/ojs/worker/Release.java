@@ -2,32 +2,28 @@ package dev.ojs.worker;
 
 import java.time.Duration;
 
-/** Thrown by a handler, it gives the job back unprocessed, with no failure recorded where the backend can do that. */
+/** Gives the job back unprocessed: no attempt is counted where the backend can do that. */
 public final class Release extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    private Duration after = Duration.ZERO;
+    /** How long ojs-init holds the job before it goes back. */
+    long afterMillis;
 
-    /** @param reason for the log; null for none. */
-    public Release(String reason) {
-        super(reason);
-    }
+    /**
+     * Gives the job back, because another worker can do it.
+     *
+     * @param reason for the log; null for none.
+     */
+    public Release(String reason) { super(reason); }
 
-    /** For how long ojs-init holds the job before it goes back: 30 s at most. */
+    /**
+     * Sets how long ojs-init holds the job before it goes back.
+     *
+     * @param pause rounded up to milliseconds; ojs-init holds a job for 30 s at most.
+     * @return this.
+     */
     public Release after(Duration pause) {
-        if (pause.isNegative()) {
-            throw new IllegalArgumentException("a pause before the job goes back cannot be negative: " + pause);
-        }
-        after = pause;
+        afterMillis = Math.max(0, pause.plusNanos(999_999).toMillis());
         return this;
-    }
-
-    /** In whole milliseconds, where a part of one counts; null for none. */
-    Long afterMillis() {
-        if (after.isZero()) {
-            return null;
-        }
-        long whole = after.toMillis();
-        return Duration.ofMillis(whole).equals(after) ? whole : whole + 1;
     }
 }

@@ -1,240 +1,243 @@
 package dev.ojs.worker;
 
-import java.nio.charset.StandardCharsets;
-import java.time.Duration;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Objects;
-import java.util.Optional;
-import java.util.Set;
-import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.Executor;
+import java.io.IOException;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BiConsumer;
 
 /**
- * Takes jobs from ojs-init and runs a function of yours for each.
+ * Takes jobs from ojs-init and runs a handler for each.
  *
  * <pre>{@code
  * Worker worker = new Worker();
- * worker.job("email.send", job -> Map.of("sent_to", job.args().get(0)));
+ * worker.job("email.send", job -> Map.of("sent_to", job.arg(0, String.class)));
  * worker.run();
  * }</pre>
  *
- * <p>Start it with {@code ojs-init -- java -jar worker.jar}. One thread reads and writes the socket and never waits for
- * anything else, so a ping is answered and a cancel noticed whatever the handlers do; handlers run on threads of their own.
+ * <p>Start it with {@code ojs-init -- java -jar worker.jar}. The thread of {@link #run} reads the
+ * socket and waits for nothing else; handlers run on threads of their own.
  */
 public final class Worker {
-    static final String ENV_SOCKET = "OJS_SOCKET";
-    private static final String ENV_MODE = "OJS_MODE";
-    /** The modes of ojs-init in which it gives no socket to the worker. */
-    private static final Set<String> MODES_WITHOUT_SOCKET = Set.of("gateway", "exec", "none");
-    private static final int MAX_TYPES = 10_000;
-    private static final int MAX_NAME_BYTES = 1024;
-    private static final String EVERY_OTHER = "*";
+    /** Time for the cleanup of handlers when ojs-init has closed the connection. */
+    private static final long CLEANUP_MILLIS = 250;
+    /** Time for the rest of `main`; then the process ends although a thread may keep it alive. */
+    private static final long LINGER_MILLIS = 1000;
 
-    private final Options options;
-    private final Map<String, Handler> handlers = new LinkedHashMap<>();
-    private final List<Middleware> middlewares = new CopyOnWriteArrayList<>();
-    private volatile Runner runner;
-    private volatile boolean isStopAsked;
+    private final Registry registry;
+    private final CompletableFuture<Void> ended = new CompletableFuture<>();
+    private volatile boolean isStopped;
+    private volatile Session session;
 
     /** A worker with the default {@link Options}. */
-    public Worker() {
-        this(new Options());
-    }
-
-    /** A worker with these options; they must not be changed any more. */
-    public Worker(Options options) {
-        this.options = Objects.requireNonNull(options, "options");
-    }
-
-    // What it does
+    public Worker() { this(new Options()); }
 
     /**
-     * Registers the handler of a job type; {@code "*"} is for every type that has none.
+     * A worker with options.
      *
-     * @return this worker.
-     * @throws IllegalArgumentException if the type has a handler already, or is no name of 1 to 1024 bytes.
+     * @param options must not be changed any more.
+     */
+    public Worker(Options options) { registry = new Registry(options); }
+
+    // Handlers
+
+    /**
+     * Registers the handler of a job type.
+     *
+     * @param type 1 to 1024 bytes; {@code "*"} is for every type that has no handler.
+     * @param handler does the work.
+     * @return this.
+     * @throws IllegalArgumentException if the type has a handler already.
      */
     public Worker job(String type, Handler handler) {
-        Objects.requireNonNull(handler, "handler");
-        int bytes = Objects.requireNonNull(type, "type").getBytes(StandardCharsets.UTF_8).length;
-        if (bytes < 1 || bytes > MAX_NAME_BYTES) {
-            throw new IllegalArgumentException("a job type has 1 to " + MAX_NAME_BYTES + " bytes, not " + bytes);
-        }
-        synchronized (handlers) {
-            if (handlers.size() >= MAX_TYPES) {
-                throw new IllegalArgumentException("more than " + MAX_TYPES + " job types");
-            }
-            if (handlers.putIfAbsent(type, handler) != null) {
-                throw new IllegalArgumentException("there are two handlers for \"" + type + "\"");
-            }
+        if (registry.handlers.putIfAbsent(type, handler) != null) {
+            throw new IllegalArgumentException("there are two handlers for \"" + type + "\"");
         }
         return this;
     }
 
     /**
-     * Registers a handler whose arguments and result have types. A record takes the arguments of the job in the order of
-     * its components, or by name where the job has one argument, an object. Arguments that do not fit fail the job for
-     * good, with the type {@code InvalidArgs}.
+     * Registers a handler whose arguments have a type. A record takes the arguments in the order of
+     * its components, or by name from one argument, an object; only an {@code Optional} may be
+     * missing. A collection takes all arguments, and any other type the one argument. Arguments
+     * that do not fit fail the job with {@link InvalidArgs}.
      *
-     * @param args what it takes, mostly a record; see {@link Json#convert}.
-     * @param result what it returns; {@code Void} for nothing.
-     * @return this worker.
+     * @param <A> the type of the arguments.
+     * @param type of the job.
+     * @param args the type of the arguments, mostly a record.
+     * @param handler does the work.
+     * @return this.
+     * @throws IllegalArgumentException as {@link #job(String, Handler)}, or if Jackson can never
+     *     read the type.
+     */
+    public <A> Worker job(String type, Class<A> args, TypedHandler<A, ?> handler) {
+        Arguments<A> arguments = new Arguments<>(registry.json.mapper, args);
+        return job(type, job -> handler.handle(arguments.read(job.argsNode()), job));
+    }
+
+    /**
+     * Registers a handler whose arguments and result have types.
+     *
+     * @param <A> the type of the arguments.
+     * @param <R> the type of the result.
+     * @param type of the job.
+     * @param args the type of the arguments, as {@link #job(String, Class, TypedHandler)}.
+     * @param result the type of the result; {@code Void} for none.
+     * @param handler does the work.
+     * @return this.
+     * @throws IllegalArgumentException as {@link #job(String, Handler)}, or if Jackson can never
+     *     read or write the types.
      */
     public <A, R> Worker job(String type, Class<A> args, Class<R> result, TypedHandler<A, R> handler) {
-        Objects.requireNonNull(args, "args");
-        Objects.requireNonNull(result, "result");
-        Objects.requireNonNull(handler, "handler");
-        return job(type, job -> {
-            A typed;
-            try {
-                typed = JsonTypes.arguments(job.args(), args);
-            } catch (JsonException unfit) {
-                throw new Discard(unfit.getMessage()).type("InvalidArgs");
-            }
-            return handler.handle(typed, job);
-        });
+        Arguments.requireWritable(registry.json.mapper, result);
+        return job(type, args, handler);
     }
 
     /**
      * Adds a middleware around every handler. The first one is the outermost.
      *
-     * @return this worker.
+     * @param middleware runs around every handler.
+     * @return this.
      */
     public Worker middleware(Middleware middleware) {
-        middlewares.add(Objects.requireNonNull(middleware, "middleware"));
+        registry.middlewares.add(middleware);
         return this;
     }
 
     /**
-     * Takes jobs until ojs-init, a signal or {@link #stop} says that it is enough, and what is held is finished. Then let
-     * the program end. A worker runs once. An interrupt of the calling thread is a {@link #stop}.
+     * Sets what sees each failure of a handler exactly once, such as an error tracker: exceptions,
+     * {@link InvalidArgs}, {@link Retry}, {@link Discard}, timeouts. It does not see jobs without a
+     * handler, jobs that are given back, and results that Jackson cannot write.
      *
-     * @throws OjsException.NotUnderOjsInit if {@code OJS_SOCKET} is missing, or nobody listens there.
-     * @throws OjsException.ConnectionLost if ojs-init has closed the connection.
-     * @throws OjsException.Protocol if ojs-init speaks another version of the protocol.
-     * @throws OjsException.Stalled if ojs-init did not read the last answers for 10 s.
+     * @param listener runs on the thread of the handler, before the answer is sent.
+     * @return this.
      */
-    public void run() {
-        String path = options.socketPath == null ? System.getenv(ENV_SOCKET) : options.socketPath;
-        synchronized (handlers) {
-            if (runner != null) {
-                throw new OjsException("a worker runs once; when it has ended, let the process end too");
-            }
-            if (handlers.isEmpty()) {
-                throw new OjsException("no handler: add one with worker.job(\"some.type\", job -> ...)");
-            }
-            if (path == null || path.isEmpty()) {
-                String mode = System.getenv(ENV_MODE);
-                if (mode != null && MODES_WITHOUT_SOCKET.contains(mode)) {
-                    throw new OjsException.NotUnderOjsInit(ENV_SOCKET + " is not set, because ojs-init runs in mode " + mode
-                            + ": leave " + ENV_MODE + " out, or set it to socket", null);
-                }
-                throw new OjsException.NotUnderOjsInit(ENV_SOCKET + " is not set: this is a worker for ojs-init, which "
-                        + "starts it and gives it jobs. Run it as: ojs-init -- java -jar worker.jar", null);
-            }
-            runner = Runner.connect(this, path);
-        }
-        if (isStopAsked) {
-            runner.stop();
-        }
-        runner.run();
+    public Worker onFailure(BiConsumer<Job, Throwable> listener) {
+        registry.failureListener = listener;
+        return this;
     }
 
-    /** Takes no more jobs, finishes those that are held, then lets {@link #run} return. From any thread. */
-    public void stop() {
-        isStopAsked = true;
-        Runner running = runner;
-        if (running != null) {
-            running.stop();
+    // Running
+
+    /**
+     * Takes jobs until ojs-init, a signal or {@link #stop} ends that and all held jobs are
+     * answered. Let the program end then. A worker runs once. An interrupt of the calling thread is
+     * a {@link #stop}.
+     *
+     * @throws OjsException if {@code OJS_SOCKET} is missing or nobody listens there, if ojs-init
+     *     closes the connection while jobs are held, or if it speaks another version of the
+     *     protocol.
+     */
+    public void run() {
+        String path = socketPath();
+        if (registry.handlers.isEmpty()) { throw new OjsException("no handler: add one with worker.job(type, handler)"); }
+        if (session != null) { throw new OjsException("a worker runs once: when it has ended, let the process end"); }
+        // Before the connection: from then on SIGTERM may come at any time.
+        if (registry.options.handlesSignals && !Signals.handle(this::onSignal, "TERM", "INT")) {
+            Registry.LOG.warn("this JVM lacks the module jdk.unsupported: SIGTERM ends it at once");
         }
+        SocketLink link = connect(path);
+        session = new Session(registry, link);
+        if (isStopped) { session.stop(); }
+        try {
+            serve(link);
+        } catch (RuntimeException | Error failed) {
+            exitLater(1);
+            throw failed;
+        } finally {
+            ended.complete(null);
+        }
+    }
+
+    private String socketPath() {
+        String path = registry.options.socketPath;
+        path = path == null ? System.getenv("OJS_SOCKET") : path;
+        if (path != null && !path.isEmpty()) { return path; }
+        String mode = System.getenv("OJS_MODE");
+        if (mode != null && List.of("gateway", "exec", "none").contains(mode)) {
+            throw new OjsException("OJS_SOCKET is not set, because ojs-init runs in mode " + mode
+                    + ": leave OJS_MODE out, or set it to socket");
+        }
+        throw new OjsException("OJS_SOCKET is not set: this is a worker for ojs-init, which starts it"
+                + " and gives it jobs. Run it as: ojs-init -- java -jar worker.jar");
+    }
+
+    private static SocketLink connect(String path) {
+        try {
+            return new SocketLink(path);
+        } catch (IOException | RuntimeException refused) {
+            throw new OjsException("cannot connect to ojs-init at " + path + ": " + refused.getMessage());
+        }
+    }
+
+    /** The connection stays open afterwards, until the process ends. */
+    private void serve(SocketLink link) {
+        while (!(session.isOver() && link.isFlushed())) {
+            if (!link.round(session::onLine)) {
+                onClosed();
+                return;
+            }
+            if (Thread.interrupted()) { stop(); }
+        }
+    }
+
+    private void onClosed() {
+        int held = session.heldJobs();
+        if (held == 0) {
+            Registry.LOG.info("ojs-init has closed the connection; no job is held");
+            exitLater(0);
+            return;
+        }
+        session.cancelAll("lost");
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLEANUP_MILLIS);
+        while (session.heldJobs() > 0 && System.nanoTime() < end) {
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(5));
+        }
+        throw new OjsException("ojs-init has closed the connection; jobs that are lost: " + held);
+    }
+
+    private void onSignal() { stop(); ended.thenRun(() -> exitLater(0)); }
+
+    /** Ends the process if a thread of the program keeps it alive. */
+    private void exitLater(int status) {
+        if (registry.options.handlesSignals) {
+            CompletableFuture.delayedExecutor(LINGER_MILLIS, TimeUnit.MILLISECONDS).execute(() -> System.exit(status));
+        }
+    }
+
+    /**
+     * Takes no more jobs, finishes those that are held, then lets {@link #run} return. From any
+     * thread.
+     */
+    public void stop() {
+        isStopped = true;
+        if (session != null) { session.stop(); }
     }
 
     // Tests of handlers
 
     /**
-     * Does one job in this process, without ojs-init, in the same way as {@link #run} does: arguments and result go through
-     * JSON, middleware runs, failures become what the backend would be told. For tests.
+     * Does one job in this process, without ojs-init, over the path that serves the socket:
+     * arguments and result go through JSON, middleware runs, failures become what the backend gets.
      *
-     * @param type the type of the job.
+     * @param type of the job.
      * @param args its arguments.
-     * @return what the backend would be told.
-     * @throws JsonException if the arguments are no JSON.
+     * @return what the backend gets.
      * @throws OjsException if the handler does not end within 60 s.
      */
-    public Outcome perform(String type, Object... args) {
-        return perform(new Delivery(), type, args);
-    }
+    public Outcome perform(String type, Object... args) { return perform(new Delivery(), type, args); }
 
     /**
-     * The same under conditions: a timeout, a shutdown with so much time left, a cancel, a checkpoint of an earlier attempt.
+     * Does one job in this process under conditions: a timeout, a shutdown, a cancel, a checkpoint.
      *
      * @param delivery the conditions.
-     * @param type the type of the job.
+     * @param type of the job.
      * @param args its arguments.
-     * @return what the backend would be told.
-     * @throws JsonException if the arguments, or something in the conditions, are no JSON.
-     * @throws OjsException if the handler does not end within the delivery's {@link Delivery#patience}.
+     * @return what the backend gets.
+     * @throws IllegalArgumentException if Jackson cannot write the arguments.
+     * @throws OjsException if the handler does not end within {@link Delivery#patience}.
      */
     public Outcome perform(Delivery delivery, String type, Object... args) {
-        return new Rehearsal(this, delivery).perform(type, Arrays.asList(args));
-    }
-
-    // What it knows
-
-    /** Which state ojs-init has told: running, quiet or terminate. */
-    public String state() {
-        return runner == null ? "running" : runner.session().state();
-    }
-
-    /** Time until the stop phase, when what is not finished is cut off; none while nothing shuts down. */
-    public Optional<Duration> remaining() {
-        return runner == null ? Optional.empty() : runner.session().remaining();
-    }
-
-    /** Most jobs at once; 0 before that is known, which it is once connected. */
-    public int concurrency() {
-        return runner == null ? options.concurrency : runner.session().concurrency;
-    }
-
-    /** The name that ojs-init has towards the backend; none before it is known. */
-    public Optional<String> workerId() {
-        return runner == null ? Optional.empty() : Optional.ofNullable(runner.session().workerId);
-    }
-
-    // For the session
-
-    Options options() {
-        return options;
-    }
-
-    List<Middleware> middlewares() {
-        return middlewares;
-    }
-
-    /** The types to name; null for every type. */
-    List<String> types() {
-        synchronized (handlers) {
-            return handlers.containsKey(EVERY_OTHER) ? null : new ArrayList<>(handlers.keySet());
-        }
-    }
-
-    Handler handlerOf(String type) {
-        synchronized (handlers) {
-            Handler handler = handlers.get(type);
-            return handler == null ? handlers.get(EVERY_OTHER) : handler;
-        }
-    }
-
-    void execute(Runnable handling) {
-        Executor executor = options.executor;
-        if (executor == null) {
-            ProcessEnd.daemon("ojs-job", handling);
-        } else {
-            executor.execute(handling);
-        }
+        return new Performance(registry, delivery).run(type, Arrays.asList(args));
     }
 }

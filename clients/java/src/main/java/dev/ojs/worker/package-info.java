@@ -1,6 +1,6 @@
 /**
- * A worker for the Open Job Spec that runs under ojs-init. ojs-init talks to the backend: it fetches, heartbeats,
- * acknowledges and shuts down. A {@link dev.ojs.worker.Worker} takes jobs from it over a Unix socket and runs a function
- * of yours for each. Where nothing else is said, null is no argument.
+ * A worker for the Open Job Spec. ojs-init starts the program and hands it jobs over a Unix socket.
+ *
+ * <p>Begin with {@link dev.ojs.worker.Worker}.
  */
 package dev.ojs.worker;
