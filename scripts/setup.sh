@@ -44,9 +44,9 @@ if [ "$want" = test ]; then
     php -m 2>/dev/null | grep -qx curl || missing="$missing php-curl"
     # The frameworks that the clients are tested with.
     need phpunit phpunit
-    for package in ruby-activejob ruby-railties ruby-globalid php-mbstring php-monolog php-symfony-messenger \
-        php-symfony-event-dispatcher php-psr-log php-psr-container php-illuminate-queue php-illuminate-container \
-        php-illuminate-events php-illuminate-bus; do
+    for package in libjackson2-databind-java libslf4j-java junit5 ruby-activejob ruby-railties ruby-globalid \
+        php-mbstring php-monolog php-symfony-messenger php-symfony-event-dispatcher php-psr-log php-psr-container \
+        php-illuminate-queue php-illuminate-container php-illuminate-events php-illuminate-bus; do
         [ -e "/var/lib/dpkg/info/$package.list" ] || missing="$missing $package"
     done
     need dockerd docker.io

@@ -83,10 +83,14 @@ php)
     stand_in docker-php-ext-install
     ;;
 go)
-    packages golang-go coreutils dash
+    packages coreutils dash
+    mkdir -p "$root/usr/local"
+    cp -a "$("$(dirname "$0")/../../clients/go/go.sh" env GOROOT)" "$root/usr/local/go"
+    ln -s ../local/go/bin/go "$root/usr/bin/go"
     ;;
 java)
-    packages openjdk-17-jdk-headless coreutils dash findutils
+    packages openjdk-17-jdk-headless coreutils dash findutils libjackson2-core-java libjackson2-annotations-java \
+        libjackson2-databind-java libslf4j-java
     alternative java javac jar javadoc
     ;;
 node)
