@@ -38,7 +38,7 @@ fn a_copy_that_dies_costs_its_own_job_alone_and_is_started_again() {
     let script = copies(
         "
 held = link.job()
-note('works', index)
+note('works', held, index)
 if held == 'j1':
     while not os.path.exists(os.environ['GO']):
         time.sleep(0.01)
@@ -50,18 +50,12 @@ rest()",
     let go = stage.at("go");
     let mut init = stage.worker(&script).with("OJS_PROCESSES", "2").with("GO", &go).start();
     stage.enqueue([1]);
-    init.noted("works");
+    let dead = init.noted("works j1");
     stage.enqueue([2]);
-    init.notes_line("works 0");
-    init.notes_line("works 1");
+    init.noted("works j2");
     std::fs::write(&go, "").unwrap();
     assert_eq!(stage.failure("j1")["code"], "worker_death");
     init.logs("of the worker ended, exit status 3; it is started again");
-    let dead = if init.notes().iter().filter(|line| *line == "copy 0").count() > 1 {
-        0
-    } else {
-        1
-    };
     init.notes_times(&format!("copy {dead}"), 2);
     init.stops();
     assert_eq!(stage.outcomes("j2"), [Outcome::Acked(None)]);
