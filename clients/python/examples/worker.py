@@ -7,13 +7,11 @@ worker = Worker()
 
 
 @worker.job("email.send")
-def send(job: Job) -> dict[str, bool]:
-    to, _body = job.args
+def send(job: Job, to: str, body: str = "") -> dict[str, bool]:
     if "@" not in to:
         raise Discard(f"{to} is no address")
-    # `meta.sleep_ms` makes the work take that long; a cancel ends the wait.
-    if job.cancelled.wait(job.meta.get("sleep_ms", 0) / 1000):
-        job.raise_if_cancelled()
+    # `meta.sleep_ms` makes the work take that long; a cancel ends it.
+    job.sleep(job.meta.get("sleep_ms", 0) / 1000)
     return {"sent": True}
 
 

@@ -1,25 +1,51 @@
-"""What a handler is given."""
+"""The job that a handler gets."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
-import json
+import inspect
 import threading
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+import time
+from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, ClassVar, Coroutine, Dict, Generic, Iterable
+from typing import Iterator, List, Optional, TypeVar, Union
 
-from . import _limits
-from ._errors import Cancelled, ConnectionLost, Release, Stalled
-from ._json import clean, copy_of, dump, make_frame, typed
-from ._limits import MAX_MESSAGE_CHARS
-from ._log import log
-from ._resumable import AsyncResumable, Resumable
+from ._basics import Default, frame, jsonable, typed
+from ._errors import Cancelled, OjsError
 from ._resume import LEAST_NOTICE, RESUMES, USUAL_TIMES, Resume
 
-if TYPE_CHECKING:
-    from ._base import Base
-    from ._tasks import AsyncWorker
+MAX_TIMEOUT_MS = 100 * 366 * 86_400_000
+"""A job with a longer timeout has no deadline."""
+
+Row = TypeVar("Row")
+S = TypeVar("S")  # What a report returns: None, or an awaitable.
+
+
+@dataclasses.dataclass
+class Shared:
+    """What the jobs of a worker share."""
+
+    default: Default = jsonable
+    state: str = "running"
+    stops_at: Optional[float] = None
+    """The moment in a shutdown when jobs that are left are cancelled, by `time.monotonic`."""
+    step_seconds: Dict[Any, float] = dataclasses.field(default_factory=dict)
+    """The last duration of each step in this process, by job type and name."""
+
+    def remaining(self) -> Optional[float]:
+        return None if self.stops_at is None else max(0.0, self.stops_at - time.monotonic())
+
+
+def drive(coroutine: Coroutine[Any, Any, S]) -> S:
+    """Run a coroutine that waits for nothing. So threads and event loops share the code around a handler."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: S = end.value
+        return result
+    raise RuntimeError("it waits for an event loop")
 
 
 class Event(threading.Event):
@@ -36,258 +62,260 @@ class AsyncEvent(asyncio.Event):
         return self.is_set()
 
 
-class AnyJob:
-    """What a handler is given."""
+class BaseJob(Generic[S]):
+    """The part that `Job` and `AsyncJob` have in common."""
 
-    id: str
-    """Its id."""
-    type: str
-    """What kind of work it is."""
-    queue: str
-    """The queue that it came from."""
-    attempt: Optional[int]
-    """The number of this attempt, as the backend counts."""
-    args: List[Any]
-    """Its arguments."""
-    meta: Dict[str, Any]
-    """Its metadata."""
-    envelope: Dict[str, Any]
-    """All of it. Integers are exact, other numbers are floats: see `raw`."""
-    raw: str
-    """The envelope exactly as the backend sent it."""
-    deadline: Optional[datetime.datetime]
-    """When its timeout will be over, in UTC; None if it has none."""
-    context: Dict[str, Any]
-    """A place for what middleware and handler tell each other; empty at the beginning of each attempt."""
-    last_checkpoint: Any
-    """What an earlier attempt saved with `checkpoint`; None if nothing."""
-    cancel_reason: Optional[str]
-    """Why it is cancelled: shutdown, timeout, cancelled or lost; None as long as it is not."""
+    is_async: ClassVar[bool] = False
 
-    def __init__(self, core: Base[Any], envelope: Dict[str, Any], raw: str, checkpoint: Any) -> None:
-        self.id = envelope["id"]
-        self.type = envelope["type"]
-        self.queue = typed(envelope.get("queue"), str, "default")
-        self.attempt = typed(envelope.get("attempt"), int, None)
-        self.args = typed(envelope.get("args"), list, [])
-        self.meta = typed(envelope.get("meta"), dict, {})
+    def __init__(self, envelope: Dict[str, Any], checkpoint: Any, shared: Shared, send: Callable[[bytes, AnyJob], S]) -> None:
         self.envelope = envelope
-        self.raw = raw
+        """The whole job, as the backend sent it."""
+        self.id: str = envelope["id"]
+        self.type: str = typed(envelope.get("type"), str, "")
+        """The type; empty if the envelope has none."""
+        self.queue: str = typed(envelope.get("queue"), str, "default")
+        self.attempt: Optional[int] = typed(envelope.get("attempt"), int, None)
+        """The number of this attempt, as the backend counts; None if it does not say."""
+        self.args: List[Any] = typed(envelope.get("args"), list, [])
+        self.meta: Dict[str, Any] = typed(envelope.get("meta"), dict, {})
         self.deadline = _deadline_of(envelope)
-        self.context = {}
-        self._resume = Resume(checkpoint)
-        self.last_checkpoint = copy_of(self._resume.user)
-        self.cancel_reason = None
-        self._core = core
+        """The end of its timeout, in UTC; None if it has none."""
+        self.context: Dict[str, Any] = {}
+        """For middleware and handler, to share what they like; empty at the beginning of each attempt."""
+        self.cancel_reason: Optional[str] = None
+        """``shutdown``, ``timeout``, ``cancelled`` or ``lost``; None unless the job is cancelled."""
+        self._shared = shared
+        self._send = send
+        self._resume = Resume(checkpoint, shared.default)
+        self.last_checkpoint: Any = self._resume.state
+        """The state that an earlier attempt saved with `checkpoint`; None if there is none."""
         self._is_over = False
-
-    def remaining(self) -> Optional[float]:
-        """Seconds until the stop phase, when what is not finished is cut off; None while nothing shuts down."""
-        return self._core.remaining()
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the result any more."""
+        """Whether the handler should stop."""
         return self.cancel_reason is not None
 
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether a failure of this attempt is for good; False if the backend does not say how many there are."""
+        most = typed(self.envelope.get("max_attempts"), int, None)
+        return self.attempt is not None and most is not None and self.attempt >= most
+
+    def remaining(self) -> Optional[float]:
+        """Seconds until a shutdown cancels the job; None unless the worker is being shut down."""
+        return self._shared.remaining()
+
     def raise_if_cancelled(self) -> None:
-        """End the handler here if the job is cancelled; the right answer is given."""
+        """End the handler here if the job is cancelled."""
         if self.cancel_reason is not None:
             raise Cancelled(self.cancel_reason)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.type}>"
 
-    def _set_cancelled(self) -> None:
+    def _cancel(self, reason: str) -> None:
         raise NotImplementedError
 
-    def _set_stopping(self) -> None:
+    def _stop(self) -> None:
         raise NotImplementedError
 
-    def _leave_if_stopping(self, usual: float, step: str) -> None:
-        """Before a row or step that usually takes so many seconds."""
-        # A handler that caught what ended it may go on, but not with another part: what comes before that is not done.
-        ending = self._resume.ending or self._ending_now(usual)
-        if ending is not None:
-            raise self._resume.end_with(ending, step)
+    def _check(self) -> None:
+        if self._is_over:
+            raise OjsError(f"job {self.id} was answered already")
 
-    def _ending_now(self, usual: float) -> Optional[Exception]:
-        if self.cancel_reason is not None and self.cancel_reason != "shutdown":
-            return Cancelled(self.cancel_reason)
+    def _leave_if_near(self, usual: float) -> None:
+        """Give the job back, to be resumed, if a row or step that takes so many seconds would not end in time."""
+        if self.cancel_reason not in (None, "shutdown"):
+            self.raise_if_cancelled()
         left = self.remaining()
-        if self.cancel_reason is not None or (left is not None and left < max(usual * USUAL_TIMES, LEAST_NOTICE)):
-            return Release(RESUMES)
-        return None
+        if self.is_cancelled or (left is not None and left < max(usual * USUAL_TIMES, LEAST_NOTICE)):
+            raise Cancelled(RESUMES)
 
-    def _save_at_end(self) -> None:
-        """The handler ended without a result: what it has done so far must not be done again."""
-        if not self._resume.is_dirty or self.cancel_reason in ("lost", "closed"):
-            return
+    async def _awaited(self, value: Any) -> Any:
+        return await value if self.is_async and inspect.isawaitable(value) else value
+
+    async def _step(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        is_finished, result = self._resume.begin(name)
+        if is_finished:
+            return result
+        seconds = self._shared.step_seconds
         try:
-            self._core.tell(self, self._saved_frame(), lambda: None)
-        except Exception as error:  # whatever it is, the job gets its answer
-            log.warning("job %s: where it stopped is not saved: %s: %s", self.id, type(error).__name__, clean(error, 500))
+            self._leave_if_near(seconds.get((self.type, name), 0.0))
+            began = time.monotonic()
+            result = self._resume.finish(await self._awaited(function(*args, **kwargs)))
+            seconds[self.type, name] = time.monotonic() - began
+        finally:
+            self._resume.step = ""
+        await self._awaited(self._save())
+        return result
 
-    def _saved_frame(self) -> bytes:
-        return make_frame("checkpoint", self.id, '"state":' + self._resume.saved_form())
+    def _save(self) -> S:
+        return self._send(self._checkpoint_frame(self._resume.to_save()), self)
 
-    def _heartbeat_frame(self) -> bytes:
-        return make_frame("heartbeat", self.id)
+    def heartbeat(self) -> S:
+        """Let ojs-init send a heartbeat now. It sends them at its interval by itself."""
+        return self._send(frame({"type": "heartbeat", "job_id": self.id}), self)
 
-    def _progress_frame(self, progress: float, message: Optional[str], data: Any) -> bytes:
-        if isinstance(progress, bool) or not isinstance(progress, (int, float)) or progress != progress:
+    def progress(self, progress: float, message: Optional[str] = None, data: Any = None) -> S:
+        """Report how much is done, from 0.0 to 1.0. At most one report a second reaches the backend, the newest."""
+        if type(progress) not in (int, float) or progress != progress:
             raise ValueError(f"progress is a number from 0 to 1, not {progress!r}")
-        progress = min(max(progress, 0), 1)
-        text = None if message is None else clean(message, MAX_MESSAGE_CHARS)
-        return make_frame("progress", self.id, progress=progress, message=text, data=data)
+        fields = {"type": "progress", "job_id": self.id, "progress": min(max(progress, 0), 1)}
+        more = {"message": message, "data": data}
+        fields.update({name: value for name, value in more.items() if value is not None})
+        return self._send(frame(fields, self._shared.default), self)
+
+    def checkpoint(self, state: Any) -> S:
+        """Save a state, which the next attempt gets as `last_checkpoint`. ojs-init has it when this is done."""
+        return self._send(self._checkpoint_frame(self._resume.save_state(state)), self)
 
     def _checkpoint_frame(self, state: Any) -> bytes:
-        text = dump(state)
-        # A copy: what the handler changes later is not saved yet.
-        before, kept = self._resume.user, json.loads(text)
-        if not self._resume.is_used:
-            frame = make_frame("checkpoint", self.id, '"state":' + text)
-            if self._core._fits(frame):
-                # A loop or step that begins later saves it again, beside its own position.
-                self._resume.user = kept
-            return frame
-        self._resume.user = kept
-        try:
-            return self._saved_frame()
-        except Exception:
-            self._resume.user = before
-            raise
+        return frame({"type": "checkpoint", "job_id": self.id, "state": state})
+
+
+AnyJob = BaseJob[Any]
+
+
+class Job(BaseJob[None]):
+    """A job, for the handlers of a `Worker`. Any thread may call its methods."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.cancelled = Event()
+        """Set when the job is cancelled: return or raise soon. Wait for it where you would sleep, or use `sleep`."""
+        self.stopping = Event()
+        """Set when a shutdown begins. The job may go on until it is cancelled."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait. Ends the handler at once when the job is cancelled, which `time.sleep` does not."""
+        self.cancelled.wait(seconds)
+        self.raise_if_cancelled()
+
+    def iterate(
+        self, rows: Union[Iterable[Row], Callable[[Any], Iterable[Row]]], *, key: Optional[Callable[[Row], Any]] = None
+    ) -> Iterator[Row]:
+        """Yield each row once over all attempts: a later attempt begins behind the last row that was saved.
+
+        The position is the `key` of a row, which is JSON, or else its index. It is saved every 5 s, and before the
+        job fails or is given back. In a shutdown the job goes back when less time is left than a row takes. Rows come
+        in the same order in each attempt. `rows` may be a function of the position (None at first) that returns the
+        rows behind it. Raises StepsChanged if the row at the saved position does not come.
+        """
+        loop = self._resume.loop(key)
+        for row in loop.open(rows):
+            if loop.is_finished(row):
+                continue
+            self._leave_if_near(loop.usual)
+            position, began = loop.position_of(row), time.monotonic()
+            yield row
+            if loop.finish(position, time.monotonic() - began):
+                self._save()
+        loop.end()
+
+    def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a part of the job once over all attempts: a later attempt gets the saved result instead.
+
+        The result is JSON, and small. Steps come in the same order in each attempt (else: StepsChanged), none within
+        another.
+        """
+        return drive(self._step(name, function, args, kwargs))
+
+    def _cancel(self, reason: str) -> None:
+        self.cancel_reason = reason
+        self.cancelled.set()
+
+    def _stop(self) -> None:
+        self.stopping.set()
+
+
+class AsyncJob(BaseJob[Awaitable[None]]):
+    """A job, for the handlers of an `AsyncWorker`."""
+
+    stopping: asyncio.Event
+    """Set when a shutdown begins. The job may go on until it is cancelled."""
+
+    is_async = True
+
+    def __init__(self, *given: Any, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(*given)
+        self._loop = loop
+        self._task: Optional[asyncio.Task[Any]] = None
+        self._cancelled: Optional[asyncio.Event] = None
+        self._is_begun = False
+
+    @property
+    def cancelled(self) -> asyncio.Event:
+        """Set when the job is cancelled. A handler that asks for it looks after the cancel by itself; in every other
+        handler a cancel raises `asyncio.CancelledError` where it awaits something."""
+        if self._cancelled is None:
+            self._cancelled = AsyncEvent()
+            if self.is_cancelled:
+                self._cancelled.set()
+        return self._cancelled
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait. Ends the handler at once when the job is cancelled."""
+        if self._cancelled is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._cancelled.wait(), seconds)
+        else:
+            await asyncio.sleep(seconds)
+        self.raise_if_cancelled()
+
+    async def iterate(
+        self,
+        rows: Union[Iterable[Row], AsyncIterable[Row], Callable[[Any], Union[Iterable[Row], AsyncIterable[Row]]]],
+        *,
+        key: Optional[Callable[[Row], Any]] = None,
+    ) -> AsyncIterator[Row]:
+        """`Job.iterate`, for ``async for``."""
+        loop = self._resume.loop(key)
+        async for row in _each(loop.open(rows)):
+            if loop.is_finished(row):
+                continue
+            self._leave_if_near(loop.usual)
+            position, began = loop.position_of(row), time.monotonic()
+            yield row
+            if loop.finish(position, time.monotonic() - began):
+                await self._save()
+        loop.end()
+
+    async def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`Job.step`; the function may be an ``async def``."""
+        return await self._step(name, function, args, kwargs)
+
+    def _cancel(self, reason: str) -> None:
+        self.cancel_reason = reason
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(self._interrupt)
+
+    def _interrupt(self) -> None:
+        if self._cancelled is not None:
+            self._cancelled.set()
+        elif self._task is not None and not self._is_over:
+            self._task.cancel()
+
+    def _stop(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(lambda: self.stopping.set())
+
+
+async def _each(rows: Any) -> AsyncIterator[Any]:
+    if hasattr(rows, "__aiter__"):
+        async for row in rows:
+            yield row
+    else:
+        for row in rows:
+            yield row
 
 
 def _deadline_of(envelope: Dict[str, Any]) -> Optional[datetime.datetime]:
-    milliseconds: Any = envelope.get("timeout_ms")
-    seconds: Any = envelope.get("timeout")
-    if not _is_positive(milliseconds) and _is_positive(seconds):
-        milliseconds = seconds * 1000
-    if not _is_positive(milliseconds) or milliseconds > _limits.MAX_TIMEOUT_MS:
+    milliseconds = _positive(envelope.get("timeout_ms")) or 1000 * _positive(envelope.get("timeout"))
+    if not 0 < milliseconds <= MAX_TIMEOUT_MS:
         return None
     return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(milliseconds=milliseconds)
 
 
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
-
-
-def release_if_cancelled(job: AnyJob) -> None:
-    """Before its handler begins. Even after its timeout: it was not processed."""
-    if job.cancel_reason is not None:
-        raise Release(job.cancel_reason)
-
-
-class Job(AnyJob, Resumable):
-    """A job, for the handlers of a :class:`Worker`. Its methods may be called from any thread of the process."""
-
-    cancelled: threading.Event
-    """Set when nobody waits for the result any more: `cancel_reason` says why. Return, or raise, soon."""
-    stopping: threading.Event
-    """Set when the worker begins to be shut down; the job may go on until it is cancelled."""
-
-    def __init__(self, core: Base[Any], envelope: Dict[str, Any], raw: str, checkpoint: Any) -> None:
-        super().__init__(core, envelope, raw, checkpoint)
-        self.cancelled = Event()
-        self.stopping = Event()
-
-    def heartbeat(self) -> None:
-        """Tell the backend now that this job is alive. ojs-init does that by itself at its interval."""
-        try:
-            self._send(self._heartbeat_frame())
-        except Stalled as stalled:
-            log.warning("job %s: %s", self.id, stalled)
-
-    def progress(self, progress: float, message: Optional[str] = None, data: Any = None) -> None:
-        """Say how far it is, from 0.0 to 1.0. At most one a second reaches the backend, the newest wins."""
-        try:
-            self._send(self._progress_frame(progress, message, data))
-        except Stalled as stalled:
-            log.warning("job %s: %s", self.id, stalled)
-
-    def checkpoint(self, state: Any) -> None:
-        """Save where the next attempt shall go on; it gets it as `last_checkpoint`. Once this returns, ojs-init will
-        deliver it to the backend even if this process crashes."""
-        self._send(self._checkpoint_frame(state))
-
-    def _set_cancelled(self) -> None:
-        self.cancelled.set()
-
-    def _set_stopping(self) -> None:
-        self.stopping.set()
-
-    def _save(self) -> None:
-        if self._resume.is_dirty:
-            self._send(self._saved_frame())
-
-    def _send(self, data: bytes) -> None:
-        written = Event()
-        link, item = self._core.tell(self, data, written.set)
-        if not written.wait(_limits.WRITE_TIMEOUT) and link.withdraw(item):
-            raise Stalled(f"ojs-init has not read for {_limits.WRITE_TIMEOUT:g} s")
-        if written.is_set() and not item.written:
-            raise ConnectionLost("ojs-init has closed the connection")
-
-
-class AsyncJob(AnyJob, AsyncResumable):
-    """A job, for the handlers of an :class:`AsyncWorker`."""
-
-    cancelled: asyncio.Event
-    """Set when nobody waits for the result any more: `cancel_reason` says why. Return, or raise, soon."""
-    stopping: asyncio.Event
-    """Set when the worker begins to be shut down; the job may go on until it is cancelled."""
-
-    def __init__(self, core: AsyncWorker, envelope: Dict[str, Any], raw: str, checkpoint: Any) -> None:
-        super().__init__(core, envelope, raw, checkpoint)
-        self._loop = core.loop
-
-    async def heartbeat(self) -> None:
-        """Tell the backend now that this job is alive. ojs-init does that by itself at its interval."""
-        try:
-            await self._send(self._heartbeat_frame())
-        except Stalled as stalled:
-            log.warning("job %s: %s", self.id, stalled)
-
-    async def progress(self, progress: float, message: Optional[str] = None, data: Any = None) -> None:
-        """Say how far it is, from 0.0 to 1.0. At most one a second reaches the backend, the newest wins."""
-        try:
-            await self._send(self._progress_frame(progress, message, data))
-        except Stalled as stalled:
-            log.warning("job %s: %s", self.id, stalled)
-
-    async def checkpoint(self, state: Any) -> None:
-        """Save where the next attempt shall go on; it gets it as `last_checkpoint`. Once this returns, ojs-init will
-        deliver it to the backend even if this process crashes."""
-        await self._send(self._checkpoint_frame(state))
-
-    def _set_cancelled(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._set_cancelled_in_loop)
-
-    def _set_cancelled_in_loop(self) -> None:
-        self.cancelled.set()
-
-    def _set_stopping(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(lambda: self.stopping.set())
-
-    async def _save(self) -> None:
-        if self._resume.is_dirty:
-            await self._send(self._saved_frame())
-
-    async def _send(self, data: bytes) -> None:
-        written = asyncio.Event()
-
-        def done() -> None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(written.set)
-
-        link, item = self._core.tell(self, data, done)
-        try:
-            await asyncio.wait_for(written.wait(), _limits.WRITE_TIMEOUT)
-        except asyncio.TimeoutError:
-            if link.withdraw(item):
-                raise Stalled(f"ojs-init has not read for {_limits.WRITE_TIMEOUT:g} s") from None
-        if written.is_set() and not item.written:
-            raise ConnectionLost("ojs-init has closed the connection")
+def _positive(value: Any) -> float:
+    return value if type(value) in (int, float) and value > 0 else 0

@@ -4,208 +4,127 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import inspect
-import signal
 import threading
-from typing import Any, Callable, Coroutine, Dict, Iterator, Optional, Sequence, Set, Type, overload
+from typing import Any, Callable, Dict, List, Optional, Set
 
-from . import _limits
-from ._core import Core
-from ._executor import Executor
-from ._handlers import A, AH, AM, R, check_async
-from ._jobs import AsyncEvent, AsyncJob, release_if_cancelled
-from ._limits import STOP_GRACE
-from ._link import SIGNALS, Link, signals_wait
-from ._logs import context_of
-from ._options import checks_options
-from ._resume import may_call_again
+from ._jobs import AnyJob, AsyncEvent, AsyncJob
+from ._link import Link, socket_path
+from ._outcome import settle
+from ._perform import Outcome, Performance
+from ._processes import stopped_by_signals
+from ._session import LOST_GRACE, Session
+from ._worker import BaseWorker
 
 
-class AsyncWorker(Core[AsyncJob]):
+class Tasks:
+    """The tasks of an event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    def make(self, session: Session, envelope: Dict[str, Any], checkpoint: Any) -> AsyncJob:
+        """The job for a handler."""
+
+        async def send(data: bytes, job: AnyJob) -> None:
+            if not session.send(data, job, waits=False):
+                await asyncio.to_thread(session.send, data, job)
+
+        return AsyncJob(envelope, checkpoint, session.shared, send, loop=self._loop)
+
+    def start(self, session: Session, job: AsyncJob) -> None:
+        """Run the handler of a job."""
+        self._loop.call_soon_threadsafe(self._spawn, session, job)
+
+    def _spawn(self, session: Session, job: AsyncJob) -> None:
+        job.stopping = AsyncEvent()
+        if session.shared.state == "terminate":
+            job.stopping.set()
+
+        async def run() -> None:
+            job._is_begun = True
+            await session.run(job)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not job._is_begun:  # It was cancelled before.
+                session.answer(job, None, settle(job, asyncio.CancelledError()))
+
+        job._task = self._loop.create_task(run())
+        self._tasks.add(job._task)
+        job._task.add_done_callback(ended)
+
+    def cancel_all(self) -> None:
+        """Cancel the handlers."""
+        for task in list(self._tasks):
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
+                self._loop.call_soon_threadsafe(task.cancel)
+
+
+class AsyncWorker(BaseWorker[AsyncJob]):
     """A worker whose handlers are ``async def`` functions, up to `concurrency` of them at once on one event loop.
 
-    The same as :class:`Worker` in all else. The socket has a thread of its own, so a handler that blocks the loop
-    delays other handlers, and the notice of a SIGTERM, but no answer to a ping.
+    The socket has threads of its own: a handler that blocks the loop delays other handlers, but no answer to a ping.
     """
 
-    loop: asyncio.AbstractEventLoop
-    """The event loop; known once it runs."""
-
-    @checks_options()
-    def __init__(
-        self,
-        concurrency: Optional[int] = None,
-        *,
-        socket_path: Optional[str] = None,
-        handle_signals: bool = True,
-        stop_grace: Optional[float] = STOP_GRACE,
-    ) -> None:
-        super().__init__(concurrency, socket_path=socket_path, handle_signals=handle_signals, stop_grace=stop_grace)
-        self._tasks: Set["asyncio.Task[None]"] = set()
-        self._slots: Optional[asyncio.Semaphore] = None
-
-    @overload
-    def job(self, *types: str) -> Callable[[AH], AH]: ...
-
-    @overload
-    def job(
-        self, *types: str, args: Type[A]
-    ) -> Callable[[Callable[[AsyncJob, A], Coroutine[Any, Any, R]]], Callable[[AsyncJob, A], Coroutine[Any, Any, R]]]: ...
-
-    @checks_options("worker.job")
-    def job(self, *types: str, args: Any = None) -> Any:
-        """Decorate the handler of these job types; ``"*"``, or no type at all, for every other type.
-
-        `args` is a dataclass, a NamedTuple or a TypedDict: the handler gets one as its second argument, made of the job's
-        arguments in their order. Those that do not fit fail the job for good (:class:`InvalidArgs`).
-        """
-        return self._register(types, args)
-
-    def middleware(self, function: AM) -> AM:
-        """Decorate a function that stands around every handler, the first one outermost: it gets the job and ``call_next``,
-        which it calls without arguments, and returns what that returns, or something else.
-
-        It may call it again after it has failed: finished steps give the results that they had. It may raise what a
-        handler may raise.
-        """
-        self._add_middleware(function)
-        return function
-
-    def _run(self) -> None:
-        asyncio.run(self._serve_with_executor())
-
-    async def _serve_with_executor(self) -> None:
-        asyncio.get_running_loop().set_default_executor(Executor())
-        await self.serve()
+    _job_class = AsyncJob
 
     async def serve(self) -> None:
-        """The same as `run`, in an event loop that runs already."""
-        self.loop = asyncio.get_running_loop()
-        link, path = self._prepare()
-        ended: "asyncio.Future[Optional[BaseException]]" = self.loop.create_future()
-
-        def set_ended(error: Optional[BaseException]) -> None:
-            if not ended.done():
-                ended.set_result(error)
-
-        def serve_connection() -> None:
-            error: Optional[BaseException] = None
+        """`run`, in an event loop that runs already. If it is cancelled, so are the handlers."""
+        self._check_runnable()
+        link = Link()
+        session = self._session = self._new_session(link)
+        with stopped_by_signals(session.stop, self._handles_signals):
+            link.connect(socket_path(self._socket_path))
             try:
-                self._serve_connection(link, path)
-            except BaseException as caught:
-                error = caught
-            with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(set_ended, error)
-
-        with self._signals(link):
-            threading.Thread(target=serve_connection, name="ojs-socket", daemon=True).start()
-            try:
-                await asyncio.wait({ended})
+                await _in_thread(lambda: self._serve(session))
             except asyncio.CancelledError:
-                await self._give_up(link, ended)
+                session.stop()
+                session.cancel_all()
+                await asyncio.sleep(LOST_GRACE)
                 raise
-        error = ended.result() or self._exit
-        if error is not None:
-            raise error
+        session.check_end()
 
-    async def _give_up(self, link: Link, ended: "asyncio.Future[Any]") -> None:
-        """Somebody cancelled us: so are the handlers, and their jobs fail."""
-        self.stop()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.wait({ended}, timeout=_limits.EOF_GRACE)
-        self._is_aborted = True
-        link.wake()
+    def _new_session(self, link: Link) -> Session:
+        session, tasks = Session(link, self._registry, self._shared(), self._most), Tasks()
+        session.make, session.start, session.cancel_all = tasks.make, tasks.start, tasks.cancel_all
+        return session
 
-    @contextlib.contextmanager
-    def _signals(self, link: Link) -> Iterator[None]:
-        numbers: Sequence[signal.Signals] = ()
-        if self._handles_signals and threading.current_thread() is threading.main_thread():
-            numbers = SIGNALS
-        before = {number: signal.getsignal(number) for number in numbers}
+    def _run(self) -> None:
+        asyncio.run(self.serve())
 
-        def on_signal() -> None:
-            self._is_signalled = True
-            link.wake()
+    def _perform(self, performance: Performance, patience: float) -> Outcome:
+        outcomes: List[Any] = []
 
-        for number in numbers:
-            self.loop.add_signal_handler(number, on_signal)
-        self._signals_are_ours()
-        if numbers:
-            link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
-        try:
-            yield
-        finally:
-            link.in_forked_child = None
-            with signals_wait():
-                for number in numbers:
-                    self.loop.remove_signal_handler(number)
-                self._restore_signals(before)
+        async def perform() -> None:
+            performance.start(self._new_session(performance))
+            outcomes.append(await asyncio.to_thread(performance.wait, patience))
 
-    def _check_function(self, function: Any, what: str) -> None:
-        check_async(function, what)
+        # On a thread of its own, because the test may be in an event loop.
+        thread = threading.Thread(target=lambda: asyncio.run(perform()))
+        thread.start()
+        thread.join()
+        outcome: Outcome = outcomes[0]
+        return outcome
 
-    def _twin(self, path: str) -> "AsyncWorker":
-        return AsyncWorker(1, socket_path=path, handle_signals=False, stop_grace=None)
 
-    def _make_job(self, envelope: Dict[str, Any], raw: str, checkpoint: Any) -> AsyncJob:
-        return AsyncJob(self, envelope, raw, checkpoint)
+async def _in_thread(function: Callable[[], None]) -> None:
+    """Call a function on a daemon thread: the end of the loop does not wait for it."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
 
-    def _start(self, job: AsyncJob) -> None:
-        self.loop.call_soon_threadsafe(self._spawn, job)
+    def finish(error: Optional[BaseException]) -> None:
+        if not ended.done():
+            ended.set_result(None) if error is None else ended.set_exception(error)
 
-    def _spawn(self, job: AsyncJob) -> None:
-        job.cancelled = AsyncEvent()
-        job.stopping = AsyncEvent()
-        if self._state == "terminate":
-            job.stopping.set()
-        if job.cancel_reason is not None:
-            job.cancelled.set()
-
-        def ended(task: "asyncio.Task[None]") -> None:
-            self._tasks.discard(task)
-            if not job._is_over:  # cancelled before its first step
-                self._answer(job, None, asyncio.CancelledError())
-
-        task = self.loop.create_task(self._process(job))
-        self._tasks.add(task)
-        task.add_done_callback(ended)
-
-    async def _process(self, job: AsyncJob) -> None:
-        result: Any = None
+    def run() -> None:
         error: Optional[BaseException] = None
-        if self._slots is None:
-            # Only the first job shows how many there may be: that is what `hello` says, unless the program does.
-            self._slots = asyncio.Semaphore(self.concurrency)
         try:
-            async with self._slots:
-                release_if_cancelled(job)
-                with context_of(job):
-                    if self._before_handler is not None:
-                        await self.loop.run_in_executor(None, self._before_handler)
-                    result = await self._call(job)
+            function()
         except BaseException as caught:
             error = caught
-        self._answer(job, result, error)
-
-    async def _call(self, job: AsyncJob) -> Any:
-        handler = self._handler_for(job.type)
-        assert handler is not None
-
-        async def of_handler() -> Any:
-            result = handler(job)
-            return await result if inspect.isawaitable(result) else result
-
-        call: Callable[[], Any] = of_handler
-        for function in reversed(self._middleware):
-            call = functools.partial(function, job, may_call_again(job._resume, call))
-        return await call()
-
-    def _abandon_handlers(self) -> None:
-        def cancel_all() -> None:
-            for task in list(self._tasks):
-                task.cancel()
-
         with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(cancel_all)
+            loop.call_soon_threadsafe(finish, error)
+
+    threading.Thread(target=run, name="ojs-socket", daemon=True).start()
+    await ended

@@ -24,8 +24,9 @@ def fields_of(job: Any) -> Dict[str, Any]:
     if job.deadline is not None:
         left = round((job.deadline - datetime.datetime.now(datetime.timezone.utc)).total_seconds() * 1000)
     remaining = job.remaining()
+    names = ("id", "type", "queue", "attempt", "args", "meta", "last_checkpoint", "is_last_attempt")
     return {
-        **{name: getattr(job, name) for name in ("id", "type", "queue", "attempt", "args", "meta", "last_checkpoint")},
+        **{name: getattr(job, name) for name in names},
         "has_deadline": job.deadline is not None,
         "deadline_ms": left,
         "remaining_ms": None if remaining is None else round(remaining * 1000),
@@ -37,25 +38,57 @@ def note(job: Any, name: str) -> None:
         job.context.setdefault("names", []).append(name)
 
 
-def keyed_rows(count: int) -> List[Dict[str, int]]:
-    return [{"id": 10 * number} for number in range(count)]
+def fail(message: str, retryable: bool) -> None:
+    raise (Retry if retryable else Discard)(message, code="x_fixture", type="FixtureError")
+
+
+def crash(message: str) -> None:
+    raise RuntimeError(message)
+
+
+def release() -> None:
+    raise Release("not mine")
+
+
+def large(length: int) -> str:
+    return "x" * length
+
+
+def release_after(seconds: float) -> None:
+    raise Release("later", after=seconds)
+
+
+def retry(message: str, after: float) -> None:
+    raise Retry(message, after=after, code="x_retry")
+
+
+def discard(message: str) -> None:
+    raise Discard(message)
+
+
+def not_json() -> float:
+    return float("nan")
+
+
+def typed(to: str, count: int) -> Dict[str, Any]:
+    return {"to": to, "count": count}
+
+
+def log(message: str) -> None:
+    a_library.info(message)
+
+
+PLAIN = [fail, crash, release, large, release_after, retry, discard, not_json, typed, log]
 
 
 def threaded() -> Worker:
     worker = Worker(concurrency())
+    for function in PLAIN:
+        worker.job(f"fixture.{function.__name__}")(function)  # type: ignore[operator]
 
     @worker.job("fixture.echo")
     def echo(job: Job) -> Any:
         return job.args
-
-    @worker.job("fixture.fail")
-    def fail(job: Job) -> Any:
-        message, retryable = job.args
-        raise (Retry if retryable else Discard)(message, code="x_fixture", type="FixtureError")
-
-    @worker.job("fixture.crash")
-    def crash(job: Job) -> Any:
-        raise RuntimeError(job.args[0])
 
     @worker.job("fixture.wait")
     def wait(job: Job) -> Any:
@@ -63,8 +96,8 @@ def threaded() -> Worker:
         raise Release(job.cancel_reason)
 
     @worker.job("fixture.sleep")
-    def sleep(job: Job) -> Any:
-        time.sleep(job.args[0] / 1000)
+    def sleep(milliseconds: int) -> Any:
+        time.sleep(milliseconds / 1000)
 
     @worker.job("fixture.progress")
     def progress(job: Job) -> Any:
@@ -79,14 +112,6 @@ def threaded() -> Worker:
     def heartbeat(job: Job) -> Any:
         job.heartbeat()
 
-    @worker.job("fixture.release")
-    def release(job: Job) -> Any:
-        raise Release("not mine")
-
-    @worker.job("fixture.large")
-    def large(job: Job) -> Any:
-        return "x" * job.args[0]
-
     @worker.middleware
     def outer(job: Job, call_next: Any) -> Any:
         note(job, "outer")
@@ -97,22 +122,6 @@ def threaded() -> Worker:
         note(job, "inner")
         return call_next()
 
-    @worker.job("fixture.release_after")
-    def release_after(job: Job) -> Any:
-        raise Release("later", after=job.args[0])
-
-    @worker.job("fixture.retry")
-    def retry(job: Job) -> Any:
-        raise Retry(job.args[0], after=job.args[1], code="x_retry")
-
-    @worker.job("fixture.discard")
-    def discard(job: Job) -> Any:
-        raise Discard(job.args[0])
-
-    @worker.job("fixture.not_json")
-    def not_json(job: Job) -> Any:
-        return float("nan")
-
     @worker.job("fixture.fields")
     def fields(job: Job) -> Any:
         return fields_of(job)
@@ -121,98 +130,38 @@ def threaded() -> Worker:
     def middleware(job: Job) -> Any:
         return job.context["names"]
 
-    @worker.job("fixture.log")
-    def log(job: Job) -> Any:
-        a_library.info(job.args[0])
-
     @worker.job("fixture.iterate")
-    def iterate(job: Job) -> Any:
+    def iterate(job: Job, count: int, milliseconds: int) -> Any:
         done = []
-        for row in job.iterate(range(job.args[0])):
-            time.sleep(job.args[1] / 1000)
+        for row in job.iterate(range(count)):
+            time.sleep(milliseconds / 1000)
             done.append(row)
         return {"rows": done}
 
     @worker.job("fixture.keyed")
-    def keyed(job: Job) -> Any:
+    def keyed(job: Job, count: int, milliseconds: int) -> Any:
         done = []
-        for row in job.iterate(keyed_rows(job.args[0]), key=lambda row: row["id"]):
-            time.sleep(job.args[1] / 1000)
+        rows = [{"id": 10 * number} for number in range(count)]
+        for row in job.iterate(rows, key=lambda row: row["id"]):
+            time.sleep(milliseconds / 1000)
             done.append(row["id"])
         return {"rows": done}
 
     @worker.job("fixture.steps")
-    def steps(job: Job) -> Any:
+    def steps(job: Job, *names: str) -> Any:
         ran: List[str] = []
 
         def run(name: str) -> str:
             ran.append(name)
             return name.upper()
 
-        results = [job.step(name, run, name) for name in job.args]
+        results = [job.step(name, run, name) for name in names]
         return {"ran": ran, "results": results}
-
-    @worker.job("fixture.swallow")
-    def swallow(job: Job) -> Any:
-        done: List[int] = []
-
-        def load() -> str:
-            try:
-                for row in job.iterate(range(job.args[0])):
-                    time.sleep(job.args[1] / 1000)
-                    done.append(row)
-            except BaseException:
-                pass
-            return "A"
-
-        try:
-            job.step("load", load)
-        except BaseException:
-            pass
-        return {"rows": done}
-
-    @worker.job("fixture.optional")
-    def optional(job: Job) -> Any:
-        ran: List[str] = []
-
-        def fail(name: str) -> None:
-            ran.append(name)
-            raise RuntimeError(f"no {name}")
-
-        try:
-            job.step(job.args[0], fail, job.args[0])
-        except BaseException:
-            pass
-        job.step(job.args[1], ran.append, job.args[1])
-        return {"ran": ran}
-
-    @worker.job("fixture.tried_again")
-    def tried_again(job: Job) -> Any:
-        ran: List[str] = job.context.setdefault("ran", [])
-
-        def run(name: str) -> str:
-            ran.append(name)
-            if name == job.args[-1] and ran.count(name) == 1:
-                raise RuntimeError(f"no {name} yet")
-            return name.upper()
-
-        results = [job.step(name, run, name) for name in job.args]
-        return {"ran": ran, "results": results}
-
-    @worker.middleware
-    def again(job: Job, call_next: Any) -> Any:
-        try:
-            return call_next()
-        except RuntimeError:
-            if job.type != "fixture.tried_again":
-                raise
-            return call_next()
 
     @worker.job("fixture.stopping")
     def stopping(job: Job) -> Any:
         while not job.stopping.wait(0.01):
-            if job.cancelled.is_set():
-                raise Release(job.cancel_reason)
+            job.raise_if_cancelled()
         return {"remaining_known": job.remaining() is not None}
 
     return worker
@@ -221,27 +170,30 @@ def threaded() -> Worker:
 def on_asyncio() -> AsyncWorker:
     worker = AsyncWorker(concurrency())
 
+    def made_async(function: Any) -> Any:
+        async def call(*args: Any) -> Any:
+            return function(*args)
+
+        call.__wrapped__ = function  # type: ignore[attr-defined]
+        return call
+
+    for function in PLAIN:
+        worker.job(f"fixture.{function.__name__}")(made_async(function))
+
     @worker.job("fixture.echo")
     async def echo(job: AsyncJob) -> Any:
         return job.args
 
-    @worker.job("fixture.fail")
-    async def fail(job: AsyncJob) -> Any:
-        message, retryable = job.args
-        raise (Retry if retryable else Discard)(message, code="x_fixture", type="FixtureError")
-
-    @worker.job("fixture.crash")
-    async def crash(job: AsyncJob) -> Any:
-        raise RuntimeError(job.args[0])
-
     @worker.job("fixture.wait")
     async def wait(job: AsyncJob) -> Any:
-        await job.cancelled.wait()
-        raise Release(job.cancel_reason)
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise Release(job.cancel_reason) from None
 
     @worker.job("fixture.sleep")
-    async def sleep(job: AsyncJob) -> Any:
-        await asyncio.sleep(job.args[0] / 1000)
+    async def sleep(milliseconds: int) -> Any:
+        await asyncio.sleep(milliseconds / 1000)
 
     @worker.job("fixture.progress")
     async def progress(job: AsyncJob) -> Any:
@@ -256,14 +208,6 @@ def on_asyncio() -> AsyncWorker:
     async def heartbeat(job: AsyncJob) -> Any:
         await job.heartbeat()
 
-    @worker.job("fixture.release")
-    async def release(job: AsyncJob) -> Any:
-        raise Release("not mine")
-
-    @worker.job("fixture.large")
-    async def large(job: AsyncJob) -> Any:
-        return "x" * job.args[0]
-
     @worker.middleware
     async def outer(job: AsyncJob, call_next: Any) -> Any:
         note(job, "outer")
@@ -274,22 +218,6 @@ def on_asyncio() -> AsyncWorker:
         note(job, "inner")
         return await call_next()
 
-    @worker.job("fixture.release_after")
-    async def release_after(job: AsyncJob) -> Any:
-        raise Release("later", after=job.args[0])
-
-    @worker.job("fixture.retry")
-    async def retry(job: AsyncJob) -> Any:
-        raise Retry(job.args[0], after=job.args[1], code="x_retry")
-
-    @worker.job("fixture.discard")
-    async def discard(job: AsyncJob) -> Any:
-        raise Discard(job.args[0])
-
-    @worker.job("fixture.not_json")
-    async def not_json(job: AsyncJob) -> Any:
-        return float("nan")
-
     @worker.job("fixture.fields")
     async def fields(job: AsyncJob) -> Any:
         return fields_of(job)
@@ -298,101 +226,41 @@ def on_asyncio() -> AsyncWorker:
     async def middleware(job: AsyncJob) -> Any:
         return job.context["names"]
 
-    @worker.job("fixture.log")
-    async def log(job: AsyncJob) -> Any:
-        a_library.info(job.args[0])
-
     @worker.job("fixture.iterate")
-    async def iterate(job: AsyncJob) -> Any:
+    async def iterate(job: AsyncJob, count: int, milliseconds: int) -> Any:
         done = []
-        async for row in job.iterate(range(job.args[0])):
-            await asyncio.sleep(job.args[1] / 1000)
+        async for row in job.iterate(range(count)):
+            await asyncio.sleep(milliseconds / 1000)
             done.append(row)
         return {"rows": done}
 
     @worker.job("fixture.keyed")
-    async def keyed(job: AsyncJob) -> Any:
+    async def keyed(job: AsyncJob, count: int, milliseconds: int) -> Any:
         done = []
-        async for row in job.iterate(keyed_rows(job.args[0]), key=lambda row: row["id"]):
-            await asyncio.sleep(job.args[1] / 1000)
+        rows = [{"id": 10 * number} for number in range(count)]
+        async for row in job.iterate(rows, key=lambda row: row["id"]):
+            await asyncio.sleep(milliseconds / 1000)
             done.append(row["id"])
         return {"rows": done}
 
     @worker.job("fixture.steps")
-    async def steps(job: AsyncJob) -> Any:
+    async def steps(job: AsyncJob, *names: str) -> Any:
         ran: List[str] = []
 
         def run(name: str) -> str:
             ran.append(name)
             return name.upper()
 
-        results = [await job.step(name, run, name) for name in job.args]
+        results = [await job.step(name, run, name) for name in names]
         return {"ran": ran, "results": results}
-
-    @worker.job("fixture.swallow")
-    async def swallow(job: AsyncJob) -> Any:
-        done: List[int] = []
-
-        async def load() -> str:
-            try:
-                async for row in job.iterate(range(job.args[0])):
-                    await asyncio.sleep(job.args[1] / 1000)
-                    done.append(row)
-            except BaseException:
-                pass
-            return "A"
-
-        try:
-            await job.step("load", load)
-        except BaseException:
-            pass
-        return {"rows": done}
-
-    @worker.job("fixture.optional")
-    async def optional(job: AsyncJob) -> Any:
-        ran: List[str] = []
-
-        def fail(name: str) -> None:
-            ran.append(name)
-            raise RuntimeError(f"no {name}")
-
-        try:
-            await job.step(job.args[0], fail, job.args[0])
-        except BaseException:
-            pass
-        await job.step(job.args[1], ran.append, job.args[1])
-        return {"ran": ran}
-
-    @worker.job("fixture.tried_again")
-    async def tried_again(job: AsyncJob) -> Any:
-        ran: List[str] = job.context.setdefault("ran", [])
-
-        def run(name: str) -> str:
-            ran.append(name)
-            if name == job.args[-1] and ran.count(name) == 1:
-                raise RuntimeError(f"no {name} yet")
-            return name.upper()
-
-        results = [await job.step(name, run, name) for name in job.args]
-        return {"ran": ran, "results": results}
-
-    @worker.middleware
-    async def again(job: AsyncJob, call_next: Any) -> Any:
-        try:
-            return await call_next()
-        except RuntimeError:
-            if job.type != "fixture.tried_again":
-                raise
-            return await call_next()
 
     @worker.job("fixture.stopping")
     async def stopping(job: AsyncJob) -> Any:
         waits = [asyncio.ensure_future(event.wait()) for event in (job.stopping, job.cancelled)]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        if job.cancelled.is_set():
-            raise Release(job.cancel_reason)
+        for each in waits:
+            each.cancel()
+        job.raise_if_cancelled()
         return {"remaining_known": job.remaining() is not None}
 
     return worker

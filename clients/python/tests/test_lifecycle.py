@@ -1,346 +1,297 @@
-"""Worker: jobs that are cancelled, and how a worker ends."""
+"""The beginning and the end of a worker's process. The shared sessions show the usual ends."""
 
-from __future__ import annotations
-
-import socket
-import threading
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import unittest
-from typing import Any, Dict, List
-from unittest import mock
+from typing import Any
 
-from .fake_init import PATIENCE, ClientTest, Running, job, wait_until
+from .fake import CLIENT, Connection, SocketTest, job, wait_until
 
-import ojs_worker
-from ojs_worker import AsyncJob, Cancelled, ConnectionLost, Job, Release, Worker
-from ojs_worker._parent import Limits, Parent
-from ojs_worker._processes import Child
-
-
-class Cancel(ClientTest):
-    def waiting(self, **options: Any) -> Running:
-        self.jobs: Dict[str, Job] = {}
-        worker = self.worker(**options)
-
-        @worker.job("release")
-        def release(job: Job) -> None:
-            self.jobs[job.id] = job
-            job.cancelled.wait(PATIENCE)
-            raise Release(job.cancel_reason)
-
-        @worker.job("check")
-        def check(job: Job) -> None:
-            self.jobs[job.id] = job
-            job.raise_if_cancelled()
-            job.cancelled.wait(PATIENCE)
-            job.raise_if_cancelled()
-
-        @worker.job("finish")
-        def finish(job: Job) -> str:
-            self.jobs[job.id] = job
-            job.cancelled.wait(PATIENCE)
-            return "done"
-
-        return self.start(worker)
-
-    def cancel(self, id: str, reason: str) -> None:
-        self.init.send({"type": "cancel", "job_id": id, "reason": reason, "grace_ms": 1000})
-
-    def test_it_reaches_the_job_that_it_names(self) -> None:
-        running = self.waiting()
-        self.init.send(job("1", "release"), job("2", "release"))
-        wait_until(lambda: len(self.jobs) == 2)
-        self.cancel("2", "timeout")
-        self.init.expect("release", "2", reason="timeout")
-        self.assertFalse(self.jobs["1"].cancelled.is_set())
-        self.cancel("nobody", "lost")
-        self.cancel("1", "cancelled")
-        self.init.expect("release", "1", reason="cancelled")
-        self.end(running)
-
-    def test_the_first_reason_stays(self) -> None:
-        running = self.waiting()
-        self.init.send(job("1", "release"))
-        wait_until(lambda: self.jobs)
-        self.cancel("1", "timeout")
-        self.cancel("1", "shutdown")
-        self.init.expect("release", "1", reason="timeout")
-        self.end(running)
-
-    def test_the_library_answers_for_a_handler_that_gives_up(self) -> None:
-        running = self.waiting()
-        for reason in ("shutdown", "cancelled", "lost", "x_later", "timeout"):
-            self.init.send(job(reason, "check"))
-            wait_until(lambda reason=reason: reason in self.jobs)
-            self.cancel(reason, reason)
-            if reason == "timeout":
-                error = self.init.expect("fail", reason)["error"]
-                self.assertEqual((error["code"], error["retryable"]), ("timeout", True))
-            else:
-                self.init.expect("release", reason, reason=reason)
-        self.end(running)
-
-    def test_a_handler_may_finish_all_the_same(self) -> None:
-        running = self.waiting()
-        self.init.send(job("1", "finish"))
-        wait_until(lambda: self.jobs)
-        self.cancel("1", "shutdown")
-        self.init.expect("ack", "1", result="done")
-        self.end(running)
-
-    def test_an_error_that_says_lost_cancels(self) -> None:
-        running = self.waiting()
-        for code in ("lost", "not_held"):
-            self.init.send(job(code, "release"))
-            wait_until(lambda code=code: code in self.jobs)
-            with self.assertLogs("ojs_worker", "WARNING"):
-                self.init.send({"type": "error", "code": code, "message": "m", "job_id": code})
-                self.init.expect("release", code, reason="lost")
-        self.end(running)
-
-    def test_other_errors_do_not(self) -> None:
-        running = self.waiting()
-        self.init.send(job("1", "release"))
-        wait_until(lambda: self.jobs)
-        for code in ("unavailable", "not_offered", "refused", "invalid_frame", "x_later"):
-            self.init.send({"type": "error", "code": code, "message": "m", "job_id": "1"})
-        self.init.ping()
-        self.assertFalse(self.jobs["1"].cancelled.is_set())
-        self.cancel("1", "shutdown")
-        self.init.expect("release", "1")
-        self.end(running)
-
-    def test_a_job_that_is_cancelled_before_its_turn_is_given_back(self) -> None:
-        running = self.waiting(concurrency=1)
-        self.init.send(job("1", "release"), job("2", "finish"))
-        wait_until(lambda: self.jobs)
-        self.cancel("2", "cancelled")
-        self.cancel("1", "cancelled")
-        self.init.expect("release", "1")
-        self.init.expect("release", "2", reason="cancelled")
-        self.assertEqual(list(self.jobs), ["1"])
-        self.end(running)
-
-    def test_cancelled_without_a_cancel_is_a_failure(self) -> None:
-        def handler(job: Job) -> None:
-            raise Cancelled("who?")
-
-        worker = self.worker()
-        worker.job("t")(handler)
-        running = self.start(worker)
-        self.init.send(job("1"))
-        self.init.expect("fail", "1")
-        self.end(running)
+QUICK = """
+worker = Worker(2)
+@worker.job("t")
+def t(job): return job.args
+"""
+BUSY = """
+worker = Worker(2, handle_signals="ignores" not in sys.argv)
+@worker.job("t")
+def t(job: Job, what: str):
+    job.progress(0.0)
+    if what == "hangs":
+        threading.Event().wait()
+    job.cancelled.wait(0.5)
+    return what
+worker.run()
+print("returned", file=sys.stderr)
+"""
 
 
-class Lifecycle(ClientTest):
-    def waiting(self, **options: Any) -> Running:
-        self.go = threading.Event()
-        self.addCleanup(self.go.set)
-        self.jobs: List[Job] = []
-        self.handled = self.worker(**options)
+class Ends(SocketTest):
+    def begin(self, source: str, *args: Any) -> Any:
+        process = self.start(source)
+        connection = self.accept()
+        if args:
+            connection.send(job("j1", "t", *args))
+            connection.expect("progress", "j1")
+        return process, connection
 
-        @self.handled.job("t")
-        def handler(job: Job) -> str:
-            self.jobs.append(job)
-            self.go.wait(PATIENCE)
-            return "done"
+    def test_sigterm_finishes_what_is_held(self) -> None:
+        process, connection = self.begin(BUSY, "x")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(connection.expect("ready"), {**connection.ready, "concurrency": 0})
+        connection.send(job("j2", "t", "on its way"))
+        connection.expect("progress", "j2")
+        lines = connection.lines.readlines()
+        self.assertEqual(sorted(json.loads(line)["result"] for line in lines), ["on its way", "x"])
+        self.assertIn("returned", self.ends(process, 0))
 
-        return self.start(self.handled)
+    def test_a_late_sigterm_changes_nothing(self) -> None:
+        process, connection = self.begin(QUICK + "worker.run()\nprint('over', file=sys.stderr, flush=True)\ntime.sleep(0.2)")
+        connection.terminate()
+        assert process.stderr is not None
+        self.assertEqual(process.stderr.readline(), "over\n")
+        process.send_signal(signal.SIGTERM)
+        self.ends(process, 0)
 
-    def test_quiet_and_running(self) -> None:
-        running = self.waiting()
-        self.assertEqual(self.handled.state, "running")
-        self.init.send({"type": "lifecycle", "state": "quiet", "reason": "sigtstp"})
-        self.init.send(job("1"))  # one that was on its way
-        wait_until(lambda: self.jobs)
-        self.assertEqual(self.handled.state, "quiet")
-        self.assertIsNone(self.jobs[0].remaining())
-        self.go.set()
-        self.init.expect("ack", "1")
-        self.init.ping()
-        self.init.send({"type": "lifecycle", "state": "running", "reason": "sigcont"}, job("2"))
-        self.init.expect("ack", "2")
-        self.assertEqual(self.handled.state, "running")
-        self.end(running)
+    def test_a_closed_connection_ends_handlers_and_the_process(self) -> None:
+        for what, words in (("x", "1 jobs are abandoned"), ("hangs", "1 jobs are abandoned")):
+            process, connection = self.begin(BUSY, what)
+            connection.close()
+            text = self.ends(process, 1)
+            self.assertIn(words, text)
+            self.assertNotIn("returned", text)
+        process, connection = self.begin(BUSY)
+        connection.close()
+        self.assertIn("returned", self.ends(process, 0))
 
-    def test_terminate_lets_jobs_finish(self) -> None:
-        running = self.waiting()
-        self.init.send(job("1"))
-        wait_until(lambda: self.jobs)
-        self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 60000})
-        self.init.ping()
-        self.assertEqual(self.handled.state, "terminate")
-        remaining = self.jobs[0].remaining()
-        assert remaining is not None
-        self.assertTrue(60 - PATIENCE < remaining <= 60, remaining)
-        self.assertFalse(self.jobs[0].cancelled.is_set())
-        self.init.send({"type": "lifecycle", "state": "running", "reason": "sigcont"})
-        self.init.send(job("2"))  # never from ojs-init
-        self.init.expect("release", "2")
-        self.assertEqual(self.handled.state, "terminate")
-        self.assertTrue(running.thread.is_alive())
-        self.go.set()
-        self.init.expect("ack", "1", result="done")
-        self.assertIsNone(running.join())
-        self.init.expect_eof()
+    def test_asyncio_handlers_are_cancelled_when_the_connection_closes(self) -> None:
+        source = """
+worker = AsyncWorker()
+@worker.job("t")
+async def t(job: AsyncJob, what: str):
+    await job.progress(0.0)
+    try:
+        await asyncio.sleep(30)
+    finally:
+        print("cleaned up", job.cancel_reason, file=sys.stderr)
+        if what == "hangs":
+            time.sleep(30)
+worker.run()
+"""
+        for what in ("x", "hangs"):
+            process, connection = self.begin(source, what)
+            connection.close()
+            self.assertIn("cleaned up lost", self.ends(process, 1))
 
-    def test_stop_lets_jobs_finish(self) -> None:
-        running = self.waiting()
-        self.init.send(job("1"))
-        wait_until(lambda: self.jobs)
-        self.handled.stop()
-        self.handled.stop()
-        self.init.expect("ready", concurrency=0)
-        self.init.send(job("2"))
-        self.init.expect("release", "2")
-        self.assertFalse(self.jobs[0].cancelled.is_set())
-        self.go.set()
-        self.init.expect("ack", "1")
-        self.assertIsNone(running.join())
+    def test_a_blocked_loop_keeps_neither_ping_nor_sigterm_waiting(self) -> None:
+        process, connection = self.begin("""
+worker = AsyncWorker()
+@worker.job("t")
+async def t(job: AsyncJob):
+    await job.progress(0.0)
+    time.sleep(1)
+    return "done"
+worker.run()
+""")
+        connection.send(job("j1"))
+        connection.expect("progress", "j1")
+        connection.send({"type": "ping", "id": 1})
+        connection.expect("pong")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(connection.expect("ready")["concurrency"], 0)
+        self.assertEqual(connection.expect("ack", "j1")["result"], "done")
+        self.ends(process, 0)
 
-    def test_a_job_on_its_way_while_we_stop_is_given_back_however_slow_ojs_init_is(self) -> None:
-        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", 10 * PATIENCE):
-            running = self.waiting()
-            self.init.answers_asks = False
-            self.handled.stop()
-            self.init.expect("ready", concurrency=0)
-            wait_until(lambda: self.init.asks == 1, "the question how far it has read")
-            self.init.send(job("1"))
-            self.init.expect("release", "1")
-            self.assertTrue(running.thread.is_alive())
-            self.init.say_not_held()
-            self.assertIsNone(running.join())
+    def test_stop_from_a_handler(self) -> None:
+        source = QUICK + "@worker.job('stop')\ndef stop(job): worker.stop()\nworker.run()\nprint('over', file=sys.stderr)"
+        process, connection = self.begin(source)
+        connection.send(job("j1", "stop"))
+        # The answer comes before or behind `ready`, by the thread that is faster.
+        lines = b"".join(connection.lines.readlines())
+        self.assertIn(b'"type":"ack","job_id":"j1"', lines)
+        self.assertIn("over", self.ends(process, 0))
 
-    def test_who_makes_place_for_another_process_takes_what_still_comes_until_ojs_init_knows(self) -> None:
-        for make in (self.worker, self.async_worker):
-            with self.subTest(make.__name__):
-                self.init = self.fake(make.__name__)
-                worker = make(2)
+    def test_serve_in_a_loop_that_is_there_and_its_cancel(self) -> None:
+        process, connection = self.begin("""
+worker = AsyncWorker()
+@worker.job("t")
+async def t(job: AsyncJob):
+    await job.progress(0.0)
+    await asyncio.sleep(30)
+async def main():
+    serving = asyncio.create_task(worker.serve())
+    while worker._session is None or not worker._session._unanswered:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    serving.cancel()
+    try:
+        await serving
+    except asyncio.CancelledError:
+        print("cancelled", file=sys.stderr)
+asyncio.run(main())
+""")
+        connection.send(job("j1"))
+        connection.expect("progress", "j1")
+        frames = {frame["type"]: frame for frame in map(json.loads, connection.lines.readlines())}
+        self.assertEqual(frames["fail"]["error"]["type"], "CancelledError")
+        self.assertIn("cancelled", self.ends(process, 0))
 
-                async def on_asyncio(job: AsyncJob) -> str:
-                    return "done"
+    def test_a_log_that_nobody_reads(self) -> None:
+        process = self.start(QUICK + "install_logging()\n@worker.job('x')\ndef x(job): 1 / 0\nworker.run()")
+        assert process.stderr is not None
+        process.stderr.close()
+        connection = self.accept()
+        for id in ("j1", "j2"):
+            connection.send(job(id, "x"))
+            connection.expect("fail", id)
+        connection.terminate()
+        self.assertEqual(process.wait(20), 0)
 
-                handler: Any = (lambda job: "done") if isinstance(worker, Worker) else on_asyncio
-                worker.job("t")(handler)
-                ours, theirs = socket.socketpair()
-                self.addCleanup(ours.close)
-                worker._parent = Parent(theirs, Limits(max_jobs=1))
-                self.init.answers_asks = False
-                running = self.start(worker)
-                self.assertEqual(ours.recv(100), b"ready\n")
-                Child(0, ours).may_go()
-                self.init.expect("ready", concurrency=0)
-                wait_until(lambda: self.init.asks)
-                self.init.send(job("1"), job("2"))
-                self.init.expect("ack", "1", result="done")
-                self.init.expect("ack", "2", result="done")
-                self.init.send(job("3"))
-                self.init.say_not_held()
-                self.init.send(job("4"))
-                self.init.expect("ack", "3")
-                self.init.expect("release", "4")
-                self.assertIsNone(running.join())
-                theirs.close()
+    def test_frames_that_cannot_be_read_are_no_end(self) -> None:
+        process, connection = self.begin(QUICK + "worker.run()")
+        digits = b'{"type":"job","job":{"id":"j1","type":"t","args":[' + b"9" * 5000 + b"]}}\n"
+        connection.sock.sendall(b'nonsense\n[]\n{"type":"job"}\n{"type":"new"}\n' + (digits if sys.version_info > (3, 11) else b""))
+        if sys.version_info > (3, 11):
+            self.assertEqual(connection.expect("fail", "j1")["error"]["code"], "invalid_job")
+        connection.send(job("j2", "t", 1))
+        self.assertEqual(connection.expect("ack", "j2")["result"], [1])
+        connection.terminate()
+        self.ends(process, 0)
 
-    def test_a_stop_of_all_processes_gives_back_what_still_comes(self) -> None:
-        worker = self.worker(2)
-        worker.job("t")(lambda job: "done")
-        ours, theirs = socket.socketpair()
-        self.addCleanup(ours.close)
-        self.addCleanup(theirs.close)
-        worker._parent = Parent(theirs, Limits())
-        self.init.answers_asks = False
-        running = self.start(worker)
-        Child(0, ours).may_stop()
-        self.init.expect("ready", concurrency=0)
-        self.init.send(job("1"))
-        self.init.expect("release", "1")
-        self.init.say_not_held()
-        self.assertIsNone(running.join())
+    def test_a_socket_that_is_full_stops_no_pong(self) -> None:
+        process, connection = self.begin("""
+worker = Worker(2)
+@worker.job("t")
+def t(job): return "x" * 3_000_000
+worker.run()
+""")
+        connection.send(job("j1"), job("j2"))
+        wait_until(lambda: b"x" in connection.lines.peek(1000), "an answer has begun")
+        connection.send(*({"type": "ping", "id": n} for n in range(2000)))
+        found = [connection.lines.readline()[:30] for _ in range(2002)]
+        self.assertEqual(sum(b"pong" in line for line in found), 2000)
+        connection.terminate()
+        self.ends(process, 0)
 
-    def test_a_stop_does_not_wait_for_ever_for_what_ojs_init_says(self) -> None:
-        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", 0.05):
-            running = self.waiting()
-            self.init.answers_asks = False
-            self.handled.stop()
-            self.assertIsNone(running.join())
 
-    def test_the_connection_stays_open_after_a_stop_and_a_late_job_is_given_back(self) -> None:
-        running = self.waiting()
-        self.handled.stop()
-        self.init.expect("ready", concurrency=0)
-        self.assertIsNone(running.join())
-        self.init.send(job("1"))
-        self.init.expect("release", "1")
-        self.init.ping()
-        self.assertFalse(self.init.is_eof)
+class Forks(SocketTest):
+    def test_a_child_of_a_handler_leaves_the_connection_alone(self) -> None:
+        process = self.start("""
+worker = Worker(2)
+@worker.job("t")
+def t(job):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            job.progress(0.5)
+        except ForkedProcess:
+            return "the child's"  # must not be an answer
+        os._exit(9)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+@worker.job("killed")
+def killed(job):
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(write, b"lives")
+        time.sleep(30)
+    os.read(read, 5)
+    os.kill(pid, signal.SIGTERM)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+worker.run()
+""")
+        connection = self.accept()
+        connection.send(job("j1", "t"))
+        self.assertEqual(connection.expect("ack", "j1")["result"], 0)
+        connection.send(job("j2", "killed"))
+        self.assertEqual(connection.expect("ack", "j2")["result"], -signal.SIGTERM)
+        connection.terminate()
+        self.ends(process, 0)
 
-    def test_terminate_ends_a_stop_that_waits(self) -> None:
-        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", 10 * PATIENCE):
-            running = self.waiting()
-            self.init.answers_asks = False
-            self.handled.stop()
-            self.init.expect("ready", concurrency=0)
-            self.end(running)
 
-    def test_stop_before_run(self) -> None:
-        worker = self.worker()
-        worker.job("t")(lambda job: None)
-        worker.stop()
-        running = Running(worker)
-        self.assertIsNone(running.join())
+class Beginnings(SocketTest):
+    def test_without_ojs_init_one_sentence_says_what_to_do(self) -> None:
+        for code, env, words in (
+            ("", {"OJS_SOCKET": ""}, "Run it as: ojs-init -- python3 -c"),
+            ("", {"OJS_SOCKET": "", "OJS_MODE": "gateway"}, "ojs-init runs in mode gateway: leave OJS_MODE out"),
+            ("", {"OJS_SOCKET": "/nowhere"}, "cannot connect to ojs-init at /nowhere"),
+            ("worker = Worker()", {}, "no handler: decorate one"),
+        ):
+            source = f"{QUICK}\n{code}\ntry: worker.run()\nexcept OjsError as error: sys.exit(error)"
+            self.assertIn(words, self.ends(self.start(source, **env), 1))
 
-    def test_the_end_of_the_connection(self) -> None:
-        running = self.waiting()
-        self.init.ping()
-        self.init.hang_up()
-        self.assertIsInstance(running.join(), ConnectionLost)
+    def test_the_import_is_quick_and_brings_no_http(self) -> None:
+        code = "import sys, ojs_worker; print([m for m in ('http.client', 'urllib.request', 'email') if m in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", code], cwd=CLIENT, capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout.strip(), "[]")
 
-    def test_an_ojs_init_that_reads_no_more(self) -> None:
-        running = self.waiting()
-        assert self.init.sock
-        self.init.reading.clear()
-        self.init.sock.shutdown(socket.SHUT_RD)
-        self.init.send({"type": "ping", "id": 1}, {"type": "ping", "id": 2})
-        self.assertIsInstance(running.join(), ConnectionLost)
 
-    def test_the_end_of_the_connection_while_terminating(self) -> None:
-        running = self.waiting()
-        self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 60000})
-        self.init.hang_up()
-        self.assertIsNone(running.join())
+class Processes(SocketTest):
+    SOURCE = QUICK.replace("Worker(2)", "Worker()") + """
+@worker.job("die")
+def die(job): os._exit(7)
+@worker.job("slow")
+def slow(job): job.progress(0.0); time.sleep(0.4); return os.getpid()
+print("imported", file=sys.stderr)
+worker.run(processes=2)
+print("parent returns", file=sys.stderr)
+"""
 
-    def test_the_end_of_the_connection_stops_handlers(self) -> None:
-        told: List[Any] = []
-        worker = self.worker()
+    def begin(self) -> Any:
+        process = self.start(self.SOURCE, OJS_CONCURRENCY="3")
+        return process, [self.accept(), self.accept()]
 
-        @worker.job("t")
-        def handler(job: Job) -> None:
-            told.append("began")
-            try:
-                job.cancelled.wait(PATIENCE)
-                told.append(job.cancel_reason)
-                job.heartbeat()
-            except BaseException as error:
-                told.append(type(error))
-                raise
+    def test_they_share_the_concurrency_and_end_when_told(self) -> None:
+        process, connections = self.begin()
+        self.assertEqual(sorted(each.ready["concurrency"] for each in connections), [1, 2])
+        self.assertEqual(len({process.pid, *(each.pid for each in connections)}), 3)
+        for connection in connections:
+            connection.send(job("j", "t", 1))
+            connection.expect("ack", "j")
+            connection.terminate()
+        text = self.ends(process, 0)
+        self.assertEqual((text.count("imported"), text.count("parent returns")), (1, 1))
 
-        running = self.start(worker)
-        self.init.send(job("1"))
-        wait_until(lambda: told)
-        with self.assertLogs("ojs_worker", "ERROR"):
-            self.init.hang_up()
-            self.assertIsInstance(running.join(), ConnectionLost)
-        self.assertEqual(told, ["began", "lost", ConnectionLost])
+    def test_one_that_dies_is_replaced(self) -> None:
+        process, (first, second) = self.begin()
+        first.send(job("j", "die"))
+        third = self.accept()
+        self.assertEqual(third.ready["concurrency"], first.ready["concurrency"])
+        for connection in (second, third):
+            connection.terminate()
+        self.assertIn(f"process {first.pid} ended with status 7: another one takes its place in 0.2 s", self.ends(process, 0))
 
-    def test_what_ojs_init_wrote_before_it_closed_is_read(self) -> None:
-        running = self.waiting()
-        self.go.set()
-        self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 60000})
-        assert self.init.sock
-        self.init.sock.shutdown(socket.SHUT_WR)
-        self.assertIsNone(running.join())
+    def test_sigterm_is_passed_on_and_the_parent_ends_last(self) -> None:
+        process, connections = self.begin()
+        for connection in connections:
+            connection.send(job("j", "slow"))
+            connection.expect("progress", "j")
+        process.send_signal(signal.SIGTERM)
+        for connection in connections:
+            self.assertEqual(connection.expect("ready")["concurrency"], 0)
+            self.assertEqual(connection.expect("ack", "j")["result"], connection.pid)
+        self.assertIn("parent returns", self.ends(process, 0))
+
+    def test_without_ojs_init_nothing_is_tried_again(self) -> None:
+        began = time.monotonic()
+        self.assertIn("cannot connect", self.ends(self.start(self.SOURCE, OJS_SOCKET="/nowhere"), 69))
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertFalse(self.has_connection())
+
+    def test_options(self) -> None:
+        for code, words in (
+            ("worker.run(processes=0)", "processes is a whole number from 1"),
+            ("worker.run(max_jobs=1)", "worker.run: unknown option max_jobs; there are processes"),
+            ("threading.Thread(target=worker.run, args=(2,)).start()", "belongs into the main thread"),
+        ):
+            process = self.start(QUICK + code)
+            self.assertIn(words, process.communicate(timeout=20)[1])
 
 
 if __name__ == "__main__":
     unittest.main()
+    assert Connection and os
