@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import inspect
-import sys
 import types
 import typing
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
@@ -26,18 +24,11 @@ def Depends(dependency: Callable[..., Any]) -> Any:
     return types.SimpleNamespace(dependency=dependency)
 
 
-def is_async(function: Any) -> bool:
-    # Before 3.12 asyncio alone knows the mark of a mock.
-    old = sys.version_info < (3, 12) and asyncio.iscoroutinefunction(function)
-    return old or inspect.iscoroutinefunction(function)
-
-
 def inner_of(function: Any) -> Any:
     """The function that runs: of a partial its function, of an object its `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
-    is_function = inspect.isroutine(function) or inspect.isclass(function) or is_async(function)
-    return function if is_function else type(function).__call__
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
 
 
 class Binding:
@@ -121,8 +112,7 @@ class Binding:
             if name in self._readers:
                 args.append(next(given, parameter.default))
             elif name in self._injected:
-                depends = self._injected[name]
-                value = job if depends is None else solved[depends]
+                value = solved.get(self._injected[name], job)
                 if parameter.kind is parameter.KEYWORD_ONLY:
                     kwargs[name] = value
                 else:
@@ -132,6 +122,8 @@ class Binding:
     async def run(self, job: AnyJob) -> Any:
         """Read the arguments, make the dependencies, call the function."""
         values = self.read(job.args)
+        if not self.dependencies:
+            return await job._awaited(self.call(job, values, {}))
         solved: Dict[Any, Any] = {}
         async with contextlib.AsyncExitStack() as stack:
             for each in self.dependencies:

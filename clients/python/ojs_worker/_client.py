@@ -77,15 +77,16 @@ class Client:
         return await asyncio.to_thread(self.enqueue, type, args, **options)
 
     def _post(self, own_id: Optional[str], body: bytes) -> str:
-        pause = FIRST_PAUSE
+        pause, has_tried = FIRST_PAUSE, False
         for tries_left in reversed(range(self._tries)):
             status, answer, retry_after = self._request(body)
             job = answer.get("job")
             if 200 <= status < 300 and isinstance(job, dict) and isinstance(job.get("id"), str):
                 return str(job["id"])
             error = _error(status, answer)
-            if isinstance(error, Duplicate) and own_id is not None and error.existing_id == own_id:
-                return own_id  # An earlier try arrived, and its answer got lost.
+            if has_tried and isinstance(error, Duplicate) and own_id is not None and error.existing_id == own_id:
+                return own_id  # The try before arrived, and its answer got lost.
+            has_tried = True
             if not tries_left or not (status in (0, 429) or status >= 500):
                 break
             time.sleep(max(retry_after, pause * random.uniform(0.5, 1.0)))

@@ -51,15 +51,13 @@ def drive(coroutine: Coroutine[Any, Any, S]) -> S:
 class Event(threading.Event):
     """An event that is true once it is set."""
 
-    def __bool__(self) -> bool:
-        return self.is_set()
+    __bool__ = threading.Event.is_set
 
 
 class AsyncEvent(asyncio.Event):
     """An event that is true once it is set."""
 
-    def __bool__(self) -> bool:
-        return self.is_set()
+    __bool__ = asyncio.Event.is_set
 
 
 class BaseJob(Generic[S]):
@@ -115,10 +113,10 @@ class BaseJob(Generic[S]):
         return f"<{type(self).__name__} {self.id} {self.type}>"
 
     def _cancel(self, reason: str) -> None:
-        raise NotImplementedError
+        self.cancel_reason = reason
 
     def _stop(self) -> None:
-        raise NotImplementedError
+        """A shutdown begins."""
 
     def _check(self) -> None:
         if self._is_over:
@@ -204,10 +202,11 @@ class Job(BaseJob[None]):
         """
         loop = self._resume.loop(key)
         for row in loop.open(rows):
-            if loop.is_finished(row):
+            position = loop.begin(row)
+            if position is None:
                 continue
             self._leave_if_near(loop.usual)
-            position, began = loop.position_of(row), time.monotonic()
+            began = time.monotonic()
             yield row
             if loop.finish(position, time.monotonic() - began):
                 self._save()
@@ -222,7 +221,7 @@ class Job(BaseJob[None]):
         return drive(self._step(name, function, args, kwargs))
 
     def _cancel(self, reason: str) -> None:
-        self.cancel_reason = reason
+        super()._cancel(reason)
         self.cancelled.set()
 
     def _stop(self) -> None:
@@ -242,7 +241,6 @@ class AsyncJob(BaseJob[Awaitable[None]]):
         self._loop = loop
         self._task: Optional[asyncio.Task[Any]] = None
         self._cancelled: Optional[asyncio.Event] = None
-        self._is_begun = False
 
     @property
     def cancelled(self) -> asyncio.Event:
@@ -256,11 +254,9 @@ class AsyncJob(BaseJob[Awaitable[None]]):
 
     async def sleep(self, seconds: float) -> None:
         """Wait. Ends the handler at once when the job is cancelled."""
-        if self._cancelled is not None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._cancelled.wait(), seconds)
-        else:
-            await asyncio.sleep(seconds)
+        with contextlib.suppress(asyncio.TimeoutError):
+            asked = self._cancelled
+            await (asyncio.sleep(seconds) if asked is None else asyncio.wait_for(asked.wait(), seconds))
         self.raise_if_cancelled()
 
     async def iterate(
@@ -271,11 +267,13 @@ class AsyncJob(BaseJob[Awaitable[None]]):
     ) -> AsyncIterator[Row]:
         """`Job.iterate`, for ``async for``."""
         loop = self._resume.loop(key)
-        async for row in _each(loop.open(rows)):
-            if loop.is_finished(row):
+        opened = loop.open(rows)
+        async for row in opened if hasattr(opened, "__aiter__") else _each(opened):
+            position = loop.begin(row)
+            if position is None:
                 continue
             self._leave_if_near(loop.usual)
-            position, began = loop.position_of(row), time.monotonic()
+            began = time.monotonic()
             yield row
             if loop.finish(position, time.monotonic() - began):
                 await self._save()
@@ -286,7 +284,7 @@ class AsyncJob(BaseJob[Awaitable[None]]):
         return await self._step(name, function, args, kwargs)
 
     def _cancel(self, reason: str) -> None:
-        self.cancel_reason = reason
+        super()._cancel(reason)
         with contextlib.suppress(RuntimeError):  # The loop is closed.
             self._loop.call_soon_threadsafe(self._interrupt)
 
@@ -302,12 +300,8 @@ class AsyncJob(BaseJob[Awaitable[None]]):
 
 
 async def _each(rows: Any) -> AsyncIterator[Any]:
-    if hasattr(rows, "__aiter__"):
-        async for row in rows:
-            yield row
-    else:
-        for row in rows:
-            yield row
+    for row in rows:
+        yield row
 
 
 def _deadline_of(envelope: Dict[str, Any]) -> Optional[datetime.datetime]:

@@ -6,7 +6,6 @@ import contextlib
 import contextvars
 import json
 import logging
-import re
 import sys
 import threading
 import time
@@ -21,7 +20,6 @@ TRACE = 5
 
 LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "fatal": 50, "critical": 50}
 SEVERITIES = ((50, "FATAL", 21), (40, "ERROR", 17), (30, "WARN", 13), (20, "INFO", 9), (10, "DEBUG", 5), (0, "TRACE", 1))
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?\Z")
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "ojs_job"}
 
 _current: contextvars.ContextVar[Optional[AnyJob]] = contextvars.ContextVar("ojs_job", default=None)
@@ -34,12 +32,10 @@ def current_job() -> Optional[AnyJob]:
 
 def trace_of(meta: Dict[str, Any]) -> Dict[str, str]:
     """The trace in which a job was enqueued: `trace_id`, and `span_id` where it is known."""
-    parent = meta.get("traceparent")
-    match = _TRACEPARENT.match(parent) if isinstance(parent, str) else None
-    if match:
-        return {"trace_id": match.group(1), "span_id": match.group(2)}
-    trace_id = meta.get("trace_id")
-    return {"trace_id": trace_id[:200]} if isinstance(trace_id, str) and trace_id else {}
+    parts = str(meta.get("traceparent")).split("-")
+    if len(parts) >= 4 and len(parts[1]) == 32 and len(parts[2]) == 16:
+        return {"trace_id": parts[1], "span_id": parts[2]}
+    return {"trace_id": str(meta["trace_id"])[:200]} if "trace_id" in meta else {}
 
 
 class ContextFilter(logging.Filter):
@@ -61,7 +57,7 @@ class LogFormatter(logging.Formatter):
         job = _job_of(record)
         line: Dict[str, Any] = {
             "timestamp": f"{moment}.{int(record.msecs):03d}Z", "severity": severity, "severity_number": number,
-            "message": _message(record), "category": "worker", "component": "worker" if job is None else "handler",
+            "message": record.getMessage()[:MAX_LOGGED], "category": "worker", "component": "worker" if job is None else "handler",
         }  # fmt: skip
         if job is not None:
             line["ojs"] = {"job_id": job.id, "job_type": job.type, "queue": job.queue, "attempt": job.attempt}
@@ -71,29 +67,14 @@ class LogFormatter(logging.Formatter):
             # The end of a stack has what was raised.
             text = "".join(traceback.format_exception(kind, error, stack))[-MAX_LOGGED:]
             line["error"] = {"type": kind.__name__, "message": text_of(error)[:MAX_LOGGED], "stack": text}
-        extras = {name: value for name, value in vars(record).items() if name not in _STANDARD and _is_plain(value)}
+        extras = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         line["attributes"] = {"logger": record.name, **extras}
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=text_of)
         return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _job_of(record: logging.LogRecord) -> Optional[AnyJob]:
     return getattr(record, "ojs_job", None) or _current.get()
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()[:MAX_LOGGED]
-    except Exception as error:  # Arguments that do not fit the text must not cost the line.
-        return f"{text_of(record.msg)[:MAX_LOGGED]} ({type(error).__name__})"
-
-
-def _is_plain(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
 
 
 class _Levels:

@@ -23,11 +23,9 @@ def settle(job: AnyJob, error: BaseException) -> BaseException:
     """What the backend is told about the end of a handler, cancelled or not."""
     if isinstance(error, asyncio.CancelledError) and job.cancel_reason is not None:
         error = Cancelled(job.cancel_reason)
-    if not isinstance(error, Cancelled):
-        return error
-    if error.reason == "timeout":
+    if isinstance(error, Cancelled) and error.reason == "timeout":
         return Retry("the job took longer than it may", code="timeout", type="Timeout")
-    return Release(error.reason)
+    return Release(error.reason) if isinstance(error, Cancelled) else error
 
 
 def answer(job: AnyJob, result: Any, error: Optional[BaseException], default: Default) -> bytes:

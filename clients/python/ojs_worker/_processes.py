@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, NoReturn
+from typing import Any, Callable, Dict, Iterator, NoReturn, Tuple
 
 from ._basics import log
 from ._errors import OjsError
@@ -93,10 +93,9 @@ class Processes:
         self._shares = [total // count + (place < total % count) for place in range(count)]
         self._run_child = run_child
         self._events: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._places: Dict[int, int] = {}
-        """The place of each child, by its process id."""
-        self._started = [0.0] * count
-        self._deaths = [0] * count
+        self._children: Dict[int, Tuple[int, float]] = {}
+        """The place of each child and the time of its start, by its process id."""
+        self._deaths = dict.fromkeys(range(count), 0)
         self._due = {place: 0.0 for place in range(count)}
         """The places without a process, with the time to start one."""
         self._stops = False
@@ -109,7 +108,7 @@ class Processes:
         before = {number: signal.signal(number, self._on_signal) for number in (*SIGNALS, signal.SIGCHLD)}
         gc.collect()
         gc.freeze()
-        while self._places or (self._due and not self._stops):
+        while self._children or (self._due and not self._stops):
             self._start_due(before)
             self._wait()
             self._reap()
@@ -138,8 +137,7 @@ class Processes:
                     exit_now(status)  # Exit hooks are the parent's: they may remove what it still needs.
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             del self._due[place]
-            self._places[pid] = place
-            self._started[place] = now
+            self._children[pid] = (place, now)
 
     def _wait(self) -> None:
         now = time.monotonic()
@@ -151,23 +149,23 @@ class Processes:
 
     def _stop_all(self, number: int) -> None:
         self._stops = True
-        for pid in self._places:
+        for pid in self._children:
             os.kill(pid, number)  # It is not reaped yet, so nobody else can have its id.
 
     def _reap(self) -> None:
-        for pid in list(self._places):
+        for pid in list(self._children):
             reaped, status = os.waitpid(pid, os.WNOHANG)
             if reaped:
                 code = os.waitstatus_to_exitcode(status)
-                self._on_end(pid, self._places.pop(pid), 128 - code if code < 0 else code)
+                self._on_end(pid, *self._children.pop(pid), 128 - code if code < 0 else code)
 
-    def _on_end(self, pid: int, place: int, code: int) -> None:
+    def _on_end(self, pid: int, place: int, started: float, code: int) -> None:
         if self._stops or code == NO_OJS_INIT:
             self._status = self._status or code
             if not self._stops:
                 self._stop_all(signal.SIGTERM)
         elif code:
-            is_young = time.monotonic() - self._started[place] < YOUNG
+            is_young = time.monotonic() - started < YOUNG
             self._deaths[place] = self._deaths[place] + 1 if is_young else 0
             pause = min(LEAST_PAUSE * 2 ** min(self._deaths[place], 10), MOST_PAUSE) if is_young else 0.0
             self._due[place] = time.monotonic() + pause

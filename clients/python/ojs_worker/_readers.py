@@ -42,9 +42,7 @@ def reader_of(hint: Any) -> Reader:
     if _is_record(hint):
         return _record(hint)
     if kind in (list, abc.Sequence, abc.Iterable):
-        return _list(reader_of(inner[0] if inner else Any), list)
-    if kind is tuple and len(inner) == 2 and inner[1] is Ellipsis:
-        return _list(reader_of(inner[0]), tuple)
+        return _list(reader_of(inner[0] if inner else Any))
     if kind in (dict, abc.Mapping) and (not inner or inner[0] in (str, Any)):
         return _dict(reader_of(inner[1] if inner else Any))
     raise TypeError(f"{hint!r} cannot be read from JSON: annotate it as Any, and convert it in the handler")
@@ -97,18 +95,16 @@ def _one_of(values: Dict[Tuple[type, Any], Any], name: str) -> Reader:
     return read
 
 
-def _list(reader: Reader, make: Callable[[Any], Any]) -> Reader:
+def _list(reader: Reader) -> Reader:
     def read(value: Any, where: str) -> Any:
-        items = _checked(list, value, where)
-        return make([reader(each, f"{where}[{number}]") for number, each in enumerate(items)])
+        return [reader(each, f"{where}[{at}]") for at, each in enumerate(_checked(list, value, where))]
 
     return read
 
 
 def _dict(reader: Reader) -> Reader:
     def read(value: Any, where: str) -> Any:
-        items = _checked(dict, value, where).items()
-        return {name: reader(each, f"a value of {where}") for name, each in items}
+        return {name: reader(each, f"a value of {where}") for name, each in _checked(dict, value, where).items()}
 
     return read
 

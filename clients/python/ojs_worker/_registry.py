@@ -9,7 +9,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, List, Optional, Sequence, Type, TypeVar
 
 from ._basics import check_names, log, shown
-from ._binding import Binding, inner_of, is_async
+from ._binding import Binding, inner_of
 from ._client import OPTIONS, Client
 from ._errors import HandlerNotFound, Release
 from ._jobs import AnyJob, drive
@@ -103,8 +103,10 @@ class Registry:
         binding = self._bindings.get(job.type) or self._bindings.get("*")
         if binding is None or not job.type:
             raise HandlerNotFound(f"this worker has no handler for {shown(job.type, 200) or 'a job without a type'}")
-        run: Callable[[], Any] = functools.partial(binding.run, job)
-        call = run if self._is_async else lambda: drive(run())
+        if not self._middleware:
+            return await binding.run(job)
+        run = functools.partial(binding.run, job)
+        call: Callable[[], Any] = run if self._is_async else lambda: drive(run())
         for function in reversed(self._middleware):
             call = functools.partial(function, job, call)
         return await job._awaited(call())
@@ -127,7 +129,7 @@ class Registry:
         if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
             raise TypeError(f"{what} returns its result; {function!r} is a generator, of which nothing would run")
         # A decorator's plain function may give the coroutine of the one that it wraps.
-        has_async = is_async(inner) or is_async(inspect.unwrap(inner))
+        has_async = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(inspect.unwrap(inner))
         if has_async and not self._is_async:
             raise TypeError(f"{function!r} is an async function: use AsyncWorker")
         if self._is_async and not has_async:

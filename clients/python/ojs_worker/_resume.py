@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import json
 import time
 from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
@@ -129,12 +128,10 @@ def _is_saved_form(saved: Any) -> bool:
 
 
 class Loop:
-    """One loop over rows. A position is the key of a row, or its index."""
+    """One loop over rows. The position of a row is its key, or its index."""
 
     def __init__(self, resume: Resume, step: str, start: Any, key: Optional[Callable[[Any], Any]]) -> None:
-        self._resume = resume
-        self._step = step
-        self._key = key
+        self._resume, self._step, self._key = resume, step, key
         self._index = -1
         self._times: Deque[float] = collections.deque(maxlen=ROWS_REMEMBERED)
         # A backend may spell an index 1.0.
@@ -153,26 +150,20 @@ class Loop:
         """The rows; a function is called with the position, and gives those behind it."""
         if not callable(rows) or hasattr(rows, "__iter__") or hasattr(rows, "__aiter__"):
             return rows
-        if self._key is None and self._skips:
-            self._index = self.start
-        self._skips = False
+        self._index, self._skips = self.start if self._key is None and self._skips else -1, False
         return rows(copy_of(self.start))
 
-    def is_finished(self, row: Any) -> bool:
-        """Whether an earlier attempt has done this row."""
-        if not self._skips:
-            return False
-        if self._key is None:
-            self._index += 1
-            self._skips = self._index < self.start
-        else:
-            self._skips = not _is_same(_position(self._key(row)), self.start)
-        return True
-
-    def position_of(self, row: Any) -> Any:
-        """The position of the next row, asked for before the program can change the row."""
+    def begin(self, row: Any) -> Any:
+        """The position of the next row; None if an earlier attempt has done the row."""
         self._index += 1
-        return self._index if self._key is None else _position(self._key(row))
+        position = self._index if self._key is None else copy_of(self._key(row))
+        if position is None:
+            raise TypeError("the key of a row is None, which means no position")
+        if not self._skips:
+            return position
+        # 10 and 10.0 are one JSON value; 1 and true, which Python takes for equal, are not.
+        self._skips = position != self.start or isinstance(position, bool) != isinstance(self.start, bool)
+        return None
 
     def finish(self, position: Any, seconds: float) -> bool:
         """A row is done. Returns whether it is time to save that."""
@@ -184,14 +175,3 @@ class Loop:
         if self._skips and self._key is not None:
             row = shown(self.start, 100)
             raise StepsChanged(f"the row {row}, where an earlier attempt ended, does not come any more")
-
-
-def _position(key: Any) -> Any:
-    if key is None:
-        raise TypeError("the key of a row is None, which means no position")
-    return key if type(key) in (str, int) else json.loads(dump(key))
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two positions are one JSON value: 10 and 10.0 are the same; 1 and true are not."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)

@@ -135,6 +135,7 @@ class Session:
             except Exception as broken:
                 log.warning("job %s: its position is not saved: %s", shown(job.id), shown(broken, 500))
         data += answer(job, result, error, self.shared.default)
+        job._is_over = True
         send = functools.partial(self._link.send, data, functools.partial(self._forget, job))
         with contextlib.suppress(ConnectionLost):
             if not send(waits=not job.is_async):
@@ -146,7 +147,6 @@ class Session:
 
     def _forget(self, job: AnyJob) -> None:
         # Before its answer is written, because the same id may come again right behind that.
-        job._is_over = True
         if self._held.get(job.id) is job:
             del self._held[job.id]
 

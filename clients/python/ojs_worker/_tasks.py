@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
-import threading
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Dict, Set
 
 from ._jobs import AnyJob, AsyncEvent, AsyncJob
 from ._link import Link, socket_path
@@ -41,16 +41,12 @@ class Tasks:
         if session.shared.state == "terminate":
             job.stopping.set()
 
-        async def run() -> None:
-            job._is_begun = True
-            await session.run(job)
-
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            if not job._is_begun:  # It was cancelled before.
+            if not job._is_over:  # It was cancelled before.
                 session.answer(job, None, settle(job, asyncio.CancelledError()))
 
-        job._task = self._loop.create_task(run())
+        job._task = self._loop.create_task(session.run(job))
         self._tasks.add(job._task)
         job._task.add_done_callback(ended)
 
@@ -77,7 +73,7 @@ class AsyncWorker(BaseWorker[AsyncJob]):
         with stopped_by_signals(session.stop, self._handles_signals):
             link.connect(socket_path(self._socket_path))
             try:
-                await _in_thread(lambda: self._serve(session))
+                await asyncio.to_thread(self._serve, session)
             except asyncio.CancelledError:
                 session.stop()
                 session.cancel_all()
@@ -94,37 +90,10 @@ class AsyncWorker(BaseWorker[AsyncJob]):
         asyncio.run(self.serve())
 
     def _perform(self, performance: Performance, patience: float) -> Outcome:
-        outcomes: List[Any] = []
-
-        async def perform() -> None:
+        async def perform() -> Outcome:
             performance.start(self._new_session(performance))
-            outcomes.append(await asyncio.to_thread(performance.wait, patience))
+            return await asyncio.to_thread(performance.wait, patience)
 
         # On a thread of its own, because the test may be in an event loop.
-        thread = threading.Thread(target=lambda: asyncio.run(perform()))
-        thread.start()
-        thread.join()
-        outcome: Outcome = outcomes[0]
-        return outcome
-
-
-async def _in_thread(function: Callable[[], None]) -> None:
-    """Call a function on a daemon thread: the end of the loop does not wait for it."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-
-    def finish(error: Optional[BaseException]) -> None:
-        if not ended.done():
-            ended.set_result(None) if error is None else ended.set_exception(error)
-
-    def run() -> None:
-        error: Optional[BaseException] = None
-        try:
-            function()
-        except BaseException as caught:
-            error = caught
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(finish, error)
-
-    threading.Thread(target=run, name="ojs-socket", daemon=True).start()
-    await ended
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, perform()).result()

@@ -122,11 +122,6 @@ class BaseWorker(Generic[J]):
         """The most jobs at once; 0 before the connection if ojs-init says it."""
         return self._most if self._session is None else self._session.concurrency
 
-    @property
-    def worker_id(self) -> Optional[str]:
-        """ojs-init's name towards the backend; None before the connection."""
-        return None if self._session is None else self._session.worker_id
-
     @checks_options("worker.perform")
     def perform(
         self, type: str, args: Sequence[Any] = (), *, id: str = "perform-1", queue: str = "default", attempt: int = 1,

@@ -247,7 +247,7 @@ class Surroundings(unittest.TestCase):
 
             @worker.job("t")
             def t(text: str) -> None:
-                logging.getLogger("a.library").debug("%s", text, extra={"n": 1, "bad": object()})
+                logging.getLogger("a.library").debug("%s", text, extra={"n": 1, "id": uuid.UUID(int=0)})
                 raise ValueError("two\nlines \ud800")
 
             trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
@@ -260,7 +260,7 @@ class Surroundings(unittest.TestCase):
         records = [json.loads(line) for line in lines]
         self.assertEqual([record["severity"] for record in records], ["ERROR", "DEBUG", "ERROR"])
         self.assertEqual(records[1]["message"], "shown\n")
-        self.assertEqual(records[1]["attributes"], {"logger": "a.library", "n": 1})
+        self.assertEqual(records[1]["attributes"], {"logger": "a.library", "n": 1, "id": str(uuid.UUID(int=0))})
         self.assertEqual(records[1]["ojs"], {"job_id": "perform-1", "job_type": "t", "queue": "default", "attempt": 1})
         self.assertEqual(records[1]["trace"], {"trace_id": "a" * 32, "span_id": "b" * 16})
         self.assertTrue(all("\n" not in line for line in lines))
