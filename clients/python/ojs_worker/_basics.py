@@ -24,7 +24,8 @@ _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def jsonable(value: Any, own: Optional[Default] = None) -> Any:
-    """A dataclass or a pydantic model as an object, for `json.dumps`; anything else by the program's own function."""
+    """A dataclass or a pydantic model as an object, for `json.dumps`; anything else by the
+    program's own function."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(value, "model_dump") and not isinstance(value, type):

@@ -1,4 +1,5 @@
-"""The signature of a handler: which parameter gets the job, an argument of the job, or a dependency."""
+"""The signature of a handler: which parameter gets the job, an argument of the job, or a
+dependency."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ from ._readers import Reader, hints_of, reader_of
 
 
 def Depends(dependency: Callable[..., Any]) -> Any:
-    """A parameter whose value a function makes for each job: ``def send(to: str, db: Session = Depends(get_db))``.
+    """A parameter whose value a function makes for each job: ``def send(to: str, db: Session =
+    Depends(get_db))``.
 
-    The function may have dependencies and take the job itself. It may be a generator: what stands behind its
-    ``yield`` runs when the handler has ended. ``Annotated[Session, Depends(get_db)]`` and FastAPI's own `Depends`
-    work as well.
+    The function may have dependencies and take the job itself. It may be a generator: what stands
+    behind its ``yield`` runs when the handler has ended. ``Annotated[Session, Depends(get_db)]``
+    and FastAPI's own `Depends` work as well.
     """
     return types.SimpleNamespace(dependency=dependency)
 
@@ -104,7 +106,8 @@ class Binding:
         return named + [self._rest(value, f"args[{at}]") for at, value in rest if self._rest]
 
     def call(self, job: AnyJob, values: List[Any], solved: Dict[Any, Any]) -> Any:
-        """Call the function with these values of its own parameters, and those of its dependencies."""
+        """Call the function with these values of its own parameters, and those of its dependencies.
+        """
         given = iter(values)
         args: List[Any] = []
         kwargs: Dict[str, Any] = {}

@@ -26,15 +26,17 @@ MOST_PAUSE = 5.0
 
 
 class Client:
-    """Enqueues jobs: ``Client("http://backend:8080").enqueue("email.send", ["a@b.c"], queue="mail")``.
+    """Enqueues jobs: ``Client("http://backend:8080").enqueue("email.send", ["a@b.c"],
+    queue="mail")``.
 
-    `url` is else ``OJS_URL``; `token` is else ``OJS_ENQUEUE_TOKEN`` or ``OJS_AUTH_TOKEN``. A request has `timeout`
-    seconds, and is tried `tries` times in all where it fails on the way, or is answered with 429 or 5xx.
+    `url` is else ``OJS_URL``; `token` is else ``OJS_ENQUEUE_TOKEN`` or ``OJS_AUTH_TOKEN``. A
+    request has `timeout` seconds, and is tried `tries` times in all where it fails on the way, or
+    is answered with 429 or 5xx.
     """
 
     sends_id = True
-    """Whether each job gets its id here, so that a request that is tried again enqueues one job. False for a backend
-    that takes no ids."""
+    """Whether each job gets its id here, so that a request that is tried again enqueues one job.
+    False for a backend that takes no ids."""
 
     @checks_options()
     def __init__(

@@ -68,10 +68,12 @@ class Failure(Exception):
 
 
 class Retry(Failure):
-    """Raise it to fail the job in your own words. The job's retry policy decides about another attempt.
+    """Raise it to fail the job in your own words. The job's retry policy decides about another
+    attempt.
 
-    ``raise Retry("rate limited", code="x_rate_limit") from error`` also reports where ``error`` arose.
-    `after` is a wish, in seconds: the backend gets it as ``details.retry_after_ms`` and may ignore it.
+    ``raise Retry("rate limited", code="x_rate_limit") from error`` also reports where ``error``
+    arose. `after` is a wish, in seconds: the backend gets it as ``details.retry_after_ms`` and may
+    ignore it.
     """
 
     after: Optional[float] = None
@@ -120,7 +122,8 @@ class HandlerNotFound(Failure):
 
 
 class Release(Exception):
-    """Raise it to give the job back unprocessed. No attempt is counted where the backend can do that.
+    """Raise it to give the job back unprocessed. No attempt is counted where the backend can do
+    that.
 
     ojs-init holds the job for `after` seconds first, 30 at most.
     """

@@ -39,7 +39,8 @@ class Shared:
 
 
 def drive(coroutine: Coroutine[Any, Any, S]) -> S:
-    """Run a coroutine that waits for nothing. So threads and event loops share the code around a handler."""
+    """Run a coroutine that waits for nothing. So threads and event loops share the code around a
+    handler."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -79,9 +80,11 @@ class BaseJob(Generic[S]):
         self.deadline = _deadline_of(envelope)
         """The end of its timeout, in UTC; None if it has none."""
         self.context: Dict[str, Any] = {}
-        """For middleware and handler, to share what they like; empty at the beginning of each attempt."""
+        """For middleware and handler, to share what they like; empty at the beginning of each
+        attempt."""
         self.cancel_reason: Optional[str] = None
-        """``shutdown``, ``timeout``, ``cancelled`` or ``lost``; None unless the job is cancelled."""
+        """``shutdown``, ``timeout``, ``cancelled`` or ``lost``; None unless the job is cancelled.
+        """
         self._shared = shared
         self._send = send
         self._resume = Resume(checkpoint, shared.default)
@@ -96,7 +99,8 @@ class BaseJob(Generic[S]):
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether a failure of this attempt is for good; False if the backend does not say how many there are."""
+        """Whether a failure of this attempt is for good; False if the backend does not say how many
+        there are."""
         most = typed(self.envelope.get("max_attempts"), int, None)
         return self.attempt is not None and most is not None and self.attempt >= most
 
@@ -123,7 +127,8 @@ class BaseJob(Generic[S]):
             raise OjsError(f"job {self.id} was answered already")
 
     def _leave_if_near(self, usual: float) -> None:
-        """Give the job back, to be resumed, if a row or step that takes so many seconds would not end in time."""
+        """Give the job back, to be resumed, if a row or step that takes so many seconds would not
+        end in time."""
         if self.cancel_reason not in (None, "shutdown"):
             self.raise_if_cancelled()
         left = self.remaining()
@@ -156,7 +161,8 @@ class BaseJob(Generic[S]):
         return self._send(frame({"type": "heartbeat", "job_id": self.id}), self)
 
     def progress(self, progress: float, message: Optional[str] = None, data: Any = None) -> S:
-        """Report how much is done, from 0.0 to 1.0. At most one report a second reaches the backend, the newest."""
+        """Report how much is done, from 0.0 to 1.0. At most one report a second reaches the
+        backend, the newest."""
         if type(progress) not in (int, float) or progress != progress:
             raise ValueError(f"progress is a number from 0 to 1, not {progress!r}")
         fields = {"type": "progress", "job_id": self.id, "progress": min(max(progress, 0), 1)}
@@ -165,7 +171,8 @@ class BaseJob(Generic[S]):
         return self._send(frame(fields, self._shared.default), self)
 
     def checkpoint(self, state: Any) -> S:
-        """Save a state, which the next attempt gets as `last_checkpoint`. ojs-init has it when this is done."""
+        """Save a state, which the next attempt gets as `last_checkpoint`. ojs-init has it when this
+        is done."""
         return self._send(self._checkpoint_frame(self._resume.save_state(state)), self)
 
     def _checkpoint_frame(self, state: Any) -> bytes:
@@ -181,7 +188,8 @@ class Job(BaseJob[None]):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.cancelled = Event()
-        """Set when the job is cancelled: return or raise soon. Wait for it where you would sleep, or use `sleep`."""
+        """Set when the job is cancelled: return or raise soon. Wait for it where you would sleep,
+        or use `sleep`."""
         self.stopping = Event()
         """Set when a shutdown begins. The job may go on until it is cancelled."""
 
@@ -193,12 +201,14 @@ class Job(BaseJob[None]):
     def iterate(
         self, rows: Union[Iterable[Row], Callable[[Any], Iterable[Row]]], *, key: Optional[Callable[[Row], Any]] = None
     ) -> Iterator[Row]:
-        """Yield each row once over all attempts: a later attempt begins behind the last row that was saved.
+        """Yield each row once over all attempts: a later attempt begins behind the last row that
+        was saved.
 
-        The position is the `key` of a row, which is JSON, or else its index. It is saved every 5 s, and before the
-        job fails or is given back. In a shutdown the job goes back when less time is left than a row takes. Rows come
-        in the same order in each attempt. `rows` may be a function of the position (None at first) that returns the
-        rows behind it. Raises StepsChanged if the row at the saved position does not come.
+        The position is the `key` of a row, which is JSON, or else its index. It is saved every 5 s,
+        and before the job fails or is given back. In a shutdown the job goes back when less time is
+        left than a row takes. Rows come in the same order in each attempt. `rows` may be a function
+        of the position (None at first) that returns the rows behind it. Raises StepsChanged if the
+        row at the saved position does not come.
         """
         loop = self._resume.loop(key)
         for row in loop.open(rows):
@@ -213,10 +223,11 @@ class Job(BaseJob[None]):
         loop.end()
 
     def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a part of the job once over all attempts: a later attempt gets the saved result instead.
+        """Call a part of the job once over all attempts: a later attempt gets the saved result
+        instead.
 
-        The result is JSON, and small. Steps come in the same order in each attempt (else: StepsChanged), none within
-        another.
+        The result is JSON, and small. Steps come in the same order in each attempt (else:
+        StepsChanged), none within another.
         """
         return drive(self._step(name, function, args, kwargs))
 
@@ -244,8 +255,9 @@ class AsyncJob(BaseJob[Awaitable[None]]):
 
     @property
     def cancelled(self) -> asyncio.Event:
-        """Set when the job is cancelled. A handler that asks for it looks after the cancel by itself; in every other
-        handler a cancel raises `asyncio.CancelledError` where it awaits something."""
+        """Set when the job is cancelled. A handler that asks for it looks after the cancel by
+        itself; in every other handler a cancel raises `asyncio.CancelledError` where it awaits
+        something."""
         if self._cancelled is None:
             self._cancelled = AsyncEvent()
             if self.is_cancelled:

@@ -48,8 +48,8 @@ class Link:
             raise NotUnderOjsInit(f"cannot connect to ojs-init at {path} (OJS_SOCKET): {error}") from error
 
     def send(self, data: bytes, before: Optional[Callable[[], None]] = None, waits: bool = True) -> bool:
-        """Write a frame, once the kernel has it; `before` is called first. With `waits` false: if that needs no
-        waiting. Returns whether it is written."""
+        """Write a frame, once the kernel has it; `before` is called first. With `waits` false: if
+        that needs no waiting. Returns whether it is written."""
         if self.pid != os.getpid():
             raise ForkedProcess(
                 f"the connection to ojs-init belongs to process {self.pid}, and this is process {os.getpid()}, forked "

@@ -1,4 +1,5 @@
-"""Log lines that say which job they are about: the current job, a JSON formatter, and the level of one job."""
+"""Log lines that say which job they are about: the current job, a JSON formatter, and the level of
+one job."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _current: contextvars.ContextVar[Optional[AnyJob]] = contextvars.ContextVar("ojs
 
 
 def current_job() -> Optional[AnyJob]:
-    """The job whose handler runs here; None outside of handlers, and in threads that a handler has started."""
+    """The job whose handler runs here; None outside of handlers, and in threads that a handler has
+    started."""
     return _current.get()
 
 
@@ -39,8 +41,9 @@ def trace_of(meta: Dict[str, Any]) -> Dict[str, str]:
 
 
 class ContextFilter(logging.Filter):
-    """Notes in a record which job it is about, for a handler that passes records to another thread, as
-    `logging.handlers.QueueHandler` does. `LogFormatter` finds the job by itself everywhere else."""
+    """Notes in a record which job it is about, for a handler that passes records to another thread,
+    as `logging.handlers.QueueHandler` does. `LogFormatter` finds the job by itself everywhere else.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.ojs_job = _job_of(record)
@@ -48,8 +51,8 @@ class ContextFilter(logging.Filter):
 
 
 class LogFormatter(logging.Formatter):
-    """One JSON object a line, as in ojs-init's own log. Lines that are logged while a handler runs, those of libraries
-    included, have the job's id, type, queue, attempt and trace."""
+    """One JSON object a line, as in ojs-init's own log. Lines that are logged while a handler runs,
+    those of libraries included, have the job's id, type, queue, attempt and trace."""
 
     def format(self, record: logging.LogRecord) -> str:
         severity, number = next((name, number) for least, name, number in SEVERITIES if record.levelno >= least)
@@ -57,7 +60,8 @@ class LogFormatter(logging.Formatter):
         job = _job_of(record)
         line: Dict[str, Any] = {
             "timestamp": f"{moment}.{int(record.msecs):03d}Z", "severity": severity, "severity_number": number,
-            "message": record.getMessage()[:MAX_LOGGED], "category": "worker", "component": "worker" if job is None else "handler",
+            "message": record.getMessage()[:MAX_LOGGED], "category": "worker",
+            "component": "worker" if job is None else "handler",
         }  # fmt: skip
         if job is not None:
             line["ojs"] = {"job_id": job.id, "job_type": job.type, "queue": job.queue, "attempt": job.attempt}
@@ -78,8 +82,8 @@ def _job_of(record: logging.LogRecord) -> Optional[AnyJob]:
 
 
 class _Levels:
-    """The level of everything, and those of single jobs. Loggers ask for the level before there is a record, so the
-    root logger has the lowest of them, and a filter looks at each record."""
+    """The level of everything, and those of single jobs. Loggers ask for the level before there is
+    a record, so the root logger has the lowest of them, and a filter looks at each record."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,10 +111,12 @@ _levels = _Levels()
 def install_logging(
     level: Union[str, int] = "info", *, handler: Optional[logging.Handler] = None, stream: Optional[TextIO] = None
 ) -> logging.Handler:
-    """Log everything of this process to standard error as JSON lines, in the format of ojs-init's own log.
+    """Log everything of this process to standard error as JSON lines, in the format of ojs-init's
+    own log.
 
-    `stream` is another file, `handler` another logging handler: it replaces those of the root logger. From then on
-    ``meta.log_level`` of a job sets the level for that job alone. Loggers with a level of their own keep it.
+    `stream` is another file, `handler` another logging handler: it replaces those of the root
+    logger. From then on ``meta.log_level`` of a job sets the level for that job alone. Loggers with
+    a level of their own keep it.
     """
     number = LEVELS.get(level.lower()) if isinstance(level, str) else level
     if number is None:

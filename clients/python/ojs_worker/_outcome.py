@@ -29,7 +29,8 @@ def settle(job: AnyJob, error: BaseException) -> BaseException:
 
 
 def answer(job: AnyJob, result: Any, error: Optional[BaseException], default: Default) -> bytes:
-    """The frame that answers the job. Its type and the job's id come first, for ojs-init reads these of any line."""
+    """The frame that answers the job. Its type and the job's id come first, for ojs-init reads
+    these of any line."""
     if error is None:
         return _ack(job, result, default)
     if isinstance(error, Release):

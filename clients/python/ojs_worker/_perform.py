@@ -33,8 +33,8 @@ class Outcome:
 
 
 class Performance(Link):
-    """A job, and what happens while it runs: `cancels` are reasons, each with its seconds after the handler began. It
-    takes the frames of the session in place of ojs-init."""
+    """A job, and what happens while it runs: `cancels` are reasons, each with its seconds after the
+    handler began. It takes the frames of the session in place of ojs-init."""
 
     def __init__(self, job: Frame, checkpoint: Any, stopping: Optional[float], cancels: List[Tuple[float, str]]) -> None:
         super().__init__()

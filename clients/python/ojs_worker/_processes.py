@@ -1,4 +1,5 @@
-"""Signals while a worker runs, and several processes: forked after the imports, replaced when they die."""
+"""Signals while a worker runs, and several processes: forked after the imports, replaced when they
+die."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, NoReturn, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple
 
 from ._basics import log
 from ._errors import OjsError
@@ -27,11 +28,26 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at the processes, should a signal get lost."""
 
 
+_taken: List[Dict[Any, Any]] = []
+"""The handlers that were there before ours."""
+
+
 def _restore(before: Dict[Any, Any], is_over: bool = False) -> None:
-    """Put these handlers back. Once all is over SIGTERM is ignored where it would kill: ojs-init's own may come late."""
+    """Put these handlers back. Once all is over SIGTERM is ignored where it would kill: ojs-init's
+    own may come late."""
     for number, handler in before.items():
         ignores = is_over and number == signal.SIGTERM and handler == signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if ignores else handler or signal.SIG_DFL)
+
+
+def _restore_in_child() -> None:
+    """A forked child gets its signals as they were before."""
+    for before in reversed(_taken):
+        _restore(before)
+    _taken.clear()
+
+
+os.register_at_fork(after_in_child=_restore_in_child)
 
 
 @contextlib.contextmanager
@@ -40,22 +56,15 @@ def stopped_by_signals(stop: Callable[[], None], is_wanted: bool) -> Iterator[No
     if not is_wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
-    pid = os.getpid()
-
-    def on_signal(number: int, _frame: Any) -> None:
-        if os.getpid() == pid:
-            stop()
-        else:  # A child that a handler forked: the signal is for it.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-
-    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    before = {number: signal.signal(number, lambda *_: stop()) for number in SIGNALS}
+    _taken.append(before)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     is_over = False
     try:
         yield
         is_over = True
     finally:
+        _taken.remove(before)
         _restore(before, is_over)
 
 
@@ -83,8 +92,8 @@ def offered() -> int:
 
 
 class Processes:
-    """The parent. `run_child` gets its share of the jobs at once and returns the exit status of the child. A child that
-    ends with 0 was asked to end, and is not replaced."""
+    """The parent. `run_child` gets its share of the jobs at once and returns the exit status of the
+    child. A child that ends with 0 was asked to end, and is not replaced."""
 
     def __init__(self, count: int, total: int, run_child: Callable[[int], int]) -> None:
         if count > total:
@@ -102,16 +111,19 @@ class Processes:
         self._status = 0
 
     def run(self) -> int:
-        """Return when all have ended, with the status of the first that ended badly during the stop."""
+        """Return when all have ended, with the status of the first that ended badly during the
+        stop."""
         if threading.current_thread() is not threading.main_thread():
             raise OjsError("run(processes=...) belongs into the main thread: it forks, and passes signals on")
         before = {number: signal.signal(number, self._on_signal) for number in (*SIGNALS, signal.SIGCHLD)}
+        _taken.append(before)
         gc.collect()
         gc.freeze()
         while self._children or (self._due and not self._stops):
-            self._start_due(before)
+            self._start_due()
             self._wait()
             self._reap()
+        _taken.remove(before)
         _restore(before, is_over=True)
         return self._status
 
@@ -122,7 +134,7 @@ class Processes:
     def _on_signal(self, number: int, _frame: Any) -> None:
         self._events.put(number)
 
-    def _start_due(self, before: Dict[Any, Any]) -> None:
+    def _start_due(self) -> None:
         now = time.monotonic()
         for place in [place for place, due in self._due.items() if due <= now and not self._stops]:
             # A signal that comes before the child has handlers of its own waits until it has.
@@ -131,7 +143,6 @@ class Processes:
             if pid == 0:
                 status = 1
                 try:
-                    _restore(before)
                     status = self._run_child(self._shares[place])
                 finally:
                     exit_now(status)  # Exit hooks are the parent's: they may remove what it still needs.

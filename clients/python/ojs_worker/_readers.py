@@ -148,7 +148,8 @@ def _record(shape: Any) -> Reader:
 
 
 def hints_of(annotated: Any, names: Optional[Dict[str, Any]] = None, what: str = "") -> Dict[str, Any]:
-    """The annotations, evaluated among these global names. Raises TypeError where one is not known at run time."""
+    """The annotations, evaluated among these global names. Raises TypeError where one is not known
+    at run time."""
     try:
         return typing.get_type_hints(annotated, names, include_extras=True)
     except Exception as error:

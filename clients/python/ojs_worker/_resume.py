@@ -1,4 +1,5 @@
-"""Resumable work: the finished steps of a job and the positions of its loops. No input or output."""
+"""Resumable work: the finished steps of a job and the positions of its loops. No input or output.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ ROWS_REMEMBERED = 10
 
 
 class Resume:
-    """The checkpoint of one job. An earlier attempt's part is read from the checkpoint that came with the job."""
+    """The checkpoint of one job. An earlier attempt's part is read from the checkpoint that came
+    with the job."""
 
     def __init__(self, checkpoint: Any, default: Default) -> None:
         self.state: Any = checkpoint
@@ -65,7 +67,8 @@ class Resume:
         return self.to_save()
 
     def begin(self, name: str) -> Tuple[bool, Any]:
-        """Begin a step. Returns whether an earlier attempt has finished it, and with which result."""
+        """Begin a step. Returns whether an earlier attempt has finished it, and with which result.
+        """
         if not isinstance(name, str) or not name:
             raise TypeError(f"the name of a step is a string that is not empty, not {name!r}")
         if self.step:

@@ -32,8 +32,9 @@ Frame = Dict[str, Any]
 class Session:
     """The jobs that the connection holds, and the state of the worker.
 
-    One thread reads, and never waits: what it has to send, and the end, goes to the queue of the thread in `serve`.
-    `start` makes a job and begins to run it, without waiting; `cancel_all` stops handlers where that is possible.
+    One thread reads, and never waits: what it has to send, and the end, goes to the queue of the
+    thread in `serve`. `start` makes a job and begins to run it, without waiting; `cancel_all` stops
+    handlers where that is possible.
     """
 
     def __init__(self, link: Link, registry: Registry, shared: Shared, most: int) -> None:
@@ -77,7 +78,8 @@ class Session:
             raise SystemExit(1)
 
     def stop(self) -> None:
-        """Take no more jobs, and end once those that are held are answered. From any thread or signal handler."""
+        """Take no more jobs, and end once those that are held are answered. From any thread or
+        signal handler."""
         self._actions.put(self._stop)
 
     def _stop(self) -> None:
@@ -105,7 +107,8 @@ class Session:
     # The threads of handlers
 
     async def run(self, job: AnyJob) -> None:
-        """Call the handler of a job, and answer. On a thread this waits for nothing but the handler."""
+        """Call the handler of a job, and answer. On a thread this waits for nothing but the
+        handler."""
         result: Any = None
         error: Optional[BaseException] = None
         with context_of(job):
@@ -121,7 +124,8 @@ class Session:
         error = None  # Its traceback refers to this frame.
 
     def send(self, data: bytes, job: AnyJob, waits: bool = True) -> bool:
-        """Send something about a job. Returns whether it is written, which it is not if that needs to wait."""
+        """Send something about a job. Returns whether it is written, which it is not if that needs
+        to wait."""
         return self._link.send(data, job._check, waits)
 
     def answer(self, job: AnyJob, result: Any, error: Optional[BaseException]) -> None:

@@ -58,9 +58,11 @@ class Tasks:
 
 
 class AsyncWorker(BaseWorker[AsyncJob]):
-    """A worker whose handlers are ``async def`` functions, up to `concurrency` of them at once on one event loop.
+    """A worker whose handlers are ``async def`` functions, up to `concurrency` of them at once on
+    one event loop.
 
-    The socket has threads of its own: a handler that blocks the loop delays other handlers, but no answer to a ping.
+    The socket has threads of its own: a handler that blocks the loop delays other handlers, but no
+    answer to a ping.
     """
 
     _job_class = AsyncJob

@@ -18,7 +18,8 @@ from ._worker import BaseWorker
 
 
 class Threads:
-    """Daemon threads, started as they are needed: one that hangs does not keep the process from ending."""
+    """Daemon threads, started as they are needed: one that hangs does not keep the process from
+    ending."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()

@@ -45,10 +45,12 @@ class BaseWorker(Generic[J]):
         self, concurrency: Optional[int] = None, *, json_default: Optional[Default] = None,
         client: Optional[Client] = None, handle_signals: bool = True, socket_path: Optional[str] = None,
     ) -> None:  # fmt: skip
-        """Make a worker for at most `concurrency` jobs at once; by default as many as ojs-init allows (OJS_CONCURRENCY).
+        """Make a worker for at most `concurrency` jobs at once; by default as many as ojs-init
+        allows (OJS_CONCURRENCY).
 
-        `json_default` converts objects that are not JSON in results, checkpoints and enqueued jobs, or raises TypeError.
-        `client` enqueues. `handle_signals=False` leaves SIGTERM and SIGINT alone. `socket_path` is else ``$OJS_SOCKET``.
+        `json_default` converts objects that are not JSON in results, checkpoints and enqueued jobs,
+        or raises TypeError. `client` enqueues. `handle_signals=False` leaves SIGTERM and SIGINT
+        alone. `socket_path` is else ``$OJS_SOCKET``.
         """
         _check_count("concurrency", concurrency)
         self.client = client or Client(json_default=json_default)
@@ -64,9 +66,10 @@ class BaseWorker(Generic[J]):
     def job(self, *types: str, **options: Any) -> Decorator[J]:
         """Decorate the handler of these job types; ``"*"``, or no type, is for every other type.
 
-        Its parameters are the job's arguments, in their order; a parameter that is annotated `Job`, or a first one that
-        is named ``job``, gets the job. Arguments that do not fit the annotations fail the job for good (InvalidArgs).
-        `options` are those of `Client.enqueue`, for the jobs that the handler itself enqueues.
+        Its parameters are the job's arguments, in their order; a parameter that is annotated `Job`,
+        or a first one that is named ``job``, gets the job. Arguments that do not fit the
+        annotations fail the job for good (InvalidArgs). `options` are those of `Client.enqueue`,
+        for the jobs that the handler itself enqueues.
         """
         if any(not isinstance(name, str) for name in types):
             raise TypeError('use it as @worker.job("some.type")')
@@ -74,14 +77,16 @@ class BaseWorker(Generic[J]):
         return decorator  # type: ignore[no-any-return]
 
     def middleware(self, function: F) -> F:
-        """Decorate a function around every handler, the first one outermost. It gets the job and ``call_next``, and
-        returns what ``call_next()`` returns, or another result. It may raise what a handler may raise."""
+        """Decorate a function around every handler, the first one outermost. It gets the job and
+        ``call_next``, and returns what ``call_next()`` returns, or another result. It may raise
+        what a handler may raise."""
         self._registry.add_middleware(function)
         return function
 
     def on_failed(self, function: F) -> F:
-        """Decorate a function (job, error) for every job that fails, of whatever kind, once for each attempt: errors of
-        handlers, `Retry` and `Discard`, arguments that do not fit, timeouts, types without a handler."""
+        """Decorate a function (job, error) for every job that fails, of whatever kind, once for
+        each attempt: errors of handlers, `Retry` and `Discard`, arguments that do not fit,
+        timeouts, types without a handler."""
         self._registry.add_hook("on_failed", function)
         return function
 
@@ -92,10 +97,11 @@ class BaseWorker(Generic[J]):
 
     @checks_options("worker.run")
     def run(self, processes: Optional[int] = None) -> None:
-        """Take jobs until ojs-init, SIGTERM or `stop` ends the worker, and the jobs that it holds are answered.
+        """Take jobs until ojs-init, SIGTERM or `stop` ends the worker, and the jobs that it holds
+        are answered.
 
-        With `processes` so many are forked, which share OJS_CONCURRENCY. Raises SystemExit where the process has to end
-        with a status that is not 0.
+        With `processes` so many are forked, which share OJS_CONCURRENCY. Raises SystemExit where
+        the process has to end with a status that is not 0.
         """
         _check_count("processes", processes)
         self._check_runnable()
@@ -107,7 +113,8 @@ class BaseWorker(Generic[J]):
             raise SystemExit(status)
 
     def stop(self) -> None:
-        """Take no more jobs, finish those that are held, then let `run` return. From any thread or signal handler."""
+        """Take no more jobs, finish those that are held, then let `run` return. From any thread or
+        signal handler."""
         running = self._session or self._processes
         if running is not None:
             running.stop()
@@ -131,9 +138,10 @@ class BaseWorker(Generic[J]):
     ) -> Outcome:  # fmt: skip
         """Run the handler of a job in this process, by the code that serves ojs-init. For tests.
 
-        `checkpoint` is what an earlier attempt saved. After `timeout` seconds the job is cancelled. `stopping`: a
-        shutdown begins with the handler, with so many seconds left. `cancel` is the reason of a cancel, `cancel_after`
-        seconds after the handler began. `envelope` has further fields of the job. The handler has `patience` seconds.
+        `checkpoint` is what an earlier attempt saved. After `timeout` seconds the job is cancelled.
+        `stopping`: a shutdown begins with the handler, with so many seconds left. `cancel` is the
+        reason of a cancel, `cancel_after` seconds after the handler began. `envelope` has further
+        fields of the job. The handler has `patience` seconds.
         """
         if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
             raise TypeError(f"the arguments of a job are a list, not {args!r}")
@@ -161,7 +169,8 @@ class BaseWorker(Generic[J]):
         raise NotImplementedError
 
     def _serve(self, session: Session) -> None:
-        """Run a session. The process ends here where handlers hang that nobody waits for any more."""
+        """Run a session. The process ends here where handlers hang that nobody waits for any more.
+        """
         session.serve()
         if session.is_stuck:
             exit_now(1)

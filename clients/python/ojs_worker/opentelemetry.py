@@ -18,7 +18,8 @@ from . import AsyncWorker, Cancelled, Release, Worker
 
 
 def instrument(worker: Union[Worker, AsyncWorker], tracer: Any = None) -> None:
-    """Add a middleware to the worker that traces jobs, and let its client pass the current trace on in ``meta``.
+    """Add a middleware to the worker that traces jobs, and let its client pass the current trace on
+    in ``meta``.
 
     Call it before other middleware is added, so that its spans are around that.
     """

@@ -102,8 +102,8 @@ worker.run()
         connection.send({"type": "ping", "id": 1})
         connection.expect("pong")
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(connection.expect("ready")["concurrency"], 0)
-        self.assertEqual(connection.expect("ack", "j1")["result"], "done")
+        frames = {frame["type"]: frame for frame in map(json.loads, connection.lines.readlines())}
+        self.assertEqual(frames["ack"]["result"], "done")
         self.ends(process, 0)
 
     def test_stop_from_a_handler(self) -> None:
@@ -154,7 +154,8 @@ asyncio.run(main())
     def test_frames_that_cannot_be_read_are_no_end(self) -> None:
         process, connection = self.begin(QUICK + "worker.run()")
         digits = b'{"type":"job","job":{"id":"j1","type":"t","args":[' + b"9" * 5000 + b"]}}\n"
-        connection.sock.sendall(b'nonsense\n[]\n{"type":"job"}\n{"type":"new"}\n' + (digits if sys.version_info > (3, 11) else b""))
+        connection.sock.sendall(b'nonsense\n[]\n{"type":"job"}\n{"type":"new"}\n')
+        connection.sock.sendall(digits if sys.version_info > (3, 11) else b"")
         if sys.version_info > (3, 11):
             self.assertEqual(connection.expect("fail", "j1")["error"]["code"], "invalid_job")
         connection.send(job("j2", "t", 1))
