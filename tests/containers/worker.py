@@ -14,7 +14,7 @@ from ojs_worker import Job, Worker
 JOURNAL = os.environ.get("JOURNAL")
 # With DEAF it does not care for SIGTERM either.
 DEAF = "DEAF" in os.environ
-worker = Worker(concurrency=10, stop_grace=None, handle_signals=not DEAF)
+worker = Worker(concurrency=10, handle_signals=not DEAF)
 forever = threading.Event()
 
 
