@@ -101,7 +101,9 @@ impl Copies {
         loop {
             self.reap()?;
             // After the reaping: a copy that ended because of the drain is not started again.
-            self.take_signals()?;
+            if self.take_signals()? {
+                continue;
+            }
             self.start_due();
             if let Some(exit) = self.exit() {
                 return Ok(exit);
@@ -126,18 +128,21 @@ impl Copies {
         Some(self.refused.unwrap_or(own))
     }
 
-    fn take_signals(&mut self) -> io::Result<()> {
+    /// Returns whether a copy may have ended, so that there is one to reap.
+    fn take_signals(&mut self) -> io::Result<bool> {
+        let mut has_child_ended = false;
         while let Some(signal) = self.signals.take()? {
             let is_terminate = signal == self.settings.on_terminate.unwrap_or(TERMINATE_SIGNAL);
             if is_terminate || ENDING.contains(&signal) {
                 self.slots.end();
             }
+            has_child_ended |= signal == Signal::CHLD;
             let is_for_us = signal == Signal::CHLD || is_terminate && self.settings.on_terminate.is_none();
             if !is_for_us {
                 self.pass_on(signal);
             }
         }
-        Ok(())
+        Ok(has_child_ended)
     }
 
     /// A copy that has ended and is not reaped yet still has its number.
