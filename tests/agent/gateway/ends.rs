@@ -191,3 +191,30 @@ rest()
     init.signal(libc::SIGTERM);
     init.ends_with(128 + libc::SIGTERM);
 }
+
+#[test]
+fn copies_of_a_worker_each_do_jobs_and_none_is_started_again_in_a_shutdown() {
+    let stage = Stage::new();
+    let script = r#"
+note("copy", os.environ["OJS_PROCESS_INDEX"])
+link = Link()
+job = link.job()["id"]
+note("works", job)
+link.ask(post("ack", job_id=job))
+note("answered", job)
+rest()
+"#;
+    let mut init = worker(&stage, script).with("OJS_PROCESSES", "2").start();
+    init.notes_line("copy 0");
+    init.notes_line("copy 1");
+    stage.enqueue([1, 2]);
+    init.notes_line("answered j1");
+    init.notes_line("answered j2");
+    init.signal(libc::SIGTERM);
+    init.ends_with(0);
+    let started = init.notes().iter().filter(|line| line.starts_with("copy ")).count();
+    assert_eq!(started, 2, "{}", init.story());
+    for number in 1..=2 {
+        assert_eq!(stage.outcomes(&format!("j{number}")), [Outcome::Acked(None)]);
+    }
+}
