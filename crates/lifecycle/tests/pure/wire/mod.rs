@@ -89,13 +89,14 @@ fn the_vectors_have_names_of_their_own_and_cover_every_type_and_code() {
 
 #[test]
 fn bytes_that_are_no_utf_8_are_not_json() {
-    for line in [
-        &b"{\"type\":\"pong\",\"id\":1,\"x\":\"\xff\"}"[..],
-        b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":\"\xc3\"}",
-        b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":\"\xed\xa0\x80\"}",
-        b"\xff\xfe{",
+    let job = || Some(JobId("a".into()));
+    for (line, about) in [
+        (&b"{\"type\":\"pong\",\"id\":1,\"x\":\"\xff\"}"[..], None),
+        (b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":\"\xc3\"}", job()),
+        (b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":\"\xed\xa0\x80\"}", job()),
+        (b"\xff\xfe{", None),
     ] {
-        assert_eq!(refusal(line), (ErrorCode::NotJson, None));
+        assert_eq!(refusal(line), (ErrorCode::NotJson, about));
     }
 }
 
@@ -105,7 +106,7 @@ fn what_is_kept_as_text_is_on_one_line() {
     // that.
     assert_eq!(
         refusal(b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":[1,\n2]}"),
-        (ErrorCode::NotJson, None)
+        (ErrorCode::NotJson, Some(JobId("a".into())))
     );
 }
 
