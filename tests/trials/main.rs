@@ -1,6 +1,6 @@
 //! Shutdowns by the hundred: real inits, real workers and a backend that misbehaves, put together
 //! by chance, and judged from outside. `make trials COUNT=5000`; a trial that fails prints how to
-//! play it again. `cargo test` plays 300.
+//! play it again. `cargo test` plays 380.
 //!
 //! Needs root (PID namespaces) and python3.
 #![allow(
@@ -58,13 +58,13 @@ use promises::{Broken, Measured};
 const AT_ONCE: usize = 16;
 
 /// Trials of a run that asks for no number.
-const COUNT: u64 = 300;
+const COUNT: u64 = 200;
 
 /// Those of them whose workers are made with an SDK come on top.
-const GATEWAY_COUNT: u64 = 200;
+const GATEWAY_COUNT: u64 = 120;
 
 /// And those whose jobs are a process each.
-const EXEC_COUNT: u64 = 100;
+const EXEC_COUNT: u64 = 60;
 
 /// Their seed: what the tests say of a change shall not hang on the day. A run that asks for a
 /// number gets one of its own.
