@@ -46,29 +46,30 @@ type Job struct {
 // newJob reads an envelope; nil if it has no id. Fields of a wrong type count as absent.
 func newJob(s *session, raw, checkpoint json.RawMessage) *Job {
 	job := &Job{Queue: "default", Attempt: -1, Args: []any{}, Meta: map[string]any{}, raw: raw, session: s}
-	envelope := struct {
-		*Job
-		RawArgs   json.RawMessage `json:"args"` // instead of Job.Args
-		RawMeta   json.RawMessage `json:"meta"` // instead of Job.Meta
-		Timeout   float64         `json:"timeout"`
-		TimeoutMS float64         `json:"timeout_ms"`
-	}{Job: job}
-	if err := json.Unmarshal(raw, &envelope); err != nil && !isMismatch(err) || job.ID == "" {
+	var timeout, timeoutMS float64
+	// Not a struct: encoding/json would take a field "ID" for "id".
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &fields)
+	for name, into := range map[string]any{"id": &job.ID, "type": &job.Type, "queue": &job.Queue, "attempt": &job.Attempt,
+		"max_attempts": &job.MaxAttempts, "args": &job.Args, "meta": &job.Meta, "timeout": &timeout, "timeout_ms": &timeoutMS} {
+		if text := fields[name]; !isNull(text) {
+			_ = decode(text, into)
+		}
+	}
+	if job.ID == "" {
 		s.log.Warn("a job of ojs-init is ignored: it has no id")
 		return nil
 	}
-	job.rawArgs = envelope.RawArgs
-	_ = decode(envelope.RawArgs, &job.Args)
-	_ = decode(envelope.RawMeta, &job.Meta)
+	job.rawArgs = fields["args"]
 	job.resume.load(checkpoint)
 	ctx, cancel := context.WithCancelCause(context.WithValue(s.values, jobKey{}, job))
 	job.ctx, job.cancel = ctx, cancel
-	if envelope.TimeoutMS <= 0 {
-		envelope.TimeoutMS = 1000 * envelope.Timeout
+	if timeoutMS <= 0 {
+		timeoutMS = 1000 * timeout
 	}
-	if envelope.TimeoutMS > 0 {
+	if timeoutMS > 0 {
 		// 1e12 ms fits into a Duration.
-		deadline := time.Now().Add(time.Duration(min(envelope.TimeoutMS, 1e12)) * time.Millisecond)
+		deadline := time.Now().Add(time.Duration(min(timeoutMS, 1e12)) * time.Millisecond)
 		// ojs-init cancels the job at about the same time.
 		ctx, stop := context.WithDeadlineCause(ctx, deadline, &Cancelled{Reason: "timeout"})
 		job.ctx = ctx

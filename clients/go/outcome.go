@@ -137,12 +137,13 @@ func (e *Release) failure() (*Failure, error) { return nil, nil }
 func (s *session) conclude(job *Job, result any, err error) (answer *frame) {
 	defer func() {
 		if recover() != nil {
-			failure := &Failure{Code: "handler_error", Retryable: true, Message: fmt.Sprintf(
+			mistake := &Failure{Code: "handler_error", Retryable: true, Message: fmt.Sprintf(
 				"a method of the result (%T) or of the error (%T), or Options.OnFailure, panicked", result, err)}
-			s.logFailure(job, slog.LevelError, "the answer of the job lacks its result or error", failure)
-			answer = &frame{Type: "fail", Error: failure}
+			s.logFailure(job, slog.LevelError, "a panic while the job was answered", mistake)
 			if err == nil {
 				answer = &frame{Type: "ack"}
+			} else if answer == nil {
+				answer = &frame{Type: "fail", Error: mistake}
 			}
 		}
 	}()
@@ -175,10 +176,11 @@ func (s *session) conclude(job *Job, result any, err error) (answer *frame) {
 		}
 		failure = &Failure{Message: "the job took longer than its timeout", Code: "timeout", Type: "Timeout", Retryable: true}
 	}
+	answer = &frame{Type: "fail", Error: failure}
 	if hook := s.options.OnFailure; hook != nil {
 		hook(job.ctx, job, err)
 	}
-	return &frame{Type: "fail", Error: failure}
+	return answer
 }
 
 func (s *session) ack(job *Job, result any) *frame {

@@ -166,6 +166,15 @@ func TestEachFailureIsSeenOnceByTheHook(t *testing.T) {
 	}
 }
 
+func TestAHookThatPanicsDoesNotChangeTheFailure(t *testing.T) {
+	worker, _ := testWorker(func(context.Context, *Job) (any, error) { return nil, &Discard{Message: "no such user", Type: "Gone"} })
+	worker.options.OnFailure = func(context.Context, *Job, error) { panic("the tracker is down") }
+	failure := perform(t, worker, Delivery{}).Error
+	if failure == nil || failure.Message != "no such user" || failure.Type != "Gone" || failure.Retryable {
+		t.Errorf("%+v", failure)
+	}
+}
+
 func TestMiddlewareIsAroundEachHandlerTheFirstOutermost(t *testing.T) {
 	var calls []string
 	worker, _ := testWorker(func(context.Context, *Job) (any, error) { calls = append(calls, "handler"); return nil, io.EOF })

@@ -62,9 +62,6 @@ func decode(text []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-// isMismatch says that JSON was read, except fields of another type.
-func isMismatch(err error) bool { return errors.As(err, new(*json.UnmarshalTypeError)) }
-
 func isNull(text json.RawMessage) bool { return len(text) == 0 || string(text) == "null" }
 
 // session is one connection to ojs-init and the jobs that it holds. Run and Perform use it.
@@ -114,7 +111,7 @@ func (s *session) read() {
 			return
 		}
 		var got frame
-		if err := json.Unmarshal(line, &got); err != nil && !isMismatch(err) {
+		if err := json.Unmarshal(line, &got); err != nil && !errors.As(err, new(*json.UnmarshalTypeError)) {
 			s.log.Warn("a frame of ojs-init is ignored: it is no JSON object", "bytes", len(line))
 			continue
 		}

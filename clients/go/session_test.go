@@ -138,6 +138,15 @@ func TestNothingIsSentAboutAJobBehindItsAnswer(t *testing.T) {
 	s.expect("ack")
 }
 
+func TestFieldsOfAnEnvelopeAreKnownByTheirExactNames(t *testing.T) {
+	worker, _ := testWorker(func(_ context.Context, job *Job) (any, error) { return append(job.Args, job.Attempt, job.Meta), nil })
+	s := serve(t, context.Background(), worker)
+	s.write(`{"type":"job","job":{"id":"a","type":"t","args":[7],"attempt":2,"ID":"b","Type":"u","Args":[8],"Attempt":3,"Meta":{"x":1}}}`)
+	s.expect(`"job_id":"a","result":[7,2,{}]`)
+	s.write(`{"type":"job","job":{"id":"c","type":"t","args":null,"attempt":null,"meta":null}}`)
+	s.expect(`"job_id":"c","result":[-1,{}]`)
+}
+
 func TestFramesOfManyGoroutinesStayWhole(t *testing.T) {
 	worker, _ := testWorker(func(_ context.Context, job *Job) (any, error) {
 		var all sync.WaitGroup
