@@ -36,8 +36,8 @@ final class Execution implements Runnable {
             try {
                 return answerTo(error);
             } catch (Throwable broken) { // such as a getMessage that throws
-                Registry.LOG.error("{}: its failure cannot be described", job, broken);
-                return registry.json.frame("fail", job.id(), Map.of("error", Map.of("message", error.getClass().getName())));
+                Registry.LOG.error("{}: its failure cannot be described: {}", job, broken.getClass().getName());
+                return fail(new Retry("the failure has no message: describing it threw an error").type(error.getClass().getName()));
             }
         }
     }
@@ -109,12 +109,12 @@ final class Execution implements Runnable {
     }
 
     private byte[] fail(Throwable outcome) {
+        Map<String, Object> error = Failures.describe(outcome); // first, because it may throw
         try {
             registry.failureListener.accept(job, outcome);
-        } catch (RuntimeException mistake) {
+        } catch (Throwable mistake) {
             Registry.LOG.error("{}: the failure listener has failed", job, mistake);
         }
-        Map<String, Object> error = Failures.describe(outcome);
         try {
             return registry.json.frame("fail", job.id(), Map.of("error", error));
         } catch (RuntimeException | StackOverflowError unwritable) {

@@ -16,7 +16,7 @@ public final class Job {
     private static final long LEAST_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
     /** What all jobs of a session share. */
-    record Shared(Json json, Link link, Lifecycle lifecycle, Map<String, Map<String, Long>> stepNanos, boolean interrupts) {}
+    record Shared(Json json, Link link, Lifecycle lifecycle, Map<String, Map<Integer, Long>> stepNanos, boolean interrupts) {}
 
     private final JsonNode envelope;
     private final Shared shared;

@@ -21,7 +21,8 @@ final class Resume {
     private final ObjectMapper mapper;
     private final Consumer<JsonNode> save;
     private final LongConsumer mayBegin;
-    private final Map<String, Long> stepNanos;
+    /** By the place of the step, because a program may make any number of names. */
+    private final Map<Integer, Long> stepNanos;
     private final Map<String, JsonNode> steps = new LinkedHashMap<>();
     private final Map<String, JsonNode> cursors = new LinkedHashMap<>();
     private final List<String> finishedBefore;
@@ -43,7 +44,7 @@ final class Resume {
      * @param stepNanos how long each step took last in this process.
      */
     Resume(ObjectMapper mapper, JsonNode checkpoint, Consumer<JsonNode> save, LongConsumer mayBegin,
-            Map<String, Long> stepNanos) {
+            Map<Integer, Long> stepNanos) {
         this.mapper = mapper;
         this.save = save;
         this.mayBegin = mayBegin;
@@ -95,7 +96,7 @@ final class Resume {
         try {
             JsonNode result = mapper.valueToTree(body.call());
             finish(name, result);
-            stepNanos.put(name, System.nanoTime() - start);
+            stepNanos.put(begun.size(), System.nanoTime() - start);
             return result;
         } finally {
             step = "";
@@ -115,7 +116,7 @@ final class Resume {
         }
         cursors.keySet().stream().filter(open -> !open.isEmpty() && !begun.contains(open))
                 .forEach(open -> requireNext(open, name));
-        mayBegin.accept(stepNanos.getOrDefault(name, 0L));
+        mayBegin.accept(stepNanos.getOrDefault(begun.size(), 0L));
         flush();
         step = name;
         return true;

@@ -217,6 +217,34 @@ class PerformTest {
         assertEquals(List.of("typed InvalidArgs", "error IllegalStateException", "timeout Retry"), seen);
     }
 
+    @Test
+    void anErrorOfTheListenerDoesNotReplaceTheFailure() {
+        worker.onFailure((job, error) -> { throw new AssertionError("the tracker is down"); });
+        worker.job("a", job -> {
+            throw new Discard("no such user").type("Gone");
+        });
+        Map<String, Object> error = worker.perform("a").error();
+        assertEquals(List.of("no such user", "Gone", false), List.of(error.get("message"), error.get("type"), error.get("retryable")));
+    }
+
+    @Test
+    void aFailureWhoseMessageThrowsIsAWholeFailureThatTheListenerSeesOnce() {
+        List<Throwable> seen = new ArrayList<>();
+        worker.onFailure((job, error) -> seen.add(error)).job("a", job -> {
+            throw new Silent();
+        });
+        Map<String, Object> error = worker.perform("a").error();
+        assertEquals(List.of(Silent.class.getName(), "handler_error", true),
+                List.of(error.get("type"), error.get("code"), error.get("retryable")));
+        assertEquals(1, seen.size());
+    }
+
+    private static final class Silent extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        @Override public String getMessage() { throw new IllegalStateException(); }
+    }
+
     // The job
 
     @Test

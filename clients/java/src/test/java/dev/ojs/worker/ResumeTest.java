@@ -3,10 +3,13 @@ package dev.ojs.worker;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -48,6 +51,20 @@ class ResumeTest {
         Outcome outcome = worker.perform(new Delivery().stopping(Duration.ofMillis(200)), "a");
         assertEquals("resumes at its checkpoint", outcome.reason().orElseThrow());
         assertEquals(List.of(), ran);
+    }
+
+    @Test
+    void whatStepsTookIsKeptByTheirPlaceSoThatManyNamesNeedNoMemory() throws Exception {
+        ObjectMapper mapper = new ObjectMapper();
+        Map<Integer, Long> took = new HashMap<>();
+        for (int job = 0; job < 100; job++) {
+            Resume resume = new Resume(mapper, mapper.nullNode(), state -> {}, usual -> ran.add(usual), took);
+            resume.step("mail to " + job, () -> null);
+            resume.step("log " + job, () -> null);
+        }
+        assertEquals(Set.of(1, 2), took.keySet());
+        assertEquals(0L, ran.get(0));
+        assertTrue((Long) ran.get(2) > 0, "the first step of the second job");
     }
 
     @Test
