@@ -54,17 +54,20 @@ impl Job {
         let meta = |name| fields.meta.get(name).and_then(Value::as_str);
         // version-trace-parent-flags, as W3C defines it
         let mut trace = meta("traceparent").unwrap_or_default().split('-').skip(1);
-        let span = error_span!(
-            target: "ojs_worker",
-            "job",
-            job_id = %OneLine(&fields.id),
-            job_type = %OneLine(&fields.kind),
-            queue = %OneLine(fields.queue.as_deref().unwrap_or("default")),
-            attempt = fields.attempt,
-            trace_id = trace.next().or(meta("trace_id")).map(|id| field::display(OneLine(id))),
-            parent_span_id = trace.next().map(|id| field::display(OneLine(id))),
-            log_level = meta("log_level").map(|level| field::display(OneLine(level))),
-        );
+        let mut span = Span::none();
+        guarded(|| {
+            span = error_span!(
+                target: "ojs_worker",
+                "job",
+                job_id = %OneLine(&fields.id),
+                job_type = %OneLine(&fields.kind),
+                queue = %OneLine(fields.queue.as_deref().unwrap_or("default")),
+                attempt = fields.attempt,
+                trace_id = trace.next().or(meta("trace_id")).map(|id| field::display(OneLine(id))),
+                parent_span_id = trace.next().map(|id| field::display(OneLine(id))),
+                log_level = meta("log_level").map(|level| field::display(OneLine(level))),
+            );
+        });
         let (resume, envelope) = (Mutex::new(Resume::load(checkpoint)), envelope.to_owned());
         let (state, changed) = (Mutex::default(), Condvar::new());
         Job(Arc::new(Inner { fields, envelope, deadline, span, link, resume, state, changed }))
@@ -230,9 +233,10 @@ impl Job {
     /// Sends a frame, but none behind the job's answer.
     fn send(&self, kind: &str, members: &[(&str, &str)]) -> io::Result<()> {
         let state = self.state();
-        if !state.is_answered {
-            self.0.link.push(frame::about(kind, self.id(), members));
+        if state.is_answered {
+            return Err(io::Error::other("the job was answered already"));
         }
+        self.0.link.push(frame::about(kind, self.id(), members));
         drop(state);
         self.0.link.flush()
     }

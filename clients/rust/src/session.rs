@@ -1,10 +1,10 @@
 //! One connection: the jobs that it holds, and when it is over.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use serde_json::{Value, value::RawValue};
 use tracing::{debug, error, info, warn};
@@ -95,15 +95,9 @@ impl Session {
     pub(crate) fn on_signal(&self) {
         let mut state = lock(&self.state);
         state.is_ending = true;
-        if state.concurrency > 0 {
-            state.concurrency = 0;
+        if mem::take(&mut state.concurrency) > 0 {
             self.link.send_later(self.registry.ready(0));
         }
-        self.set_stopping(&state);
-    }
-
-    fn set_stopping(&self, state: &State) {
-        state.held.values().for_each(|job| job.set_stopping(state.stops_at));
         self.changed.notify_all();
     }
 
@@ -150,7 +144,8 @@ impl Session {
         if frame.state == "terminate" {
             state.is_ending = true;
             state.stops_at = Instant::now().checked_add(Duration::from_millis(frame.remaining_ms));
-            self.set_stopping(&state);
+            state.held.values().for_each(|job| job.set_stopping(state.stops_at));
+            self.changed.notify_all();
         }
         drop(state);
         info!("ojs-init: {} ({})", OneLine(&frame.state), OneLine(&frame.reason));
@@ -166,7 +161,7 @@ impl Session {
         }
         let job = Job::new(envelope, raw, checkpoint, Arc::clone(&self.link));
         let mut state = lock(&self.state);
-        if state.is_ending {
+        if state.stops_at.is_some() {
             job.set_stopping(state.stops_at);
         }
         state.held.insert(job.id().to_owned(), job.clone());
@@ -230,7 +225,8 @@ impl Session {
         loop {
             if let Some(job) = state.waiting.pop_front() {
                 self.wake_one(state);
-                self.process(&job);
+                // The end of its span may be an event of the program's subscriber.
+                guarded(move || self.process(&{ job }));
                 state = lock(&self.state);
             } else if state.closed.is_some() {
                 return;
@@ -245,10 +241,14 @@ impl Session {
 
     /// Runs the handler and answers, whatever the handler does.
     fn process(&self, job: &Job) {
-        let line = job.span().in_scope(|| {
+        let run = || {
             let handler = self.registry.handler(job.kind()).ok_or_else(|| Error::misuse("the job has no handler"));
             answer::to(job, handler.and_then(|handler| handler.run(job)))
-        });
+        };
+        let mut line = None;
+        // A subscriber that panics, as `fmt` does when nobody reads its log, must not cost the job.
+        guarded(|| job.span().in_scope(|| line = Some(run())));
+        let line = line.unwrap_or_else(run);
         job.set_answered();
         let mut state = lock(&self.state);
         // The job is forgotten before its answer is written, because the same id may come again

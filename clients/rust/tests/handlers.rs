@@ -256,3 +256,13 @@ fn an_option_out_of_range_is_refused() {
 fn a_second_handler_of_a_type_is_refused() {
     Worker::new().handle("t", |_| Ok(())).handle("t", |_| Ok(()));
 }
+
+#[test]
+fn a_checkpoint_behind_the_answer_is_an_error() {
+    let (send, late) = std::sync::mpsc::channel();
+    let mut worker = Worker::new();
+    worker.handle("leak", move |job| Ok(send.send(job.clone())?));
+    assert_eq!(worker.perform("leak", ()).unwrap().outcome, "ack");
+    let error = late.recv().unwrap().checkpoint(&1).unwrap_err();
+    assert!(error.message().contains("answered"), "{error}");
+}

@@ -99,6 +99,17 @@ fn a_closed_connection_ends_the_worker_even_if_a_handler_hangs() {
 }
 
 #[test]
+fn a_sigterm_alone_does_not_stop_handlers() {
+    let mut run = Run::start(|_| Stdio::null());
+    run.job("j", "fixture.stopping", &json!([]));
+    Command::new("kill").arg(run.child.id().to_string()).status().unwrap();
+    assert_eq!(run.next()["concurrency"], 0);
+    run.send(&json!({"type": "cancel", "job_id": "j", "reason": "shutdown", "grace_ms": 1000}));
+    assert_eq!(run.next()["type"], "release");
+    assert_eq!(run.end().code(), Some(0));
+}
+
+#[test]
 fn a_closed_connection_without_jobs_is_a_good_end() {
     let mut run = Run::start(|_| Stdio::null());
     run.socket.get_ref().shutdown(std::net::Shutdown::Both).unwrap();
