@@ -9,13 +9,17 @@ final class Client
 {
     private const ATTEMPTS = 3;
     private const FIRST_PAUSE = 0.2;
+    /** In seconds, whatever `Retry-After` says. */
+    private const LONGEST_PAUSE = 10.0;
     /** The backend took no job: another request cannot enqueue it twice. */
     private const NOT_TAKEN = [self::NOT_SENT, 429, 503];
-    private const MAYBE_TAKEN = [self::NO_ANSWER, 500, 502, 504];
+    /** With 200 and 201 for an answer that broke off. */
+    private const MAYBE_TAKEN = [self::NO_ANSWER, 200, 201, 500, 502, 504];
     private const NO_ANSWER = 0;
     private const NOT_SENT = -1;
 
     private readonly string $url;
+    private readonly string $token;
 
     /**
      * @param ?string $url of the backend, such as http://backend:8080; default: OJS_URL
@@ -24,12 +28,16 @@ final class Client
      */
     public function __construct(
         ?string $url = null,
-        private readonly ?string $token = null,
+        #[\SensitiveParameter] ?string $token = null,
         private readonly float $timeout = 10.0,
     ) {
         $this->url = rtrim($url ?? (string) getenv('OJS_URL'), '/');
         if (!str_contains($this->url, '://')) {
             throw new \InvalidArgumentException('the URL of the backend is missing: set OJS_URL, or give one');
+        }
+        $this->token = trim((string) $token);
+        if (preg_match('/[^!-~]/', $this->token) === 1) {
+            throw new \InvalidArgumentException('the token has a character that a header cannot have');
         }
     }
 
@@ -51,20 +59,23 @@ final class Client
             + ['type' => $type, 'args' => array_values($args), 'options' => (object) $options];
         $text = Json::encode($body);
         for ($attempt = 1; ; $attempt++) {
-            [$status, $answer] = $this->post($text);
-            if ($status >= 200 && $status < 300) {
-                return (string) json_decode($answer, true)['job']['id'];
+            [$status, $answer, $pause] = $this->post($text);
+            $told = json_decode($answer, true);
+            if ($status >= 200 && $status < 300 && is_string($told['job']['id'] ?? null)) {
+                return $told['job']['id'];
             }
-            if ($status === 409 && $id !== null && $attempt > 1) {
+            // A unique policy may refuse the job because of another one.
+            $isOwn = ($told['error']['details']['existing_job_id'] ?? $id) === $id;
+            if ($status === 409 && $id !== null && $isOwn && $attempt > 1) {
                 return $id;
             }
             $isSafe = in_array($status, self::NOT_TAKEN, true)
                 || ($id !== null && in_array($status, self::MAYBE_TAKEN, true));
             if (!$isSafe || $attempt === self::ATTEMPTS) {
-                $what = $status > 0 ? "status $status: " . Text::line($answer) : $answer;
+                $what = ($status > 0 ? "status $status: " : '') . (Text::line($answer) ?: 'the answer is empty');
                 throw new EnqueueFailed("$type was not enqueued: $what", max(0, $status));
             }
-            usleep((int) (self::FIRST_PAUSE * 2 ** ($attempt - 1) * 1e6));
+            usleep((int) (min(self::LONGEST_PAUSE, max($pause, self::FIRST_PAUSE * 2 ** ($attempt - 1))) * 1e6));
         }
     }
 
@@ -77,11 +88,12 @@ final class Client
     }
 
     /**
-     * @return array{int, string} the status with the body, or NOT_SENT or NO_ANSWER with the reason
+     * @return array{int, string, int} the status with the body, or NOT_SENT or NO_ANSWER with the
+     *         reason; and the seconds of `Retry-After`
      */
     private function post(string $body): array
     {
-        $token = $this->token === null ? [] : ["Authorization: Bearer {$this->token}"];
+        $token = $this->token === '' ? [] : ["Authorization: Bearer {$this->token}"];
         $context = stream_context_create(['http' => [
             'method' => 'POST', 'header' => ['Content-Type: application/json', ...$token], 'content' => $body,
             'timeout' => $this->timeout, 'ignore_errors' => true, 'follow_location' => 0,
@@ -90,8 +102,9 @@ final class Client
         $answer = @file_get_contents("{$this->url}/ojs/v1/jobs", false, $context);
         if ($answer === false) {
             $why = Text::line(error_get_last()['message'] ?? 'no answer');
-            return [preg_match('/refused|getaddrinfo/', $why) === 1 ? self::NOT_SENT : self::NO_ANSWER, $why];
+            return [preg_match('/refused|getaddrinfo/', $why) === 1 ? self::NOT_SENT : self::NO_ANSWER, $why, 0];
         }
-        return [(int) explode(' ', $http_response_header[0])[1], $answer];
+        preg_match('#^HTTP/\S+ (\d{3})(?:.*\nRetry-After: *(\d+))?#is', implode("\n", $http_response_header), $match);
+        return [(int) ($match[1] ?? self::NO_ANSWER), $answer, (int) ($match[2] ?? 0)];
     }
 }

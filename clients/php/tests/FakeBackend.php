@@ -11,7 +11,7 @@ final class FakeBackend
     private readonly int $pid;
     private readonly string $file;
 
-    /** @param list<int> $statuses 0 closes the connection without an answer */
+    /** @param list<int|string> $statuses 0 closes the connection without an answer; a whole answer */
     public function __construct(array $statuses)
     {
         $server = stream_socket_server('tcp://127.0.0.1:0');
@@ -28,7 +28,7 @@ final class FakeBackend
         fclose($server);
     }
 
-    private function serve(mixed $stream, int $status): void
+    private function serve(mixed $stream, int|string $status): void
     {
         $head = '';
         while (!str_ends_with($head, "\r\n\r\n")) {
@@ -37,7 +37,9 @@ final class FakeBackend
         preg_match('/^content-length: (\d+)/mi', $head, $match);
         $body = stream_get_contents($stream, (int) $match[1]);
         file_put_contents($this->file, json_encode(['head' => $head, 'body' => json_decode($body, true)]) . "\n", FILE_APPEND);
-        if ($status !== 0) {
+        if (is_string($status)) {
+            fwrite($stream, $status);
+        } elseif ($status !== 0) {
             $answer = $status < 300 ? '{"job":{"id":"from-the-backend"}}' : '{"error":{"message":"no such thing"}}';
             fwrite($stream, "HTTP/1.1 $status Whatever\r\nConnection: close\r\nContent-Length: " . strlen($answer) . "\r\n\r\n$answer");
         }

@@ -11,6 +11,9 @@ use PHPUnit\Framework\TestCase;
 
 final class ClientTest extends TestCase
 {
+    private const DUPLICATE = "HTTP/1.1 409 X\r\n\r\n"
+        . '{"error":{"code":"duplicate","details":{"existing_job_id":"another"}}}';
+
     private ?FakeBackend $backend = null;
 
     protected function tearDown(): void
@@ -18,7 +21,7 @@ final class ClientTest extends TestCase
         $this->backend?->close();
     }
 
-    private function client(int ...$statuses): Client
+    private function client(int|string ...$statuses): Client
     {
         $this->backend = new FakeBackend($statuses);
         return new Client($this->backend->url, 'the-token', 5.0);
@@ -40,6 +43,7 @@ final class ClientTest extends TestCase
             'a backend that is busy' => [[503, 429, 201], null, 'from-the-backend'],
             'no answer, with an id' => [[0, 201], $id, 'from-the-backend'],
             'no answer to what was taken' => [[0, 409], $id, $id],
+            'half an answer to what was taken' => [["HTTP/1.1 201 X\r\nContent-Length: 99\r\n\r\n{", 409], $id, $id],
         ];
     }
 
@@ -58,6 +62,9 @@ final class ClientTest extends TestCase
             'an error, without an id' => [[500], 500, null],
             'a duplicate' => [[409], 409, Client::newId()],
             'always busy' => [[503, 503, 503], 503, null],
+            'the duplicate of another job' => [[503, self::DUPLICATE], 409, Client::newId()],
+            'an answer without a job' => [["HTTP/1.1 200 X\r\n\r\n<html>"], 200, null],
+            'an answer that is not HTTP' => [["hello\r\n\r\n"], 0, null],
         ];
     }
 
@@ -73,6 +80,25 @@ final class ClientTest extends TestCase
             self::assertStringNotContainsString('secret', $error->getMessage());
         }
         self::assertCount(count($statuses), $this->backend->requests());
+    }
+
+    public function testTheBackendSaysWhenToComeAgain(): void
+    {
+        $client = $this->client("HTTP/1.1 429 X\r\nRetry-After: 1\r\n\r\n", 201);
+        $start = microtime(true);
+        $client->enqueue('t');
+        self::assertGreaterThan(0.9, microtime(true) - $start);
+    }
+
+    public function testATokenIsOneHeaderAndInNoError(): void
+    {
+        new Client('http://127.0.0.1:1', "from-a-file\n");
+        try {
+            new Client('http://127.0.0.1:1', "word\r\nX-Other: 1");
+            self::fail('it was taken');
+        } catch (\InvalidArgumentException $error) {
+            self::assertStringNotContainsString('word', (string) $error);
+        }
     }
 
     public function testABackendThatIsNotThereIsAskedThreeTimes(): void
