@@ -13,8 +13,7 @@ final class BigInteger implements \JsonSerializable, \Stringable
 {
     /** @internal */
     public function __construct(private readonly string $digits)
-    {
-    }
+    {}
 
     public function __toString(): string
     {

@@ -6,5 +6,4 @@ namespace Ojs\Worker;
 
 /** Throw it to fail the job for good: another attempt would not help. */
 class Discard extends Failure
-{
-}
+{}

@@ -63,7 +63,8 @@ final class Job
         $this->isLastAttempt = is_int($attempt) && is_int($most) && $attempt >= $most;
         $this->args = is_array($envelope['args'] ?? null) ? $envelope['args'] : [];
         $this->meta = (array) ($envelope['meta'] ?? []);
-        $seconds = isset($envelope['timeout_ms']) ? $envelope['timeout_ms'] / 1000 : $envelope['timeout'] ?? 0;
+        [$ms, $seconds] = [$envelope['timeout_ms'] ?? null, $envelope['timeout'] ?? null];
+        $seconds = is_numeric($ms) ? $ms / 1000 : (is_numeric($seconds) ? $seconds : 0);
         $end = sprintf('%.6F', microtime(true) + $seconds);
         $this->deadline = $seconds > 0 ? \DateTimeImmutable::createFromFormat('U.u', $end) ?: null : null;
         $this->lastCheckpoint = $checkpoint === null ? null : $this->resume()->state;
@@ -83,10 +84,8 @@ final class Job
      */
     public function logFields(): array
     {
-        $fields = ['ojs' => ['job_id' => $this->id, 'job_type' => $this->type, 'queue' => $this->queue]];
-        if ($this->attempt !== null) {
-            $fields['ojs']['attempt'] = $this->attempt;
-        }
+        $attempt = $this->attempt === null ? [] : ['attempt' => $this->attempt];
+        $fields = ['ojs' => ['job_id' => $this->id, 'job_type' => $this->type, 'queue' => $this->queue] + $attempt];
         $parent = $this->meta['traceparent'] ?? null;
         if (is_string($parent) && preg_match('/^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-/', $parent, $match) === 1) {
             $fields['trace'] = ['trace_id' => $match[1], 'span_id' => $match[2]];

@@ -6,5 +6,4 @@ namespace Ojs\Worker;
 
 /** An error that this library throws outside of jobs. */
 class OjsError extends \RuntimeException
-{
-}
+{}

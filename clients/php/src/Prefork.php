@@ -35,8 +35,7 @@ final class Prefork
 
     /** @param \Closure(): never $child what each process does */
     public function __construct(private readonly Log $log, private readonly \Closure $child)
-    {
-    }
+    {}
 
     private function stop(): void
     {

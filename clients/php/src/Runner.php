@@ -24,8 +24,7 @@ final class Runner
     public array $failureHooks = [];
 
     public function __construct(public readonly Log $log)
-    {
-    }
+    {}
 
     /** @return ?list<string> the job types of this worker; null means every type */
     public function types(): ?array

@@ -37,8 +37,7 @@ abstract class Session
     abstract protected function wait(float $seconds): void;
 
     public function enter(): void
-    {
-    }
+    {}
 
     /** @throws Cancelled if the job is cancelled and its handler does not know yet */
     public function leave(): void

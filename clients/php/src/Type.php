@@ -19,25 +19,31 @@ final class Type
     private readonly array $names;
     /**
      * @var array<class-string, array<string, array{self, bool}>> of constructors: types, and which
-     *        are optional
+     *        are optional. Not of one object: a class may have members of its own type
      */
-    private array $members = [];
+    private static array $members = [];
 
-    /** @throws \DomainException if no JSON could become a value of this type */
-    public function __construct(?\ReflectionType $type, private readonly string $parameter)
+    /**
+     * @param list<class-string> $outer classes that have this type as a member
+     * @throws \DomainException if no JSON could become a value of this type
+     */
+    public function __construct(?\ReflectionType $type, private readonly string $parameter, array $outer = [])
     {
         $parts = $type instanceof \ReflectionUnionType ? $type->getTypes() : [$type ?? 'mixed'];
         $names = array_map(static fn (mixed $part): string => ltrim((string) $part, '?'), $parts);
         $this->names = array_unique([...$names, ...($type?->allowsNull() ? ['null'] : [])]);
         foreach ($this->names as $name) {
-            if (!in_array($name, self::OF_JSON, true) && !is_subclass_of($name, \BackedEnum::class)) {
-                $this->members[$name] = self::membersOf($name, $parameter);
+            if (!in_array($name, [...self::OF_JSON, ...$outer], true) && !is_subclass_of($name, \BackedEnum::class)) {
+                self::$members[$name] ??= self::membersOf($name, $parameter, $outer);
             }
         }
     }
 
-    /** @return array<string, array{self, bool}> */
-    private static function membersOf(string $class, string $of): array
+    /**
+     * @param list<class-string> $outer
+     * @return array<string, array{self, bool}>
+     */
+    private static function membersOf(string $class, string $of, array $outer): array
     {
         $reflection = class_exists($class) ? new \ReflectionClass($class) : null;
         if ($reflection === null || $reflection->isInternal() || !$reflection->isInstantiable()) {
@@ -45,7 +51,7 @@ final class Type
         }
         $members = [];
         foreach ($reflection->getConstructor()?->getParameters() ?? [] as $parameter) {
-            $type = new self($parameter->getType(), $parameter->name);
+            $type = new self($parameter->getType(), $parameter->name, [...$outer, $class]);
             $members[$parameter->name] = [$type, $parameter->isOptional()];
         }
         return $members;
@@ -55,7 +61,7 @@ final class Type
     public function fit(mixed $value, string $where): mixed
     {
         foreach ($this->names as $name) {
-            $isClass = isset($this->members[$name]);
+            $isClass = isset(self::$members[$name]);
             $fitted = $isClass ? $this->construct($name, $value, $where) : self::convert($name, $value);
             if ($fitted !== null || ($value === null && in_array($name, ['null', 'mixed'], true))) {
                 return $fitted;
@@ -86,7 +92,7 @@ final class Type
             return null;
         }
         $arguments = [];
-        foreach ($this->members[$class] as $name => [$type, $isOptional]) {
+        foreach (self::$members[$class] as $name => [$type, $isOptional]) {
             if (array_key_exists($name, $value)) {
                 $arguments[$name] = $type->fit($value[$name], "$where.$name");
             } elseif (!$isOptional) {

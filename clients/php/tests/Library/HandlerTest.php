@@ -25,6 +25,12 @@ final class Address
     }
 }
 
+final class Tree
+{
+    public function __construct(public readonly string $name, public readonly ?Tree $child = null)
+    {}
+}
+
 final class Greeter
 {
     public function __construct(private readonly string $word = 'hello')
@@ -59,6 +65,8 @@ final class HandlerTest extends TestCase
             'enums' => [fn (Color $a, Level $b): array => [$a->name, $b->name], ['red', 3], ['Red', 'High']],
             'an object' => [fn (Address $a): array => [$a->street, $a->number, $a->door],
                 [['street' => 'x', 'door' => 'red', 'unknown' => 1]], ['x', 1, 'red']],
+            'an object in an object of its class' => [fn (Tree $a): string => $a->child->child->name,
+                [['name' => 'a', 'child' => ['name' => 'b', 'child' => ['name' => 'c']]]], 'c'],
             'beyond 64 bits' => [fn (int|\Ojs\Worker\BigInteger $a): string => (string) $a,
                 [new \Ojs\Worker\BigInteger('123456789012345678901')], '123456789012345678901'],
         ];

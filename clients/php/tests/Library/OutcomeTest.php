@@ -25,6 +25,17 @@ final class OutcomeTest extends TestCase
         $this->worker = new Worker(log: $this->log);
     }
 
+    public function testATimeoutThatIsNoNumberIsNone(): void
+    {
+        $runner = new \Ojs\Worker\Runner(new \Ojs\Worker\Log($this->log));
+        $runner->handlers['t'] = new \Ojs\Worker\Handler(fn (Job $job): bool => $job->deadline === null, null, 't');
+        foreach (['soon', [1], new \Ojs\Worker\BigInteger('99999999999999999999')] as $timeout) {
+            $frame = ['job' => ['id' => '1', 'type' => 't', 'timeout_ms' => $timeout, 'timeout' => $timeout]];
+            $answer = $runner->run($frame, new \Ojs\Worker\TestSession(null, 0.0, []));
+            self::assertSame('{"type":"ack","job_id":"1","result":true}', $answer);
+        }
+    }
+
     public function testAnyErrorFailsTheJobWithItsClassMessageAndBacktrace(): void
     {
         $error = $this->worker->job('t', fn () => throw new \DomainException("bad \xff\nend"))->perform('t')->error;
