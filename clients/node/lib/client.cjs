@@ -67,7 +67,9 @@ class Client {
       throw new TypeError('Client: set OJS_URL, or give { url: "http://127.0.0.1:8080" }; a token is an option of its own');
     }
     this.#endpoint = `${url.replace(/\/+$/, "")}/ojs/v1/jobs`;
-    this.#token = options.token ?? (process.env.OJS_ENQUEUE_TOKEN || process.env.OJS_AUTH_TOKEN);
+    this.#token = (options.token ?? (process.env.OJS_ENQUEUE_TOKEN || process.env.OJS_AUTH_TOKEN))?.trim();
+    // fetch would quote the token in its error.
+    if (/[^!-~]/.test(this.#token ?? "")) throw new TypeError("Client: the token has a character that a header cannot have");
   }
 
   /**
@@ -127,8 +129,7 @@ class Client {
     if (ok && typeof answer?.job?.id === "string") return { job: answer.job };
     const { code, message, details } = answer?.error ?? {};
     const why = ok ? "the answer has no job" : [code, message].filter(Boolean).join(": ");
-    const more = { status, code, existingId: details?.existing_job_id };
-    const error = new EnqueueError(`${failed}: ${status} ${why}`.trim(), more);
+    const error = new EnqueueError(`${failed}: ${status} ${why}`.trim(), { status, code, existingId: details?.existing_job_id });
     const pause = Number(response.headers.get("retry-after")) * 1000 || 0;
     const isPassing = status === 429 || (status >= 500 && status !== 501);
     return isPassing && pause <= MAX_PAUSE ? { error, pause } : { error };

@@ -14,7 +14,6 @@ const MARK = `bigint ${randomBytes(16).toString("hex")} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 const INTEGER = /^-?\d+$/;
-const QUOTE = 34;
 /** ojs-init takes 100 levels, of which the frame is one. */
 const MAX_DEPTH = 99;
 
@@ -106,7 +105,7 @@ function depthOf(text) {
   let deepest = 0;
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
-    if (code === QUOTE) at = endOfString(text, at) - 1;
+    if (code === 34) at = endOfString(text, at) - 1; // "
     else if (code === 91 || code === 123) deepest = Math.max(deepest, ++depth); // [ {
     else if (code === 93 || code === 125) depth--; // ] }
   }

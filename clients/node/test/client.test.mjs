@@ -108,6 +108,14 @@ for (const [answer, expected, requests] of REFUSALS) {
   });
 }
 
+test("a token that no header can have is refused, and in no error", () => {
+  new Client({ url: "http://127.0.0.1:1", token: "from-a-file\n" });
+  for (const token of ["word\nX-Other: 1", "word…"]) {
+    const refused = (error) => error instanceof TypeError && !error.message.includes("word");
+    assert.throws(() => new Client({ url: "http://127.0.0.1:1", token }), refused);
+  }
+});
+
 test("wrong calls are refused before anything is sent", async () => {
   const client = new Client({ url: "http://127.0.0.1:1" });
   await assert.rejects(client.enqueue("a", "text"), /give a job type and its arguments/);
