@@ -107,8 +107,7 @@ class Args {
   read(args) {
     const most = this.kinds.length;
     if (args.length > most) throw new InvalidArgs(`args[${most}]: expected nothing, received ${describe(args[most])}`);
-    const values = [];
-    for (let at = 0; at < most; at++) values.push(this.#readOne(at, args[at]));
+    const values = this.kinds.map((_, at) => this.#readOne(at, args[at]));
     // Only for asynchronous schemas: a handler begins at once, before a cancel can come.
     return values.some((value) => value instanceof Promise) ? Promise.all(values) : values;
   }
@@ -123,7 +122,10 @@ class Args {
       throw new InvalidArgs(`args[${at}]: expected ${expected}, received ${describe(value)}${place}`);
     };
     const result = validate(value);
-    return result instanceof Promise ? result.then(checked) : checked(result);
+    if (!(result instanceof Promise)) return checked(result);
+    const later = result.then(checked);
+    later.catch(() => {}); // Another argument may fail before: nobody waits for this one then.
+    return later;
   }
 }
 

@@ -188,6 +188,7 @@ const UNFITTING = [
   [[String], ["a", "secret"], "args[1]: expected nothing, received a string"],
   [[standard(() => ({ issues: [issue] }))], ["secret"], "args[0]: expected what its schema accepts, received a string, at items.0.?"],
   [[standard(async () => ({ issues: [{}] }))], [null], "args[0]: expected what its schema accepts, received null"],
+  [[standard(async () => ({ issues: [{}] })), String], [1, 2], "args[1]: expected a string, received a number"],
   [[{ parse: fails(new Error("secret")) }], [1], "args[0]: expected what its schema accepts, received a number"],
 ];
 
