@@ -1,6 +1,7 @@
 // A job, as its handler sees it.
 "use strict";
 
+const { setMaxListeners } = require("node:events");
 const { setTimeout: sleep } = require("node:timers/promises");
 const { Cancelled } = require("./errors.cjs");
 const { checkedJson } = require("./json.cjs");
@@ -67,6 +68,8 @@ class Job {
     this.#resume = new Resume(this, checkpoint, (state) => this.#send("checkpoint", {}, "state", state));
     /** @readonly @type {any} the state that an earlier attempt saved last, or null */
     this.lastCheckpoint = this.#resume.state;
+    // A handler may do a hundred things at once. That is no leak: the signal ends with the job.
+    setMaxListeners(0, this.signal, this.stopping);
     if (owner.isTerminating) this._stop();
   }
 
@@ -220,8 +223,7 @@ class Job {
    */
   _close(isDone) {
     // The checkpoint of a lost job belongs to another worker by now.
-    const warn = (/** @type {string} */ text) => this.#owner.log(`job ${this.id}: ${text}`, "warn");
-    if (!isDone && this.cancelReason !== "lost") this.#resume.flush(warn);
+    if (!isDone && this.cancelReason !== "lost") this.#resume.flush((text) => this.#owner.log(`job ${this.id}: ${text}`, "warn"));
     this.#isHeld = false;
   }
 }

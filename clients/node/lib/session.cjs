@@ -17,9 +17,6 @@ const NO_JOB = "ojs-worker-stop";
 /** The modes of ojs-init in which the worker gets no socket. */
 const MODES_WITHOUT_SOCKET = ["gateway", "exec", "none"];
 
-/** ojs-init sends SIGTERM to a worker that is about to exit. That must not end it with a signal. */
-const ignoreSignal = () => {};
-
 /** For the person who started the program. */
 function whyNoSocket() {
   const mode = process.env.OJS_MODE ?? "";
@@ -206,7 +203,8 @@ class Session {
   #end(status) {
     this.#isOver = true;
     process.off("SIGTERM", this.#onSigterm);
-    if (process.listenerCount("SIGTERM") === 0) process.on("SIGTERM", ignoreSignal);
+    // ojs-init sends SIGTERM to a worker that is about to exit. That must not end it with a signal.
+    if (process.listenerCount("SIGTERM") === 0) process.on("SIGTERM", () => {});
     // The connection stays open until the process ends, but is no reason for the process to go on.
     this.#socket?.unref();
     this.#resolve(status); // Only the first status counts.

@@ -96,6 +96,16 @@ test("job.sleep rejects at once when the job is cancelled, and the answer follow
   assert.deepEqual(sleeps.lines, []);
 });
 
+test("a handler may wait for many things at once without a warning", async (t) => {
+  const warnings = [];
+  const listen = (warning) => warnings.push(warning.name);
+  process.on("warning", listen);
+  t.after(() => process.off("warning", listen));
+  const worker = one((job) => Promise.all(Array.from({ length: 30 }, () => job.sleep(1))).then(() => {}));
+  assert.equal((await worker.perform("a")).outcome, "ack");
+  assert.deepEqual(warnings, []);
+});
+
 test("a handler that ends by itself after a cancel decides, and an error of its own is in the log", async () => {
   const after = (end) => one(async (job) => {
     if (!job.signal.aborted) await once(job.signal, "abort");
