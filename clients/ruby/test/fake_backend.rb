@@ -10,8 +10,8 @@ class FakeBackend
   # @return [Thread::Queue] the heads of the requests
   attr_reader :heads
 
-  # @param answers [Array] for each request a status, nil to close the connection without an answer;
-  #   201 after the last one
+  # @param answers [Array] for each request a status, a whole answer, or nil to close the connection
+  #   without one; 201 after the last one
   def initialize(*answers)
     @answers = answers
     @jobs = Thread::Queue.new
@@ -44,6 +44,7 @@ class FakeBackend
   end
 
   def answer(client, status, job)
+    return client.write(status) if status.is_a?(String)
     body = { job: { id: job["id"] || "chosen" } } if status == 201
     body = JSON.generate(body || { error: { code: "no", message: "not now" } })
     client.write("HTTP/1.1 #{status} X\r\nContent-Length: #{body.bytesize}\r\nConnection: close\r\n\r\n#{body}")

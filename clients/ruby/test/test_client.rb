@@ -44,6 +44,38 @@ class TestClient < Minitest::Test
     assert_raises(OjsWorker::EnqueueError) { client(409).enqueue("t", [], id: id) }
   end
 
+  def test_the_duplicate_of_another_job_is_an_error
+    duplicate = '{"error":{"code":"duplicate","details":{"existing_job_id":"another"}}}'
+    answers = [503, "HTTP/1.1 409 X\r\nContent-Length: #{duplicate.size}\r\n\r\n#{duplicate}"]
+    error = assert_raises(OjsWorker::EnqueueError) { client(*answers).enqueue("t", [], id: OjsWorker::Client.new_id) }
+    assert_equal("duplicate", error.code)
+  end
+
+  def test_what_is_no_answer_of_a_backend_is_an_enqueue_error
+    head = "HTTP/1.1 201 X\r\nContent-Length:"
+    ["hello\r\n\r\n", "#{head} 6\r\n\r\n<html>", "#{head} 2\r\n\r\n[]"].each do |answer|
+      assert_raises(OjsWorker::EnqueueError) { client(answer).enqueue("t") }
+      @backend.close
+    end
+  end
+
+  def test_a_backend_may_ask_for_a_pause_that_makes_no_sense
+    id = OjsWorker::Client.new_id
+    assert_equal(id, client("HTTP/1.1 429 X\r\nRetry-After: -1\r\nContent-Length: 0\r\n\r\n").enqueue("t", [], id: id))
+  end
+
+  def test_the_token_is_that_of_the_environment_without_white_space
+    before = ENV.to_h
+    { "OJS_AUTH_TOKEN" => "other", "OJS_ENQUEUE_TOKEN" => "own\n" }.each do |name, value|
+      ENV[name] = value
+      client.enqueue("t")
+      assert_match(/Authorization: Bearer #{value.strip}\r\n/, @backend.heads.pop)
+      @backend.close
+    end
+  ensure
+    ENV.replace(before)
+  end
+
   def test_tries_are_bounded
     assert_raises(OjsWorker::EnqueueError) { client(503, 503, tries: 2).enqueue("t", [], id: OjsWorker::Client.new_id) }
     assert_equal(2, @backend.jobs.size)

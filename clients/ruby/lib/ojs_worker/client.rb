@@ -17,17 +17,18 @@ module OjsWorker
     MOST_PAUSE = 5.0
     # Answers after which another try may succeed.
     PASSING = [429, 500, 502, 503, 504].freeze
-    NETWORK = [SystemCallError, IOError, Timeout::Error, SocketError, Net::ProtocolError, OpenSSL::SSL::SSLError].freeze
+    NETWORK = [SystemCallError, IOError, Timeout::Error, SocketError, Net::ProtocolError, OpenSSL::SSL::SSLError,
+               Net::HTTPBadResponse, Net::HTTPHeaderSyntaxError].freeze
 
     # @param url [String] the backend; OJS_URL by default
-    # @param token [String, nil] the bearer token; OJS_AUTH_TOKEN by default
+    # @param token [String, nil] the bearer token; OJS_ENQUEUE_TOKEN by default, else OJS_AUTH_TOKEN
     # @param tries [Integer] most requests for a job, 1 or more
     # @param timeout [Numeric] seconds to connect, and seconds for the answer
     # @raise [ArgumentError] without a URL
     def initialize(url: ENV.fetch("OJS_URL", nil), token: nil, tries: 4, timeout: 10)
       @uri = URI("#{url.to_s.chomp("/")}/ojs/v1/jobs")
       raise ArgumentError, "no http:// or https:// URL of a backend: set OJS_URL" unless @uri.is_a?(URI::HTTP)
-      @token = token || ENV.fetch("OJS_AUTH_TOKEN", nil)
+      @token = [token, *ENV.values_at("OJS_ENQUEUE_TOKEN", "OJS_AUTH_TOKEN")].find { |each| each.to_s != "" }&.strip
       @tries, @timeout = tries, timeout
     end
 
@@ -52,13 +53,15 @@ module OjsWorker
     # @raise [ArgumentError, TypeError] for what is no JSON
     def enqueue(type, args = [], id: nil, meta: nil, **options)
       options = options.transform_values { |value| value.respond_to?(:iso8601) ? value.to_time.utc.iso8601(3) : value }
-      options = nil if options.empty?
-      job = { id: id, type: type, args: args, meta: meta, options: options }.compact
+      job = { id:, type:, args:, meta:, options: (options unless options.empty?) }.compact
       body = JSON.generate(Wire.check(job))
       (1..).each do |try|
         answer, error = request(body)
-        return JSON.parse(answer.body).dig("job", "id") || id if answer.is_a?(Net::HTTPSuccess)
-        return id if try > 1 && answer&.code == "409" # An earlier try was accepted.
+        enqueued = find(answer, "job", "id") if answer.is_a?(Net::HTTPSuccess)
+        # A unique policy may refuse the job because of another one. Else an earlier try was accepted.
+        existing = find(answer, "error", "details", "existing_job_id") || id
+        enqueued ||= id if try > 1 && answer&.code == "409" && existing == id
+        return enqueued if enqueued
         raise failure(answer, error) if id.nil? || try >= @tries || (answer && !PASSING.include?(answer.code.to_i))
         sleep(pause(answer, try))
       end
@@ -79,18 +82,19 @@ module OjsWorker
 
     def pause(answer, try)
       wanted = answer && Float(answer["Retry-After"], exception: false)
-      [wanted || (FIRST_PAUSE * (2**(try - 1)) * rand(0.5..1.0)), MOST_PAUSE].min
+      (wanted || (FIRST_PAUSE * (2**(try - 1)) * rand(0.5..1.0))).clamp(0, MOST_PAUSE)
     end
 
     def failure(answer, error)
-      code, message = answer ? error_in(answer.body) : [error.class, error.message]
+      code, message = error ? [error.class, error.message] : %w[code message].map { |name| find(answer, "error", name) }
+      message ||= "the answer has no job" if answer.is_a?(Net::HTTPSuccess)
       text = "not enqueued at #{@uri.host}:#{@uri.port}: #{[answer&.code, code, message].compact.join(" ")}"
       EnqueueError.new(Wire.line(text, 1000), status: answer&.code&.to_i, code: (code if answer))
     end
 
-    def error_in(body)
-      JSON.parse(body).fetch("error").values_at("code", "message")
-    rescue StandardError # Some other program's answer.
+    def find(answer, *path)
+      JSON.parse(answer.body).dig(*path)
+    rescue StandardError # No answer, or some other program's.
       nil
     end
   end
