@@ -40,6 +40,7 @@ class TestAnswers < WorkerTest
   def test_whatever_ends_a_handler_is_one_failure
     [-> { exit(3) }, -> { raise Interrupt }, -> { raise NoMemoryError }, -> { Thread.exit }, -> { throw :nothing },
      -> { raise Class.new(StandardError) { def message = raise("no message") } },
+     -> { raise Class.new(StandardError) { def message = raise(NotImplementedError) } },
      -> { (deep = -> { deep.call + 1 }).call }, -> { raise "bad \xff" }].each do |ending|
       outcome = worker_with { ending.call }.perform("t")
       assert_equal(["fail", true], [outcome.outcome, outcome.error["retryable"]])

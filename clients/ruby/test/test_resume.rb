@@ -76,6 +76,16 @@ class TestResume < WorkerTest
     assert_equal([2, 3], worker.perform("t", [], checkpoint: form(cursors: { "" => 1.0 })).result)
   end
 
+  def test_a_checkpoint_may_have_a_number_that_ruby_cannot_write
+    verbose, $VERBOSE = $VERBOSE, nil # The parser warns of it.
+    serve(&:last_checkpoint)
+    @init.write(%({"type":"job","job":{"id":"j1","type":"t"},"checkpoint":{"n":1e400}}\n))
+    assert_equal({ "type" => "ack", "job_id" => "j1" }, @init.answer)
+    assert_equal("j2", @init.answer_to("j2")["job_id"])
+  ensure
+    $VERBOSE = verbose
+  end
+
   def test_a_key_that_does_not_come_any_more_fails_the_job_for_good
     worker = worker_with { |job| job.iterate([1, 2], key: :itself) { nil } }
     assert_equal("StepsChanged", worker.perform("t", [], checkpoint: form(cursors: { "" => 9 })).error["type"])

@@ -41,10 +41,12 @@ class TestWorker < WorkerTest
     takes = Class.new { def call(_job, to, count = 1) = [to, count] }.new
     worker.job("object", handler: takes)
     worker.job("block") { |_job, to, count = 1| [to, count] }
+    worker.job("rest") { |_job, to, *rest| [to, *rest] }
+    worker.job("all") { |_job, *all| all }
     worker.job("alone") { |job| [*job.args] }
     worker.job("symbol", &:args)
     %w[object block].each { |type| assert_equal(["a", 1], worker.perform(type, ["a"]).result) }
-    %w[alone symbol].each { |type| assert_equal(["a", 2], worker.perform(type, ["a", 2]).result) }
+    %w[alone symbol rest all].each { |type| assert_equal(["a", 2], worker.perform(type, ["a", 2]).result) }
   end
 
   def test_without_ojs_init_it_says_in_a_sentence_how_to_start_it

@@ -31,7 +31,8 @@ module OjsWorker
       seconds = field("timeout_ms", Numeric, nil)&.fdiv(1000) || field("timeout", Numeric, 0)
       @deadline = Time.now + seconds if seconds.positive? && seconds < MAX_SECONDS
       @resume = Resume.new(checkpoint)
-      @last_checkpoint = Wire.plain(@resume.state) unless @resume.state.nil?
+      # Not by JSON: Ruby reads 1e400 as Infinity, and cannot write that.
+      @last_checkpoint = Marshal.load(Marshal.dump(@resume.state))
       @context = {}
     end
 
@@ -50,17 +51,13 @@ module OjsWorker
     # @param seconds [Numeric]
     # @raise [Cancelled]
     def sleep(seconds)
-      wait_cancelled(seconds)
-      raise_if_cancelled
+      raise Cancelled, @cancel_reason if wait_cancelled(seconds)
     end
 
     # Wait until the job is cancelled.
     # @param timeout [Numeric, nil] seconds; nil: no limit
     # @return [Boolean] whether the job is cancelled
-    def wait_cancelled(timeout = nil)
-      @session.wait_until(timeout) { cancelled? }
-      cancelled?
-    end
+    def wait_cancelled(timeout = nil) = @session.wait_until(timeout) { cancelled? }
 
     # End the handler here if the job is cancelled.
     # @raise [Cancelled]

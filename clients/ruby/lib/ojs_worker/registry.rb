@@ -58,7 +58,8 @@ module OjsWorker
       @callable = callable
       parameters = parameters_of(callable)
       rest = parameters.drop(1)
-      @takes_args = rest.any? { |kind, _| %i[req opt].include?(kind) }
+      # A `:rest` without a name is that of `&:symbol`.
+      @takes_args = rest.any? { |kind, name| name && %i[req opt rest].include?(kind) }
       @arguments = Arguments.new(@takes_args ? rest : [[:rest]], types) if @takes_args || types
     end
 

@@ -33,7 +33,7 @@ module OjsWorker
 
     def message_of(error)
       error.is_a?(SystemExit) ? "the handler called exit(#{error.status})" : Wire.text(error.message)
-    rescue StandardError => e
+    rescue StandardError, ScriptError => e
       "(its message cannot be shown: #{e.class})"
     end
 

@@ -52,6 +52,7 @@ module OjsWorker
 
     # Wait until the block is true. It is asked again after each frame that could change it.
     # @param timeout [Numeric, nil] seconds
+    # @return [Object] what the block gives in the end
     def wait_until(timeout)
       deadline = timeout && (OjsWorker.now + timeout)
       @lock.synchronize do
@@ -60,6 +61,7 @@ module OjsWorker
           break if left && left <= 0
           @changed.wait(@lock, left)
         end
+        yield
       end
     end
 
@@ -171,17 +173,19 @@ module OjsWorker
 
     # Run a job's handler and answer for it, on a thread of the pool.
     def work(job)
-      result = nil
       # The error if the handler ends its thread.
-      error = ThreadError.new("the handler ended its thread")
-      OjsWorker.with_job(job) do
-        result = @registry.call(job)
-        error = nil
-      rescue Exception => e # rubocop:disable Lint/RescueException
-        error = e
-      ensure
-        # A Timeout or Thread#kill that comes too late must not cost the answer.
-        Thread.handle_interrupt(Object => :never) { finish(job, result, error) }
+      result, error = nil, ThreadError.new("the handler ended its thread")
+      # A Timeout or Thread#kill interrupts the handler alone: one that comes late must not cost the
+      # answer.
+      Thread.handle_interrupt(Object => :never) do
+        OjsWorker.with_job(job) do
+          result = Thread.handle_interrupt(Object => :immediate) { @registry.call(job) }
+          error = nil
+        rescue Exception => e # rubocop:disable Lint/RescueException
+          error = e
+        ensure
+          finish(job, result, error)
+        end
       end
     end
 

@@ -36,8 +36,7 @@ module OjsWorker
     # line is too long or broken.
     # @param fields [Hash] further members
     def frame(type, job_id = nil, **fields)
-      head = job_id ? { type: type, job_id: job_id } : { type: type }
-      JSON.generate(head.update(fields), max_nesting: WRITE_DEPTH) << "\n"
+      JSON.generate({ type:, job_id: }.compact.update(fields), max_nesting: WRITE_DEPTH) << "\n"
     end
 
     # Check that a value is JSON. Ruby's generator would write any object as the text of its `to_s`.
