@@ -161,6 +161,16 @@ class TestWorker < WorkerTest
     assert_equal([3_000_000, 1], answers.filter_map { |frame| frame["result"]&.size }.sort.reverse)
   end
 
+  def test_an_interrupt_that_comes_late_costs_no_answer
+    serve(concurrency: 1) do |job|
+      thread = Thread.current
+      Thread.new { sleep(rand * 0.0006) && thread.alive? && thread.raise(Timeout::Error, "late") }
+      (job.args[0] * 20).times { Object.new }
+      nil
+    end
+    500.times { |number| assert_includes(%w[ack fail], @init.answer_to("j#{number}", "t", number)["type"]) }
+  end
+
   def test_threads_are_used_again_and_see_nothing_of_the_job_before
     serve do
       before = Thread.current[:mine]

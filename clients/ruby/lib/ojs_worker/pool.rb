@@ -26,14 +26,16 @@ module OjsWorker
 
     # The caller holds the lock.
     def start
-      Thread.new { work }.report_on_exception = false # A late Timeout of a handler ends its thread.
+      # A Timeout or Thread#kill that comes late must not cost a job its answer.
+      Thread.new { Thread.handle_interrupt(Object => :never) { work } }.report_on_exception = false
       @size += 1
     end
 
     def work
       Thread.current.name = "ojs-job"
-      while (task = @tasks.pop)
+      while (task = Thread.handle_interrupt(Object => :on_blocking) { @tasks.pop })
         task.call
+        break if Thread.pending_interrupt? # It was meant for this job, not for the next one.
         # The next job must not see what a job left at its thread.
         Thread.current.keys.each { |name| Thread.current[name] = nil } # rubocop:disable Style/HashEachMethods
       end

@@ -175,17 +175,14 @@ module OjsWorker
     def work(job)
       # The error if the handler ends its thread.
       result, error = nil, ThreadError.new("the handler ended its thread")
-      # A Timeout or Thread#kill interrupts the handler alone: one that comes late must not cost the
-      # answer.
-      Thread.handle_interrupt(Object => :never) do
-        OjsWorker.with_job(job) do
-          result = Thread.handle_interrupt(Object => :immediate) { @registry.call(job) }
-          error = nil
-        rescue Exception => e # rubocop:disable Lint/RescueException
-          error = e
-        ensure
-          finish(job, result, error)
-        end
+      OjsWorker.with_job(job) do
+        # A Timeout or Thread#kill interrupts the handler alone.
+        result = Thread.handle_interrupt(Object => :immediate) { @registry.call(job) }
+        error = nil
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        error = e
+      ensure
+        finish(job, result, error)
       end
     end
 
