@@ -14,19 +14,15 @@
 Start it with ``ojs-init -- python3 worker.py``.
 """
 
-from ._binding import Depends
+from ._handlers import Depends
 from ._client import Client
-from ._errors import (
+from ._basics import (
     Cancelled, CheckpointTooLarge, ConnectionLost, Discard, Duplicate, EnqueueError, ForkedProcess, HandlerNotFound,
-    InvalidArgs, NotUnderOjsInit, OjsError, ProtocolError, Release, Retry, StepsChanged,
+    InvalidArgs, NotUnderOjsInit, OjsError, ProtocolError, Release, Retry, StepsChanged, __version__,
 )  # fmt: skip
 from ._jobs import AsyncJob, Job
-from ._basics import __version__
-from ._basics import log as log
 from ._logs import ContextFilter, LogFormatter, current_job, install_logging
-from ._perform import Outcome
-from ._tasks import AsyncWorker
-from ._threads import Worker
+from ._worker import AsyncWorker, Outcome, Worker
 
 __all__ = [
     "AsyncJob", "AsyncWorker", "Cancelled", "CheckpointTooLarge", "Client", "ConnectionLost", "ContextFilter", "Depends",

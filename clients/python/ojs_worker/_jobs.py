@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import datetime
 import inspect
 import threading
@@ -12,30 +11,15 @@ import time
 from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, ClassVar, Coroutine, Dict, Generic, Iterable
 from typing import Iterator, List, Optional, TypeVar, Union
 
-from ._basics import Default, frame, jsonable, typed
-from ._errors import Cancelled, OjsError
+from ._basics import Cancelled, OjsError, frame, typed
 from ._resume import LEAST_NOTICE, RESUMES, USUAL_TIMES, Resume
 
 MAX_TIMEOUT_MS = 100 * 366 * 86_400_000
 """A job with a longer timeout has no deadline."""
 
 Row = TypeVar("Row")
+Rows = Union[Iterable[Row], AsyncIterable[Row]]
 S = TypeVar("S")  # What a report returns: None, or an awaitable.
-
-
-@dataclasses.dataclass
-class Shared:
-    """What the jobs of a worker share."""
-
-    default: Default = jsonable
-    state: str = "running"
-    stops_at: Optional[float] = None
-    """The moment in a shutdown when jobs that are left are cancelled, by `time.monotonic`."""
-    step_seconds: Dict[Any, float] = dataclasses.field(default_factory=dict)
-    """The last duration of each step in this process, by job type and name."""
-
-    def remaining(self) -> Optional[float]:
-        return None if self.stops_at is None else max(0.0, self.stops_at - time.monotonic())
 
 
 def drive(coroutine: Coroutine[Any, Any, S]) -> S:
@@ -44,8 +28,7 @@ def drive(coroutine: Coroutine[Any, Any, S]) -> S:
     try:
         coroutine.send(None)
     except StopIteration as end:
-        result: S = end.value
-        return result
+        return end.value  # type: ignore[no-any-return]
     raise RuntimeError("it waits for an event loop")
 
 
@@ -66,7 +49,7 @@ class BaseJob(Generic[S]):
 
     is_async: ClassVar[bool] = False
 
-    def __init__(self, envelope: Dict[str, Any], checkpoint: Any, shared: Shared, send: Callable[[bytes, AnyJob], S]) -> None:
+    def __init__(self, envelope: Dict[str, Any], checkpoint: Any, session: Any) -> None:
         self.envelope = envelope
         """The whole job, as the backend sent it."""
         self.id: str = envelope["id"]
@@ -85,9 +68,8 @@ class BaseJob(Generic[S]):
         self.cancel_reason: Optional[str] = None
         """``shutdown``, ``timeout``, ``cancelled`` or ``lost``; None unless the job is cancelled.
         """
-        self._shared = shared
-        self._send = send
-        self._resume = Resume(checkpoint, shared.default)
+        self._session = session
+        self._resume = Resume(checkpoint, session.default)
         self.last_checkpoint: Any = self._resume.state
         """The state that an earlier attempt saved with `checkpoint`; None if there is none."""
         self._is_over = False
@@ -106,7 +88,7 @@ class BaseJob(Generic[S]):
 
     def remaining(self) -> Optional[float]:
         """Seconds until a shutdown cancels the job; None unless the worker is being shut down."""
-        return self._shared.remaining()
+        return None if self._session.stops_at is None else max(0.0, self._session.stops_at - time.monotonic())
 
     def raise_if_cancelled(self) -> None:
         """End the handler here if the job is cancelled."""
@@ -142,38 +124,38 @@ class BaseJob(Generic[S]):
         is_finished, result = self._resume.begin(name)
         if is_finished:
             return result
-        seconds = self._shared.step_seconds
         try:
-            self._leave_if_near(seconds.get((self.type, name), 0.0))
-            began = time.monotonic()
+            self._leave_if_near(0.0)
             result = self._resume.finish(await self._awaited(function(*args, **kwargs)))
-            seconds[self.type, name] = time.monotonic() - began
         finally:
             self._resume.step = ""
         await self._awaited(self._save())
         return result
 
+    def _send(self, data: bytes) -> S:
+        """Write a frame about the job, once the kernel has it."""
+        raise NotImplementedError
+
     def _save(self) -> S:
-        return self._send(self._checkpoint_frame(self._resume.to_save()), self)
+        return self._send(self._checkpoint_frame(self._resume.to_save()))
 
     def heartbeat(self) -> S:
         """Let ojs-init send a heartbeat now. It sends them at its interval by itself."""
-        return self._send(frame({"type": "heartbeat", "job_id": self.id}), self)
+        return self._send(frame({"type": "heartbeat", "job_id": self.id}))
 
     def progress(self, progress: float, message: Optional[str] = None, data: Any = None) -> S:
         """Report how much is done, from 0.0 to 1.0. At most one report a second reaches the
         backend, the newest."""
-        if type(progress) not in (int, float) or progress != progress:
+        if isinstance(progress, bool) or not isinstance(progress, (int, float)) or progress != progress:
             raise ValueError(f"progress is a number from 0 to 1, not {progress!r}")
-        fields = {"type": "progress", "job_id": self.id, "progress": min(max(progress, 0), 1)}
-        more = {"message": message, "data": data}
-        fields.update({name: value for name, value in more.items() if value is not None})
-        return self._send(frame(fields, self._shared.default), self)
+        fields = {"progress": min(max(progress, 0), 1), "message": message, "data": data}
+        fields = {name: value for name, value in fields.items() if value is not None}
+        return self._send(frame({"type": "progress", "job_id": self.id, **fields}, self._session.default, "replace"))
 
     def checkpoint(self, state: Any) -> S:
         """Save a state, which the next attempt gets as `last_checkpoint`. ojs-init has it when this
         is done."""
-        return self._send(self._checkpoint_frame(self._resume.save_state(state)), self)
+        return self._send(self._checkpoint_frame(self._resume.save_state(state)))
 
     def _checkpoint_frame(self, state: Any) -> bytes:
         return frame({"type": "checkpoint", "job_id": self.id, "state": state})
@@ -210,16 +192,12 @@ class Job(BaseJob[None]):
         of the position (None at first) that returns the rows behind it. Raises StepsChanged if the
         row at the saved position does not come.
         """
-        loop = self._resume.loop(key)
+        loop = self._resume.loop(key, self._leave_if_near)
         for row in loop.open(rows):
-            position = loop.begin(row)
-            if position is None:
-                continue
-            self._leave_if_near(loop.usual)
-            began = time.monotonic()
-            yield row
-            if loop.finish(position, time.monotonic() - began):
-                self._save()
+            if loop.begin(row):
+                yield row
+                if loop.finish():
+                    self._save()
         loop.end()
 
     def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -230,6 +208,9 @@ class Job(BaseJob[None]):
         StepsChanged), none within another.
         """
         return drive(self._step(name, function, args, kwargs))
+
+    def _send(self, data: bytes) -> None:
+        self._session.send(data, self)
 
     def _cancel(self, reason: str) -> None:
         super()._cancel(reason)
@@ -272,28 +253,25 @@ class AsyncJob(BaseJob[Awaitable[None]]):
         self.raise_if_cancelled()
 
     async def iterate(
-        self,
-        rows: Union[Iterable[Row], AsyncIterable[Row], Callable[[Any], Union[Iterable[Row], AsyncIterable[Row]]]],
-        *,
-        key: Optional[Callable[[Row], Any]] = None,
+        self, rows: Union[Rows[Row], Callable[[Any], Rows[Row]]], *, key: Optional[Callable[[Row], Any]] = None
     ) -> AsyncIterator[Row]:
         """`Job.iterate`, for ``async for``."""
-        loop = self._resume.loop(key)
+        loop = self._resume.loop(key, self._leave_if_near)
         opened = loop.open(rows)
         async for row in opened if hasattr(opened, "__aiter__") else _each(opened):
-            position = loop.begin(row)
-            if position is None:
-                continue
-            self._leave_if_near(loop.usual)
-            began = time.monotonic()
-            yield row
-            if loop.finish(position, time.monotonic() - began):
-                await self._save()
+            if loop.begin(row):
+                yield row
+                if loop.finish():
+                    await self._save()
         loop.end()
 
     async def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """`Job.step`; the function may be an ``async def``."""
         return await self._step(name, function, args, kwargs)
+
+    async def _send(self, data: bytes) -> None:
+        if not self._session.send(data, self, waits=False):
+            await asyncio.to_thread(self._session.send, data, self)
 
     def _cancel(self, reason: str) -> None:
         super()._cancel(reason)
@@ -317,11 +295,8 @@ async def _each(rows: Any) -> AsyncIterator[Any]:
 
 
 def _deadline_of(envelope: Dict[str, Any]) -> Optional[datetime.datetime]:
-    milliseconds = _positive(envelope.get("timeout_ms")) or 1000 * _positive(envelope.get("timeout"))
-    if not 0 < milliseconds <= MAX_TIMEOUT_MS:
-        return None
-    return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(milliseconds=milliseconds)
-
-
-def _positive(value: Any) -> float:
-    return value if type(value) in (int, float) and value > 0 else 0
+    for name, unit in (("timeout_ms", 1), ("timeout", 1000)):
+        value: Any = envelope.get(name)
+        if type(value) in (int, float) and 0 < value * unit <= MAX_TIMEOUT_MS:
+            return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(milliseconds=value * unit)
+    return None

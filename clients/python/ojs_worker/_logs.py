@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import json
 import logging
 import sys
 import threading
@@ -13,11 +12,8 @@ import time
 import traceback
 from typing import Any, Dict, Iterator, List, Optional, TextIO, Union
 
-from ._basics import MAX_LOGGED, text_of
+from ._basics import MAX_LOGGED, dump, text_of
 from ._jobs import AnyJob
-
-TRACE = 5
-"""The Open Job Spec's level below DEBUG, as a number of `logging`."""
 
 LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "fatal": 50, "critical": 50}
 SEVERITIES = ((50, "FATAL", 21), (40, "ERROR", 17), (30, "WARN", 13), (20, "INFO", 9), (10, "DEBUG", 5), (0, "TRACE", 1))
@@ -73,7 +69,11 @@ class LogFormatter(logging.Formatter):
             line["error"] = {"type": kind.__name__, "message": text_of(error)[:MAX_LOGGED], "stack": text}
         extras = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         line["attributes"] = {"logger": record.name, **extras}
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=text_of)
+        try:
+            text = dump(line, text_of)
+        except Exception:  # NaN, a cycle, a key that is no string.
+            line["attributes"] = {"logger": record.name, **{name: text_of(value) for name, value in extras.items()}}
+            text = dump(line, text_of)
         return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -126,10 +126,7 @@ def install_logging(
     chosen.addFilter(ContextFilter())
     chosen.addFilter(_levels.filter)
     logging.addLevelName(LEVELS["trace"], "TRACE")
-    root = logging.getLogger()
-    for other in list(root.handlers):
-        root.removeHandler(other)
-    root.addHandler(chosen)
+    logging.basicConfig(handlers=[chosen], force=True)
     _levels.change(base=number)
     return chosen
 

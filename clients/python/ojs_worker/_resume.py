@@ -7,8 +7,7 @@ import collections
 import time
 from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
-from ._basics import Default, copy_of, dump, shown
-from ._errors import CheckpointTooLarge, StepsChanged
+from ._basics import CheckpointTooLarge, Default, StepsChanged, copy_of, dump, shown
 
 VERSION = 1
 MAX_BYTES = 64 * 1024
@@ -31,9 +30,8 @@ class Resume:
         """What the handler saved itself."""
         self.step = ""
         """The step that runs now."""
-        self.has_unsaved = False
         self._default = default
-        self._is_used = False
+        self._is_used = self.has_unsaved = False
         self._finished: List[Tuple[str, Any]] = []
         self._cursors: Dict[str, Any] = {}
         self._begun: List[str] = []
@@ -49,14 +47,11 @@ class Resume:
         """The checkpoint, as JSON has it."""
         if not self._is_used:
             return self.state
-        steps = [[name, result] for name, result in self._finished]
-        form = {"ojs_resume": VERSION, "steps": steps, "cursors": self._cursors, "state": self.state}
+        form = {"ojs_resume": VERSION, "steps": self._finished, "cursors": self._cursors, "state": self.state}
         size = len(dump(form).encode("utf-8"))
         if size > MAX_BYTES:
-            raise CheckpointTooLarge(
-                f"the job's steps, positions and state are {size} bytes of JSON, and at most {MAX_BYTES} are kept: "
-                "let steps return ids or paths, not contents"
-            )
+            sizes = f"the job's steps, positions and state are {size} bytes of JSON, and at most {MAX_BYTES} are kept"
+            raise CheckpointTooLarge(f"{sizes}: let steps return ids or paths, not contents")
         self.has_unsaved = False
         self._saved_at = time.monotonic()
         return form
@@ -106,14 +101,13 @@ class Resume:
         text = f"the steps of an earlier attempt are {', '.join(before)}; now they come as {', '.join(self._begun)}"
         return StepsChanged(shown(text, 1000))
 
-    def loop(self, key: Optional[Callable[[Any], Any]]) -> Loop:
+    def loop(self, key: Optional[Callable[[Any], Any]], leave_if_near: Callable[[float], None]) -> Loop:
         """Begin a loop over rows."""
         if self.step in self._loops:
-            place = f"in step {self.step!r}" if self.step else "outside of a step"
-            raise ValueError(f"there are two loops of job.iterate {place}: put each into a step of its own")
+            raise ValueError("there are two loops of job.iterate in one place: put each into a step of its own")
         self._loops.add(self.step)
         self._is_used = True
-        return Loop(self, self.step, self._cursors.get(self.step), key)
+        return Loop(self, self.step, self._cursors.get(self.step), key, leave_if_near)
 
     def move(self, step: str, position: Any) -> bool:
         """Note the position of a loop. Returns whether it is time to save it."""
@@ -123,58 +117,55 @@ class Resume:
 
 
 def _is_saved_form(saved: Any) -> bool:
-    if not isinstance(saved, dict) or saved.get("ojs_resume") != VERSION:
+    if not isinstance(saved, dict) or saved.get("ojs_resume") != VERSION or not isinstance(saved.get("cursors"), dict):
         return False
-    steps = saved.get("steps")
-    are_steps = isinstance(steps, list) and all(isinstance(each, list) and len(each) == 2 for each in steps)
-    return are_steps and isinstance(saved.get("cursors"), dict)
+    return isinstance(saved.get("steps"), list) and all(isinstance(each, list) and len(each) == 2 for each in saved["steps"])
 
 
 class Loop:
-    """One loop over rows. The position of a row is its key, or its index."""
+    """One loop over rows. The position of a row is its key, or its index. `leave_if_near` gets the
+    seconds that a row may take."""
 
-    def __init__(self, resume: Resume, step: str, start: Any, key: Optional[Callable[[Any], Any]]) -> None:
-        self._resume, self._step, self._key = resume, step, key
+    def __init__(self, resume: Resume, step: str, start: Any, key: Any, leave_if_near: Callable[[float], None]) -> None:
+        self._resume, self._step, self._key, self._leave_if_near = resume, step, key, leave_if_near
         self._index = -1
+        self._position: Any = None
+        self._began = 0.0
         self._times: Deque[float] = collections.deque(maxlen=ROWS_REMEMBERED)
         # A backend may spell an index 1.0.
-        self.start = int(start) if key is None and isinstance(start, float) and start.is_integer() else start
+        self._start = int(start) if key is None and isinstance(start, float) and start.is_integer() else start
         """The position behind which the loop goes on; None at the beginning."""
         self._skips = start is not None
-        if key is None and self._skips and type(self.start) is not int:
-            raise StepsChanged(f"the rows had keys before ({shown(start, 100)}), and now they are counted")
-
-    @property
-    def usual(self) -> float:
-        """The longest of the last rows, in seconds."""
-        return max(self._times, default=0.0)
+        if key is None and self._skips and type(self._start) is not int:
+            raise StepsChanged("the rows had keys in an earlier attempt, and now they are counted")
 
     def open(self, rows: Any) -> Any:
         """The rows; a function is called with the position, and gives those behind it."""
         if not callable(rows) or hasattr(rows, "__iter__") or hasattr(rows, "__aiter__"):
             return rows
-        self._index, self._skips = self.start if self._key is None and self._skips else -1, False
-        return rows(copy_of(self.start))
+        self._index, self._skips = self._start if self._key is None and self._skips else -1, False
+        return rows(copy_of(self._start))
 
-    def begin(self, row: Any) -> Any:
-        """The position of the next row; None if an earlier attempt has done the row."""
+    def begin(self, row: Any) -> bool:
+        """Begin the next row. Returns False if an earlier attempt has done it."""
         self._index += 1
-        position = self._index if self._key is None else copy_of(self._key(row))
+        position = self._position = self._index if self._key is None else copy_of(self._key(row))
         if position is None:
             raise TypeError("the key of a row is None, which means no position")
-        if not self._skips:
-            return position
-        # 10 and 10.0 are one JSON value; 1 and true, which Python takes for equal, are not.
-        self._skips = position != self.start or isinstance(position, bool) != isinstance(self.start, bool)
-        return None
+        if self._skips:
+            # 10 and 10.0 are one JSON value; 1 and true, which Python takes for equal, are not.
+            self._skips = position != self._start or isinstance(position, bool) != isinstance(self._start, bool)
+            return False
+        self._leave_if_near(max(self._times, default=0.0))
+        self._began = time.monotonic()
+        return True
 
-    def finish(self, position: Any, seconds: float) -> bool:
-        """A row is done. Returns whether it is time to save that."""
-        self._times.append(seconds)
-        return self._resume.move(self._step, position)
+    def finish(self) -> bool:
+        """The row is done. Returns whether it is time to save that."""
+        self._times.append(time.monotonic() - self._began)
+        return self._resume.move(self._step, self._position)
 
     def end(self) -> None:
         """No more rows come."""
         if self._skips and self._key is not None:
-            row = shown(self.start, 100)
-            raise StepsChanged(f"the row {row}, where an earlier attempt ended, does not come any more")
+            raise StepsChanged("the row that an earlier attempt finished last does not come any more")

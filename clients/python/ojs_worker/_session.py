@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import asyncio
 import contextlib
 import functools
 import json
 import logging
+import math
+import math
 import os
 import platform
 import queue
+import socket
+import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional, Set
+import traceback
+import weakref
+from types import TracebackType
+import traceback
+import weakref
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterator, Optional, Set
 
-from ._basics import __version__, frame, log, shown, typed
-from ._errors import ConnectionLost, ProtocolError, Release
-from ._jobs import AnyJob, Shared
-from ._link import Link
+from ._basics import OWN, Cancelled, ConnectionLost, Default, Failure, ForkedProcess, NotUnderOjsInit, ProtocolError
+from ._basics import Discard, Release, Retry, __version__, frame, log, shown, text_of, typed
+from ._jobs import AnyJob
 from ._logs import context_of
-from ._outcome import answer, settle
-from ._registry import Registry
+from ._processes import exit_now
+from ._handlers import Registry
 
 PROTOCOL = 1
 CLIENT = f"ojs-worker-python/{__version__} ({platform.python_implementation()} {platform.python_version()})"
@@ -27,55 +38,120 @@ LOST_GRACE = 0.25
 """Seconds that handlers get to end when the connection is closed."""
 
 Frame = Dict[str, Any]
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+READ_SIZE = 256 * 1024
+MAX_UNSPLIT = 16 * 1024
+"""The kernel takes a frame of so many bytes as a whole or not at all."""
+
+
+def socket_path(given: Optional[str]) -> str:
+    """The path of ojs-init's socket. Raises NotUnderOjsInit, with what to do."""
+    path, mode = given or os.environ.get("OJS_SOCKET"), os.environ.get("OJS_MODE")
+    if path:
+        return path
+    if mode in ("gateway", "exec", "none"):
+        raise NotUnderOjsInit(f"OJS_SOCKET is not set, because ojs-init runs in mode {mode}: leave OJS_MODE out")
+    command = f"ojs-init -- python3 {shown(sys.argv[0] or 'worker.py', 200)}"
+    raise NotUnderOjsInit(f"OJS_SOCKET is not set: ojs-init starts this worker and gives it jobs. Run it as: {command}")
+
+
+class Link:
+    """Any thread may send; one thread reads, and never waits for the others."""
+
+    def __init__(self, sock: Optional[socket.socket] = None) -> None:
+        self.pid = os.getpid()
+        self._sock = sock or socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._lock = threading.Lock()
+        _links.add(self)
+
+    def connect(self, path: str) -> None:
+        try:
+            self._sock.connect(path)
+        except OSError as error:
+            raise NotUnderOjsInit(f"cannot connect to ojs-init at {path} (OJS_SOCKET): {error}") from error
+
+    def send(self, data: bytes, before: Optional[Callable[[], None]] = None, waits: bool = True) -> bool:
+        """Write a frame, once the kernel has it; `before` is called first. With `waits` false: if
+        that needs no waiting. Returns whether it is written."""
+        if self.pid != os.getpid():
+            which = f"the connection to ojs-init belongs to process {self.pid}, and this is process {os.getpid()}"
+            raise ForkedProcess(f"{which}: let the parent report about the job, or run a Worker in each process")
+        if (not waits and len(data) > MAX_UNSPLIT) or not self._lock.acquire(blocking=waits):
+            return False
+        try:
+            if before is not None:
+                before()
+            return self._write(data, waits)
+        finally:
+            self._lock.release()
+
+    def _write(self, data: bytes, waits: bool) -> bool:
+        try:
+            sent = 0 if waits else self._sock.send(data, socket.MSG_DONTWAIT)
+            if sent < len(data):
+                self._sock.sendall(data[sent:])
+            return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise ConnectionLost("ojs-init has closed the connection") from error
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines that ojs-init sends, until it closes the connection."""
+        with contextlib.suppress(OSError), self._sock.makefile("rb", READ_SIZE) as stream:
+            yield from (line for line in stream if line.endswith(b"\n"))
+
+
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """A forked child's copy must not keep the connection open."""
+    for link in list(_links):
+        with contextlib.suppress(OSError):  # It is closed.
+            os.close(link._sock.detach())
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Session:
     """The jobs that the connection holds, and the state of the worker.
 
     One thread reads, and never waits: what it has to send, and the end, goes to the queue of the
-    thread in `serve`. `start` makes a job and begins to run it, without waiting; `cancel_all` stops
-    handlers where that is possible.
+    thread in `serve`. `runner` makes jobs, and begins to run them, without waiting.
     """
 
-    def __init__(self, link: Link, registry: Registry, shared: Shared, most: int) -> None:
-        self.shared = shared
-        self.worker_id: Optional[str] = None
+    def __init__(self, link: Link, registry: Registry, default: Default, most: int, runner: Any) -> None:
+        self.default, self.runner = default, runner
+        self.state = "running"
+        self.stops_at: Optional[float] = None
+        """The moment in a shutdown when jobs that are left are cancelled, by `time.monotonic`."""
         self.concurrency = most
         """The most jobs at once; 0 before `hello` if the program leaves it to ojs-init."""
-        self.was_abandoned = False
-        """Whether the connection was closed while jobs were held."""
-        self.is_stuck = False
-        """Whether their handlers did not end then."""
         self.before_handler: Callable[[AnyJob], None] = lambda job: None
-        self.make: Callable[[Session, Frame, Any], AnyJob]
-        self.start: Callable[[Session, Any], None]
-        self.cancel_all: Callable[[], None] = lambda: None
-        self._link = link
-        self._registry = registry
+        self._link, self._registry = link, registry
         self._actions: queue.SimpleQueue[Optional[Callable[[], object]]] = queue.SimpleQueue()
         self._held: Dict[str, AnyJob] = {}
         self._changed = threading.Condition()
         self._unanswered = 0
         """Jobs whose answer is not written; guarded by `_changed`."""
         self._is_greeted = self._stops = self._is_over = False
-        self._error: Optional[Exception] = None
+        self._error: Optional[BaseException] = None
         self._said: Set[str] = set()
 
     # The thread that serves
 
     def serve(self) -> None:
-        """Return when the worker shall end. Raises ProtocolError."""
+        """Return when the worker shall end. Raises ProtocolError, and SystemExit if jobs were
+        abandoned."""
         threading.Thread(target=self._read, name="ojs-reader", daemon=True).start()
         for action in iter(self._actions.get, None):
             with contextlib.suppress(ConnectionLost):  # The reader finds the end of the connection.
                 action()
         if self._error is not None:
             raise self._error
-
-    def check_end(self) -> None:
-        """Raise SystemExit if jobs were abandoned."""
-        if self.was_abandoned:
-            raise SystemExit(1)
 
     def stop(self) -> None:
         """Take no more jobs, and end once those that are held are answered. From any thread or
@@ -84,16 +160,16 @@ class Session:
 
     def _stop(self) -> None:
         self._stops = True
-        if self._is_greeted and self._unanswered and self.shared.state != "terminate":
+        if self._is_greeted and self._unanswered and self.state != "terminate":
             self._link.send(self._ready(0))
         self._end_if_done()
 
     def _end_if_done(self) -> None:
         with self._changed:
-            if (self._stops or self.shared.state == "terminate") and not self._unanswered:
+            if (self._stops or self.state == "terminate") and not self._unanswered:
                 self._end()
 
-    def _end(self, error: Optional[Exception] = None) -> None:
+    def _end(self, error: Optional[BaseException] = None) -> None:
         with self._changed:
             if not self._is_over:
                 self._is_over, self._error = True, error
@@ -138,7 +214,12 @@ class Session:
                 data = job._checkpoint_frame(job._resume.to_save())
             except Exception as broken:
                 log.warning("job %s: its position is not saved: %s", shown(job.id), shown(broken, 500))
-        data += answer(job, result, error, self.shared.default)
+        try:
+            data += answer_of(job, result, error, self.default)
+        except Exception:  # An error with odd fields.
+            log.exception("job %s: its error cannot be described", shown(job.id))
+            failure = {"message": type(error).__name__, "retryable": not isinstance(error, Discard)}
+            data += frame({"type": "fail", "job_id": job.id, "error": failure})
         job._is_over = True
         send = functools.partial(self._link.send, data, functools.partial(self._forget, job))
         with contextlib.suppress(ConnectionLost):
@@ -162,7 +243,7 @@ class Session:
                 self.on_frame(json.loads(line))
             except (ValueError, RecursionError) as error:
                 self._on_unreadable(line, error)
-            except (KeyError, TypeError, AttributeError) as error:
+            except Exception as error:
                 log.warning("a frame from ojs-init is ignored: %s: %s", type(error).__name__, shown(error, 200))
         self._on_closed()
 
@@ -179,23 +260,22 @@ class Session:
         if hello["protocol"] != PROTOCOL:
             self._end(ProtocolError(f"ojs-init speaks version {hello['protocol']!r} of the protocol, this is {PROTOCOL}"))
             return
-        self.worker_id = typed(hello.get("worker_id"), str, None)
         offered = max(typed(hello.get("concurrency"), int, 1), 1)
         self.concurrency = min(self.concurrency or offered, offered)
         self._is_greeted = True
         self._on_lifecycle_frame({"state": "running", "reason": "at start", **hello})
-        if self.shared.state != "terminate":
+        if self.state != "terminate":
             self._send_soon(self._ready(self.concurrency))
 
     def _on_lifecycle_frame(self, received: Frame) -> None:
         state, remaining_ms = received["state"], received.get("remaining_ms")
-        if self.shared.state == "terminate" and state != "terminate":
+        if self.state == "terminate" and state != "terminate":
             return
-        if state != self.shared.state:
+        if state != self.state:
             log.info("%s (%s)", shown(state, 100), shown(received.get("reason"), 100))
-        self.shared.state = state
+        self.state = state
         if remaining_ms is not None:
-            self.shared.stops_at = time.monotonic() + remaining_ms / 1000
+            self.stops_at = time.monotonic() + remaining_ms / 1000
         if state == "terminate":
             for job in list(self._held.values()):
                 job._stop()
@@ -207,21 +287,23 @@ class Session:
         if job_id in self._held:
             log.warning("job %s came again while its handler runs, which goes on", shown(job_id))
             return
+        job = self.runner.make(envelope, received.get("checkpoint"), self)
         with self._changed:
             is_late = self._is_over
             self._unanswered += not is_late
         if is_late:
             self._link.send(frame({"type": "release", "job_id": job_id, "reason": "the worker is ending"}))
             return
-        job = self._held[job_id] = self.make(self, envelope, received.get("checkpoint"))
-        self.start(self, job)
+        self._held[job_id] = job
+        self.runner.start(self, job)
 
     def _on_unreadable(self, line: bytes, error: Exception) -> None:
         log.error("a frame from ojs-init cannot be read: %s", type(error).__name__)
         with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
             job_id = json.loads(line, parse_int=str)["job"]["id"]
-            failure = {"message": "Python does not read an integer of so many digits", "code": "invalid_job"}
-            self._send_soon(frame({"type": "fail", "job_id": job_id, "error": {**failure, "retryable": False}}))
+            why = "Python does not read an integer of so many digits"
+            failure = {"message": why, "code": "invalid_job", "retryable": False}
+            self._send_soon(frame({"type": "fail", "job_id": job_id, "error": failure}))
 
     def _on_ping_frame(self, received: Frame) -> None:
         self._send_soon(frame({"type": "pong", "id": received["id"]}))
@@ -237,20 +319,85 @@ class Session:
         if code == "unsupported_protocol":
             self._end(ProtocolError(f"ojs-init does not speak version {PROTOCOL} of the protocol: {text}"))
         elif code != "not_held" and text not in self._said:
-            if code == "not_offered" and len(self._said) < 100:
-                self._said.add(text)
+            self._said.update([text] if code == "not_offered" else [])
             log.warning("job %s: ojs-init says %s: %s", shown(received.get("job_id")), shown(code, 100), text)
 
     def _on_closed(self) -> None:
         if self._is_over:
             return
         held = list(self._held)
-        self.was_abandoned = bool(held)
         level = logging.ERROR if held else logging.WARNING
         log.log(level, "ojs-init has closed the connection: %d jobs are abandoned", len(held))
         for job_id in held:
             self._on_cancel_frame({"job_id": job_id, "reason": "lost"})
-        self.cancel_all()
         with self._changed:
-            self.is_stuck = not self._changed.wait_for(lambda: not self._unanswered, LOST_GRACE)
-        self._end()
+            if not self._changed.wait_for(lambda: not self._unanswered, LOST_GRACE):
+                exit_now(1)  # Handlers hang, and nobody waits for them any more.
+        self._end(SystemExit(1) if held else None)
+
+
+def settle(job: AnyJob, error: BaseException) -> BaseException:
+    """What the backend is told about the end of a handler, cancelled or not."""
+    if isinstance(error.__cause__, StopIteration) and own_trace(error) is None:
+        error = error.__cause__  # Python wraps it where it leaves a coroutine.
+    if isinstance(error, asyncio.CancelledError) and job.cancel_reason is not None:
+        error = Cancelled(job.cancel_reason)
+    if isinstance(error, Cancelled) and error.reason == "timeout":
+        return Retry("the job took longer than it may", code="timeout", type="Timeout")
+    return Release(error.reason) if isinstance(error, Cancelled) else error
+
+
+def answer_of(job: AnyJob, result: Any, error: Optional[BaseException], default: Default) -> bytes:
+    """The frame that answers the job. Its type and the job's id come first, for ojs-init reads
+    these of any line."""
+    fields: Dict[str, Any] = {"type": "ack", "job_id": job.id}
+    if error is None:
+        try:
+            return frame(fields if result is None else {**fields, "result": result}, default)
+        except Exception as problem:  # Among them those of the program's own json_default.
+            kind, why = type(result).__name__, type(problem).__name__
+            log.error("job %s is done without its result: a %s that is not JSON (%s)", shown(job.id), kind, why)
+            return frame(fields)
+    if isinstance(error, Release):
+        fields.update({"type": "release"}, **({} if error.reason is None else {"reason": text_of(error.reason)}))
+        return frame({**fields, "after_ms": math.ceil(error.after * 1000)} if error.after else fields, errors="replace")
+    described = describe(error)
+    # A Retry or Discard of the handler's own has no mistake to look for; ojs-init logs its words.
+    if not isinstance(error, Failure) or isinstance(error, OWN) or error.__cause__ is not None:
+        has_more = described["retryable"] and "max_attempts" in job.envelope and not job.is_last_attempt
+        stack = None if isinstance(error, OWN) else (type(error), error, own_trace(error))
+        level = logging.WARNING if has_more else logging.ERROR
+        log.log(level, "job %s (%s) failed: %s", shown(job.id), shown(job.type, 200), shown(error, 200), exc_info=stack)
+    fields.update(type="fail", error=described)
+    try:
+        return frame(fields, default, errors="replace")
+    except Exception:
+        log.warning("job %s: the details of a %s are not JSON and are left out", shown(job.id), type(error).__name__)
+        described.pop("details", None)
+        return frame(fields, text_of, errors="replace")
+
+
+def describe(error: BaseException) -> Dict[str, Any]:
+    """The failure, as the backend gets it."""
+    origin = error.__cause__ if isinstance(error, Failure) else error
+    message = ("the handler called sys.exit: " if isinstance(error, SystemExit) else "") + text_of(origin or error)
+    described = {"code": "handler_error", "type": type(origin or error).__name__, "message": message, "retryable": True}
+    if isinstance(error, Failure):
+        kind = type(error).__name__ if isinstance(error, OWN) else error.type
+        wish = {"retry_after_ms": round(error.after * 1000)} if isinstance(error, Retry) and error.after is not None else {}
+        details = {**typed(error.details, dict, {}), **wish} if wish else error.details
+        own = {"type": kind, "message": error.message, "details": details}
+        described.update({name: value for name, value in own.items() if value}, code=error.code, retryable=error.retryable)
+    described["message"] = described["message"] or described["type"]
+    if origin is not None:
+        frames = reversed(traceback.extract_tb(own_trace(origin)))
+        described["backtrace"] = [f"{each.filename}:{each.lineno} in {each.name}" for each in frames]
+    return described
+
+
+def own_trace(error: BaseException) -> Optional[TracebackType]:
+    """The traceback without this library's call of the handler."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    return trace

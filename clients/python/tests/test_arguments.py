@@ -167,9 +167,9 @@ class Refused(unittest.TestCase):
 
         def dependent(x: int = Depends(needy)) -> None: ...
 
-        self.refused(keyword, "body takes no argument by its position", "def keyword(to: str, body: str = '')")
+        self.refused(keyword, "body: it takes no argument by its position", "def keyword(to: str, body: str = '')")
         self.refused(unreadable, "when: ", "complex", "annotate it as Any")
-        self.refused(other_job, "job is a AsyncJob", "def other_job(job: Job, to: str)")
+        self.refused(other_job, "job: a AsyncJob, and this worker has Jobs", "def other_job(job: Job, to: str)")
         self.refused(unknown, "an annotation of unknown is not known at run time")
         self.refused(dependent, "its dependency needy has parameters that are no dependencies")
 

@@ -118,18 +118,6 @@ class Steps(unittest.TestCase):
         outcome = perform(t)
         self.assertEqual((outcome.result, outcome.checkpoints), ("done", [saved([("rest", "done")])]))
 
-    def test_a_step_that_takes_long_does_not_begin_shortly_before_the_end(self) -> None:
-        worker = Worker()
-
-        @worker.job("t")
-        def t(job: Job) -> None:
-            job.step("slow", job.sleep, 0.3)
-
-        worker._shared = lambda shared=worker._shared(): shared
-        self.assertEqual(worker.perform("t").outcome, "ack")
-        outcome = worker.perform("t", stopping=0.4)
-        self.assertEqual((outcome.outcome, outcome.reason), ("release", "resumes at its checkpoint"))
-
     def test_the_handler_s_own_state_is_kept_beside(self) -> None:
         def t(job: Job) -> Any:
             before = job.last_checkpoint
