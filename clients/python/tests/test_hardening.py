@@ -11,8 +11,8 @@ import unittest
 from typing import Any, Literal, NewType
 from unittest import mock
 
-from .fake import SocketTest, job, wait_until
-from ojs_worker import AsyncJob, AsyncWorker, Client, Discard, EnqueueError, Job, LogFormatter, Release, Retry, Worker
+from .fake import SocketTest, job
+from ojs_worker import Client, Discard, EnqueueError, Job, LogFormatter, Release, Retry, Worker
 from ojs_worker import _client
 
 UserId = NewType("UserId", int)
@@ -70,15 +70,6 @@ class ErrorPaths(unittest.TestCase):
 
         outcome = outcome_of(lambda job: job.progress(Real(0.5), "a\udcff"))
         self.assertEqual(outcome.progress, [{"progress": 0.5, "message": "a?"}])
-
-    def test_an_async_job_that_is_cancelled_before_it_begins_goes_back(self) -> None:
-        worker = AsyncWorker()
-
-        @worker.job("t")
-        async def t(job: AsyncJob) -> None: ...
-
-        outcome = worker.perform("t", cancel="shutdown", patience=5)
-        self.assertIn(outcome.outcome, ("ack", "release"))
 
     def test_a_log_line_is_json_whatever_its_extras_are(self) -> None:
         cyclic: Any = []
@@ -219,4 +210,3 @@ worker.run(""")
 
 if __name__ == "__main__":
     unittest.main()
-    assert wait_until
