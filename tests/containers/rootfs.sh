@@ -66,7 +66,10 @@ python)
         --exclude='*/lib2to3' --exclude='*/tkinter' --exclude='*/pydoc_data' "${library#/}" | tar -x -C "$root"
     ;;
 pip)
-    packages python3 python3-pip python3-setuptools python3-wheel coreutils dash
+    packages python3 python3-pip python3-wheel coreutils dash
+    # Debian's is older than the spelling of a licence that it asks for from 2027 on.
+    python3 -m pip install --quiet --root-user-action=ignore 'setuptools>=77' \
+        --target "$root/usr/local/lib/$(basename "$(readlink -f /usr/bin/python3)")/dist-packages"
     # As in an image of Python: it belongs to no distribution. What builds a package is there and is not fetched.
     rm "$root"/usr/lib/python3.*/EXTERNALLY-MANAGED
     printf '[install]\nno-build-isolation = no\n' >"$root/etc/pip.conf"

@@ -75,8 +75,9 @@ _session.LOST_GRACE = 2.0  # For busy machines.
 worker = AsyncWorker()
 @worker.job("t")
 async def t(job: AsyncJob, what: str):
-    await job.progress(0.0)
     try:
+        # Within the try: the connection closes as soon as the test has read this.
+        await job.progress(0.0)
         await asyncio.sleep(30)
     finally:
         print("cleaned up", job.cancel_reason, file=sys.stderr)
