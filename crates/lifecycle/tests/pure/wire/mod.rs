@@ -93,7 +93,10 @@ fn bytes_that_are_no_utf_8_are_not_json() {
     for (line, about) in [
         (&b"{\"type\":\"pong\",\"id\":1,\"x\":\"\xff\"}"[..], None),
         (b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":\"\xc3\"}", job()),
-        (b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":\"\xed\xa0\x80\"}", job()),
+        (
+            b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":\"\xed\xa0\x80\"}",
+            job(),
+        ),
         (b"\xff\xfe{", None),
     ] {
         assert_eq!(refusal(line), (ErrorCode::NotJson, about));
