@@ -7,6 +7,7 @@
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
 # make clients       all clients, held to the same behaviour; prints a table
+# make runtimes      clients with the oldest and the newest runtime that each supports: Node.js, Go, Python
 # make drains        the example worker of each client, shut down COUNT times (100) at moments of chance
 # make broken-builds each build of tests/trials/broken has to be caught by the trials
 # make containers    what orchestrators do to containers, in full length: 20 rounds of a rolling restart, limits of 90 s, and the
@@ -25,7 +26,7 @@ TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture release image test trials clients drains containers broken-builds bench lint conformance deny setup
+.PHONY: both check demo picture release image test trials clients runtimes drains containers broken-builds bench lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -73,6 +74,9 @@ trials: setup release
 
 clients: setup
 	cargo test --locked --test clients -- $(ARGS)
+
+runtimes: setup
+	@scripts/runtimes.sh $(ARGS)
 
 drains: setup release
 	$(STATIC_ENV) DRAINS=$(or $(COUNT),100) cargo test --locked --test drains -- $(ARGS)

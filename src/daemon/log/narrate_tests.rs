@@ -186,6 +186,10 @@ fn about_jobs() -> Vec<Notice> {
             taken: Vec::new(),
         }),
         Notice::Job(JobNotice::RunsAlone(Arc::clone(&job))),
+        Notice::Job(JobNotice::AnswerMended(
+            Arc::clone(&job),
+            "a frame has at most 10 bytes".into(),
+        )),
         Notice::Job(JobNotice::ResultDropped(Arc::clone(&job))),
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Refused)),
         Notice::Job(JobNotice::CheckpointNotSaved(Arc::clone(&job), Failure::Unanswered)),
