@@ -65,7 +65,7 @@ both:
 
 # `cargo test` has built the development server that the demos use.
 test: setup both
-	$(STATIC_ENV) CONFORMANCE=table CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
+	$(STATIC_ENV) CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
 	@$(DEMO) socket
 	@$(DEMO) gateway
 
