@@ -7,7 +7,7 @@
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
 # make clients       all clients, held to the same behaviour; prints a table
-# make runtimes      clients with the oldest and the newest runtime that each supports: Node.js, Go, Python
+# make runtimes      clients with the oldest and the newest runtime that each supports: Node.js, Go, Python; Rust with clippy
 # make drains        the example worker of each client, shut down COUNT times (100) at moments of chance
 # make broken-builds each build of tests/trials/broken has to be caught by the trials
 # make containers    what orchestrators do to containers, in full length: 20 rounds of a rolling restart, limits of 90 s, and the
@@ -65,7 +65,7 @@ both:
 
 # `cargo test` has built the development server that the demos use.
 test: setup both
-	$(STATIC_ENV) CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
+	$(STATIC_ENV) RUNS=40000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
 	@$(DEMO) socket
 	@$(DEMO) gateway
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Holds the clients to their sessions and tests with the oldest and the newest runtime that each supports, as far as
 # the registries have them: Node.js from npm, Go from PyPI. Python's are used where they are installed.
-# Usage: scripts/runtimes.sh [node|go|python]...
+# The Rust client is held to clippy.
+# Usage: scripts/runtimes.sh [node|go|python|rust]...
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -22,7 +23,7 @@ held() {
     fi
 }
 
-[ $# -gt 0 ] || set -- node go python
+[ $# -gt 0 ] || set -- node go python rust
 for client; do
     case $client in
     node)
@@ -48,8 +49,15 @@ for client; do
             held python "$version" PATH="$place/python-$version:$PATH"
         done
         ;;
+    rust)
+        if (cd clients/rust && cargo clippy --locked --quiet --all-targets --all-features --target-dir "$place/rust" -- -D warnings); then
+            echo "ok rust clippy"
+        else
+            failed="$failed rust-clippy"
+        fi
+        ;;
     *)
-        echo "runtimes.sh: no such client: $client; there are node, go and python" >&2
+        echo "runtimes.sh: no such client: $client; there are node, go, python and rust" >&2
         exit 2
         ;;
     esac

@@ -11,7 +11,7 @@ use crate::images::{NODE_BASE, PIP_BASE, RUST_BASE, from_repository, import, mad
 use crate::{PATIENCE, engine, looks_until, measured};
 
 /// Those whose bases are small.
-pub const ALL: [(&str, fn()); 4] = [
+pub const INTERPRETED: [(&str, fn()); 4] = [
     ("the_example_image_of_the_node_client_does_its_job_and_ends", || {
         does_its_job("node", &format!("NODE_IMAGE={}", *NODE_BASE));
     }),

@@ -149,11 +149,13 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         &exec::ALL,
         &image::ALL,
         &stops::ALL,
-        &clients::ALL,
         &readme::ALL,
     ]
     .concat();
-    let compiled = image::FROM_SOURCES.into_iter().chain(clients::COMPILED);
+    let compiled = image::FROM_SOURCES
+        .into_iter()
+        .chain(clients::INTERPRETED)
+        .chain(clients::COMPILED);
     let compiled = compiled.filter(|_| in_full());
     let trial = |(name, test): (&'static str, fn())| {
         let run = move || {

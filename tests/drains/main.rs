@@ -42,7 +42,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use support::random::Random;
 
 /// Drains of each client, where nobody asks for a number.
-const COUNT: u64 = 15;
+const COUNT: u64 = 8;
 
 /// Those of a client that are played at the same time: most of the time they wait.
 const AT_ONCE: usize = 4;

@@ -141,9 +141,7 @@ fn go() -> &'static Path {
         built("worker.go", |source, place| {
             let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/go/go.sh"));
             command.args(["build", "-o"]).arg(place.join("worker")).arg(source);
-            command
-                .env("GOCACHE", Path::new(BUILT).join("go-cache"))
-                .env("GO111MODULE", "off");
+            command.env("GO111MODULE", "off");
             command
         })
     })
