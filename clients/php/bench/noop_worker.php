@@ -7,5 +7,5 @@ declare(strict_types=1);
 require __DIR__ . '/../autoload.php';
 
 $worker = new Ojs\Worker\Worker();
-$worker->job('bench.noop', static fn (): mixed => null);
+$worker->job('bench.noop', static fn (mixed ...$args): mixed => null);
 $worker->run();
