@@ -38,7 +38,9 @@ for client; do
         ;;
     python)
         for version in 3.9 3.13; do
-            python=$(command -v "python$version" || ls "$HOME"/.pyenv/versions/"$version".*/bin/python3 2>/dev/null | head -1)
+            # pyenv's own commands stand for versions that are not chosen, and fail.
+            python=$(ls "$HOME"/.pyenv/versions/"$version".*/bin/python3 2>/dev/null | head -1)
+            [ -n "$python" ] || python=$(command -v "python$version" || true)
             if [ -z "$python" ]; then
                 echo "skipped python $version: not installed"
                 continue
