@@ -107,8 +107,8 @@ impl Workers {
         self.supervision.said_ready(cx.now);
     }
 
-    /// The holder sent something that is no message. It `counts` towards the end of the conversation
-    /// unless an answer could be read from it.
+    /// The holder sent something that is no message. It `counts` towards the end of the
+    /// conversation unless an answer could be read from it.
     pub(crate) fn invalid_message(
         &mut self,
         id: HolderId,

@@ -15,15 +15,36 @@ pub(crate) struct Fields<'a, const N: usize> {
     names: [&'static str; N],
     values: [Option<&'a str>; N],
     counts: [usize; N],
+    /// The field whose value is being read: its position, and its name in the text where that is
+    /// spelled without escapes.
+    pending: Option<(usize, Option<&'a str>)>,
 }
 
 impl<'a, const N: usize> Fields<'a, N> {
     /// Reads one object and nothing after it.
     pub(crate) fn read(json: &'a str, names: [&'static str; N]) -> serde_json::Result<Self> {
+        let mut fields = Self::none(names);
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        let (values, counts) = deserializer.deserialize_map(KnownFields { names: &names })?;
+        deserializer.deserialize_map(KnownFields(&mut fields))?;
         deserializer.end()?;
-        Ok(Self { names, values, counts })
+        Ok(fields)
+    }
+
+    /// Reads an object up to the first thing that is no JSON, or up to its end.
+    pub(crate) fn read_beginning(json: &'a str, names: [&'static str; N]) -> Self {
+        let mut fields = Self::none(names);
+        // The error is where the reading ended. What was read before it is kept.
+        let _ = serde_json::Deserializer::from_str(json).deserialize_map(KnownFields(&mut fields));
+        fields
+    }
+
+    fn none(names: [&'static str; N]) -> Self {
+        Self {
+            names,
+            values: [None; N],
+            counts: [0; N],
+            pending: None,
+        }
     }
 
     /// Whether this name occurs more than once.
@@ -43,24 +64,38 @@ impl<'a, const N: usize> Fields<'a, N> {
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.any(name).filter(|value| *value != "null")
     }
+
+    /// The rest of `json`, which was read, from the value of this field on, if the reading ended in
+    /// that value.
+    pub(crate) fn broken(&self, json: &'a str, name: &str) -> Option<&'a str> {
+        let (index, key) = self.pending?;
+        let key = key.filter(|_| self.names.get(index) == Some(&name))?;
+        // Behind the quote of the key and the colon.
+        let after = (key.as_ptr().addr() + key.len() + 1).checked_sub(json.as_ptr().addr())?;
+        let rest = json.get(after..)?.trim_ascii_start().strip_prefix(':')?;
+        Some(rest.trim_ascii_start())
+    }
 }
 
-struct KnownFields<'n, const N: usize> {
-    names: &'n [&'static str; N],
-}
+struct KnownFields<'f, 'a, const N: usize>(&'f mut Fields<'a, N>);
 
-impl<'de, const N: usize> Visitor<'de> for KnownFields<'_, N> {
-    type Value = ([Option<&'de str>; N], [usize; N]);
+impl<'de, const N: usize> Visitor<'de> for KnownFields<'_, 'de, N> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut values = [None; N];
-        let mut counts = [0; N];
-        while let Some(known) = map.next_key_seed(KnownName(self.names))? {
-            match known.and_then(|index| values.get_mut(index).zip(counts.get_mut(index))) {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Fields {
+            names,
+            values,
+            counts,
+            pending,
+        } = self.0;
+        while let Some(known) = map.next_key_seed(KnownName(names))? {
+            *pending = known;
+            match known.and_then(|(index, _)| values.get_mut(index).zip(counts.get_mut(index))) {
                 Some((value, count)) => {
                     *value = Some(map.next_value::<&RawValue>()?.get());
                     *count += 1;
@@ -69,31 +104,42 @@ impl<'de, const N: usize> Visitor<'de> for KnownFields<'_, N> {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
+            *pending = None;
         }
-        Ok((values, counts))
+        Ok(())
     }
 }
 
 /// Which of the names a key is.
 struct KnownName<'n>(&'n [&'static str]);
 
+impl KnownName<'_> {
+    fn position(&self, key: &str) -> Option<usize> {
+        self.0.iter().position(|name| *name == key)
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for KnownName<'_> {
-    type Value = Option<usize>;
+    type Value = Option<(usize, Option<&'de str>)>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for KnownName<'_> {
-    type Value = Option<usize>;
+impl<'de> Visitor<'de> for KnownName<'_> {
+    type Value = Option<(usize, Option<&'de str>)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
 
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
+        Ok(self.position(key).map(|index| (index, Some(key))))
+    }
+
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|name| *name == key))
+        Ok(self.position(key).map(|index| (index, None)))
     }
 }
 

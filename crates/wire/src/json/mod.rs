@@ -2,4 +2,3 @@
 
 pub(super) mod fields;
 pub(super) mod lenient;
-pub(super) mod members;

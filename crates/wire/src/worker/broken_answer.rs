@@ -7,8 +7,7 @@
 use std::str;
 use std::time::Duration;
 
-use crate::json::fields;
-use crate::json::members::{Members, members};
+use crate::json::fields::{self, Fields};
 use crate::worker::error;
 use crate::worker::values::{name, optional_text};
 use ojs_lifecycle::api::{FromWorker, JobId};
@@ -27,19 +26,19 @@ pub(super) fn broken_answer(line: &[u8], decode: Option<fn(&[u8]) -> FromWorker>
         Ok(text) => text,
         Err(error) => str::from_utf8(line.get(..error.valid_up_to())?).ok()?,
     };
-    let frame = members(text, ["type", "job_id", "error", "reason"]);
+    let frame = Fields::read_beginning(text, ["type", "job_id", "error", "reason"]);
     let job = JobId(frame.get("job_id").and_then(name)?);
-    let answer = answer(&fields::exact_text(frame.get("type")?)?, job, &frame)?;
+    let answer = answer(&fields::exact_text(frame.get("type")?)?, job, &frame, text)?;
     let behind = decode.and_then(|decode| answer_behind(text, &answer, decode));
     Some(behind.unwrap_or(answer))
 }
 
-fn answer(kind: &str, job: JobId, frame: &Members<'_, 4>) -> Option<FromWorker> {
+fn answer<'a>(kind: &str, job: JobId, frame: &Fields<'a, 4>, text: &'a str) -> Option<FromWorker> {
     match kind {
         "ack" => Some(FromWorker::Ack { job, result: None }),
         "fail" => Some(FromWorker::Fail {
             job,
-            error: error::mended(frame.get("error").or_else(|| frame.broken("error"))),
+            error: error::mended(frame.get("error").or_else(|| frame.broken(text, "error"))),
         }),
         "release" => Some(FromWorker::Release {
             job,

@@ -1,7 +1,6 @@
 //! How a worker says that a job failed: the words of either vocabulary (requirements C-22).
 
 use crate::json::fields::{self, Fields};
-use crate::json::members::members;
 use crate::text::beginning;
 use crate::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH};
 use crate::worker::values::{Wrong, boolean, optional_text};
@@ -52,13 +51,13 @@ pub(crate) fn mended(json: Option<&str>) -> JobError {
         let message = fields::text(json).or_else(|| cut_text(json)).map(Text::from);
         return from_message(message).unwrap_or_else(|_| JobError::new(NO_MESSAGE));
     }
-    let error = members(json, FIELDS);
+    let error = Fields::read_beginning(json, FIELDS);
     let text = |name: &str| optional_text(name, error.get(name)).ok().flatten();
     let (code, kind) = (text("code"), text("type"));
     let spelled = error
         .get("message")
         .map(|json| Text::from(beginning(json, MOST_SPELLED_BYTES)));
-    let cut = || error.broken("message").and_then(cut_text).map(Text::from);
+    let cut = || error.broken(json, "message").and_then(cut_text).map(Text::from);
     let message = text("message").or(spelled).or_else(cut);
     let details = error
         .get("details")
