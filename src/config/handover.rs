@@ -8,9 +8,10 @@ use super::key::{Row, Scope};
 use super::keys::{
     CONCURRENCY, KEYS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, ON_TERMINATE, PROCESS_GROUP, PROCESSES, RESTART, TIMEOUT_GRACE,
 };
-use super::sections::{Exec, Log, Worker};
+use super::sections::{Config, Exec, Log, Worker};
 use super::settings::Settings;
 use super::source::Source;
+use super::values::enums::Mode;
 use super::values::limits::JobMemory;
 use ojs_values::signal::Signal;
 
@@ -34,6 +35,22 @@ impl OwnProgram {
         match self {
             Self::Runner => "runner",
             Self::Copies => "copies",
+        }
+    }
+}
+
+/// The signal by which the keeper of copies hears that the drain begins, where
+/// `signals.on_terminate` names none. To a process without a handler it does nothing.
+pub const TERMINATE_SIGNAL: Signal = Signal::URG;
+
+impl Config {
+    /// The program of ours that PID 1 starts as the worker; none: COMMAND itself is the worker.
+    #[must_use]
+    pub fn own_program(&self) -> Option<OwnProgram> {
+        match self.mode {
+            Mode::Exec => Some(OwnProgram::Runner),
+            Mode::Socket | Mode::Gateway => (self.worker.processes > 1).then_some(OwnProgram::Copies),
+            Mode::None => None,
         }
     }
 }

@@ -32,12 +32,10 @@ pub use doubtful_times::doubtful_times;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use flags::Flags;
-pub use handover::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
+pub use handover::{OwnProgram, RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 pub use key::{Key, Row};
 pub use load::{Salvaged, load, load_paths, salvage};
-pub use sections::{
-    Backend, Config, Exec, Gateway, Health, Init, Log, Paths, Process, Shutdown, TERMINATE_SIGNAL, Worker,
-};
+pub use sections::{Backend, Config, Exec, Gateway, Health, Init, Log, Paths, Process, Shutdown, Worker};
 pub use settings::{Setting, Settings};
 pub use show::{check_report, show, warning_lines};
 pub use similar::most_alike;

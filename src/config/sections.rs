@@ -23,10 +23,6 @@ use ojs_lifecycle::api::{Limits, Restart, TransitionSignals};
 use ojs_values::exit::RemapExit;
 use ojs_values::signal::Signal;
 
-/// The signal by which the keeper of copies hears that the drain begins, where
-/// `signals.on_terminate` names none. To a process without a handler it does nothing.
-pub const TERMINATE_SIGNAL: Signal = Signal::URG;
-
 /// Sections, each with a function that fills every field with the value behind its `=`.
 macro_rules! sections {
     ($($(#[$doc:meta])* $name:ident($($given:ident: $type:ty),*) {
@@ -235,16 +231,6 @@ fn output_limit(settings: &Settings) -> Bytes {
     let most = settings.value(&keys::MAX_FRAME);
     let usual = if most < OUTPUT_LIMIT { most } else { OUTPUT_LIMIT };
     settings.value(&keys::EXEC_OUTPUT_LIMIT).unwrap_or(usual)
-}
-
-impl Config {
-    /// The signal for the worker when the drain begins: `signals.on_terminate`, else the signal for
-    /// the keeper of copies, if there is one.
-    #[must_use]
-    pub fn terminate_signal(&self) -> Option<Signal> {
-        let keeper = (self.worker.processes > 1).then_some(TERMINATE_SIGNAL);
-        self.signals.on_terminate.or(keeper)
-    }
 }
 
 fn signals(settings: &Settings) -> TransitionSignals {

@@ -223,7 +223,7 @@ fn way(
         Mode::Gateway => gateway_way(config, &allowed, environ, poll)?,
         Mode::Exec | Mode::Socket | Mode::None => socket_way(config, allowed, directory, poll)?,
     };
-    if exec::own_program(config).is_some() {
+    if config.own_program().is_some() {
         way.variables.push(exec::variable(config)?);
     }
     Ok(way)
@@ -336,8 +336,7 @@ pub(super) fn plan(
         .iter()
         .map(|(name, value)| (*name, value.as_os_str()))
         .collect();
-    let own_program = exec::own_program(config);
-    let plan = match own_program {
+    let plan = match config.own_program() {
         Some(program) => {
             let own_file = image::own_file().ok_or_else(|| StartFailure {
                 message:
@@ -440,7 +439,7 @@ fn narrator(config: &Config, facts: &InstanceInfo) -> Narrator {
 
 /// The name of the child in a message that it could not be started.
 fn started_program(config: &Config, facts: &InstanceInfo) -> String {
-    match exec::own_program(config) {
+    match config.own_program() {
         Some(_) => exec::OWN_NAME.to_owned(),
         None => facts.program.clone(),
     }

@@ -27,17 +27,7 @@ pub const OWN_NAME: &str = "ojs-init";
 /// included.
 const MOST_SETTINGS: usize = 120 << 10;
 
-/// The program of ours that is the worker; none: COMMAND itself is.
-#[must_use]
-pub fn own_program(config: &Config) -> Option<OwnProgram> {
-    match config.mode {
-        Mode::Exec => Some(OwnProgram::Runner),
-        Mode::Socket | Mode::Gateway => (config.worker.processes > 1).then_some(OwnProgram::Copies),
-        Mode::None => None,
-    }
-}
-
-/// The arguments of such a program, its name first.
+/// The arguments of a program of ours, its name first.
 #[must_use]
 pub fn arguments(program: OwnProgram, command: &[OsString]) -> Vec<OsString> {
     let own = [OWN_NAME, program.word(), "--"].map(OsString::from);
@@ -115,7 +105,7 @@ pub fn check(
     environ: &Environ,
     credentials: Option<&Credentials>,
 ) -> Result<(), StartFailure> {
-    match own_program(config) {
+    match config.own_program() {
         Some(OwnProgram::Runner) => {}
         Some(OwnProgram::Copies) => return check_copies(command, environ, credentials),
         None => return Ok(()),
@@ -139,9 +129,7 @@ fn check_copies(
 ) -> Result<(), StartFailure> {
     let plan = ChildPlan::new(command, environ).map_err(|error| usage(error.to_string()))?;
     let program = command.first().map(|program| program.to_string_lossy());
-    start::rehearse(&plan.run_as(credentials.cloned()), program.as_deref(), |message| {
-        warn!("{message}")
-    })
+    start::rehearse(&plan.run_as(credentials.cloned()), program.as_deref())
 }
 
 /// The programs of the routes and COMMAND, each with its arguments, and where it stands.
@@ -199,7 +187,7 @@ fn job_user(
     let nothing = [OsString::from("/")];
     let plan = ChildPlan::new(&nothing, environ).map_err(|_| refused("it cannot be tried"))?;
     // That `/` is no program is nothing against the user.
-    start::rehearse(&plan.run_as(Some(first.clone())), None, |message| warn!("{message}")).map_err(|_| {
+    start::rehearse(&plan.run_as(Some(first.clone())), None).map_err(|_| {
         refused(
             "we are root, but may not change to other users; add CAP_SETUID, CAP_SETGID and CAP_KILL, or leave it out",
         )
@@ -218,7 +206,7 @@ fn program(
     let found = [name.to_owned()];
     let plan = ChildPlan::new(&found, environ).map_err(|_| usage("an argument contains a NUL byte".to_owned()))?;
     let plan = plan.seen_from(config.exec.directory.as_deref()).run_as(user.cloned());
-    start::rehearse(&plan, Some(&name.to_string_lossy()), |message| warn!("{message}"))
+    start::rehearse(&plan, Some(&name.to_string_lossy()))
 }
 
 /// The worker's program as operators see it.

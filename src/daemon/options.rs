@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use log::{info, warn};
 
-use crate::config::{self, Config, Mode, keys};
+use crate::config::{self, Config, Mode, OwnProgram, TERMINATE_SIGNAL, keys};
 use ojs_lifecycle::api::{
     LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Text, TransitionSignals, Wake,
 };
@@ -69,13 +69,14 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         tstp_starts_clock: surroundings == Surroundings::Kubernetes,
         sigint: settings.value(&keys::SIGINT),
         sigquit: settings.value(&keys::SIGQUIT),
-        // The runner is no worker that somebody has taught signals.
-        signals: match config.mode {
-            Mode::Exec => TransitionSignals::default(),
-            Mode::Socket | Mode::Gateway | Mode::None => TransitionSignals {
-                on_terminate: config.terminate_signal(),
+        signals: match config.own_program() {
+            // The runner is no worker that somebody has taught signals.
+            Some(OwnProgram::Runner) => TransitionSignals::default(),
+            Some(OwnProgram::Copies) => TransitionSignals {
+                on_terminate: config.signals.on_terminate.or(Some(TERMINATE_SIGNAL)),
                 ..config.signals
             },
+            None => config.signals,
         },
         rewrite: config.init.rewrite.clone(),
         remap_exit: config.init.remap_exit.clone(),

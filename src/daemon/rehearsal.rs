@@ -144,7 +144,7 @@ fn child(
     environ: &Environ,
     credentials: Option<Credentials>,
 ) -> Result<(), StartFailure> {
-    if exec::own_program(config).is_some() {
+    if config.own_program().is_some() {
         return programs(config, command, environ, credentials);
     }
     let plan = match config.mode {
@@ -152,9 +152,7 @@ fn child(
         Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, &[])?,
     };
     let program = command.first().map(|program| program.to_string_lossy());
-    start::rehearse(&plan.run_as(credentials), program.as_deref(), |message| {
-        warn!("{message}")
-    })
+    start::rehearse(&plan.run_as(credentials), program.as_deref())
 }
 
 /// The settings and the user of our own program, and whether there are all the programs that it
@@ -168,9 +166,7 @@ fn programs(
     let variables = [exec::variable(config)?];
     let plan = agent::plan(config, command, environ, &variables)?;
     let as_them = credentials.clone();
-    start::rehearse(&plan.run_as(as_them), Some(exec::OWN_NAME), |message| {
-        warn!("{message}")
-    })?;
+    start::rehearse(&plan.run_as(as_them), Some(exec::OWN_NAME))?;
     exec::check(config, command, environ, credentials.as_ref())
 }
 

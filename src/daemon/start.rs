@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use log::warn;
 use nix::errno::Errno;
 
 use crate::config::Process;
@@ -70,23 +71,17 @@ fn not_started_now(plan: &ChildPlan, program: &str, error: SpawnError) -> NotSta
 /// The errors of a start about the child, without running the program. Without a program only its
 /// user is tried. An interpreter or loader that the program's file names and that is missing counts
 /// as well. A shortage of processes may be over by the time of the start, so it is a warning.
-pub fn rehearse(
-    plan: &ChildPlan,
-    program: Option<&str>,
-    warn: impl Fn(fmt::Arguments<'_>),
-) -> Result<(), StartFailure> {
+pub fn rehearse(plan: &ChildPlan, program: Option<&str>) -> Result<(), StartFailure> {
     let result = plan.rehearse();
     // The child has ended, or there is none.
     let _ = reaper::reap_one();
     match (result, program) {
         (Ok(()), None) | (Err(SpawnError::Exec(_)), None) => Ok(()),
-        (Ok(()), Some(program)) => plan
-            .trouble(None)
-            .map_or(Ok(()), |trouble| rehearsed(program, trouble, warn)),
+        (Ok(()), Some(program)) => plan.trouble(None).map_or(Ok(()), |trouble| rehearsed(program, trouble)),
         (Err(error), program) => match not_started_now(plan, program.unwrap_or_default(), error) {
             NotStartedNow::Refused(refused) => Err(refused),
             NotStartedNow::Shortage(error) => {
-                warn(format_args!("cannot create a process now: {}", reason(&error)));
+                warn!("cannot create a process now: {}", reason(&error));
                 Ok(())
             }
         },
@@ -96,16 +91,14 @@ pub fn rehearse(
 /// Judges the program's file. A file that is no program for this machine is only
 /// warned of: the host's binfmt_misc may know how to run it, and in most containers nobody can see
 /// that.
-fn rehearsed(program: &str, trouble: Trouble, warn: impl Fn(fmt::Arguments<'_>)) -> Result<(), StartFailure> {
+fn rehearsed(program: &str, trouble: Trouble) -> Result<(), StartFailure> {
     let is_missing = trouble.is_missing;
     let failure = will_not_run(program, trouble);
     if is_missing {
         return Err(failure);
     }
     let message = failure.message;
-    warn(format_args!(
-        "{message}; it is tried all the same, because the host's binfmt_misc may run it"
-    ));
+    warn!("{message}; it is tried all the same, because the host's binfmt_misc may run it");
     Ok(())
 }
 
