@@ -1,93 +1,54 @@
-"""docs/benchmarks.md, from the runs that were kept: each table shows the newest run that has its part."""
+"""docs/benchmarks.md: each table shows the newest run that has its part."""
 
 import json
+import re
 import statistics
+import textwrap
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 import throughput
 from gateway import middle
 
-INTRODUCTION = """# Benchmarks
-
-Rendered by `make bench` from `bench/runs/`, where the raw figures of each run are. Times differ from machine to machine and,
-where others work on the same one, from minute to minute: what is compared was measured in turns within one run, and the
-ratios are what counts. Who is better than ojs-init at something stays in the table.
-
-The **bare loop** is the least that a worker's HTTP can cost: a Rust program of the standard library alone (https: rustls), as
-many threads as jobs at once, one kept connection each, FETCH with count 1, ACK, and nothing else: no heartbeats, no retries,
-no worker of its own behind it. Behind ojs-init is an **echo worker**, which is done with each job at once and, as the clients do, asks for no `ok`; its own
-cost is not counted. ojs-init has its default settings, so it writes a record of each job to its log, here a file. The backend is the
-development server in release form, which has one thread.
-"""
-
-CPU_NOTE = """`CPU` is the processor time of ojs-init's process for each job. `pace` is its jobs/s over the bare loop's: with two
-processors the echo worker, the server and ojs-init share them. `name` is http to `localhost` instead of an address, `https`
-also goes to `localhost`. Medians of the rounds; threads and peak memory: the most of any.
-"""
-
-WAY_NOTE = """Dispatch: from the moment the server has FETCH's answer ready until the worker has read the frame. Report: from
-the moment the worker is about to write its answer until the server has read the ACK's head. For the bare loop, which is its own
-worker, the same without anything between. With many at once most of it is waiting for processors.
-"""
-
-PICKUP_NOTE = """From the enqueue's answer until the worker has the job, when nothing else is to be done. Everybody polls once a
-second; with `OJS_WAKE=auto` ojs-init listens to the backend's events where it has them and the version knows how.
-"""
-
-MEMORY_NOTE = """Private is what each process has for itself (written to); the rest are pages of the file, which all containers of one
-image on a machine share.
-"""
-
-GATEWAY_NOTE = """500 requests a second over 10 connections, in turns of half a second all to the backend itself, all through a bare relay and all through
-the gateway, from the same program, in Python. The time of a request counts from when it was due. The **bare relay** shows about the least that a process in between can cost: a
-Rust program of the standard library alone, with a waiting thread and a kept connection to the backend for each client, which reads,
-writes, reads, writes. It looks nobody up, adds nothing, and knows of HTTP only where an answer ends and whether another request follows.
-
-`fresh` is a new connection for each request: the gateway looks its owner up. In the last rows ojs-init itself has a tenth of a
-processor, a tenth of each 100 ms (100m in the words of Kubernetes); the others have no limit. Dapr publishes 1.40 ms more at p90 and
-2.10 ms at p99 for its two sidecars at 1,000 requests a second (its documentation, "service invocation performance").
-"""
-
-EXEC_NOTE = """`/bin/true` as the handler, 10 jobs at once, in turns with a loop that starts `/bin/true` and waits for its end, one after the
-other (`bench/src/bin/spawn_loop.rs`). `pace` is ojs-init's jobs/s over the loop's processes/s, the backend and the reports included.
-"""
-
-CLIENTS_NOTE = """Jobs whose handler does nothing, 10 at once, in turns with a loop over HTTP in the same language that fetches and acknowledges
-(`bare_loop` in each client's `client.json`): it has no heartbeats, no deadlines, no log and no shutdown. `pace` is the client's jobs/s,
-ojs-init and its socket included, over the loop's, in the middle of seven turns; `asked` is the least that we want. Runs differ by what else the machine does, and
-where jobs pass through three programs that counts more than where they pass through two: PHP's pace was 0.64, 0.70 and 0.76 in three runs of one hour.
-"""
-
-INIT_NOTE = """As process 1, medians; times in microseconds. From `tests/conformance`, which says what each line means.
-"""
-
+#: Longest line of a page, in characters.
+WIDTH = 100
 
 def write(root: Path, runs: Path) -> None:
+    """Puts the newest figures into the page. Its words are the page's own: only origins and tables are replaced."""
     found = [json.loads(path.read_text()) for path in sorted(runs.glob("*.json"))]
     found.sort(key=lambda run: run["at"])
-    tables: List[Tuple[str, str, str, Callable[[List[Any]], List[str]]]] = [
-        ("cpu", "What a job costs", CPU_NOTE, cpu),
-        ("way", "On the way", WAY_NOTE, way),
-        ("pickup", "Idle pick-up", PICKUP_NOTE, pickup),
-        ("end", "From the last answer to the exit", "", end),
-        ("idle", "Idle", MEMORY_NOTE, idle),
-        ("memory", "Memory", "", memory),
-        ("gateway", "Through the gateway", GATEWAY_NOTE, gateway),
-        ("exec", "A process for each job", EXEC_NOTE, exec_),
-        ("exec-memory", "Memory in mode exec", "", exec_memory),
-        ("clients", "Through a client", CLIENTS_NOTE, clients),
-        ("init", "As an init", INIT_NOTE, init),
-    ]
-    page = [INTRODUCTION]
-    for part, heading, note, rows in tables:
+    tables: Dict[str, Callable[[List[Any]], List[str]]] = {
+        "cpu": cpu,
+        "way": way,
+        "pickup": pickup,
+        "end": end,
+        "idle": idle,
+        "memory": memory,
+        "gateway": gateway,
+        "exec": exec_,
+        "exec-memory": exec_memory,
+        "clients": clients,
+        "init": init,
+    }
+    page = root / "docs" / "benchmarks.md"
+    text = page.read_text()
+    for part, rows in tables.items():
         run = next((run for run in reversed(found) if part in run["parts"]), None)
         if run:
-            page.append(f"## {heading}\n\n`make bench ARGS='--only {part}'`, {origin(run, part)}\n")
-            if note:
-                page.append(note)
-            page.append("\n".join(rows(run["parts"][part]["rows"])) + "\n")
-    (root / "docs" / "benchmarks.md").write_text("\n".join(page))
+            text = with_figures(text, part, origin(run, part), rows(run["parts"][part]["rows"]))
+    page.write_text(text)
+
+
+def with_figures(text: str, part: str, origin: str, rows: List[str]) -> str:
+    """The page with this origin and this table in the section of that part, which begins with the command."""
+    command = f"`make bench ARGS='--only {part}'`, "
+    shape = re.compile(re.escape(command) + r".+?\n\n(?P<words>.*?)(?P<table>^\|(?:[^\n]*\n\|)*[^\n]*$)", re.S | re.M)
+    lines = textwrap.wrap(command + origin, WIDTH, break_on_hyphens=False, break_long_words=False)
+    section = lambda found: "\n".join(lines) + "\n\n" + found["words"] + "\n".join(rows)  # noqa: E731
+    text, sections = shape.subn(section, text)
+    if sections != 1:
+        raise SystemExit(f"docs/benchmarks.md: add a section for '{part}': a line that begins with {command!r}, and a table")
+    return text
 
 
 def origin(run: Dict[str, Any], part: str) -> str:
