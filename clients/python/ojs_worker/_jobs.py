@@ -248,8 +248,7 @@ class AsyncJob(BaseJob[Awaitable[None]]):
     async def sleep(self, seconds: float) -> None:
         """Wait. Ends the handler at once when the job is cancelled."""
         with contextlib.suppress(asyncio.TimeoutError):
-            asked = self._cancelled
-            await (asyncio.sleep(seconds) if asked is None else asyncio.wait_for(asked.wait(), seconds))
+            await asyncio.wait_for((self._cancelled or AsyncEvent()).wait(), seconds)
         self.raise_if_cancelled()
 
     async def iterate(
