@@ -210,6 +210,9 @@ keys! {
         POLL_INTERVAL: Duration [PERIOD] = secs(1);
             "worker.poll_interval", "poll-interval", ["OJS_POLL_INTERVAL"];
             "Pause after a fetch that brought no job";
+        POLL_INTERVAL_MAX: Duration [PERIOD] = secs(10);
+            "worker.poll_interval_max", "poll-interval-max", ["OJS_POLL_INTERVAL_MAX"];
+            "What that pause grows to while event streams have told of every job that polls found";
         WAKE: Wake = Wake::Auto;
             "worker.wake", "wake", ["OJS_WAKE"];
             "Where the backend streams events, a job that becomes available ends the pause: auto, or off";

@@ -57,6 +57,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         timeout_grace: worker.timeout_grace,
         listen_to: listen_to(config),
         poll_interval: settings.value(&keys::POLL_INTERVAL),
+        poll_interval_max: settings.value(&keys::POLL_INTERVAL_MAX),
         heartbeat_interval: worker.heartbeat_interval,
         heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,
         visibility_timeout: worker.visibility_timeout,

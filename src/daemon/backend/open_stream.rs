@@ -1,10 +1,9 @@
 //! How much a stream of events may tell in a time: whatever is on the other side, it costs no more
 //! than this.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{Moment, StreamNews};
+use ojs_lifecycle::api::{JobId, Moment, StreamNews};
 use ojs_wire::backend::stream::StreamReader;
 
 /// Bytes that a stream may bring at once, a thousand events, and in each second from then on. A
@@ -12,8 +11,9 @@ use ojs_wire::backend::stream::StreamReader;
 const MOST_BYTES_AT_ONCE: u64 = 256 << 10;
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Most cancelled jobs that are told of in one turn; the next heartbeat finds the others.
-const CANCELLED_PER_TURN: usize = 32;
+/// Most jobs that are told of in one turn. That there are more to be had is told without their ids;
+/// the next heartbeat finds the others that were cancelled.
+const JOBS_PER_TURN: usize = 64;
 
 /// A stream that is there.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(in crate::daemon) struct OpenStream {
 
 impl OpenStream {
     /// Takes what came; nothing: it was too much.
-    pub(in crate::daemon) fn take(&mut self, bytes: &[u8], now: Moment) -> Option<BTreeSet<StreamNews>> {
+    pub(in crate::daemon) fn take(&mut self, bytes: &[u8], now: Moment) -> Option<Vec<StreamNews>> {
         let since = self
             .charged_at
             .replace(now)
@@ -40,14 +40,33 @@ impl OpenStream {
         if self.charged > MOST_BYTES_AT_ONCE {
             return None;
         }
-        // An event that comes a hundred times in a turn counts once.
-        let mut told = BTreeSet::new();
-        self.reader.push(bytes, |news| {
-            if told.len() < CANCELLED_PER_TURN || !matches!(news, StreamNews::JobCancelled(_)) {
-                told.insert(news);
-            }
-        });
+        let mut told = Vec::new();
+        self.reader.push(bytes, |news| tell(&mut told, news));
         Some(told)
+    }
+}
+
+/// Adds news to those of a turn. What is told a hundred times counts once, and of whether a job is
+/// to be had only the last word.
+fn tell(told: &mut Vec<StreamNews>, news: StreamNews) {
+    let about = to_be_had(&news).cloned();
+    told.retain(|before| *before != news && (about.is_none() || to_be_had(before) != about.as_ref()));
+    let is_about_one_job = matches!(news, StreamNews::JobCancelled(_)) || about.is_some();
+    if told.len() < JOBS_PER_TURN || !is_about_one_job {
+        told.push(news);
+    } else if let StreamNews::JobAvailable { came_due, .. } = news {
+        tell(told, StreamNews::JobAvailable { job: None, came_due });
+    }
+}
+
+/// The job that the news says is to be had, or is not any more.
+fn to_be_had(news: &StreamNews) -> Option<&JobId> {
+    match news {
+        StreamNews::JobAvailable { job, .. } => job.as_ref(),
+        StreamNews::JobTaken(job) => Some(job),
+        StreamNews::Opened | StreamNews::JobCancelled(_) | StreamNews::JobComesLater | StreamNews::BackendLeaves => {
+            None
+        }
     }
 }
 
@@ -93,7 +112,37 @@ mod tests {
         }
         text.extend_from_slice(EVENT);
         let told = OpenStream::default().take(&text, at(0)).unwrap_or_default();
-        assert!(told.contains(&StreamNews::JobAvailable));
-        assert_eq!(told.len(), CANCELLED_PER_TURN);
+        let available = StreamNews::JobAvailable {
+            job: None,
+            came_due: false,
+        };
+        assert!(told.contains(&available));
+        assert_eq!(told.len(), JOBS_PER_TURN + 1);
+    }
+
+    #[test]
+    fn of_whether_a_job_is_to_be_had_the_last_word_of_a_turn_counts() {
+        let event = |to: &str, id: u32| format!("event: job.state_changed\ndata: {{\"to\":\"{to}\",\"job_id\":\"{id}\"}}\n\n");
+        let told = |events: &[(&str, u32)]| {
+            let text: String = events.iter().map(|(to, id)| event(to, *id)).collect();
+            OpenStream::default().take(text.as_bytes(), at(0)).unwrap_or_default()
+        };
+        let taken = StreamNews::JobTaken(JobId("1".into()));
+        assert_eq!(told(&[("available", 1), ("active", 1)]), [taken]);
+        let available = told(&[("available", 1), ("active", 1), ("available", 1)]);
+        assert!(matches!(
+            &available[..],
+            [StreamNews::JobAvailable { job: Some(_), .. }]
+        ));
+        let many: Vec<_> = (0..1_000).map(|id| ("available", id)).collect();
+        let told = told(&many);
+        assert_eq!(told.len(), JOBS_PER_TURN + 1);
+        assert_eq!(
+            told.last(),
+            Some(&StreamNews::JobAvailable {
+                job: None,
+                came_due: false
+            })
+        );
     }
 }

@@ -44,13 +44,15 @@ pub struct Options {
     pub once: bool,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,
-    /// The queues of whose events we ask to be told, at most [`MOST_STREAMS`] (`worker.wake`);
-    /// none: nobody is asked.
+    /// The queues of whose events we ask to be told (`worker.wake`), the first [`MOST_STREAMS`] of
+    /// them; none: nobody is asked.
     ///
     /// [`MOST_STREAMS`]: crate::api::MOST_STREAMS
     pub listen_to: Vec<Text>,
     /// The longest pause after an empty FETCH.
     pub poll_interval: Duration,
+    /// That pause while an event stream is open that has told of every job which polls found.
+    pub poll_interval_max: Duration,
     /// Time between heartbeats until the backend recommends another.
     pub heartbeat_interval: Duration,
     /// Whether a recommendation may change it.

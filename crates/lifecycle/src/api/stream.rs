@@ -22,8 +22,13 @@ pub enum StreamNews {
     /// The backend offers such a stream: this is the answer to the request, and what follows comes
     /// as it happens.
     Opened,
-    /// There is a job to be fetched.
-    JobAvailable,
+    /// There is a job to be fetched: this one, where the backend says which. It may have been
+    /// waiting for its time, as a scheduled job or a retry does.
+    JobAvailable { job: Option<JobId>, came_due: bool },
+    /// Somebody has fetched this job.
+    JobTaken(JobId),
+    /// A job waits for its time: it is scheduled, or will be tried again.
+    JobComesLater,
     /// This job was cancelled.
     JobCancelled(JobId),
     /// The backend leaves: it says so on the stream, or the stream's address refuses connections,

@@ -19,14 +19,23 @@ const FIRST_ATTEMPT: u64 = 1;
 impl Link {
     /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one
     /// forward, the new jobs in it became available without a word.
-    pub(super) fn judge_streams(&mut self, fetch: &SentFetch, deliveries: &[Delivery], cx: &Context) {
+    pub(super) fn judge_polls(&mut self, fetch: &SentFetch, deliveries: &[Delivery], cx: &Context) {
         let has_jobs = !deliveries.is_empty();
         if fetch.is_second && !has_jobs {
             // The FETCH beside it may have got the jobs.
             return;
         }
-        let idle_since = self.streams.fetch_answered(fetch.at, has_jobs);
         let is_poll = fetch.is_for_pushed && !fetch.is_woken && !fetch.is_second;
+        if is_poll && self.poll_pace.pause_ends().is_some() && self.streams.are_all_open() {
+            let ids = deliveries.iter().map(|delivery| &delivery.subject.id);
+            if let Some(untold) = ids.into_iter().find(|id| !self.wake_ups.was_told(id)) {
+                self.poll_pace.found_untold(untold.clone(), cx.now);
+            }
+        }
+        if fetch.is_for_pushed && !fetch.is_second && !self.is_fetching() {
+            self.poll_pace.brought(deliveries.len(), fetch.count);
+        }
+        let idle_since = self.streams.fetch_answered(fetch.at, has_jobs);
         let Some(idle_since) = idle_since.filter(|_| is_poll) else {
             return;
         };

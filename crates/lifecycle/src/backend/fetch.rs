@@ -56,7 +56,10 @@ impl Link {
         if asked.is_second {
             self.agent.fetch_pace.second_goes_out(cx.now);
         }
-        let is_woken = self.streams.fetch_goes_out();
+        let is_woken = self.wake_ups.fetch_goes_out(cx.now);
+        if is_woken {
+            self.notify(LinkNotice::WokenUp);
+        }
         let fetch = SentFetch {
             worker: worker.clone(),
             at: cx.now,
@@ -153,7 +156,8 @@ impl Link {
             self.listen_to_queues_of(deliveries, cx);
             self.store_was_seen(fetch.at);
         }
-        self.judge_streams(fetch, deliveries, cx);
+        self.judge_polls(fetch, deliveries, cx);
+        self.wake_ups.answered(fetch.at, fetch.is_woken, deliveries, cx.now);
         if let Some(form) = self.agent.fetch_forms.accepted(cx.now) {
             self.notify(LinkNotice::FetchForm(form));
         }
@@ -161,15 +165,16 @@ impl Link {
 
     /// The jobs that a FETCH has brought are taken in. Some of them are new to us, or none is.
     pub(crate) fn fetch_is_done(&mut self, fetch: &SentFetch, is_news: bool, cx: &Context) {
-        if is_news && fetch.is_for_pushed {
-            // The pause is one after the other FETCH, which brought no job: this one did.
-            self.timers.cancel(LinkTimer::Fetch);
+        if fetch.is_for_pushed {
+            if is_news {
+                // The pause is one after the other FETCH, which brought no job: this one did.
+                self.timers.cancel(LinkTimer::Fetch);
+            }
+            if !is_news || self.has_brought_all(cx) {
+                self.rest_until_next_poll(cx);
+            }
         }
-        if !is_news && fetch.is_for_pushed {
-            let pause = self.draws.jitter.poll_pause(cx.options.poll_interval);
-            self.pause_fetch_for(LinkTimer::Fetch, pause, cx);
-            self.fetch_was_in_vain(cx);
-        } else if is_news && self.agent.fetch_forms.sent() != FetchForm::Full {
+        if is_news && self.agent.fetch_forms.sent() != FetchForm::Full {
             // The backend alone decides how long they are reserved, until a heartbeat names them.
             self.heartbeat_for_worker(cx);
         }

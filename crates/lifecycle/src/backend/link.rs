@@ -17,8 +17,10 @@ use crate::backend::hedges::Hedges;
 use crate::backend::link_said::Said;
 use crate::backend::memory_gate_state::MemoryGate;
 use crate::backend::outages::Outages;
+use crate::backend::poll_pace::PollPace;
 use crate::backend::purpose::{Purpose, WhenItHangs};
 use crate::backend::streams::Streams;
+use crate::backend::wake_ups::WakeUps;
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
@@ -35,6 +37,8 @@ pub(crate) struct Link {
     pub(super) memory_gate: MemoryGate,
     pub(super) outages: Outages,
     pub(super) streams: Streams,
+    pub(super) wake_ups: WakeUps,
+    pub(super) poll_pace: PollPace,
     pub(super) draws: Draws,
     pub(super) timers: Timers<LinkTimer>,
     /// When the backend last accepted a heartbeat of the present incarnation.
@@ -111,6 +115,8 @@ impl Link {
             memory_gate: MemoryGate::default(),
             outages: Outages::default(),
             streams: Streams::new(&options.listen_to),
+            wake_ups: WakeUps::default(),
+            poll_pace: PollPace::default(),
             draws: Draws::new(options.seed),
             timers: Timers::default(),
             accepted_at: None,

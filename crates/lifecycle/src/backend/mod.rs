@@ -13,7 +13,7 @@
 //! | who are we to the backend? | `registration`, `agent` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
 //! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |
-//! | event streams | `wake`, `streams`, `deafness` |
+//! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `poll_pace` |
 //! | failures | `answers`, `retries`, `hanging`, `hedges`, `answer_times`, `outage`, `outages` |
 //!
 //! The part may use `api`, `timers` and `retry`.
@@ -37,6 +37,7 @@ pub(super) mod memory_gate;
 pub(super) mod memory_gate_state;
 pub mod outage;
 pub(super) mod outages;
+pub(super) mod poll_pace;
 pub(super) mod purpose;
 pub(super) mod registration;
 pub(super) mod resume;
@@ -46,3 +47,4 @@ pub(super) mod siblings;
 pub(super) mod streams;
 mod told;
 pub(super) mod wake;
+pub(super) mod wake_ups;

@@ -192,6 +192,7 @@ impl Link {
     fn registration_is_settled(&mut self, cx: &Context) {
         let was_settled = self.agent.registration_answered();
         self.streams.forget_backend();
+        self.poll_pace.forget_backend();
         self.listen_again(cx);
         if !was_settled && !cx.is_terminating() {
             self.heartbeat_now(cx);

@@ -60,6 +60,8 @@ struct Stream {
     is_missing: bool,
     /// The stream has told something, at any time.
     has_told: bool,
+    /// When it last told that somebody has taken a job.
+    taken_at: Option<Moment>,
     /// Polls that found new jobs which it did not tell of.
     missed: u8,
     /// The stream was closed because it told nothing.
@@ -79,14 +81,6 @@ pub(crate) struct Streams {
     is_listening: bool,
     /// The log's knowledge: whether the backend tells of new jobs.
     is_offered: Option<bool>,
-    /// When a FETCH was last brought forward to.
-    woken_for: Option<Moment>,
-    /// Until then nothing is brought forward.
-    held_until: Option<Moment>,
-    /// A job became available while a FETCH was on its way, which may have missed it.
-    told_meanwhile: bool,
-    /// The next FETCH was brought forward.
-    is_woken: bool,
     /// When the last FETCH went out, if it brought no job.
     idle_since: Option<Moment>,
 }
@@ -105,6 +99,7 @@ impl Streams {
             awaits_backend: false,
             is_missing: false,
             has_told: false,
+            taken_at: None,
             missed: 0,
             is_deaf: false,
             awaits_job: false,
@@ -156,6 +151,13 @@ impl Streams {
     /// How many tell us something.
     pub(crate) fn open(&self) -> usize {
         self.all.iter().filter(|stream| stream.is_open()).count()
+    }
+
+    /// Whether each queue has one, or there is one of all queues together.
+    pub(super) fn are_all_open(&self) -> bool {
+        let queues = self.together().unwrap_or_default();
+        let (each, together) = self.all.split_at(queues);
+        together.iter().any(Stream::is_open) || (queues > 0 && each.iter().all(Stream::is_open))
     }
 
     /// Whether none is there and none is on its way.
@@ -279,45 +281,25 @@ impl Streams {
 
 /// Consequences of events.
 impl Streams {
-    /// A job that was given back would be told of: until then nothing is brought forward.
-    pub(crate) fn hold_until(&mut self, until: Moment) {
-        self.held_until = self.held_until.max(Some(until));
-    }
-
-    /// A FETCH is to go out sooner: when, with so much between two of these.
-    pub(super) fn next_wake(&self, wanted: Moment, between: Duration) -> Moment {
-        let earliest = self.woken_for.map(|last| last.after(between));
-        wanted
-            .max(earliest.unwrap_or(wanted))
-            .max(self.held_until.unwrap_or(wanted))
-    }
-
-    /// One goes out sooner, at this moment.
-    pub(super) fn wakes(&mut self, at: Moment) {
-        self.woken_for = Some(at);
-        self.is_woken = true;
-    }
-
-    /// A FETCH goes out: whether it was brought forward.
-    pub(super) fn fetch_goes_out(&mut self) -> bool {
-        self.told_meanwhile = false;
-        std::mem::take(&mut self.is_woken)
-    }
-
     /// The FETCH of this moment was answered: when the one before it went out, if that one brought
     /// no job.
     pub(super) fn fetch_answered(&mut self, sent_at: Moment, brought_jobs: bool) -> Option<Moment> {
         std::mem::replace(&mut self.idle_since, (!brought_jobs).then_some(sent_at))
     }
 
-    /// A job became available while a FETCH is on its way.
-    pub(super) fn tells_meanwhile(&mut self) {
-        self.told_meanwhile = true;
+    /// A stream tells that somebody has taken a job.
+    pub(super) fn taken(&mut self, index: usize, now: Moment) {
+        self.told(index);
+        if let Some(stream) = self.all.get_mut(index) {
+            stream.taken_at = Some(now);
+        }
     }
 
-    /// The FETCH is answered, or the next one goes out: whether a job became available meanwhile.
-    pub(super) fn takes_told_meanwhile(&mut self) -> bool {
-        std::mem::take(&mut self.told_meanwhile)
+    /// Somebody has taken a job of each queue at this moment or later.
+    pub(super) fn taken_everywhere_since(&self) -> Option<Moment> {
+        let queues = self.together().unwrap_or_default();
+        let taken = self.all.iter().take(queues).map(|stream| stream.taken_at);
+        taken.min().flatten()
     }
 }
 

@@ -49,6 +49,6 @@ impl Link {
     pub(crate) fn pause_fetch(&mut self, cx: &Context) {
         let pause = cx.options.poll_interval;
         self.pause_fetch_for(LinkTimer::FetchReturned, pause, cx);
-        self.streams.hold_until(cx.now.after(pause));
+        self.wake_ups.hold_until(cx.now.after(pause));
     }
 }

@@ -7,17 +7,10 @@
 use std::time::Duration;
 
 use crate::api::ids::CallId;
-use crate::api::{Call, Delivery, Effect, Failure, FailureClass, LinkNotice, LinkTimer, StreamNews};
+use crate::api::{Call, Delivery, Effect, Failure, FailureClass, LinkNotice, LinkTimer, MOST_STREAMS, StreamNews};
 use crate::backend::link::{Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::retries::BACK_WITHIN;
-
-/// A wake-up waits for up to this long, by chance: a thousand idle workers are told of one job at
-/// the same moment.
-const SPREAD: Duration = Duration::from_millis(10);
-
-/// Least time between two FETCHes that streams bring forward.
-const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(200);
 
 /// Streams that are not offered are asked for again within this time if the backend may be another
 /// one, or if the credentials changed.
@@ -73,9 +66,21 @@ impl Link {
         let Some(index) = self.streams.find(call) else { return };
         match news {
             StreamNews::Opened => self.stream_opened(index, call, cx),
-            StreamNews::JobAvailable => {
+            StreamNews::JobAvailable { job, came_due } => {
                 self.streams.told(index);
+                self.poll_pace.told(job.as_ref(), came_due);
+                self.wake_ups.told(job, cx.now);
                 self.wake_up(cx);
+            }
+            StreamNews::JobTaken(job) => {
+                self.streams.taken(index, cx.now);
+                self.wake_ups.taken(&job, cx.now);
+                self.others_take_jobs(cx);
+            }
+            StreamNews::JobComesLater => {
+                if self.poll_pace.job_comes_later(cx.now) {
+                    self.poll_no_later_than_without_streams(cx);
+                }
             }
             StreamNews::JobCancelled(job) => {
                 self.streams.told(index);
@@ -107,6 +112,8 @@ impl Link {
             self.notify(LinkNotice::Listening);
         }
         // The stream tells of no job that became available while there was none.
+        self.poll_pace.begins_again();
+        self.wake_ups.told(None, cx.now);
         self.wake_up(cx);
     }
 
@@ -115,6 +122,8 @@ impl Link {
         let Some(index) = self.streams.find(call) else { return };
         let pause = self.streams.ended(index, failure, &mut self.draws.jitter, cx.now);
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
+        self.poll_pace.begins_again();
+        self.poll_no_later_than_without_streams(cx);
         if let Some(together) = self.streams.together().filter(|together| *together != index)
             && self.streams.are_all_missing()
             && self.streams.is_closed(together)
@@ -177,27 +186,69 @@ impl Link {
     /// A job became available, as somebody says: the pause after an empty FETCH ends. Whether there
     /// is room for a job is asked when it has ended, and one that is shorter stays as it is.
     fn wake_up(&mut self, cx: &Context) {
-        if self.is_fetching() {
-            return self.streams.tells_meanwhile();
-        }
         // Of a FETCH that is answered in quiet the news is old.
         let due = self.timers.deadline_of(LinkTimer::Fetch);
-        let Some(due) = due.filter(|_| self.streams.is_listening()) else {
+        let Some(due) = due.filter(|due| self.streams.is_listening() && Some(*due) != self.wake_ups.at()) else {
             return;
         };
-        let at = cx.now.after(self.draws.jitter.up_to(SPREAD));
-        let at = self.streams.next_wake(at, BETWEEN_WAKE_UPS);
-        if at < due {
+        if let Some(at) = self
+            .wake_ups
+            .bring_forward(&mut self.draws.jitter, cx.now)
+            .filter(|at| *at < due)
+        {
             self.timers.arm(LinkTimer::Fetch, at);
-            self.streams.wakes(at);
-            self.notify(LinkNotice::WokenUp);
         }
     }
 
-    /// A FETCH brought no job, and the next one waits. One that became available while it was on
-    /// its way may have come too late for it.
-    pub(super) fn fetch_was_in_vain(&mut self, cx: &Context) {
-        if self.streams.takes_told_meanwhile() {
+    /// Others have taken a job. If no job is left to ask for, FETCH waits for the next poll again.
+    fn others_take_jobs(&mut self, cx: &Context) {
+        if let Some(at) = self.streams.taken_everywhere_since() {
+            self.poll_pace.others_looked(at, cx.now);
+        }
+        let due = self.timers.deadline_of(LinkTimer::Fetch);
+        if due.is_none() || due == self.wake_ups.at() && self.wake_ups.is_any_told() {
+            return;
+        }
+        self.wake_ups.cancel();
+        if let Some(ends) = self.poll_pace.pause_ends() {
+            self.timers.arm(LinkTimer::Fetch, ends);
+        }
+    }
+
+    /// The next poll comes no later than it would without streams.
+    fn poll_no_later_than_without_streams(&mut self, cx: &Context) {
+        let longest = cx.options.poll_interval;
+        let due = self.timers.deadline_of(LinkTimer::Fetch);
+        if due.is_some_and(|due| due > cx.now.after(longest)) {
+            let pause = self.draws.jitter.poll_pause(longest);
+            self.poll_pace.ends_at_latest(cx.now.after(pause));
+            self.timers.arm_at_latest(LinkTimer::Fetch, cx.now.after(pause));
+        }
+    }
+
+    /// A FETCH brought fewer jobs than it asked for, and a stream would tell of another one.
+    pub(super) fn has_brought_all(&self, cx: &Context) -> bool {
+        // `worker.exit_when_idle` begins with an answer without jobs.
+        self.poll_pace.has_brought_all()
+            && self.poll_pace.are_streams_trusted(cx.now)
+            && self.is_each_queue_heard(cx)
+            && self.streams.telling() > 0
+            && cx.options.exit_when_idle.is_none()
+    }
+
+    fn is_each_queue_heard(&self, cx: &Context) -> bool {
+        self.streams.are_all_open() && cx.options.listen_to.len() <= MOST_STREAMS
+    }
+
+    /// Jobs came, or none, and the next FETCH waits. A job that became available while this one was
+    /// on its way may have come too late for it.
+    pub(super) fn rest_until_next_poll(&mut self, cx: &Context) {
+        let is_heard = self.is_each_queue_heard(cx);
+        let longest = self.poll_pace.longest_pause(cx.options, is_heard, cx.now);
+        let pause = self.draws.jitter.poll_pause(longest);
+        self.poll_pace.pause_begins(pause, cx.now);
+        self.pause_fetch_for(LinkTimer::Fetch, pause, cx);
+        if self.wake_ups.is_any_told() {
             self.wake_up(cx);
         }
     }

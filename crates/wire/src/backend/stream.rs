@@ -20,6 +20,9 @@ const AVAILABLE: &str = "job_available";
 /// The type of an event that says that the backend ends (real-time extension 2.2).
 const SHUTDOWN: &str = "server.shutdown";
 
+/// The states of a job that waits for its time.
+const COMES_LATER: [&str; 2] = ["scheduled", "retryable"];
+
 /// The mark that some writers put before everything.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -130,7 +133,10 @@ impl EventSoFar {
     fn news(self) -> Option<StreamNews> {
         let data = self.data.filter(|_| !self.is_odd)?;
         if self.is_availability {
-            return Some(StreamNews::JobAvailable);
+            return Some(StreamNews::JobAvailable {
+                job: None,
+                came_due: false,
+            });
         }
         if self.is_shutdown {
             return Some(StreamNews::BackendLeaves);
@@ -138,11 +144,17 @@ impl EventSoFar {
         if !self.is_state_change {
             return None;
         }
-        let fields = Fields::read(&data, ["to", "job_id"]).ok()?;
+        let fields = Fields::read(&data, ["from", "to", "job_id"]).ok()?;
         let text = |name| serde_json::from_str::<String>(fields.get(name)?).ok();
+        let job = || Some(JobId(text("job_id")?.into()));
         match text("to")?.as_str() {
-            "available" => Some(StreamNews::JobAvailable),
-            "cancelled" => Some(StreamNews::JobCancelled(JobId(text("job_id")?.into()))),
+            "available" => Some(StreamNews::JobAvailable {
+                job: job(),
+                came_due: text("from").is_some_and(|from| COMES_LATER.contains(&from.as_str())),
+            }),
+            "active" => Some(StreamNews::JobTaken(job()?)),
+            "cancelled" => Some(StreamNews::JobCancelled(job()?)),
+            to if COMES_LATER.contains(&to) => Some(StreamNews::JobComesLater),
             _ => None,
         }
     }

@@ -27,27 +27,53 @@ fn cancelled(job: &str) -> StreamNews {
     StreamNews::JobCancelled(JobId(job.into()))
 }
 
+/// A job is to be had, as an event with its id says.
+fn available(job: &str) -> StreamNews {
+    let job = Some(JobId(job.into()));
+    StreamNews::JobAvailable { job, came_due: false }
+}
+
+/// Some job is to be had.
+const AVAILABLE_WITHOUT_ID: StreamNews = StreamNews::JobAvailable {
+    job: None,
+    came_due: false,
+};
+
 #[test]
-fn a_job_that_becomes_available_or_is_cancelled_is_news_and_no_other_change_is() {
-    for state in [
-        "pending",
-        "scheduled",
-        "active",
-        "completed",
-        "retryable",
-        "discarded",
-        "odd",
-    ] {
+fn it_is_news_that_a_job_is_to_be_had_or_taken_or_comes_later_or_is_cancelled() {
+    for state in ["pending", "completed", "discarded", "odd"] {
         assert_eq!(told_at_once(&change("a", state)), []);
     }
-    let text = change("a", "available") + &change("b", "cancelled");
-    assert_eq!(told_at_once(&text), [StreamNews::JobAvailable, cancelled("b")]);
+    for state in ["scheduled", "retryable"] {
+        assert_eq!(told_at_once(&change("a", state)), [StreamNews::JobComesLater]);
+    }
+    let text = change("a", "available") + &change("a", "active") + &change("b", "cancelled");
+    let taken = StreamNews::JobTaken(JobId("a".into()));
+    assert_eq!(told_at_once(&text), [available("a"), taken, cancelled("b")]);
+}
+
+#[test]
+fn a_job_that_was_waiting_for_its_time_comes_due() {
+    for (from, is_due) in [
+        ("scheduled", true),
+        ("retryable", true),
+        ("pending", false),
+        ("active", false),
+    ] {
+        let text = change("a", "available").replace("\"from\":\"pending\"", &format!("\"from\":\"{from}\""));
+        let job = Some(JobId("a".into()));
+        assert_eq!(
+            told_at_once(&text),
+            [StreamNews::JobAvailable { job, came_due: is_due }],
+            "{from}"
+        );
+    }
 }
 
 #[test]
 fn the_event_of_the_one_backend_that_tells_of_queues_is_known() {
     let text = "event: job_available\ndata: {\"queue\":\"a\"}\n\n";
-    assert_eq!(told_at_once(text), [StreamNews::JobAvailable]);
+    assert_eq!(told_at_once(text), [AVAILABLE_WITHOUT_ID]);
 }
 
 #[test]
@@ -68,9 +94,9 @@ fn comments_retry_ids_and_events_without_data_are_no_news() {
 fn lines_end_as_the_standard_has_it_and_a_byte_order_mark_is_passed_over() {
     for end in ["\n", "\r", "\r\n"] {
         let text = change("a", "available").replace('\n', end);
-        assert_eq!(told_at_once(&text), [StreamNews::JobAvailable], "{end:?}");
+        assert_eq!(told_at_once(&text), [available("a")], "{end:?}");
         let text = format!("\u{feff}{}", "event:job_available\ndata:{}\n\n".replace('\n', end));
-        assert_eq!(told_at_once(&text), [StreamNews::JobAvailable], "{end:?}");
+        assert_eq!(told_at_once(&text), [AVAILABLE_WITHOUT_ID], "{end:?}");
     }
 }
 
@@ -88,7 +114,7 @@ fn what_is_too_long_or_odd_costs_its_own_event_only() {
     ] {
         assert_eq!(told_at_once(&odd), [], "{odd:.80}");
         let followed = odd + &change("a", "available");
-        assert_eq!(told_at_once(&followed), [StreamNews::JobAvailable]);
+        assert_eq!(told_at_once(&followed), [available("a")]);
     }
     let no_text = [b"event: job_available\ndata: \xff\n\n".as_slice()];
     assert_eq!(told(no_text), []);
@@ -155,7 +181,7 @@ proptest! {
         text.extend_from_slice(b"\n\n");
         text.extend_from_slice(change("a", "available").as_bytes());
         let news = told([text.as_slice()]);
-        prop_assert_eq!(news.last(), Some(&StreamNews::JobAvailable));
+        prop_assert_eq!(news.last(), Some(&available("a")));
     }
 }
 

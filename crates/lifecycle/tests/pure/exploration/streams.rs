@@ -17,12 +17,21 @@ impl World {
             return;
         }
         let job = self.jobs.keys().next().cloned();
-        let cancelled = StreamNews::JobCancelled(job.unwrap_or(JobId("nobody's".into())));
+        let known = job.clone().unwrap_or(JobId("nobody's".into()));
         for id in self.streams() {
             let news = [
                 StreamNews::Opened,
-                StreamNews::JobAvailable,
-                cancelled.clone(),
+                StreamNews::JobAvailable {
+                    job: None,
+                    came_due: false,
+                },
+                StreamNews::JobAvailable {
+                    job: job.clone(),
+                    came_due: true,
+                },
+                StreamNews::JobTaken(known.clone()),
+                StreamNews::JobComesLater,
+                StreamNews::JobCancelled(known.clone()),
                 StreamNews::BackendLeaves,
             ];
             actions.extend(news.into_iter().map(|news| Action::Told(id, news)));

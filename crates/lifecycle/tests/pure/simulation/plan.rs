@@ -292,6 +292,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         timeout_grace: ms(*chance.pick(&[0, 300, 2_000])),
         listen_to: streams::queues(seed),
         poll_interval: ms(*chance.pick(&[100, 1_000])),
+        poll_interval_max: ms(10_000),
         heartbeat_interval: ms(*chance.pick(&[300, 1_000, 5_000])),
         heartbeat_interval_is_fixed: chance.one_in(3),
         visibility_timeout: ms(*chance.pick(&[1_500, 30_000])),

@@ -14,7 +14,7 @@ use super::world::{Exchange, Item, World};
 /// they are.
 const APART: u64 = 0x5EED_57EA;
 
-/// Least time in which two more FETCHes are brought forward.
+/// Least time in which two more FETCHes are brought forward while no job comes.
 const BETWEEN_WAKE_UPS: Duration = ms(200);
 
 /// The queues of whose events this run is told: none in two of three.
@@ -33,7 +33,7 @@ pub fn queues(seed: u64) -> Vec<Text> {
 pub struct Streams {
     /// Asked for, and not over.
     there: BTreeSet<CallId>,
-    /// When the last two FETCHes were brought forward.
+    /// When the last two FETCHes were brought forward, since a job came.
     woken: [Option<Duration>; 2],
 }
 
@@ -60,11 +60,16 @@ impl Streams {
             "in {state:?}"
         );
         promise!(
-            "at most five FETCHes a second are brought forward",
+            "at most five FETCHes a second are brought forward in vain",
             has_idle_end || before.is_none_or(|before| now >= before + BETWEEN_WAKE_UPS),
             "at {before:?}, {last:?} and {now:?}"
         );
         Ok(())
+    }
+
+    /// A FETCH brought jobs.
+    pub fn jobs_came(&mut self) {
+        self.woken = [None, None];
     }
 
     /// After each fact.
@@ -114,14 +119,16 @@ impl World {
         for _ in 0..chance.below(8) {
             let at = delay + chance.below(10_000);
             let job = JobId(format!("j{}", chance.below(12)).into());
-            match chance.below(5) {
+            match chance.below(7) {
                 4 => self.soon(at, Item::News(id, StreamNews::BackendLeaves)),
+                5 => self.soon(at, Item::News(id, StreamNews::JobTaken(job))),
+                6 => self.soon(at, Item::News(id, StreamNews::JobComesLater)),
                 0 => self.soon(at, Item::News(id, StreamNews::JobCancelled(job))),
-                1 => self.soon(at, Item::News(id, StreamNews::JobAvailable)),
+                1 => self.soon(at, Item::News(id, available(Some(job)))),
                 // A flood.
                 2 => {
                     for one in 0..60 {
-                        self.soon(at + one * 10, Item::News(id, StreamNews::JobAvailable));
+                        self.soon(at + one * 10, Item::News(id, available(None)));
                         self.soon(at + one * 10, Item::News(id, StreamNews::JobCancelled(job.clone())));
                     }
                 }
@@ -132,8 +139,9 @@ impl World {
 
     /// A job is there to be fetched.
     pub fn offer(&mut self, job: JobPlan) {
+        let id = JobId(format!("j{}", job.id).into());
         self.backend.offer(job, self.now);
-        self.tell_streams(&StreamNews::JobAvailable);
+        self.tell_streams(&available(Some(id)));
     }
 
     /// Something happens to a job behind our back.
@@ -159,4 +167,8 @@ impl World {
         }
         self.tell(Event::StreamSaid(id, news))
     }
+}
+
+fn available(job: Option<JobId>) -> StreamNews {
+    StreamNews::JobAvailable { job, came_due: false }
 }

@@ -225,6 +225,9 @@ impl World {
             self.idle
                 .replied(self.talk.calls.get(call).map(|pending| &pending.call), reply, self.now);
             self.streams.over(*call);
+            if matches!(reply, Reply::Fetched(jobs) if !jobs.is_empty()) {
+                self.streams.jobs_came();
+            }
             self.figures.answered(*call, reply, None, Moment::new(self.now));
             let beaten = self
                 .talk

@@ -25,6 +25,7 @@ pub fn defaults() -> Options {
         timeout_grace: Duration::from_secs(30),
         listen_to: Vec::new(),
         poll_interval: Duration::from_secs(1),
+        poll_interval_max: Duration::from_secs(10),
         heartbeat_interval: Duration::from_secs(5),
         heartbeat_interval_is_fixed: false,
         visibility_timeout: Duration::from_secs(120),

@@ -22,6 +22,7 @@ pub fn apply(options: &mut Options, max_frame: &mut usize, text: &str) -> Result
             "once" => options.once = true,
             "timeout_grace" => options.timeout_grace = period(value)?,
             "poll_interval" => options.poll_interval = period(value)?,
+            "poll_interval_max" => options.poll_interval_max = period(value)?,
             "visibility" => options.visibility_timeout = period(value)?,
             "request_timeout" => options.request_timeout = period(value)?,
             "heartbeat" => options.heartbeat_interval = period(value)?,

@@ -69,15 +69,34 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
     }
 }
 
-/// News of a stream: `opens`, `a job is available`, `job-1 is cancelled`, `the backend leaves`.
+/// News of a stream: `opens`, `a job is available`, `job-1 is available`, `job-1 comes due`,
+/// `job-1 is taken`, `a job comes later`, `job-1 is cancelled`, `the backend leaves`.
 pub fn news(text: &str) -> Result<StreamNews, Wrong> {
     Ok(match text {
         "opens" => StreamNews::Opened,
-        "a job is available" => StreamNews::JobAvailable,
+        "a job is available" => StreamNews::JobAvailable {
+            job: None,
+            came_due: false,
+        },
+        "a job comes later" => StreamNews::JobComesLater,
         "the backend leaves" => StreamNews::BackendLeaves,
         other => {
-            let cancelled = other.strip_suffix(" is cancelled");
-            StreamNews::JobCancelled(job(cancelled.ok_or_else(|| wrong("what does the stream tell", other))?))
+            let (id, what) = other
+                .split_once(' ')
+                .ok_or_else(|| wrong("what does the stream tell", other))?;
+            match what {
+                "is available" => StreamNews::JobAvailable {
+                    job: Some(job(id)),
+                    came_due: false,
+                },
+                "comes due" => StreamNews::JobAvailable {
+                    job: Some(job(id)),
+                    came_due: true,
+                },
+                "is taken" => StreamNews::JobTaken(job(id)),
+                "is cancelled" => StreamNews::JobCancelled(job(id)),
+                _ => return Err(wrong("what does the stream tell", other)),
+            }
         }
     })
 }

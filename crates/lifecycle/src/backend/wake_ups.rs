@@ -1,0 +1,215 @@
+//! When an idle worker asks for a job that a stream tells of. A stream tells all workers of a fleet
+//! at the same moment, and only one of them gets the job.
+//!
+//! Each worker therefore waits for a time by chance before it asks, and lets go when it hears that
+//! another one has the job. The longest such time is its *window*. A FETCH in vain makes the window
+//! of that worker wider. A job that nobody takes within the *patience* makes the windows of all
+//! narrower, because all of them see it. So the eager pay for their eagerness and the lazy gain
+//! from it, which keeps the shares of the workers alike (the principle of AIMD, RFC 5681). A worker
+//! that finds jobs and sees nobody else take one is alone, and becomes as quick as it can be.
+//!
+//! Some backends do not tell when a job is taken. Another worker then counts as quicker when the
+//! time by chance is above the patience, and the job is left to it. Polls find what is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::api::{Delivery, JobId, Moment};
+use crate::retry::jitter::Jitter;
+
+/// Narrowest window. A worker that is alone asks within this time.
+const NARROWEST: Duration = Duration::from_millis(10);
+
+/// Widest window. It is reached where a hundred thousand workers wait for the jobs of one queue.
+const WIDEST: Duration = Duration::from_secs(10 * 60);
+
+/// A worker of a fleet takes a job within this time of hearing of it, as everybody else expects.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The patience is at least so many times what the last FETCH took: a slow backend makes all
+/// workers late alike.
+const PATIENCE_IN_FETCHES: u32 = 4;
+
+/// A FETCH in vain makes the window wider by a quarter.
+const WIDER: (u32, u32) = (5, 4);
+
+/// And by this factor until the first wake-up has found a job, because nothing is known yet of the
+/// others.
+const WIDER_AT_FIRST: u32 = 4;
+
+/// Least time from a FETCH in vain to the next one that is brought forward: a stream may tell of
+/// jobs that nobody gets.
+const AFTER_ONE_IN_VAIN: Duration = Duration::from_millis(200);
+
+/// Most jobs whose ids are kept. Where more wait a FETCH finds one of them anyway.
+const MOST_TOLD: usize = 32;
+
+/// The jobs that streams tell of, and how soon this worker asks for one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct WakeUps {
+    /// A wake-up waits for any time up to this.
+    window: Duration,
+    /// A wake-up has found a job.
+    has_found: bool,
+    /// Another worker took a job since the last wake-up of ours that found one.
+    others_take: bool,
+    /// Some stream has told that a job was taken.
+    takings_are_told: bool,
+    /// The last FETCH that was answered took so long.
+    answer_time: Duration,
+    /// Jobs that are to be had, and since when that is known. No FETCH went out since.
+    told: BTreeMap<JobId, Moment>,
+    /// The same of a job without an id, or of more than are kept.
+    told_without_id: Option<Moment>,
+    /// These jobs were told of before the last FETCH went out.
+    asked_for: BTreeSet<JobId>,
+    /// And since this moment one of them was to be had.
+    asked_for_since: Option<Moment>,
+    /// FETCH is brought forward to this moment.
+    at: Option<Moment>,
+    /// Until then nothing is brought forward.
+    held_until: Option<Moment>,
+}
+
+impl Default for WakeUps {
+    fn default() -> Self {
+        Self {
+            window: NARROWEST,
+            has_found: false,
+            others_take: false,
+            takings_are_told: false,
+            answer_time: Duration::ZERO,
+            told: BTreeMap::new(),
+            told_without_id: None,
+            asked_for: BTreeSet::new(),
+            asked_for_since: None,
+            at: None,
+            held_until: None,
+        }
+    }
+}
+
+/// What streams tell.
+impl WakeUps {
+    /// A job is to be had.
+    pub(super) fn told(&mut self, job: Option<JobId>, now: Moment) {
+        match job.filter(|_| self.told.len() < MOST_TOLD) {
+            Some(job) => {
+                self.told.entry(job).or_insert(now);
+            }
+            None => self.told_without_id = self.told_without_id.or(Some(now)),
+        }
+    }
+
+    /// Somebody has this job now. Whoever hears that while the job waits for a FETCH of its own
+    /// knows that there are others.
+    pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
+        self.takings_are_told = true;
+        if let Some(since) = self.told.remove(job) {
+            self.others_take = true;
+            if self.at.is_some() {
+                self.nobody_was_quick(since, now);
+            }
+        }
+    }
+
+    /// Whether a job is to be had that no FETCH went out for.
+    pub(super) fn is_any_told(&self) -> bool {
+        !self.told.is_empty() || self.told_without_id.is_some()
+    }
+
+    /// Whether the stream has told of this job, as far as that is known.
+    pub(super) fn was_told(&self, job: &JobId) -> bool {
+        let is_known_by_id = self.told.contains_key(job) || self.asked_for.contains(job);
+        let may_be_any = self.told_without_id.is_some() || self.asked_for_since.is_some() && self.asked_for.is_empty();
+        is_known_by_id || may_be_any
+    }
+
+    /// A job that was given back would be told of: until then nothing is brought forward.
+    pub(super) fn hold_until(&mut self, until: Moment) {
+        self.held_until = self.held_until.max(Some(until));
+    }
+}
+
+/// When FETCH goes out.
+impl WakeUps {
+    /// The moment to which FETCH is brought forward, if it is.
+    pub(super) fn at(&self) -> Option<Moment> {
+        self.at
+    }
+
+    /// FETCH is not brought forward any more.
+    pub(super) fn cancel(&mut self) {
+        self.at = None;
+    }
+
+    /// A job is to be had: when to ask for it. None: others are quicker.
+    pub(super) fn bring_forward(&mut self, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
+        let patience = self.patience();
+        let mut waited = Duration::ZERO;
+        let mut window = self.window;
+        let mut chance = jitter.up_to(window);
+        // Nobody took the job within the patience: all others are as lazy, so it goes on with half
+        // of the window. A window is at most `WIDEST`, which ends this after 13 rounds.
+        while chance > patience && self.takings_are_told {
+            waited += patience;
+            window /= 2;
+            chance = jitter.up_to(window);
+        }
+        let is_left_to_others = chance > patience;
+        let at = now.after(waited + chance);
+        self.at = (!is_left_to_others).then(|| at.max(self.held_until.unwrap_or(at)));
+        self.at
+    }
+
+    /// A FETCH goes out: whether a stream brought it forward.
+    pub(super) fn fetch_goes_out(&mut self, now: Moment) -> bool {
+        let told = std::mem::take(&mut self.told);
+        let without_id = self.told_without_id.take();
+        self.asked_for_since = told.values().copied().chain(without_id).min();
+        self.asked_for = told.into_keys().collect();
+        self.at.take().is_some_and(|at| at <= now)
+    }
+
+    /// A FETCH that went out at `sent_at` was answered with these jobs.
+    pub(super) fn answered(&mut self, sent_at: Moment, is_woken: bool, jobs: &[Delivery], now: Moment) {
+        self.answer_time = sent_at.elapsed(now);
+        for job in jobs {
+            self.told.remove(&job.subject.id);
+        }
+        if !jobs.is_empty() {
+            if let Some(since) = self.asked_for_since.filter(|_| self.takings_are_told) {
+                self.nobody_was_quick(since, sent_at);
+            }
+            if self.asked_for_since.is_some() && !std::mem::take(&mut self.others_take) {
+                self.set_window(self.window / 2);
+            }
+            self.has_found |= is_woken;
+        } else if is_woken {
+            self.others_take = true;
+            let (times, part) = if self.has_found { WIDER } else { (WIDER_AT_FIRST, 1) };
+            self.set_window(self.window * times / part);
+            self.hold_until(now.after(AFTER_ONE_IN_VAIN));
+        }
+        self.asked_for.clear();
+        self.asked_for_since = None;
+    }
+
+    /// A job was to be had since then and nobody has taken it before now.
+    fn nobody_was_quick(&mut self, since: Moment, now: Moment) {
+        let mut late = since.elapsed(now);
+        let patience = self.patience();
+        while late >= patience && self.window > NARROWEST {
+            late -= patience;
+            self.set_window(self.window / 2);
+        }
+    }
+
+    fn set_window(&mut self, window: Duration) {
+        self.window = window.clamp(NARROWEST, WIDEST);
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE.max(self.answer_time * PATIENCE_IN_FETCHES)
+    }
+}
