@@ -22,7 +22,7 @@ const PUT_OFF_AT_MOST: u32 = 6;
 
 /// After so many FETCHes in vain, each right behind one that brought fewer jobs than it asked for,
 /// fewer jobs mean that there are no more.
-const FETCHES_OF_PROOF: u8 = 3;
+const FETCHES_OF_PROOF: u8 = 1;
 
 /// The pause between two polls, and what it depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

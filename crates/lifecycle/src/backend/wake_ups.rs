@@ -30,12 +30,15 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// workers late alike.
 const PATIENCE_IN_FETCHES: u32 = 4;
 
-/// A FETCH in vain makes the window wider by a quarter.
-const WIDER: (u32, u32) = (5, 4);
+/// A FETCH in vain makes the window so many times as wide.
+const WIDER: u32 = 2;
 
-/// And by this factor until the first wake-up has found a job, because nothing is known yet of the
+/// And so many times until the first wake-up has found a job, because nothing is known yet of the
 /// others.
 const WIDER_AT_FIRST: u32 = 4;
+
+/// A worker is alone that found jobs so many times in a row while nobody else took one.
+const ALONE_AFTER: u8 = 3;
 
 /// Least time from a FETCH in vain to the next one that is brought forward: a stream may tell of
 /// jobs that nobody gets.
@@ -51,8 +54,8 @@ pub(crate) struct WakeUps {
     window: Duration,
     /// A wake-up has found a job.
     has_found: bool,
-    /// Another worker took a job since the last wake-up of ours that found one.
-    others_take: bool,
+    /// How often in a row a FETCH found a job that a stream had told of, while nobody else took one.
+    found_in_a_row: u8,
     /// Some stream has told that a job was taken.
     takings_are_told: bool,
     /// The last FETCH that was answered took so long.
@@ -76,7 +79,7 @@ impl Default for WakeUps {
         Self {
             window: NARROWEST,
             has_found: false,
-            others_take: false,
+            found_in_a_row: 0,
             takings_are_told: false,
             answer_time: Duration::ZERO,
             told: BTreeMap::new(),
@@ -106,7 +109,7 @@ impl WakeUps {
     pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
         self.takings_are_told = true;
         if let Some(since) = self.told.remove(job) {
-            self.others_take = true;
+            self.found_in_a_row = 0;
             if self.at.is_some() {
                 self.nobody_was_quick(since, now);
             }
@@ -181,14 +184,16 @@ impl WakeUps {
             if let Some(since) = self.asked_for_since.filter(|_| self.takings_are_told) {
                 self.nobody_was_quick(since, sent_at);
             }
-            if self.asked_for_since.is_some() && !std::mem::take(&mut self.others_take) {
+            if self.asked_for_since.is_some() {
+                self.found_in_a_row = ALONE_AFTER.min(self.found_in_a_row + 1);
+            }
+            if self.found_in_a_row == ALONE_AFTER {
                 self.set_window(self.window / 2);
             }
             self.has_found |= is_woken;
         } else if is_woken {
-            self.others_take = true;
-            let (times, part) = if self.has_found { WIDER } else { (WIDER_AT_FIRST, 1) };
-            self.set_window(self.window * times / part);
+            self.found_in_a_row = 0;
+            self.set_window(self.window * if self.has_found { WIDER } else { WIDER_AT_FIRST });
             self.hold_until(now.after(AFTER_ONE_IN_VAIN));
         }
         self.asked_for.clear();
