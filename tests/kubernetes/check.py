@@ -27,7 +27,7 @@ from sequence import sequence_errors, setting_errors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = REPOSITORY / "docker/kubernetes"
-PAGE = (REPOSITORY / "docs/operating.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/scale-from-zero.md").read_text(encoding="utf-8")
 METRICS = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8")
 
 

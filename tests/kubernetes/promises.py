@@ -138,15 +138,15 @@ def page_errors(text, versions=VERSIONS):
     """The manifests in a page: against the same schemas, and their times as those of the base."""
     resources = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.S | re.M)]
     for resource in resources:
-        yield from schema_errors(Variant("docs/operating.md", [resource]), versions)
+        yield from schema_errors(Variant("docs/scale-from-zero.md", [resource]), versions)
         job = behind(resource) if resource["kind"] == "ScaledJob" else resource
         pod = job["spec"]["template"]["spec"]
         environment = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
         limit = environment.get("OJS_TERMINATION_GRACE_PERIOD", "none")
         if limit != f"{pod['terminationGracePeriodSeconds']}s":
-            yield f"docs/operating.md: {resource['kind']}: OJS_TERMINATION_GRACE_PERIOD is {limit}"
+            yield f"docs/scale-from-zero.md: {resource['kind']}: OJS_TERMINATION_GRACE_PERIOD is {limit}"
     if sorted(resource["kind"] for resource in resources) != ["Job", "ScaledJob"]:
-        yield "docs/operating.md: not one Job and one ScaledJob"
+        yield "docs/scale-from-zero.md: not one Job and one ScaledJob"
 
 
 def behind(resource):

@@ -69,7 +69,7 @@ fn a_host_that_is_not_there_and_a_name_server_that_fails_are_told_apart() {
 }
 
 /// musl stops at the first search domain whose name server fails, glibc goes on: the limit that
-/// docs/operating.md names, with the way around it.
+/// docs/on-call-backend.md names, with the way around it.
 #[test]
 fn a_search_domain_that_fails_is_passed_over_by_a_dot_at_the_end_of_the_name() {
     with_name_server(

@@ -1,5 +1,5 @@
-//! docs/operating.md against the real binary and the sources: its worked examples, the messages
-//! that it quotes, the names of settings, and the options for those who come from another init.
+//! The pages for operation against the real binary and the sources: the worked examples, the
+//! messages that they quote, the names of settings, and the options for users of another init.
 //!
 //! Needs root (PID namespaces).
 
@@ -12,10 +12,28 @@ use std::process::Command;
 use crate::support::under_test;
 use messages::Messages;
 
-const PAGE: &str = include_str!("../../../docs/operating.md");
+/// Has the worked examples.
+const GRACE_PERIOD: &str = include_str!("../../../docs/grace-period.md");
 
-/// Pages on which settings are named.
-const PAGES_WITH_SETTINGS: [&str; 2] = [PAGE, include_str!("../../../docker/kubernetes/README.md")];
+/// Has the tables for users of another init.
+const PID_1: &str = include_str!("../../../docs/pid-1.md");
+
+/// Pages that quote messages and name settings.
+const PAGES: [&str; 10] = [
+    GRACE_PERIOD,
+    PID_1,
+    include_str!("../../../docs/deploy-containers.md"),
+    include_str!("../../../docs/deploy-kubernetes.md"),
+    include_str!("../../../docs/memory.md"),
+    include_str!("../../../docs/on-call.md"),
+    include_str!("../../../docs/on-call-backend.md"),
+    include_str!("../../../docs/on-call-jobs.md"),
+    include_str!("../../../docs/scale-from-zero.md"),
+    include_str!("../../../docs/several-processes.md"),
+];
+
+/// Another page on which settings are named.
+const MANIFESTS: &str = include_str!("../../../docker/kubernetes/README.md");
 
 /// Given to the worker, and no setting.
 const NO_SETTING: &str = "OJS_SOCKET";
@@ -71,7 +89,7 @@ fn says(variables: &[(&str, &str)], arguments: &[&str]) -> (bool, String) {
 
 #[test]
 fn ojs_init_says_at_its_start_what_the_worked_examples_say() {
-    let part = PAGE.split_once("<!-- examples").unwrap().1;
+    let part = GRACE_PERIOD.split_once("<!-- examples").unwrap().1;
     let part = part.split_once("<!-- end of examples").unwrap().0;
     let rows = tables(part).remove(0).rows;
     assert!(rows.len() >= 10, "{}", rows.len());
@@ -95,12 +113,12 @@ fn every_message_that_is_quoted_is_one_of_ojs_init() {
             .iter()
             .any(|says| table.head[0].contains(says))
     };
-    let tables: Vec<_> = tables(PAGE).into_iter().filter(quoting).collect();
+    let tables: Vec<_> = PAGES.into_iter().flat_map(tables).filter(quoting).collect();
     let quoted: Vec<&str> = tables
         .iter()
         .flat_map(|table| table.rows.iter().flat_map(|row| code(row[0])))
         .collect();
-    assert!(quoted.len() >= 50, "{}", quoted.len());
+    assert!(quoted.len() >= 95, "{}", quoted.len());
     let unknown: Vec<_> = quoted.into_iter().filter(|quote| !messages.has(quote)).collect();
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
@@ -124,7 +142,7 @@ fn a_message_that_was_made_up_is_noticed() {
 fn every_setting_that_is_named_exists() {
     let (_, help) = says(&[], &["run", "--help"]);
     let known = names(&help);
-    for page in PAGES_WITH_SETTINGS {
+    for page in PAGES.into_iter().chain([MANIFESTS]) {
         let unknown: Vec<_> = names(page)
             .into_iter()
             .filter(|name| name != NO_SETTING && !known.contains(name))
@@ -143,7 +161,7 @@ fn names(text: &str) -> BTreeSet<String> {
 #[test]
 fn each_option_for_those_who_come_from_another_init_is_taken() {
     let is_migration = |table: &Table<'_>| matches!(table.head[0], "tini" | "dumb-init");
-    let tables: Vec<_> = tables(PAGE).into_iter().filter(is_migration).collect();
+    let tables: Vec<_> = tables(PID_1).into_iter().filter(is_migration).collect();
     assert_eq!(tables.len(), 2);
     for span in tables
         .iter()
@@ -179,6 +197,6 @@ fn the_times_of_the_manifests_are_among_the_worked_examples() {
             value("OJS_TERMINATION_GRACE_PERIOD"),
         );
         let example = format!("| `OJS_SHUTDOWN_GRACE_PERIOD={grace} OJS_TERMINATION_GRACE_PERIOD={limit}` |");
-        assert!(PAGE.contains(&example), "{example}");
+        assert!(GRACE_PERIOD.contains(&example), "{example}");
     }
 }
