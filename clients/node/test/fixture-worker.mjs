@@ -1,4 +1,4 @@
-// The fixture worker that docs/worker-socket.md describes under "Check your client", built as a
+// The fixture worker that docs/write-a-client.md describes under "Check your client", built as a
 // user would.
 
 import { once } from "node:events";

@@ -1,6 +1,6 @@
 <?php
 
-/** The fixture worker of docs/worker-socket.md, for clients/fixtures/play.py. */
+/** The fixture worker of docs/write-a-client.md, for clients/fixtures/play.py. */
 
 declare(strict_types=1);
 

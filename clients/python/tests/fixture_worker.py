@@ -1,4 +1,4 @@
-"""The fixture worker of docs/worker-socket.md, for clients/fixtures/play.py. With --async: on asyncio."""
+"""The fixture worker of docs/write-a-client.md, for clients/fixtures/play.py. With --async: on asyncio."""
 
 import asyncio
 import datetime

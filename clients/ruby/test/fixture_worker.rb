@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The fixture worker of docs/worker-socket.md, for clients/fixtures/play.py.
+# The fixture worker of docs/write-a-client.md, for clients/fixtures/play.py.
 
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "ojs_worker"

@@ -1,4 +1,4 @@
-//! The frames of the worker socket, as docs/worker-socket.md describes them.
+//! The frames of the worker socket, as docs/worker-socket-frames.md describes them.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
