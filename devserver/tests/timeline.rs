@@ -55,7 +55,7 @@ fn the_picture_of_a_shutdown_is_the_one_that_was_reviewed() {
 
 #[test]
 fn the_picture_in_the_documentation_is_what_the_program_draws() {
-    let documentation = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/devserver.md");
+    let documentation = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/devserver-timeline.md");
     let picture = fs::read_to_string(folder().join("shutdown.txt")).unwrap();
     assert!(
         fs::read_to_string(documentation).unwrap().contains(&picture),

@@ -1,5 +1,5 @@
 //! The control socket: one line of JSON for each request, one line for its answer.
-//! `docs/control.md` is its page.
+//! `docs/control-protocol.md` is its page.
 //!
 //! ```
 //! use ojs_lifecycle::api::OperatorRequest;
