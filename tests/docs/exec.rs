@@ -1,15 +1,18 @@
-//! docs/exec.md against the code: it names settings that there are, with their defaults, and none
-//! of its own mode is missing.
+//! The pages on mode exec against the code: they name settings that there are, with their defaults,
+//! and none of that mode is missing.
 
 use std::collections::BTreeSet;
 
 use ojs_init::config::keys::KEYS;
 
+/// Has the table of times.
 const PAGE: &str = include_str!("../../docs/exec.md");
+
+const PAGES: [&str; 2] = [PAGE, include_str!("../../docs/exec-operating.md")];
 
 /// The texts between backticks outside of blocks.
 fn code() -> BTreeSet<&'static str> {
-    let blocks = PAGE.split("```").step_by(2);
+    let blocks = PAGES.iter().flat_map(|page| page.split("```").step_by(2));
     blocks.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
@@ -20,7 +23,7 @@ fn each_setting_of_mode_exec_is_explained() {
         said.iter()
             .any(|code| *code == name || code.starts_with(&format!("{name} =")))
     };
-    let named = |name: &str| has(name) || PAGE.contains(&format!("[{name}]"));
+    let named = |name: &str| has(name) || PAGES.iter().any(|page| page.contains(&format!("[{name}]")));
     let missing: Vec<&str> = KEYS
         .into_iter()
         .filter_map(|key| key.toml)
