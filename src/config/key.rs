@@ -1,4 +1,7 @@
 //! Keys: rows of the table in [`super::keys`], with the type of their values or without.
+//!
+//! A value is kept as its type behind `dyn Any`. An enum of all kinds of values would need a
+//! `match` in each file that asks for a kind, and each default twice: as a text and as a value.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,6 +1,9 @@
 //! Variables that were hardly meant for anybody but us, and that nothing reads: a slip of the
 //! keyboard in a grace period costs jobs, so none stays without a word. Only names are looked at;
 //! no value is ever part of what is said.
+//!
+//! A suspect is a warning and no error, because the namespace is shared with SDKs, backends and
+//! Kubernetes, which sets `OJS_SERVER_PORT` for a service of that name.
 
 use std::collections::BTreeSet;
 

@@ -14,6 +14,9 @@
 //! ```
 //!
 //! Without a limit only Running and Gone exist: the child's end is ours.
+//!
+//! SIGTERM goes to direct children only, so a supervisor among the leftovers ends its own children
+//! in its own order. What it leaves behind becomes ours, and gets its SIGTERM then.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

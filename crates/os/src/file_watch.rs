@@ -1,4 +1,6 @@
 //! Being told that a file was replaced, without looking.
+//!
+//! A notice is a hint: some file systems give none, so the file itself is read as well.
 
 use std::ffi::OsString;
 use std::io;

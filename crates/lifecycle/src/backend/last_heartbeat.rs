@@ -1,4 +1,7 @@
 //! The last heartbeat, which tells the backend that the worker leaves.
+//!
+//! A backend may create a worker's record on any heartbeat, so none may arrive after the
+//! deregister. The last heartbeat waits for those on their way, at most half of its time.
 
 use crate::api::{Call, Failure, HeartbeatForm, Reply, WorkerState};
 use crate::backend::link::{Context, Link};

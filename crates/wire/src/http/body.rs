@@ -1,4 +1,8 @@
-//! The body of a message, as it comes: where it ends, and what of the bytes is payload.
+//! The body of a message, as it comes: where it ends (RFC 9112, 6.3), and which bytes are payload.
+//!
+//! `httparse` reads the size of a chunk. It reads a size without a digit as the last chunk, which
+//! would end a body that another reader on the way goes on with. So a size that begins with a
+//! blank, or has no digit, is refused here.
 
 use crate::http::answer_head::AnswerBody;
 use crate::http::message::BodyLength;
