@@ -17,4 +17,5 @@ mod support;
 
 mod configuration;
 mod exec;
+mod links;
 mod operating;
