@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn of_whether_a_job_is_to_be_had_the_last_word_of_a_turn_counts() {
-        let event = |to: &str, id: u32| format!("event: job.state_changed\ndata: {{\"to\":\"{to}\",\"job_id\":\"{id}\"}}\n\n");
+        let event =
+            |to: &str, id: u32| format!("event: job.state_changed\ndata: {{\"to\":\"{to}\",\"job_id\":\"{id}\"}}\n\n");
         let told = |events: &[(&str, u32)]| {
             let text: String = events.iter().map(|(to, id)| event(to, *id)).collect();
             OpenStream::default().take(text.as_bytes(), at(0)).unwrap_or_default()
