@@ -1,5 +1,5 @@
-//! README.md as a stranger follows it: an empty folder, the files that the page shows, the commands
-//! that it names.
+//! README.md and the first lines of docs/exec.md as a stranger follows them: an empty folder, the
+//! files that the page shows, the commands that it names.
 //!
 //! The blocks are taken from the pages. Only the images after FROM are made here, because no
 //! registry is asked.
@@ -24,7 +24,7 @@ use crate::{PATIENCE, engine, looks_until, root};
 pub const ALL: [(&str, fn()); 4] = [
     ("the_worker_of_the_readme_is_built_and_run_from_an_empty_folder", worker),
     (
-        "the_handler_of_the_readme_is_built_and_run_from_an_empty_folder",
+        "the_handler_of_the_page_of_mode_exec_is_built_and_run_from_an_empty_folder",
         handler,
     ),
     (
@@ -159,14 +159,11 @@ fn handler() {
             r#"RUN printf '#!/bin/sh\ntr -d x >/dev/null\n' >/usr/bin/sendmail && chmod 755 /usr/bin/sendmail"#;
         made_from("ojs-alpine-base", &[sendmail], "alpine:3.22");
     });
-    let readme = page("README.md");
-    for name in ["README.md", "docs/exec.md"] {
-        let page = page(name);
-        let folder = empty_folder(&format!("handler-of-{}", name.replace('/', "-")));
-        std::fs::write(folder.join("handler.sh"), block(&page, "sh", "#!/bin/sh")).unwrap();
-        std::fs::write(folder.join("Dockerfile"), block(&page, "dockerfile", "COPY handler.sh")).unwrap();
-        does_a_job(&folder, &commands(&readme, "docker build -t my-handler ."));
-    }
+    let page = page("docs/exec.md");
+    let folder = empty_folder("handler-of-the-page");
+    std::fs::write(folder.join("handler.sh"), block(&page, "sh", "#!/bin/sh")).unwrap();
+    std::fs::write(folder.join("Dockerfile"), block(&page, "dockerfile", "COPY handler.sh")).unwrap();
+    does_a_job(&folder, &commands(&page, "docker build -t my-handler ."));
 }
 
 fn sdk() {

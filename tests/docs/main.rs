@@ -18,4 +18,5 @@ mod support;
 mod configuration;
 mod exec;
 mod links;
+mod log_lines;
 mod operating;

@@ -1,4 +1,4 @@
-//! The handlers of `docker/examples` and of README.md, as they are, without containers.
+//! The handlers of `docker/examples` and of docs/exec.md, as they are, without containers.
 
 use serde_json::{Value, json};
 
@@ -100,9 +100,9 @@ fn block<'a>(page: &'a str, begins: &str) -> &'a str {
 }
 
 #[test]
-fn the_five_lines_of_the_readme_are_a_worker() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let script = block(&readme, "#!/bin/sh\n");
+fn the_first_script_of_the_page_is_a_worker() {
+    let page = std::fs::read_to_string(root().join("docs/exec.md")).unwrap();
+    let script = block(&page, "#!/bin/sh\n");
     assert!(script.lines().count() <= 5, "{script}");
     let stage = Stage::new();
     std::fs::create_dir(stage.at("bin")).unwrap();
@@ -115,10 +115,7 @@ fn the_five_lines_of_the_readme_are_a_worker() {
     std::fs::set_permissions(&sendmail, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", stage.at("bin").display());
     enqueue(&stage, "j1", "email.send", &json!(["a@b.c"]), "");
-    let mut init = handler(&stage, script)
-        .with("PATH", path)
-        .with("OJS_EXEC_INPUT", "args")
-        .start();
+    let mut init = handler(&stage, script).with("PATH", path).start();
     assert_eq!(result(&stage, "j1"), json!({"sent_to": "a@b.c"}));
     init.notes_line("to a@b.c");
     init.stops();

@@ -98,7 +98,7 @@ fn captures<'a>(template: &str, text: &'a str) -> Option<Vec<&'a str>> {
 }
 
 /// `{time}` becomes `{}`.
-fn without_names(text: &str) -> String {
+pub fn without_names(text: &str) -> String {
     let mut kept = String::new();
     let mut is_inside = false;
     for character in text.chars() {
@@ -110,7 +110,7 @@ fn without_names(text: &str) -> String {
     kept
 }
 
-/// Every source file that is no test.
+/// Reads the texts of every source file in this folder.
 fn read(folder: &Path, templates: &mut Vec<String>, files: &mut Vec<String>) {
     for path in sources(folder) {
         let texts: Vec<String> = literals(&fs::read_to_string(path).unwrap());
@@ -119,7 +119,8 @@ fn read(folder: &Path, templates: &mut Vec<String>, files: &mut Vec<String>) {
     }
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// Every source file in this folder that is no test.
+pub fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -135,7 +136,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The texts between quotation marks, up to the unit tests, as they are at run time but for `{}`.
-fn literals(source: &str) -> Vec<String> {
+pub fn literals(source: &str) -> Vec<String> {
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     let lines = source
         .lines()

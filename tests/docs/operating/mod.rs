@@ -3,7 +3,7 @@
 //!
 //! Needs root (PID namespaces).
 
-mod messages;
+pub mod messages;
 
 use std::collections::BTreeSet;
 use std::path::Path;
