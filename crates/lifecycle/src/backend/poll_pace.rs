@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::api::{JobId, Moment, Options};
+use crate::api::{JobId, Moment};
 
 /// After a job that no stream had told of, or whose time a backend will not tell, the pace is that
 /// of a worker without streams for so long.
@@ -19,10 +19,6 @@ const WORD_COMES_WITHIN: Duration = Duration::from_secs(2);
 /// While others take the jobs that streams tell of, a poll is put off to at most this many times
 /// its pause: whoever takes a job has asked for all that there is.
 const PUT_OFF_AT_MOST: u32 = 6;
-
-/// After so many FETCHes in vain, each right behind one that brought fewer jobs than it asked for,
-/// fewer jobs mean that there are no more.
-const FETCHES_OF_PROOF: u8 = 1;
 
 /// The pause between two polls, and what it depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -37,8 +33,9 @@ pub(crate) struct PollPace {
     due_jobs_are_told: bool,
     /// The pause at present: when it began, how long it is, and when it ends.
     pause: Option<Pause>,
-    /// FETCHes in vain in a row that went out right behind one that brought fewer than it asked for.
-    in_vain_behind_short: u8,
+    /// The last FETCH that went out right behind one that brought fewer jobs than it asked for was
+    /// in vain.
+    is_short_all: bool,
     /// The last FETCH brought fewer jobs than it asked for, but some.
     was_short: bool,
 }
@@ -51,15 +48,22 @@ struct Pause {
 }
 
 impl PollPace {
-    /// The longest time until the next poll. `are_streams_open`: each queue has one.
-    pub(super) fn longest_pause(&mut self, options: &Options, are_streams_open: bool, now: Moment) -> Duration {
+    /// The longest time until the next poll: `least` without streams, up to `most` where each queue
+    /// has an open one (`are_streams_open`).
+    pub(super) fn longest_pause(
+        &mut self,
+        least: Duration,
+        most: Duration,
+        are_streams_open: bool,
+        now: Moment,
+    ) -> Duration {
         self.judge_silence(now);
         if !are_streams_open || !self.are_streams_trusted(now) {
-            self.longest = options.poll_interval;
-            return options.poll_interval;
+            self.begins_again();
+            return least;
         }
-        let longest = self.longest.max(options.poll_interval);
-        self.longest = (longest * 2).min(options.poll_interval_max.max(options.poll_interval));
+        let longest = self.longest.max(least);
+        self.longest = (longest * 2).min(most.max(least));
         longest
     }
 
@@ -79,8 +83,8 @@ impl PollPace {
         self.pause.map(|pause| pause.ends)
     }
 
-    /// Others have taken a job of each queue at this time or later, so that they have looked for all
-    /// jobs that there are: the pause goes on from there.
+    /// Others have taken a job of each queue at this time or later. So they have looked for all jobs
+    /// that there are, and the pause goes on from there.
     pub(super) fn others_looked(&mut self, at: Moment, now: Moment) {
         if self.are_streams_trusted(now)
             && let Some(pause) = &mut self.pause
@@ -140,7 +144,7 @@ impl PollPace {
 
     fn distrust(&mut self, now: Moment) {
         self.trusted_from = Some(now.after(DISTRUST_FOR));
-        self.in_vain_behind_short = 0;
+        self.is_short_all = false;
     }
 }
 
@@ -150,10 +154,7 @@ impl PollPace {
     pub(super) fn brought(&mut self, brought: usize, count: usize) {
         let is_behind_short = std::mem::replace(&mut self.was_short, (1..count).contains(&brought));
         if is_behind_short && self.pause.is_none() {
-            self.in_vain_behind_short = match brought {
-                0 => FETCHES_OF_PROOF.min(self.in_vain_behind_short + 1),
-                _ => 0,
-            };
+            self.is_short_all = brought == 0;
         }
         self.pause = None;
     }
@@ -161,6 +162,91 @@ impl PollPace {
     /// Whether the last FETCH brought all that there was, as far as is known: it brought fewer jobs
     /// than it asked for, and that was always all.
     pub(super) fn has_brought_all(&self) -> bool {
-        self.was_short && self.in_vain_behind_short >= FETCHES_OF_PROOF
+        self.was_short && self.is_short_all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NORMAL: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::new(Duration::from_secs(seconds))
+    }
+
+    fn job(id: &str) -> JobId {
+        JobId(id.into())
+    }
+
+    fn pauses(pace: &mut PollPace, now: Moment) -> [u64; 5] {
+        let most = Duration::from_secs(10);
+        [(); 5].map(|()| pace.longest_pause(NORMAL, most, true, now).as_secs())
+    }
+
+    #[test]
+    fn the_pause_doubles_while_each_queue_is_heard() {
+        let mut pace = PollPace::default();
+        assert_eq!(pauses(&mut pace, at(0)), [1, 2, 4, 8, 10]);
+        assert_eq!(pace.longest_pause(NORMAL, NORMAL * 10, false, at(0)), NORMAL);
+        assert_eq!(pace.longest_pause(NORMAL * 20, NORMAL * 10, true, at(0)), NORMAL * 20);
+    }
+
+    #[test]
+    fn a_job_without_a_word_brings_the_pace_of_polls_alone_for_ten_minutes() {
+        let mut pace = PollPace::default();
+        pace.found_untold(job("a"), at(0));
+        assert_eq!(pauses(&mut pace, at(1)), [1, 2, 4, 8, 10]);
+        assert_eq!(pauses(&mut pace, at(2)), [1; 5]);
+        assert_eq!(pauses(&mut pace, at(601)), [1; 5]);
+        assert_eq!(pauses(&mut pace, at(602)), [1, 2, 4, 8, 10]);
+    }
+
+    #[test]
+    fn a_word_that_comes_after_the_poll_is_a_word() {
+        for said in [Some(job("a")), None] {
+            let mut pace = PollPace::default();
+            pace.found_untold(job("a"), at(0));
+            pace.told(Some(&job("b")), false);
+            pace.told(said.as_ref(), false);
+            assert_eq!(pauses(&mut pace, at(2)), [1, 2, 4, 8, 10]);
+        }
+    }
+
+    #[test]
+    fn a_job_that_comes_later_matters_unless_the_backend_tells_when_it_comes() {
+        let mut pace = PollPace::default();
+        assert!(pace.job_comes_later(at(0)));
+        assert_eq!(pauses(&mut pace, at(1)), [1; 5]);
+        pace.told(None, true);
+        assert!(!pace.job_comes_later(at(700)));
+        assert_eq!(pauses(&mut pace, at(700)), [1, 2, 4, 8, 10]);
+    }
+
+    #[test]
+    fn a_poll_is_put_off_to_six_times_its_pause_while_others_look() {
+        let mut pace = PollPace::default();
+        pace.pause_begins(NORMAL * 10, at(0));
+        pace.others_looked(at(7), at(7));
+        assert_eq!(pace.pause_ends(), Some(at(17)));
+        pace.others_looked(at(3), at(8));
+        assert_eq!(pace.pause_ends(), Some(at(17)));
+        pace.others_looked(at(59), at(59));
+        assert_eq!(pace.pause_ends(), Some(at(60)));
+    }
+
+    #[test]
+    fn fewer_jobs_than_asked_for_are_all_once_a_fetch_behind_them_was_in_vain() {
+        let mut pace = PollPace::default();
+        pace.brought(2, 10);
+        assert!(!pace.has_brought_all());
+        pace.brought(0, 8);
+        pace.pause_begins(NORMAL, at(0));
+        pace.brought(3, 10);
+        assert!(pace.has_brought_all());
+        pace.pause_begins(NORMAL, at(0));
+        pace.brought(10, 10);
+        assert!(!pace.has_brought_all());
     }
 }

@@ -244,7 +244,8 @@ impl Link {
     /// on its way may have come too late for it.
     pub(super) fn rest_until_next_poll(&mut self, cx: &Context) {
         let is_heard = self.is_each_queue_heard(cx);
-        let longest = self.poll_pace.longest_pause(cx.options, is_heard, cx.now);
+        let (least, most) = (cx.options.poll_interval, cx.options.poll_interval_max);
+        let longest = self.poll_pace.longest_pause(least, most, is_heard, cx.now);
         let pause = self.draws.jitter.poll_pause(longest);
         self.poll_pace.pause_begins(pause, cx.now);
         self.pause_fetch_for(LinkTimer::Fetch, pause, cx);

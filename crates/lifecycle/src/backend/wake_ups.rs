@@ -54,7 +54,8 @@ pub(crate) struct WakeUps {
     window: Duration,
     /// A wake-up has found a job.
     has_found: bool,
-    /// How often in a row a FETCH found a job that a stream had told of, while nobody else took one.
+    /// How often in a row a FETCH found a job that a stream had told of. Nobody else took one in
+    /// between.
     found_in_a_row: u8,
     /// Some stream has told that a job was taken.
     takings_are_told: bool,
@@ -62,7 +63,7 @@ pub(crate) struct WakeUps {
     answer_time: Duration,
     /// Jobs that are to be had, and since when that is known. No FETCH went out since.
     told: BTreeMap<JobId, Moment>,
-    /// The same of a job without an id, or of more than are kept.
+    /// A job without an id is to be had since then, or more jobs than are kept.
     told_without_id: Option<Moment>,
     /// These jobs were told of before the last FETCH went out.
     asked_for: BTreeSet<JobId>,
@@ -104,8 +105,7 @@ impl WakeUps {
         }
     }
 
-    /// Somebody has this job now. Whoever hears that while the job waits for a FETCH of its own
-    /// knows that there are others.
+    /// A job is taken. If no FETCH of ours went out for it, there are other workers.
     pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
         self.takings_are_told = true;
         if let Some(since) = self.told.remove(job) {
