@@ -83,8 +83,8 @@ impl PollPace {
         self.pause.map(|pause| pause.ends)
     }
 
-    /// Others have taken a job of each queue at this time or later. So they have looked for all jobs
-    /// that there are, and the pause goes on from there.
+    /// Others have taken a job of each queue at this time or later. So they have looked for all
+    /// jobs that there are, and the pause goes on from there.
     pub(super) fn others_looked(&mut self, at: Moment, now: Moment) {
         if self.are_streams_trusted(now)
             && let Some(pause) = &mut self.pause

@@ -93,7 +93,7 @@ impl Default for WakeUps {
     }
 }
 
-/// What streams tell.
+/// News of streams.
 impl WakeUps {
     /// A job is to be had.
     pub(super) fn told(&mut self, job: Option<JobId>, now: Moment) {
