@@ -9,6 +9,8 @@
     reason = "a test that does not find what it expects has failed, and a simulation says what happened in it"
 )]
 
+#[path = "../support/chance.rs"]
+mod chance;
 #[allow(dead_code, reason = "the exploration uses a part of it")]
 #[path = "../support/script/mod.rs"]
 mod script;

@@ -13,9 +13,9 @@ use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
 use super::backend::{Backend, Stored, moment};
+use crate::chance::Chance;
 use crate::script::holders::WAITS_FOR_ANSWERS;
 use crate::script::{render, settings};
-use crate::simulation::chance::Chance;
 
 /// Events that have to happen in some life.
 pub const THINGS: [&str; 12] = [

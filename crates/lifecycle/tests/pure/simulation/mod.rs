@@ -11,7 +11,6 @@ mod allowances;
 mod asks;
 mod backend;
 mod blame;
-pub mod chance;
 mod course;
 mod departures;
 mod farewells;
@@ -35,6 +34,7 @@ mod stuck;
 mod talk;
 mod world;
 
+use crate::chance;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

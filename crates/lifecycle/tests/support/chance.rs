@@ -1,5 +1,7 @@
 //! Chance from a seed: the same seed draws the same.
 
+use std::time::Duration;
+
 /// xorshift64*.
 #[derive(Debug)]
 pub struct Chance(u64);
@@ -31,5 +33,21 @@ impl Chance {
 
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.index(from.len())]
+    }
+
+    /// Any time up to `longest`.
+    pub fn up_to(&mut self, longest: Duration) -> Duration {
+        longest.mul_f64(self.share())
+    }
+
+    /// The time to the next event of a Poisson process with so many in a second.
+    pub fn until_next(&mut self, in_a_second: f64) -> Duration {
+        Duration::from_secs_f64(-self.share().ln() / in_a_second)
+    }
+
+    /// More than 0 and less than 1.
+    fn share(&mut self) -> f64 {
+        const OF: u32 = 1 << 30;
+        (self.below(u64::from(OF)) as f64 + 0.5) / f64::from(OF)
     }
 }
