@@ -15,6 +15,7 @@
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
 # make bench         what a job costs, latencies, idling, memory, and the inits side by side: docs/benchmarks.md; a quarter of an hour.
 #                    ARGS='--only cpu --jobs 1,10' for a part; bench/bench.py
+# make fleet         what 1 to 10,000 workers cost one backend: a simulation with the real machine; two minutes
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
 
@@ -26,7 +27,7 @@ TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture release image test trials clients runtimes drains containers broken-builds bench lint conformance deny setup
+.PHONY: both check demo picture release image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -95,6 +96,9 @@ bench: release
 	@scripts/setup.sh bench
 	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
 	@python3 bench/bench.py --init $(BINARY) --built $(OUT)/release $(ARGS)
+
+fleet:
+	cargo run --locked --profile bench --package ojs-lifecycle --example fleet -- --json docs/pictures/fleet-simulated.json
 
 deny:
 	cargo deny --locked check

@@ -11,12 +11,15 @@
 
 #[path = "../support/chance.rs"]
 mod chance;
+#[path = "../support/fleet/mod.rs"]
+mod fleet_model;
 #[allow(dead_code, reason = "the exploration uses a part of it")]
 #[path = "../support/script/mod.rs"]
 mod script;
 
 mod costs;
 mod exploration;
+mod fleet;
 mod gateway;
 mod lifecycle_table;
 mod simulation;
