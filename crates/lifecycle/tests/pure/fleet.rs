@@ -12,16 +12,20 @@ const WORKERS: usize = 100;
 /// Jobs enqueued in a second.
 const JOBS_A_SECOND: f64 = 2.0;
 
-/// Most FETCHes for each job. With streams each worker asks for each job, and between two jobs some
-/// of them poll.
-const MOST_FETCHES_FOR_A_JOB: f64 = 130.0;
+/// Most FETCHes for each job, by what the backend's streams tell: when each job is available and
+/// when it is taken; only that some job is available; nothing. In the last case every worker polls
+/// each second.
+const MOST_FETCHES_FOR_A_JOB: [(Streams, f64); 3] = [
+    (Streams::OfEachQueue, 4.0),
+    (Streams::OfAllTogether, 12.0),
+    (Streams::Missing, 75.0),
+];
 
 #[test]
 fn each_job_of_a_fleet_is_done_once_and_costs_no_more_fetches_than_it_may() {
-    for streams in [Streams::OfEachQueue, Streams::OfAllTogether, Streams::Missing] {
+    for (streams, most) in MOST_FETCHES_FOR_A_JOB {
         let conditions = Conditions {
             streams,
-            warm_up: Duration::from_secs(4),
             measured: Duration::from_secs(30),
             ..Conditions::usual(WORKERS, JOBS_A_SECOND)
         };
@@ -29,9 +33,6 @@ fn each_job_of_a_fleet_is_done_once_and_costs_no_more_fetches_than_it_may() {
         assert!(account.jobs > 30, "{streams:?}: {} jobs", account.jobs);
         assert_eq!((account.wrong, account.lost), (0, 0), "{streams:?}");
         let fetches = account.for_each_job(account.fetches()).unwrap();
-        assert!(
-            fetches <= MOST_FETCHES_FOR_A_JOB,
-            "{streams:?}: {fetches:.1} FETCHes for each job"
-        );
+        assert!(fetches <= most, "{streams:?}: {fetches:.1} FETCHes for each job");
     }
 }

@@ -83,10 +83,20 @@ impl Backend {
 
     /// The news of a change on the streams of this backend. None: it sends none that the machine
     /// understands. This is the only place that knows how a change is told.
-    pub fn news(&self, _job: usize, change: Change) -> Option<StreamNews> {
+    pub fn news(&self, job: usize, change: Change) -> Option<StreamNews> {
+        let id = || self.jobs[job].id.clone();
         match (self.kind, change) {
-            (Streams::OfEachQueue | Streams::OfAllTogether, Change::Available) => Some(StreamNews::JobAvailable),
-            (Streams::OfEachQueue | Streams::OfAllTogether, Change::Active | Change::Completed)
+            (Streams::OfEachQueue, Change::Available) => Some(StreamNews::JobAvailable {
+                job: Some(id()),
+                came_due: false,
+            }),
+            (Streams::OfEachQueue, Change::Active) => Some(StreamNews::JobTaken(id())),
+            (Streams::OfAllTogether, Change::Available) => Some(StreamNews::JobAvailable {
+                job: None,
+                came_due: false,
+            }),
+            (Streams::OfEachQueue, Change::Completed)
+            | (Streams::OfAllTogether, Change::Active | Change::Completed)
             | (Streams::Missing, _) => None,
         }
     }

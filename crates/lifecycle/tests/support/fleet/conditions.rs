@@ -54,8 +54,8 @@ impl Conditions {
             slowness: Duration::ZERO,
             way: Duration::from_micros(500),
             fan_out: Duration::from_micros(10),
-            warm_up: Duration::from_secs(20),
-            lead: Duration::from_secs(2),
+            warm_up: Duration::from_secs(45),
+            lead: Duration::from_secs(30),
             measured: Duration::from_secs(30),
             seed: 1,
         }

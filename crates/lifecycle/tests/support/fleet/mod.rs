@@ -222,8 +222,8 @@ impl Fleet<'_> {
             streams.swap(place, place + self.chance.index(left));
             let at = self.now + self.conditions.heard_after(place);
             let stream = &mut streams[place];
-            // A stream keeps its order.
-            stream.told_until = stream.told_until.max(at);
+            // A stream keeps its order: no two events come at one moment.
+            stream.told_until = at.max(stream.told_until + Duration::from_nanos(1));
             heard.push((stream.told_until, stream.worker, stream.call));
         }
         heard.sort_by_key(|(at, ..)| *at);
