@@ -46,6 +46,9 @@ pub(super) struct Serve {
     /// Most jobs; beyond it finished ones are forgotten, and no more taken when none is finished
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = number)]
     max_jobs: usize,
+    /// Most events that GET /dev/events remembers; older ones are forgotten
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number)]
+    max_events: usize,
     /// Most connections at once; more wait in the kernel
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = number)]
     max_connections: usize,
@@ -73,6 +76,7 @@ pub(super) fn run(serve: &Serve) -> Result<(), Failure> {
         heartbeat_interval: serve.heartbeat_interval,
         heartbeat_timeout: serve.heartbeat_timeout,
         max_jobs: serve.max_jobs,
+        max_events: serve.max_events,
         max_connections: serve.max_connections,
         ..Options::default()
     })
