@@ -15,7 +15,8 @@
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
 # make bench         what a job costs, latencies, idling, memory, and the inits side by side: docs/benchmarks.md; a quarter of an hour.
 #                    ARGS='--only cpu --jobs 1,10' for a part; bench/bench.py
-# make fleet         what 1 to 10,000 workers cost one backend: a simulation with the real machine; two minutes
+# make fleet         hundreds of ojs-init at one development server: FETCHes a job, pick-up, a mass start, a mass SIGTERM, outages;
+#                    docs/benchmarks.md; a quarter of an hour; before it, 1 to 10,000 simulated workers. ARGS='--only start,stop' for a part; bench/fleet/__main__.py
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
 
@@ -97,8 +98,10 @@ bench: release
 	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
 	@python3 bench/bench.py --init $(BINARY) --built $(OUT)/release $(ARGS)
 
-fleet:
+fleet: release
+	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
 	cargo run --locked --profile bench --package ojs-lifecycle --example fleet -- --json docs/pictures/fleet-simulated.json
+	@python3 bench/fleet --init $(BINARY) --built $(OUT)/release $(ARGS)
 
 deny:
 	cargo deny --locked check

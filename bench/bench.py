@@ -30,7 +30,7 @@ import latency  # noqa: E402
 import render  # noqa: E402
 import resting  # noqa: E402
 import throughput  # noqa: E402
-from part import Wishes  # noqa: E402
+from part import Part, Wishes  # noqa: E402
 from processes import Failed, Programs  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,41 +71,54 @@ def main() -> int:
         print(f"bench: there is no part {', '.join(unknown)}: there are {', '.join(PARTS)}", file=sys.stderr)
         return 2
     wishes = Wishes(given.rounds, [int(jobs) for jobs in given.jobs.split(",")] if given.jobs else None)
-    # Ten thousand connections, and both ends of each are ours.
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allow_many_files()
     try:
         # Before what others do on the same machine; whoever may not do that is measured among them.
         os.nice(-10)
     except PermissionError:
         pass
-    # Absolute: some are started in a folder of their own.
-    given.init = os.path.abspath(given.init)
-    built = Path(given.built).absolute()
+    is_kept = bool(given.keep) or (wishes.jobs is None and given.rounds >= 3 and is_ours(given.init))
+    run = {**facts(given.init, given.revision), "rounds": given.rounds, "parts": {}}
+    measures = {part: PARTS[part] for part in parts}
+    return carry_out(run, measures, programs_of(given.init, given.built), wishes, is_kept, given.keep)
+
+
+def allow_many_files() -> None:
+    """Ten thousand connections, and both ends of each are ours."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def programs_of(init: str, built: str) -> Programs:
+    """Absolute paths, because some programs are started in a folder of their own."""
     names = ("ojs-devserver", "bare-loop", "echo-worker", "tls-front", "bare-relay")
-    programs = Programs(given.init, *(str(built / name) for name in names))
-    run: Dict[str, Any] = {**facts(given.init, given.revision), "rounds": given.rounds, "parts": {}}
-    is_kept = given.keep or (wishes.jobs is None and given.rounds >= 3 and is_ours(given.init))
+    return Programs(os.path.abspath(init), *(str(Path(built).absolute() / name) for name in names))
+
+
+def carry_out(
+    run: Dict[str, Any], parts: Dict[str, Part], programs: Programs, wishes: Wishes, is_kept: bool, name: Optional[str]
+) -> int:
+    """Measures these parts and puts them into the run and the page; gives the exit status."""
     failed = []
-    for part in parts:
+    for part, measure in parts.items():
         try:
-            run["parts"][part] = measured(part, programs, wishes)
+            run["parts"][part] = measured(part, measure, programs, wishes)
         except Failed as error:
-            print(f"bench: {part}: {error}", file=sys.stderr)
+            print(f"{part}: {error}", file=sys.stderr)
             failed.append(part)
             continue
         # After each part: what was measured is kept, whatever comes.
         if is_kept:
-            keep(run, given.keep)
+            keep(run, name)
             render.write(ROOT, RUNS)
     return 1 if failed else 0
 
 
-def measured(part: str, programs: Programs, wishes: Wishes) -> Dict[str, Any]:
+def measured(part: str, measure: Part, programs: Programs, wishes: Wishes) -> Dict[str, Any]:
     print(f"{part}:", flush=True)
     began = time.monotonic()
     load = os.getloadavg()[0]
-    rows = PARTS[part](programs, wishes, lambda line: print(f"  {line}", flush=True))
+    rows = measure(programs, wishes, lambda line: print(f"  {line}", flush=True))
     return {"rows": rows, "seconds": round(time.monotonic() - began), "load_before": round(load, 1)}
 
 

@@ -14,6 +14,13 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
 
 
+def machine_seconds() -> float:
+    """Processor time of everything on this machine until now, in seconds."""
+    times = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    idle, waiting = times[3], times[4]
+    return (sum(times) - idle - waiting) / os.sysconf("SC_CLK_TCK")
+
+
 def status(pid: int) -> Dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)

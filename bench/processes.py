@@ -59,11 +59,13 @@ class Scene:
             process.wait()
         self.scratch.cleanup()
 
-    def start(self, command: Sequence[str], folder: Optional[Path] = None, **more: str) -> "subprocess.Popen[bytes]":
+    def start(
+        self, command: Sequence[str], folder: Optional[Path] = None, stdin: int = subprocess.DEVNULL, **more: str
+    ) -> "subprocess.Popen[bytes]":
         environment = {"PATH": os.environ["PATH"], **more}
         with open(self.place / "log", "ab") as log:
             process = subprocess.Popen(
-                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, cwd=folder, env=environment, stdin=stdin, stdout=log, stderr=log
             )
         self.running.append(process)
         return process
@@ -175,6 +177,14 @@ class Backend:
                 self.ask("/ojs/v1/jobs/batch", '{"jobs":[' + ",".join([job] * now) + "]}")
             count -= now
 
+    def fault(self, **fault: Any) -> None:
+        """Switches a fault on, as the body of a request to `/dev/faults` describes it."""
+        self.ask("/dev/faults", json.dumps(fault))
+
+    def started_ns(self) -> int:
+        """The wall clock when the server's clock began, in nanoseconds."""
+        return nanoseconds(self.ask("/dev/events?limit=1")["started_at"])
+
     def completed(self) -> int:
         """How many jobs are done; the queue must have had one."""
         return int(self.ask("/ojs/v1/queues/default/stats")["stats"]["completed"])
@@ -186,10 +196,15 @@ class Backend:
         """What the server noted of these operations, each with the wall clock's nanoseconds at which it arrived and was
         answered."""
         answer = self.ask("/dev/events?limit=10000")
-        seconds, fraction = answer["started_at"].rstrip("Z").split(".")
-        start = int(datetime.fromisoformat(seconds + "+00:00").timestamp()) * 10**9 + int(fraction)
+        start = nanoseconds(answer["started_at"])
         events = [event for event in answer["events"] if event["operation"] in operations]
         for event in events:
             event["answered_ns"] = start + round(event["ms"] * 1e6)
             event["arrived_ns"] = start + round(event.get("arrived_ms", event["ms"]) * 1e6)
         return events
+
+
+def nanoseconds(moment: str) -> int:
+    """A moment of the wall clock, with nine decimals, in nanoseconds."""
+    seconds, fraction = moment.rstrip("Z").split(".")
+    return int(datetime.fromisoformat(seconds + "+00:00").timestamp()) * 10**9 + int(fraction)

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import throughput
+from fleet import tables as fleet
 from gateway import middle
+from table import table
 
-#: Longest line of a page, in characters.
+# Longest line of a page, in characters.
 WIDTH = 100
+
 
 def write(root: Path, runs: Path) -> None:
     """Puts the newest figures into the page. Its words are the page's own: only origins and tables are replaced."""
@@ -29,6 +32,7 @@ def write(root: Path, runs: Path) -> None:
         "exec-memory": exec_memory,
         "clients": clients,
         "init": init,
+        **fleet.TABLES,
     }
     page = root / "docs" / "benchmarks.md"
     text = page.read_text()
@@ -41,7 +45,9 @@ def write(root: Path, runs: Path) -> None:
 
 def with_figures(text: str, part: str, origin: str, rows: List[str]) -> str:
     """The page with this origin and this table in the section of that part, which begins with the command."""
-    command = f"`make bench ARGS='--only {part}'`, "
+    is_fleet = part.startswith("fleet-")
+    name = part.removeprefix("fleet-")
+    command = f"`make {'fleet' if is_fleet else 'bench'} ARGS='--only {name}'`, "
     shape = re.compile(re.escape(command) + r".+?\n\n(?P<words>.*?)(?P<table>^\|(?:[^\n]*\n\|)*[^\n]*$)", re.S | re.M)
     lines = textwrap.wrap(command + origin, WIDTH, break_on_hyphens=False, break_long_words=False)
     section = lambda found: "\n".join(lines) + "\n\n" + found["words"] + "\n".join(rows)  # noqa: E731
@@ -58,11 +64,6 @@ def origin(run: Dict[str, Any], part: str) -> str:
     bytes_ = f"{run['binary_bytes']:,} bytes"
     where = f"{machine['processors']} x {machine['model']}, Linux {machine['kernel']}"
     return f"{run['at'][:10]}, {binary}, {bytes_}; {where}; {seconds} s, load before {run['parts'][part]['load_before']}."
-
-
-def table(head: List[str], rows: List[List[str]]) -> List[str]:
-    cells = lambda row: "| " + " | ".join(row) + " |"  # noqa: E731
-    return [cells(head), "|" + "---|" * len(head), *(cells(row) for row in rows)]
 
 
 def cpu(rows: List[Any]) -> List[str]:

@@ -1,0 +1,1 @@
+"""A fleet: hundreds of ojs-init at one backend."""
