@@ -117,7 +117,7 @@ mod tests {
             came_due: false,
         };
         assert!(told.contains(&available));
-        assert_eq!(told.len(), JOBS_PER_TURN + 1);
+        assert_eq!(told.len(), JOBS_PER_TURN);
     }
 
     #[test]
