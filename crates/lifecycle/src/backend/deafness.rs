@@ -32,9 +32,6 @@ impl Link {
                 self.poll_pace.found_untold(untold.clone(), cx.now);
             }
         }
-        if fetch.is_for_pushed && !fetch.is_second && !self.is_fetching() {
-            self.poll_pace.brought(deliveries.len(), fetch.count);
-        }
         let idle_since = self.streams.fetch_answered(fetch.at, has_jobs);
         let Some(idle_since) = idle_since.filter(|_| is_poll) else {
             return;

@@ -56,7 +56,7 @@ impl Link {
         if asked.is_second {
             self.agent.fetch_pace.second_goes_out(cx.now);
         }
-        let is_woken = self.wake_ups.fetch_goes_out(cx.now);
+        let is_woken = asked.is_for_pushed && self.wake_ups.fetch_goes_out(cx.now);
         if is_woken {
             self.notify(LinkNotice::WokenUp);
         }
@@ -157,7 +157,13 @@ impl Link {
             self.store_was_seen(fetch.at);
         }
         self.judge_polls(fetch, deliveries, cx);
-        self.wake_ups.answered(fetch.at, fetch.is_woken, deliveries, cx.now);
+        if fetch.is_for_pushed {
+            self.wake_ups.answered(fetch.at, fetch.is_woken, deliveries, cx.now);
+            if !fetch.is_second && !self.is_fetching() {
+                let is_any_left = self.wake_ups.is_any_left();
+                self.poll_pace.brought(deliveries.len(), fetch.count, is_any_left);
+            }
+        }
         if let Some(form) = self.agent.fetch_forms.accepted(cx.now) {
             self.notify(LinkNotice::FetchForm(form));
         }
@@ -184,6 +190,8 @@ impl Link {
     /// A FETCH failed. Returns whether it goes out once more in another form, without a pause.
     pub(crate) fn fetch_failed(&mut self, failure: Failure, cx: &Context) -> bool {
         self.agent.fetch_pace.failed();
+        self.wake_ups.fetch_failed();
+        self.poll_pace.fetch_failed();
         if failure == Failure::Refused && self.agent.fetch_forms.refused() {
             return true;
         }

@@ -129,6 +129,11 @@ impl PollPace {
         !self.due_jobs_are_told
     }
 
+    /// A FETCH failed, so the next one is no poll.
+    pub(super) fn fetch_failed(&mut self) {
+        self.pause = None;
+    }
+
     /// The next backend may differ.
     pub(super) fn forget_backend(&mut self) {
         *self = Self::default();
@@ -150,11 +155,15 @@ impl PollPace {
 
 /// Answers with fewer jobs than were asked for.
 impl PollPace {
-    /// A FETCH for so many jobs brought so many.
-    pub(super) fn brought(&mut self, brought: usize, count: usize) {
+    /// A FETCH for so many jobs brought so many, and of those that streams had told of some are
+    /// left (`is_any_left`).
+    pub(super) fn brought(&mut self, brought: usize, count: usize, is_any_left: bool) {
         let is_behind_short = std::mem::replace(&mut self.was_short, (1..count).contains(&brought));
         if is_behind_short && self.pause.is_none() {
             self.is_short_all = brought == 0;
+        }
+        if self.was_short && is_any_left {
+            self.is_short_all = false;
         }
         self.pause = None;
     }
@@ -239,14 +248,17 @@ mod tests {
     #[test]
     fn fewer_jobs_than_asked_for_are_all_once_a_fetch_behind_them_was_in_vain() {
         let mut pace = PollPace::default();
-        pace.brought(2, 10);
+        pace.brought(2, 10, false);
         assert!(!pace.has_brought_all());
-        pace.brought(0, 8);
+        pace.brought(0, 8, false);
         pace.pause_begins(NORMAL, at(0));
-        pace.brought(3, 10);
+        pace.brought(3, 10, false);
         assert!(pace.has_brought_all());
+        pace.brought(1, 10, true);
+        assert!(!pace.has_brought_all());
+        pace.brought(0, 9, false);
         pace.pause_begins(NORMAL, at(0));
-        pace.brought(10, 10);
+        pace.brought(10, 10, false);
         assert!(!pace.has_brought_all());
     }
 }

@@ -31,6 +31,7 @@ impl Link {
             if !are_wanted {
                 self.timers.cancel(LinkTimer::Listen(index));
                 self.close_stream(index);
+                self.polls_are_alone(cx);
             } else if Some(index) != self.streams.together() && !self.streams.is_deaf(index) {
                 self.listen(index, cx);
             }
@@ -99,6 +100,7 @@ impl Link {
         self.timers.cancel(LinkTimer::Call(call));
         self.order(Effect::AbandonCall(call));
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
+        self.polls_are_alone(cx);
     }
 
     fn stream_opened(&mut self, index: usize, call: CallId, cx: &Context) {
@@ -113,7 +115,7 @@ impl Link {
         }
         // The stream tells of no job that became available while there was none.
         self.poll_pace.begins_again();
-        self.wake_ups.told(None, cx.now);
+        self.wake_ups.opened();
         self.wake_up(cx);
     }
 
@@ -122,8 +124,7 @@ impl Link {
         let Some(index) = self.streams.find(call) else { return };
         let pause = self.streams.ended(index, failure, &mut self.draws.jitter, cx.now);
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
-        self.poll_pace.begins_again();
-        self.poll_no_later_than_without_streams(cx);
+        self.polls_are_alone(cx);
         if let Some(together) = self.streams.together().filter(|together| *together != index)
             && self.streams.are_all_missing()
             && self.streams.is_closed(together)
@@ -191,12 +192,10 @@ impl Link {
         let Some(due) = due.filter(|due| self.streams.is_listening() && Some(*due) != self.wake_ups.at()) else {
             return;
         };
-        if let Some(at) = self
-            .wake_ups
-            .bring_forward(&mut self.draws.jitter, cx.now)
-            .filter(|at| *at < due)
-        {
-            self.timers.arm(LinkTimer::Fetch, at);
+        match self.wake_ups.bring_forward(&mut self.draws.jitter, cx.now) {
+            Some(at) if at < due => self.timers.arm(LinkTimer::Fetch, at),
+            // The poll comes sooner, or others do.
+            Some(_) | None => self.wake_ups.cancel(),
         }
     }
 
@@ -213,6 +212,15 @@ impl Link {
         if let Some(ends) = self.poll_pace.pause_ends() {
             self.timers.arm(LinkTimer::Fetch, ends);
         }
+        if self.wake_ups.is_any_told() {
+            self.wake_up(cx);
+        }
+    }
+
+    /// A stream is not there any more.
+    fn polls_are_alone(&mut self, cx: &Context) {
+        self.poll_pace.begins_again();
+        self.poll_no_later_than_without_streams(cx);
     }
 
     /// The next poll comes no later than it would without streams.
@@ -237,13 +245,17 @@ impl Link {
     }
 
     fn is_each_queue_heard(&self, cx: &Context) -> bool {
-        self.streams.are_all_open() && cx.options.listen_to.len() <= MOST_STREAMS
+        self.streams.are_all_open() && self.wake_ups.may_tell_of_takings() && cx.options.listen_to.len() <= MOST_STREAMS
     }
 
     /// Jobs came, or none, and the next FETCH waits. A job that became available while this one was
     /// on its way may have come too late for it.
     pub(super) fn rest_until_next_poll(&mut self, cx: &Context) {
         let is_heard = self.is_each_queue_heard(cx);
+        if self.wake_ups.is_any_left() {
+            // A stream may tell of a job a little before it is to be had.
+            self.poll_pace.begins_again();
+        }
         let (least, most) = (cx.options.poll_interval, cx.options.poll_interval_max);
         let longest = self.poll_pace.longest_pause(least, most, is_heard, cx.now);
         let pause = self.draws.jitter.poll_pause(longest);

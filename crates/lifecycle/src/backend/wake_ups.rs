@@ -11,7 +11,7 @@
 //! Some backends do not tell when a job is taken. Another worker then counts as quicker when the
 //! time by chance is above the patience, and the job is left to it. Polls find what is left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::api::{Delivery, JobId, Moment};
@@ -22,6 +22,10 @@ const NARROWEST: Duration = Duration::from_millis(10);
 
 /// Widest window. It is reached where a hundred thousand workers wait for the jobs of one queue.
 const WIDEST: Duration = Duration::from_secs(10 * 60);
+
+/// Widest window where streams do not tell when a job is taken. Nobody would see there that a job
+/// waits for those who are all lazy.
+const WIDEST_WITHOUT_TAKINGS: Duration = Duration::from_secs(5);
 
 /// A worker of a fleet takes a job within this time of hearing of it, as everybody else expects.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -44,6 +48,9 @@ const ALONE_AFTER: u8 = 3;
 /// jobs that nobody gets.
 const AFTER_ONE_IN_VAIN: Duration = Duration::from_millis(200);
 
+/// A FETCH this much later than it was brought forward to is no wake-up any more.
+const STALE_AFTER: Duration = Duration::from_secs(1);
+
 /// Most jobs whose ids are kept. Where more wait a FETCH finds one of them anyway.
 const MOST_TOLD: usize = 32;
 
@@ -65,10 +72,14 @@ pub(crate) struct WakeUps {
     told: BTreeMap<JobId, Moment>,
     /// A job without an id is to be had since then, or more jobs than are kept.
     told_without_id: Option<Moment>,
-    /// These jobs were told of before the last FETCH went out.
-    asked_for: BTreeSet<JobId>,
-    /// And since this moment one of them was to be had.
-    asked_for_since: Option<Moment>,
+    /// These jobs were told of before the last FETCH went out, and are not known to be taken.
+    asked_for: BTreeMap<JobId, Moment>,
+    /// And one without an id.
+    asked_without_id: Option<Moment>,
+    /// A stream has opened: jobs that came before it are to be had, and no other worker heard that.
+    has_opened: bool,
+    /// The answer to the last FETCH says how quick the others are.
+    tells_of_others: bool,
     /// FETCH is brought forward to this moment.
     at: Option<Moment>,
     /// Until then nothing is brought forward.
@@ -85,8 +96,10 @@ impl Default for WakeUps {
             answer_time: Duration::ZERO,
             told: BTreeMap::new(),
             told_without_id: None,
-            asked_for: BTreeSet::new(),
-            asked_for_since: None,
+            asked_for: BTreeMap::new(),
+            asked_without_id: None,
+            has_opened: false,
+            tells_of_others: false,
             at: None,
             held_until: None,
         }
@@ -105,12 +118,18 @@ impl WakeUps {
         }
     }
 
+    /// A stream has opened. It tells of no job that became available before.
+    pub(super) fn opened(&mut self) {
+        self.has_opened = true;
+    }
+
     /// A job is taken. If no FETCH of ours went out for it, there are other workers.
     pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
         self.takings_are_told = true;
+        self.asked_for.remove(job);
         if let Some(since) = self.told.remove(job) {
             self.found_in_a_row = 0;
-            if self.at.is_some() {
+            if self.at.is_some_and(|at| at > now) {
                 self.nobody_was_quick(since, now);
             }
         }
@@ -118,14 +137,23 @@ impl WakeUps {
 
     /// Whether a job is to be had that no FETCH went out for.
     pub(super) fn is_any_told(&self) -> bool {
-        !self.told.is_empty() || self.told_without_id.is_some()
+        !self.told.is_empty() || self.told_without_id.is_some() || self.has_opened
+    }
+
+    /// Whether a job is left of those that the last FETCH was for, as far as is known.
+    pub(super) fn is_any_left(&self) -> bool {
+        !self.asked_for.is_empty() || self.asked_without_id.is_some()
     }
 
     /// Whether the stream has told of this job, as far as that is known.
     pub(super) fn was_told(&self, job: &JobId) -> bool {
-        let is_known_by_id = self.told.contains_key(job) || self.asked_for.contains(job);
-        let may_be_any = self.told_without_id.is_some() || self.asked_for_since.is_some() && self.asked_for.is_empty();
-        is_known_by_id || may_be_any
+        let is_known_by_id = self.told.contains_key(job) || self.asked_for.contains_key(job);
+        is_known_by_id || self.told_without_id.is_some() || self.asked_without_id.is_some()
+    }
+
+    /// Whether streams tell when a job is taken. Nothing is known before the first job.
+    pub(super) fn may_tell_of_takings(&self) -> bool {
+        self.takings_are_told || !self.has_found
     }
 
     /// A job that was given back would be told of: until then nothing is brought forward.
@@ -150,7 +178,7 @@ impl WakeUps {
     pub(super) fn bring_forward(&mut self, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
         let patience = self.patience();
         let mut waited = Duration::ZERO;
-        let mut window = self.window;
+        let mut window = if self.has_opened { NARROWEST } else { self.window };
         let mut chance = jitter.up_to(window);
         // Nobody took the job within the patience: all others are as lazy, so it goes on with half
         // of the window. A window is at most `WIDEST`, which ends this after 13 rounds.
@@ -165,39 +193,58 @@ impl WakeUps {
         self.at
     }
 
-    /// A FETCH goes out: whether a stream brought it forward.
+    /// A FETCH for pushed jobs goes out: whether a stream brought it forward.
     pub(super) fn fetch_goes_out(&mut self, now: Moment) -> bool {
-        let told = std::mem::take(&mut self.told);
-        let without_id = self.told_without_id.take();
-        self.asked_for_since = told.values().copied().chain(without_id).min();
-        self.asked_for = told.into_keys().collect();
-        self.at.take().is_some_and(|at| at <= now)
+        let is_woken = self
+            .at
+            .take()
+            .is_some_and(|at| at <= now && at.elapsed(now) < STALE_AFTER);
+        self.asked_for = std::mem::take(&mut self.told);
+        self.asked_without_id = self.told_without_id.take();
+        let is_about_the_past = std::mem::take(&mut self.has_opened);
+        self.tells_of_others = is_woken && !is_about_the_past;
+        is_woken
+    }
+
+    /// A FETCH failed: its jobs are still to be had.
+    pub(super) fn fetch_failed(&mut self) {
+        let asked_for = std::mem::take(&mut self.asked_for);
+        self.told.extend(asked_for.into_iter().take(MOST_TOLD));
+        self.told_without_id = self.told_without_id.or(self.asked_without_id.take());
     }
 
     /// A FETCH that went out at `sent_at` was answered with these jobs.
     pub(super) fn answered(&mut self, sent_at: Moment, is_woken: bool, jobs: &[Delivery], now: Moment) {
         self.answer_time = sent_at.elapsed(now);
+        let since = self.asked_for.values().copied().chain(self.asked_without_id).min();
         for job in jobs {
             self.told.remove(&job.subject.id);
+            self.asked_for.remove(&job.subject.id);
         }
-        if !jobs.is_empty() {
-            if let Some(since) = self.asked_for_since.filter(|_| self.takings_are_told) {
-                self.nobody_was_quick(since, sent_at);
+        let tells_of_others = std::mem::take(&mut self.tells_of_others);
+        if jobs.is_empty() {
+            if tells_of_others {
+                self.found_in_a_row = 0;
+                self.set_window(self.window * if self.has_found { WIDER } else { WIDER_AT_FIRST });
             }
-            if self.asked_for_since.is_some() {
-                self.found_in_a_row = ALONE_AFTER.min(self.found_in_a_row + 1);
+            if is_woken {
+                self.hold_until(now.after(AFTER_ONE_IN_VAIN));
+            }
+            return;
+        }
+        if since.is_some() && !self.takings_are_told {
+            self.set_window(self.window / 2);
+        }
+        if tells_of_others {
+            self.has_found = true;
+            self.found_in_a_row = ALONE_AFTER.min(self.found_in_a_row + 1);
+            if let Some(since) = since.filter(|_| self.takings_are_told) {
+                self.nobody_was_quick(since, sent_at);
             }
             if self.found_in_a_row == ALONE_AFTER {
                 self.set_window(self.window / 2);
             }
-            self.has_found |= is_woken;
-        } else if is_woken {
-            self.found_in_a_row = 0;
-            self.set_window(self.window * if self.has_found { WIDER } else { WIDER_AT_FIRST });
-            self.hold_until(now.after(AFTER_ONE_IN_VAIN));
         }
-        self.asked_for.clear();
-        self.asked_for_since = None;
     }
 
     /// A job was to be had since then and nobody has taken it before now.
@@ -211,7 +258,12 @@ impl WakeUps {
     }
 
     fn set_window(&mut self, window: Duration) {
-        self.window = window.clamp(NARROWEST, WIDEST);
+        let widest = if self.takings_are_told {
+            WIDEST
+        } else {
+            WIDEST_WITHOUT_TAKINGS
+        };
+        self.window = window.clamp(NARROWEST, widest);
     }
 
     fn patience(&self) -> Duration {

@@ -14,10 +14,10 @@ const JOBS_A_SECOND: f64 = 2.0;
 
 /// Most FETCHes for each job, by what the backend's streams tell: when each job is available and
 /// when it is taken; only that some job is available; nothing. In the last case every worker polls
-/// each second.
+/// each second, and in the second one as well.
 const MOST_FETCHES_FOR_A_JOB: [(Streams, f64); 3] = [
     (Streams::OfEachQueue, 4.0),
-    (Streams::OfAllTogether, 12.0),
+    (Streams::OfAllTogether, 70.0),
     (Streams::Missing, 75.0),
 ];
 
