@@ -161,6 +161,7 @@ rest()
     assert_eq!(init.noted("none"), "200 200");
     assert_eq!(init.noted("right"), "200");
     assert_eq!(init.noted("wrong"), "403");
+    init.logs("the worker sends no bearer");
     assert_eq!(
         count(&init.complaints(), "the worker sends no bearer"),
         1,
