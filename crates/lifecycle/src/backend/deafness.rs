@@ -27,8 +27,8 @@ impl Link {
         }
         let is_poll = fetch.is_for_pushed && !fetch.is_woken && !fetch.is_second;
         if is_poll && self.poll_pace.pause_ends().is_some() && self.streams.are_all_open() {
-            let ids = deliveries.iter().map(|delivery| &delivery.subject.id);
-            if let Some(untold) = ids.into_iter().find(|id| !self.wake_ups.was_told(id)) {
+            let mut ids = deliveries.iter().map(|delivery| &delivery.subject.id);
+            if let Some(untold) = ids.find(|id| !self.wake_ups.was_told(id)) {
                 self.poll_pace.found_untold(untold.clone(), cx.now);
             }
         }

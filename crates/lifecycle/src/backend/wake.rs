@@ -31,13 +31,12 @@ impl Link {
             if !are_wanted {
                 self.timers.cancel(LinkTimer::Listen(index));
                 self.close_stream(index);
-                self.polls_are_alone(cx);
             } else if Some(index) != self.streams.together() && !self.streams.is_deaf(index) {
                 self.listen(index, cx);
             }
         }
         if !are_wanted {
-            return;
+            return self.polls_are_alone(cx);
         }
         match self.streams.together().filter(|_| self.streams.are_all_deaf()) {
             Some(together) => self.listen(together, cx),
@@ -192,10 +191,8 @@ impl Link {
         let Some(due) = due.filter(|due| self.streams.is_listening() && Some(*due) != self.wake_ups.at()) else {
             return;
         };
-        match self.wake_ups.bring_forward(&mut self.draws.jitter, cx.now) {
-            Some(at) if at < due => self.timers.arm(LinkTimer::Fetch, at),
-            // The poll comes sooner, or others do.
-            Some(_) | None => self.wake_ups.cancel(),
+        if let Some(at) = self.wake_ups.bring_forward(due, &mut self.draws.jitter, cx.now) {
+            self.timers.arm(LinkTimer::Fetch, at);
         }
     }
 

@@ -174,8 +174,8 @@ impl WakeUps {
         self.at = None;
     }
 
-    /// A job is to be had: when to ask for it. None: others are quicker.
-    pub(super) fn bring_forward(&mut self, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
+    /// A job is to be had: when to ask for it. None: others are quicker, or the poll that is `due`.
+    pub(super) fn bring_forward(&mut self, due: Moment, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
         let patience = self.patience();
         let mut waited = Duration::ZERO;
         let mut window = if self.has_opened { NARROWEST } else { self.window };
@@ -189,7 +189,8 @@ impl WakeUps {
         }
         let is_left_to_others = chance > patience;
         let at = now.after(waited + chance);
-        self.at = (!is_left_to_others).then(|| at.max(self.held_until.unwrap_or(at)));
+        let at = at.max(self.held_until.unwrap_or(at));
+        self.at = Some(at).filter(|at| !is_left_to_others && *at < due);
         self.at
     }
 
@@ -268,5 +269,143 @@ impl WakeUps {
 
     fn patience(&self) -> Duration {
         PATIENCE.max(self.answer_time * PATIENCE_IN_FETCHES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Reservation, Subject};
+
+    fn at(millis: u64) -> Moment {
+        Moment::new(Duration::from_millis(millis))
+    }
+
+    fn job(id: &str) -> JobId {
+        JobId(id.into())
+    }
+
+    fn delivery(id: &str) -> Delivery {
+        Delivery {
+            has_crashed: false,
+            subject: Subject {
+                id: job(id),
+                kind: "mail".into(),
+                queue: "default".into(),
+                attempt: None,
+                max_attempts: None,
+                trace: None,
+            }
+            .into(),
+            envelope: "{}".into(),
+            checkpoint: None,
+            timeout: None,
+            reservation: Reservation::default(),
+            visibility: None,
+            waited: None,
+        }
+    }
+
+    /// A FETCH that a stream brought forward to this moment is answered at once.
+    fn woken(wake_ups: &mut WakeUps, millis: u64, jobs: &[Delivery]) {
+        wake_ups.at = Some(at(millis));
+        assert!(wake_ups.fetch_goes_out(at(millis)));
+        wake_ups.answered(at(millis), true, jobs, at(millis));
+    }
+
+    /// After a job was told of at the start of each second, and taken by another worker in time.
+    fn in_a_fleet() -> WakeUps {
+        let mut wake_ups = WakeUps::default();
+        for second in 0..10 {
+            wake_ups.told(Some(job("a")), at(second * 1_000));
+            woken(&mut wake_ups, second * 1_000 + 10, &[]);
+            wake_ups.taken(&job("a"), at(second * 1_000 + 20));
+        }
+        wake_ups
+    }
+
+    #[test]
+    fn fetches_in_vain_make_the_window_wider_and_jobs_that_nobody_takes_narrower() {
+        let mut wake_ups = in_a_fleet();
+        assert_eq!(wake_ups.window, WIDEST);
+        wake_ups.told(Some(job("b")), at(20_000));
+        wake_ups.at = Some(at(30_000));
+        wake_ups.taken(&job("b"), at(20_000).after(PATIENCE * 2));
+        assert_eq!(wake_ups.window, WIDEST / 4);
+    }
+
+    #[test]
+    fn a_worker_that_finds_every_job_alone_becomes_as_quick_as_can_be() {
+        let mut wake_ups = in_a_fleet();
+        for second in 20..60 {
+            wake_ups.told(Some(job("b")), at(second * 1_000));
+            woken(&mut wake_ups, second * 1_000 + 10, &[delivery("b")]);
+        }
+        assert_eq!(wake_ups.window, NARROWEST);
+    }
+
+    #[test]
+    fn a_stream_that_opens_again_and_again_teaches_nothing_of_others() {
+        let mut wake_ups = WakeUps::default();
+        for second in 0..100 {
+            wake_ups.opened();
+            assert!(wake_ups.is_any_told());
+            woken(&mut wake_ups, second * 1_000, &[]);
+        }
+        assert_eq!(wake_ups.window, NARROWEST);
+    }
+
+    #[test]
+    fn a_fetch_that_no_stream_brought_forward_teaches_nothing_of_others() {
+        let before = in_a_fleet();
+        let mut wake_ups = before.clone();
+        wake_ups.told(Some(job("b")), at(20_000));
+        assert!(!wake_ups.fetch_goes_out(at(90_000)));
+        wake_ups.answered(at(90_000), false, &[delivery("b")], at(90_000));
+        assert_eq!(wake_ups.window, before.window);
+    }
+
+    #[test]
+    fn jobs_that_were_told_of_and_neither_came_nor_were_taken_are_left() {
+        let mut wake_ups = WakeUps::default();
+        for id in ["a", "b", "c"] {
+            wake_ups.told(Some(job(id)), at(0));
+        }
+        woken(&mut wake_ups, 10, &[delivery("a")]);
+        assert!(wake_ups.is_any_left());
+        wake_ups.taken(&job("b"), at(20));
+        assert!(wake_ups.is_any_left());
+        wake_ups.taken(&job("c"), at(30));
+        assert!(!wake_ups.is_any_left());
+    }
+
+    #[test]
+    fn a_fetch_that_fails_leaves_its_jobs_to_the_next_one() {
+        let mut wake_ups = WakeUps::default();
+        wake_ups.told(Some(job("a")), at(0));
+        assert!(!wake_ups.fetch_goes_out(at(10)));
+        assert!(!wake_ups.is_any_told());
+        wake_ups.fetch_failed();
+        assert!(wake_ups.is_any_told() && wake_ups.was_told(&job("a")));
+    }
+
+    #[test]
+    fn more_jobs_than_are_kept_are_told_of_without_their_ids() {
+        let mut wake_ups = WakeUps::default();
+        for number in 0..MOST_TOLD * 2 {
+            wake_ups.told(Some(job(&number.to_string())), at(0));
+        }
+        assert_eq!(wake_ups.told.len(), MOST_TOLD);
+        assert!(wake_ups.was_told(&job("none of them")));
+    }
+
+    #[test]
+    fn where_takings_are_told_a_job_that_nobody_takes_is_asked_for_within_two_seconds() {
+        let mut jitter = Jitter::new(7);
+        for _ in 0..1_000 {
+            let mut wake_ups = in_a_fleet();
+            let asks = wake_ups.bring_forward(at(600_000), &mut jitter, at(30_000));
+            assert!(asks.is_some_and(|asks| asks <= at(32_000)), "{asks:?}");
+        }
     }
 }
