@@ -254,6 +254,7 @@ mod tests {
         pace.pause_begins(NORMAL, at(0));
         pace.brought(3, 10, false);
         assert!(pace.has_brought_all());
+        pace.pause_begins(NORMAL, at(0));
         pace.brought(1, 10, true);
         assert!(!pace.has_brought_all());
         pace.brought(0, 9, false);
