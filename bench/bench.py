@@ -19,7 +19,7 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import clients  # noqa: E402
@@ -52,24 +52,33 @@ PARTS = {
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measures ojs-init.")
-    parser.add_argument("--init", required=True, help="the ojs-init that is measured")
-    parser.add_argument("--built", required=True, help="the folder of the development server and the bench's programs")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas between: {', '.join(PARTS)}")
+    parser = parser_of("bench", "Measures ojs-init.", PARTS)
     parser.add_argument("--jobs", help="only with so many jobs at once, with commas between; such a run is not kept")
     parser.add_argument("--rounds", type=int, default=3, help="how often ours and the bare loop take turns (3)")
+    return parser.parse_args()
+
+
+def parser_of(program: str, description: str, parts: Dict[str, Part]) -> argparse.ArgumentParser:
+    """The options that every program of this folder has."""
+
+    def some(text: str) -> List[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in parts]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"there is no part {', '.join(unknown)}: there are {', '.join(parts)}")
+        return names
+
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--init", required=True, help="the ojs-init that is measured")
+    parser.add_argument("--built", required=True, help="the folder of the development server and the bench's programs")
+    parser.add_argument("--only", type=some, default=list(parts), help=f"parts, with commas between: {', '.join(parts)}")
     parser.add_argument("--revision", help="what --init was built from, where that is not this working tree")
     parser.add_argument("--keep", help="keep the run in bench/runs under this name, whatever was left out")
-    return parser.parse_args()
+    return parser
 
 
 def main() -> int:
     given = arguments()
-    parts = given.only.split(",")
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        print(f"bench: there is no part {', '.join(unknown)}: there are {', '.join(PARTS)}", file=sys.stderr)
-        return 2
     wishes = Wishes(given.rounds, [int(jobs) for jobs in given.jobs.split(",")] if given.jobs else None)
     allow_many_files()
     try:
@@ -79,7 +88,7 @@ def main() -> int:
         pass
     is_kept = bool(given.keep) or (wishes.jobs is None and given.rounds >= 3 and is_ours(given.init))
     run = {**facts(given.init, given.revision), "rounds": given.rounds, "parts": {}}
-    measures = {part: PARTS[part] for part in parts}
+    measures = {part: PARTS[part] for part in given.only}
     return carry_out(run, measures, programs_of(given.init, given.built), wishes, is_kept, given.keep)
 
 

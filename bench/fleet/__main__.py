@@ -37,27 +37,17 @@ PARTS: Dict[str, Part] = {
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="fleet", description="Measures a fleet of ojs-init.")
-    parser.add_argument("--init", required=True, help="the ojs-init that is measured")
-    parser.add_argument("--built", required=True, help="the folder of the development server and the bench's programs")
+    parser = bench.parser_of("fleet", "Measures a fleet of ojs-init.", PARTS)
     parser.add_argument("--workers", type=int, default=WORKERS, help=f"how many there are ({WORKERS}); other runs are not kept")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"rows, with commas between: {', '.join(PARTS)}")
-    parser.add_argument("--revision", help="what --init was built from, where that is not this working tree")
-    parser.add_argument("--keep", help="keep the run in bench/runs under this name, whatever was left out")
     return parser.parse_args()
 
 
 def main() -> int:
     given = arguments()
-    names = given.only.split(",")
-    unknown = [name for name in names if name not in PARTS]
-    if unknown:
-        print(f"fleet: there is no row {', '.join(unknown)}: there are {', '.join(PARTS)}", file=sys.stderr)
-        return 2
     bench.allow_many_files()
     is_kept = bool(given.keep) or (given.workers == WORKERS and bench.is_ours(given.init))
     run = {**bench.facts(given.init, given.revision), "parts": {}}
-    parts = {f"fleet-{name}": PARTS[name] for name in names}
+    parts = {f"fleet-{name}": PARTS[name] for name in given.only}
     status = bench.carry_out(
         run, parts, bench.programs_of(given.init, given.built), Wishes(rounds=1, workers=given.workers), is_kept, given.keep
     )
