@@ -1,6 +1,7 @@
 """The processes of a fleet: the development server, and N times ojs-init with an echo worker."""
 
 import http.client
+import json
 import os
 import random
 import threading
@@ -34,6 +35,9 @@ PRODUCERS = 32
 # Pause between two looks at the server, in seconds: each look is a request.
 LOOK_EVERY = 0.1
 
+# A moment after every measurement.
+FAR_AWAY = "2999-01-01T00:00:00Z"
+
 # Port of the metrics. Each ojs-init has a loopback address of its own.
 METRICS_PORT = 21_081
 
@@ -59,6 +63,8 @@ class Fleet:
         self.workers = workers
         self.backend = scene.backend("--max-events", str(MAX_EVENTS))
         self.server = scene.running[0]
+        # Without a job there would be no queue, and so no event stream. Its time never comes.
+        self.backend.ask("/ojs/v1/jobs", json.dumps({"type": "echo", "args": [""], "options": {"delay_until": FAR_AWAY}}))
         reading, self.gate = os.pipe()
         self.inits = [self._behind_the_gate(number, reading, slots, hold_ms) for number in range(workers)]
         os.close(reading)

@@ -13,6 +13,9 @@ from processes import Programs
 SETTLE = 3.0
 IDLE_SECONDS = 20.0
 
+# Time until the pause between two polls has grown to its longest, in seconds: 1, 2, 4 and 8.
+POLLS_SETTLE = 16.0
+
 # Jobs a second, and how many of them are counted. Fewer than a hundred have no p99.
 RATES = ((0.1, 6), (1, 40), (5, 150), (50, 1_000), (500, 7_500))
 
@@ -39,6 +42,7 @@ OF_WORKERS = ("register", "heartbeat", "fetch", "ack", "nack", "events", "deregi
 def idle(programs: Programs, wishes: Wishes, say: Say) -> List[Any]:
     with fleet(programs, wishes.workers) as those:
         at_rest(those)
+        time.sleep(POLLS_SETTLE)
         begin = those.mark()
         time.sleep(IDLE_SECONDS)
         record = those.record(begin, those.mark())
