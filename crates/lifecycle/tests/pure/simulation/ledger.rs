@@ -430,6 +430,14 @@ impl Ledger {
         Ok(())
     }
 
+    /// A look is answered. A job that was seen to be ours is one like any other.
+    pub fn is_seen(&mut self, id: &JobId) {
+        let shown = self.shown.get(id).copied();
+        if let Some(claim) = self.find(id) {
+            claim.is_again &= claim.is_seen("", shown, true).is_err();
+        }
+    }
+
     /// A job that is here was delivered again: what it has now is the new reservation.
     fn adopted(&mut self, id: &JobId) -> Kept {
         let shown = self.shown.get(id).copied();

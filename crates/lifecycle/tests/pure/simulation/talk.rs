@@ -172,10 +172,12 @@ impl Talk {
         self.absences.replied(&pending.call, reply, now);
         self.fetches.answered(&pending, reply, state, now);
         ledger.is_looked_at = matches!(pending.call, Call::GetJob { .. }) && !pending.is_before_repeat;
-        if let (Call::GetJob { job }, Reply::JobSeen(view)) = (&pending.call, reply)
-            && view.state == JobState::Missing
-        {
-            ledger.shown.insert(job.clone(), Shown::Nothing);
+        if let (Call::GetJob { job }, Reply::JobSeen(view)) = (&pending.call, reply) {
+            if view.state == JobState::Missing {
+                ledger.shown.insert(job.clone(), Shown::Nothing);
+            }
+            // The machine knows what a later look shows only when that one is answered.
+            ledger.is_seen(job);
         }
         match &pending.call {
             Call::Register { worker, .. } => self.registered(worker, reply, state, now),
