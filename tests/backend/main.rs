@@ -319,9 +319,7 @@ fn more_reports_than_there_is_room_for_are_refused_at_once_and_each_is_answered_
     let mut few = settings(&backend.url());
     few.identity.concurrency = 1;
     let mut rig = Rig::new(few);
-    for _ in 0..100 {
-        rig.send(ack("a"), SHORT);
-    }
+    rig.send_many(100, &ack("a"), SHORT);
     // Two under way, 64 that wait.
     let refused: Vec<u64> = (0..34).map(|_| rig.next().0).collect();
     assert_eq!(refused, (67..=100).collect::<Vec<u64>>());

@@ -223,17 +223,24 @@ impl Rig {
     }
 
     pub fn send(&mut self, call: Call, patience: Duration) -> u64 {
-        self.send_one(call, patience, false)
+        self.send_one(call, Moment::new(clock::monotonic()).after(patience), false)
+    }
+
+    /// Sends the call so many times; nobody waits for any of them longer than for another.
+    pub fn send_many(&mut self, count: usize, call: &Call, patience: Duration) {
+        let give_up = Moment::new(clock::monotonic()).after(patience);
+        for _ in 0..count {
+            self.send_one(call.clone(), give_up, false);
+        }
     }
 
     /// Sends the call once more, while the first one hangs.
     pub fn send_again(&mut self, call: Call) -> u64 {
-        self.send_one(call, PATIENCE, true)
+        self.send_one(call, Moment::new(clock::monotonic()).after(PATIENCE), true)
     }
 
-    fn send_one(&mut self, call: Call, patience: Duration, is_again: bool) -> u64 {
+    fn send_one(&mut self, call: Call, give_up: Moment, is_again: bool) -> u64 {
         self.sent += 1;
-        let give_up = Moment::new(clock::monotonic()).after(patience);
         self.tell(Told::Send(CallId(self.sent), call, give_up, is_again));
         self.sent
     }
