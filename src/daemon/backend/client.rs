@@ -228,25 +228,22 @@ impl Backend {
             self.tunnels.thread_has_news();
         }
         self.reach.close_outdated(now);
-        let mut requests = REQUESTS_PER_TURN;
         // Those that come again have more to do than fits into a turn.
-        let mut connections = CONNECTIONS_PER_TURN.min(self.ready_slots.len());
-        loop {
-            if let Some(slot) = self.ready_slots.front().copied().filter(|_| connections > 0) {
-                self.ready_slots.pop_front();
-                connections -= 1;
-                let owner = self.reach.slots.get(slot).and_then(|connection| connection.owner);
-                self.guarded(owner, Some(slot), |backend| backend.serve(slot, turn));
-                self.heed_signs(now);
-            } else if let Some(id) = self.ready.front().copied().filter(|_| requests > 0) {
-                self.ready.pop_front();
-                requests -= 1;
-                self.guarded(Some(id), None, |backend| backend.advance(id, turn));
-                self.heed_signs(now);
-            } else {
+        for _ in 0..CONNECTIONS_PER_TURN.min(self.ready_slots.len()) {
+            let Some(slot) = self.ready_slots.pop_front() else {
                 break;
-            }
+            };
+            let owner = self.reach.slots.get(slot).and_then(|connection| connection.owner);
+            self.guarded(owner, Some(slot), |backend| backend.serve(slot, turn));
+            self.heed_signs(now);
         }
+        self.hand_on(turn);
+        for _ in 0..REQUESTS_PER_TURN {
+            let Some(id) = self.ready.pop_front() else { break };
+            self.guarded(Some(id), None, |backend| backend.advance(id, turn));
+            self.heed_signs(now);
+        }
+        self.hand_on(turn);
         // After what has come: who was held up for longer than a request may take finds its answer
         // all the same.
         while let Some(due) = self.deadlines.take_due(now) {
@@ -259,6 +256,14 @@ impl Backend {
         }
         for (id, says) in self.said.drain(..) {
             take(id, says);
+        }
+    }
+
+    /// Kept connections go to requests that open one of their own.
+    fn hand_on(&mut self, turn: BackendTurn<'_>) {
+        for id in self.reach.dialing(!self.ready.is_empty(), turn.now) {
+            self.guarded(Some(id), None, |backend| backend.take_kept(id, turn));
+            self.heed_signs(turn.now);
         }
     }
 

@@ -104,6 +104,11 @@ impl Dial {
         late.map(|attempt| attempt.address).collect()
     }
 
+    /// Whether an address has not answered for so long that it may not answer at all.
+    pub(in crate::daemon) fn is_late(&self, now: Moment) -> bool {
+        !self.late(None, now).is_empty()
+    }
+
     /// Whether no attempt is left, and why.
     pub(in crate::daemon) fn is_over(&mut self) -> Option<Fault> {
         let is_over = self.left.is_empty() && self.attempts.is_empty();

@@ -157,6 +157,11 @@ impl KeptConnections {
         self.kept.iter().map(|kept| kept.slot)
     }
 
+    /// Whether there is none.
+    pub(in crate::daemon) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     /// Whether this one is kept.
     pub(in crate::daemon) fn has(&self, slot: usize) -> bool {
         self.kept.iter().any(|kept| kept.slot == slot)

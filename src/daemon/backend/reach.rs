@@ -103,26 +103,34 @@ impl<O: Copy + Ord> Reach<O> {
         way: &mut Way<'_>,
         make_room: &mut dyn FnMut() -> bool,
     ) -> Reached {
-        if !self.is_dialing(id) {
-            match way.token.state(way.now) {
-                TokenState::Ready => {}
-                TokenState::Wait(until) => return Reached::Token(until),
-                TokenState::Missing => return Reached::NoToken,
-            }
-        }
-        if wanted.takes_kept
-            && let Some(slot) = self.take_kept(id, wanted, way)
-        {
-            self.give_up(id);
-            return Reached::Open(slot);
-        }
-        if !self.is_dialing(id) {
-            match way.names.addresses(way.now) {
-                Lookup::Known(addresses) => self.dials.insert(id, Dial::new(&addresses, way.now)),
-                Lookup::Wait(until) => return Reached::Address(until),
-                Lookup::Failed(fault) => return Reached::Failed(fault),
+        if let Some(dial) = self.dials.get(&id) {
+            let is_late = dial.is_late(way.now);
+            let reached = self.dial(id, way, make_room);
+            let may_come = match reached {
+                Reached::Failed(_) => false,
+                Reached::Dialing { .. } => !is_late,
+                Reached::Open(_) | Reached::Token(_) | Reached::Address(_) | Reached::NoToken => true,
             };
+            let kept = if may_come {
+                None
+            } else {
+                self.take_kept(id, wanted, way)
+            };
+            return kept.unwrap_or(reached);
         }
+        match way.token.state(way.now) {
+            TokenState::Ready => {}
+            TokenState::Wait(until) => return Reached::Token(until),
+            TokenState::Missing => return Reached::NoToken,
+        }
+        if let Some(reached) = self.take_kept(id, wanted, way) {
+            return reached;
+        }
+        match way.names.addresses(way.now) {
+            Lookup::Known(addresses) => self.dials.insert(id, Dial::new(&addresses, way.now)),
+            Lookup::Wait(until) => return Reached::Address(until),
+            Lookup::Failed(fault) => return Reached::Failed(fault),
+        };
         self.dial(id, way, make_room)
     }
 
@@ -131,9 +139,15 @@ impl<O: Copy + Ord> Reach<O> {
         self.dials.contains_key(&id)
     }
 
-    /// The requests for which connections are being opened.
-    pub(in crate::daemon) fn dialing(&self) -> impl Iterator<Item = O> {
-        self.dials.keys().copied()
+    /// The requests that open a connection and do better with a kept one, if there is one: theirs
+    /// may be long in coming, or never come. Where others have their turn, which would open one of
+    /// their own, these are only those whose addresses are late.
+    pub(in crate::daemon) fn dialing(&self, others_wait: bool, now: Moment) -> Vec<O> {
+        if self.kept.is_empty() {
+            return Vec::new();
+        }
+        let is_meant = |(_, dial): &(&O, &Dial)| !others_wait || dial.is_late(now);
+        self.dials.iter().filter(is_meant).map(|(id, _)| *id).collect()
     }
 
     /// Closes what is being opened for this request.
@@ -152,15 +166,14 @@ impl<O: Copy + Ord> Reach<O> {
         attempts.find_map(|slot| self.slots.get(slot)?.slow_fault())
     }
 
-    /// Keeps the connection in this slot, which has carried an answer, for another request. Returns
-    /// false, and closes it, where the answer was the last one on it.
-    pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, leaves_open: bool, way: &mut Way<'_>) -> bool {
+    /// Keeps the connection in this slot, which has carried an answer, for another request; closes
+    /// it where the answer was the last one on it.
+    pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, leaves_open: bool, way: &mut Way<'_>) {
         let Some(connection) = self.slots.get(slot) else {
-            return false;
+            return;
         };
         if !(leaves_open && connection.is_quiet(way.buffers)) {
-            self.close_ended(slot, way);
-            return false;
+            return self.close_ended(slot, way);
         }
         connection.owner = None;
         connection.has_served = true;
@@ -171,7 +184,6 @@ impl<O: Copy + Ord> Reach<O> {
         if let Some(surplus) = self.kept.keep(slot, Used { since, ..used }, way.now) {
             self.slots.close(surplus);
         }
-        true
     }
 
     /// Something happened on a connection that is kept: it ends, unless nothing was said on it.
@@ -228,8 +240,11 @@ impl<O: Copy + Ord> Reach<O> {
         }
     }
 
-    /// A kept connection on which the request may go.
-    fn take_kept(&mut self, id: O, wanted: Wanted, way: &mut Way<'_>) -> Option<usize> {
+    /// A kept connection on which the request may go, instead of one that is being opened for it.
+    pub(in crate::daemon) fn take_kept(&mut self, id: O, wanted: Wanted, way: &mut Way<'_>) -> Option<Reached> {
+        if !wanted.takes_kept {
+            return None;
+        }
         while let Some(slot) = self.kept.take(wanted, way.now) {
             let Some(connection) = self.slots.get(slot) else {
                 continue;
@@ -240,7 +255,8 @@ impl<O: Copy + Ord> Reach<O> {
             }
             if connection.is_quiet(way.buffers) {
                 connection.owner = Some(id);
-                return Some(slot);
+                self.give_up(id);
+                return Some(Reached::Open(slot));
             }
             self.close_ended(slot, way);
         }

@@ -32,13 +32,8 @@ impl Backend {
         if pending.give_up <= turn.now && !self.reach.is_dialing(id) {
             return self.fail(id, &Fault::TooLate);
         }
-        let (endpoint, is_second, is_again) = (pending.call.endpoint(), pending.is_second, pending.is_again);
-        let wanted = Wanted {
-            lane: endpoint.lane(),
-            may_come_twice: endpoint.may_come_twice(),
-            // An event stream has a connection of its own.
-            takes_kept: !is_second && endpoint.lane() != Lane::Stream,
-            used_since: self.hangs_since(endpoint.lane(), is_again, turn.now),
+        let Some(wanted) = self.wanted(id, turn.now) else {
+            return;
         };
         let mut parts = self.parts(turn);
         let mut make_room = || parts.tunnels.close_oldest_kept();
@@ -50,6 +45,29 @@ impl Backend {
             Reached::NoToken => self.fail_without_token(id),
             Reached::Failed(fault) => self.fail(id, &fault),
         }
+    }
+
+    /// A request that opens a connection goes on a kept one instead, if there is one for it.
+    pub(in crate::daemon::backend) fn take_kept(&mut self, id: CallId, turn: BackendTurn<'_>) {
+        let Some(wanted) = self.wanted(id, turn.now) else {
+            return;
+        };
+        let mut parts = self.parts(turn);
+        if let Some(Reached::Open(slot)) = parts.reach.take_kept(id, wanted, &mut parts.way) {
+            self.begin(id, slot, turn);
+        }
+    }
+
+    fn wanted(&self, id: CallId, now: Moment) -> Option<Wanted> {
+        let pending = self.pending.get(&id)?;
+        let endpoint = pending.call.endpoint();
+        Some(Wanted {
+            lane: endpoint.lane(),
+            may_come_twice: endpoint.may_come_twice(),
+            // An event stream has a connection of its own.
+            takes_kept: !pending.is_second && endpoint.lane() != Lane::Stream,
+            used_since: self.hangs_since(endpoint.lane(), pending.is_again, now),
+        })
     }
 
     /// Since when the oldest request of this kind may hang, for one that goes out because of that:
@@ -185,15 +203,6 @@ impl Backend {
         self.interpret(id, &received);
         let leaves_open = received.leaves_connection_open && used.lane != Lane::Stream;
         let mut parts = self.parts(turn);
-        if parts.reach.keep(slot, used, leaves_open, &mut parts.way) {
-            // A request that opens a connection gets this one at once. It may be the only one that
-            // can be had.
-            for other in self.reach.dialing().collect::<Vec<_>>() {
-                self.advance(other, turn);
-                if !self.reach.kept.has(slot) {
-                    break;
-                }
-            }
-        }
+        parts.reach.keep(slot, used, leaves_open, &mut parts.way);
     }
 }
