@@ -20,6 +20,13 @@ const WORD_COMES_WITHIN: Duration = Duration::from_secs(2);
 /// its pause: whoever takes a job has asked for all that there is.
 const PUT_OFF_AT_MOST: u32 = 6;
 
+/// Or to this many times the window of a wake-up, which grows with the number of workers: so the
+/// polls of all of them together come as often as those of a few.
+const PUT_OFF_IN_WINDOWS: u32 = 20;
+
+/// No poll is put off for longer.
+const LONGEST_PUT_OFF: Duration = Duration::from_secs(60 * 60);
+
 /// The pause between two polls, and what it depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PollPace {
@@ -85,11 +92,10 @@ impl PollPace {
 
     /// Others have taken a job of each queue at this time or later. So they have looked for all
     /// jobs that there are, and the pause goes on from there.
-    pub(super) fn others_looked(&mut self, at: Moment, now: Moment) {
-        if self.are_streams_trusted(now)
-            && let Some(pause) = &mut self.pause
-        {
-            let latest = pause.since.after(pause.long * PUT_OFF_AT_MOST);
+    pub(super) fn others_looked(&mut self, at: Moment, window: Duration) {
+        if let Some(pause) = &mut self.pause {
+            let most = (pause.long * PUT_OFF_AT_MOST).max(window * PUT_OFF_IN_WINDOWS);
+            let latest = pause.since.after(most.min(LONGEST_PUT_OFF));
             pause.ends = pause.ends.max(at.after(pause.long).min(latest));
         }
     }
@@ -98,6 +104,22 @@ impl PollPace {
     pub(super) fn ends_at_latest(&mut self, latest: Moment) {
         if let Some(pause) = &mut self.pause {
             pause.ends = pause.ends.min(latest);
+            pause.long = pause.long.min(pause.since.elapsed(latest));
+        }
+    }
+
+    /// A job may be left for the next poll, which comes at this moment, or sooner. When it is taken
+    /// the pause goes on.
+    pub(super) fn looks_again_at(&mut self, latest: Moment) {
+        if let Some(pause) = &mut self.pause {
+            pause.ends = pause.ends.min(latest);
+        }
+    }
+
+    /// No job is left for which the next poll comes sooner.
+    pub(super) fn goes_on(&mut self) {
+        if let Some(pause) = &mut self.pause {
+            pause.ends = pause.ends.max(pause.since.after(pause.long));
         }
     }
 
@@ -234,15 +256,26 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_is_put_off_to_six_times_its_pause_while_others_look() {
+    fn a_poll_is_put_off_to_six_times_its_pause_or_to_twenty_windows_while_others_look() {
         let mut pace = PollPace::default();
         pace.pause_begins(NORMAL * 10, at(0));
-        pace.others_looked(at(7), at(7));
-        assert_eq!(pace.pause_ends(), Some(at(17)));
-        pace.others_looked(at(3), at(8));
-        assert_eq!(pace.pause_ends(), Some(at(17)));
-        pace.others_looked(at(59), at(59));
-        assert_eq!(pace.pause_ends(), Some(at(60)));
+        for (looked, window, ends) in [(7, 0, 17), (3, 0, 17), (59, 0, 60), (99, 5, 100), (8_000, 500, 3_600)] {
+            pace.others_looked(at(looked), NORMAL * window);
+            assert_eq!(pace.pause_ends(), Some(at(ends)));
+        }
+    }
+
+    #[test]
+    fn a_pause_that_a_job_cut_short_goes_on_when_the_job_is_taken() {
+        let mut pace = PollPace::default();
+        pace.pause_begins(NORMAL * 10, at(0));
+        pace.looks_again_at(at(1));
+        assert_eq!(pace.pause_ends(), Some(at(1)));
+        pace.goes_on();
+        assert_eq!(pace.pause_ends(), Some(at(10)));
+        pace.ends_at_latest(at(2));
+        pace.goes_on();
+        assert_eq!(pace.pause_ends(), Some(at(2)), "no stream tells of jobs any more");
     }
 
     #[test]

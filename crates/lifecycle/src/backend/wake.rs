@@ -198,8 +198,11 @@ impl Link {
 
     /// Others have taken a job. If no job is left to ask for, FETCH waits for the next poll again.
     fn others_take_jobs(&mut self, cx: &Context) {
+        if !self.wake_ups.is_any_left() {
+            self.poll_pace.goes_on();
+        }
         if let Some(at) = self.streams.taken_everywhere_since() {
-            self.poll_pace.others_looked(at, cx.now);
+            self.poll_pace.others_looked(at, self.wake_ups.window());
         }
         let due = self.timers.deadline_of(LinkTimer::Fetch);
         if due.is_none() || due == self.wake_ups.at() && self.wake_ups.is_any_told() {
@@ -249,14 +252,15 @@ impl Link {
     /// on its way may have come too late for it.
     pub(super) fn rest_until_next_poll(&mut self, cx: &Context) {
         let is_heard = self.is_each_queue_heard(cx);
-        if self.wake_ups.is_any_left() {
-            // A stream may tell of a job a little before it is to be had.
-            self.poll_pace.begins_again();
-        }
         let (least, most) = (cx.options.poll_interval, cx.options.poll_interval_max);
         let longest = self.poll_pace.longest_pause(least, most, is_heard, cx.now);
-        let pause = self.draws.jitter.poll_pause(longest);
+        let mut pause = self.draws.jitter.poll_pause(longest);
         self.poll_pace.pause_begins(pause, cx.now);
+        if self.wake_ups.is_any_left() {
+            // A stream may tell of a job a little before it is to be had.
+            pause = pause.min(self.draws.jitter.poll_pause(least));
+            self.poll_pace.looks_again_at(cx.now.after(pause));
+        }
         self.pause_fetch_for(LinkTimer::Fetch, pause, cx);
         if self.wake_ups.is_any_told() {
             self.wake_up(cx);

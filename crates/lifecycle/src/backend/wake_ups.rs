@@ -2,11 +2,15 @@
 //! at the same moment, and only one of them gets the job.
 //!
 //! Each worker therefore waits for a time by chance before it asks, and lets go when it hears that
-//! another one has the job. The longest such time is its *window*. A FETCH in vain makes the window
-//! of that worker wider. A job that nobody takes within the *patience* makes the windows of all
-//! narrower, because all of them see it. So the eager pay for their eagerness and the lazy gain
-//! from it, which keeps the shares of the workers alike (the principle of AIMD, RFC 5681). A worker
-//! that finds jobs and sees nobody else take one is alone, and becomes as quick as it can be.
+//! another one has the job. The longest such time is its *window*. All workers hear how soon each
+//! job was taken, and learn from that one window for all. If it was sooner than *usual*, more of
+//! them asked than had to, and the window gets wider. If it was later, all were too lazy, and the
+//! window gets narrower. This costs no FETCH, and holds the middle of these times where it should
+//! be, for ten workers and for ten thousand.
+//!
+//! The worker that got the job makes its own window wider once more, so the next job is rather for
+//! another one. A worker that finds jobs and hears of nobody else is alone, and is as quick as it
+//! can be.
 //!
 //! Some backends do not tell when a job is taken. Another worker then counts as quicker when the
 //! time by chance is above the patience, and the job is left to it. Polls find what is left.
@@ -27,22 +31,33 @@ const WIDEST: Duration = Duration::from_secs(10 * 60);
 /// waits for those who are all lazy.
 const WIDEST_WITHOUT_TAKINGS: Duration = Duration::from_secs(5);
 
-/// A worker of a fleet takes a job within this time of hearing of it, as everybody else expects.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// While nobody takes a job, the windows of all are half as wide each time this has passed.
+const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The patience is at least so many times what the last FETCH took: a slow backend makes all
-/// workers late alike.
-const PATIENCE_IN_FETCHES: u32 = 4;
+/// Half of the jobs are taken sooner than this, or than a FETCH takes. That is late enough for the
+/// word of it to reach most of those who would ask as well.
+const USUAL: Duration = Duration::from_millis(15);
 
-/// A FETCH in vain makes the window so many times as wide.
-const WIDER: u32 = 2;
+/// The time that a FETCH takes is the shortest of late. It rises by this part with each one that
+/// takes longer.
+const ANSWER_TIME_RISES_BY: u32 = 8;
 
-/// And so many times until the first wake-up has found a job, because nothing is known yet of the
-/// others.
-const WIDER_AT_FIRST: u32 = 4;
+/// A window becomes so many times as wide or as narrow by a job that was taken far too soon or far
+/// too late.
+const STEP: u32 = 2;
+
+/// Far is this many times sooner or later than usual.
+const FAR: u32 = 2;
+
+/// And by this part of it where the job was taken a little too soon or too late.
+const NEAR_PART: u32 = 5;
 
 /// A worker is alone that found jobs so many times in a row while nobody else took one.
 const ALONE_AFTER: u8 = 3;
+
+/// And that has heard of no other worker for so long: one that is the quickest for a while must not
+/// believe that it is alone, because the others would leave all jobs to it.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// Least time from a FETCH in vain to the next one that is brought forward: a stream may tell of
 /// jobs that nobody gets.
@@ -64,16 +79,22 @@ pub(crate) struct WakeUps {
     /// How often in a row a FETCH found a job that a stream had told of. Nobody else took one in
     /// between.
     found_in_a_row: u8,
+    /// Another worker took a job then.
+    others_heard_at: Option<Moment>,
     /// Some stream has told that a job was taken.
     takings_are_told: bool,
-    /// The last FETCH that was answered took so long.
-    answer_time: Duration,
+    /// So long a FETCH takes at least.
+    answer_time: Option<Duration>,
     /// Jobs that are to be had, and since when that is known. No FETCH went out since.
     told: BTreeMap<JobId, Moment>,
     /// A job without an id is to be had since then, or more jobs than are kept.
     told_without_id: Option<Moment>,
     /// These jobs were told of before the last FETCH went out, and are not known to be taken.
     asked_for: BTreeMap<JobId, Moment>,
+    /// Jobs that were taken while a FETCH was on its way, by it or by others, and how late.
+    taken_meanwhile: BTreeMap<JobId, Duration>,
+    /// A FETCH is on its way.
+    is_asking: bool,
     /// And one without an id.
     asked_without_id: Option<Moment>,
     /// A stream has opened: jobs that came before it are to be had, and no other worker heard that.
@@ -92,11 +113,14 @@ impl Default for WakeUps {
             window: NARROWEST,
             has_found: false,
             found_in_a_row: 0,
+            others_heard_at: None,
             takings_are_told: false,
-            answer_time: Duration::ZERO,
+            answer_time: None,
             told: BTreeMap::new(),
             told_without_id: None,
             asked_for: BTreeMap::new(),
+            taken_meanwhile: BTreeMap::new(),
+            is_asking: false,
             asked_without_id: None,
             has_opened: false,
             tells_of_others: false,
@@ -123,16 +147,25 @@ impl WakeUps {
         self.has_opened = true;
     }
 
-    /// A job is taken. If no FETCH of ours went out for it, there are other workers.
+    /// A job is taken, by another worker or by a FETCH of ours.
     pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
         self.takings_are_told = true;
-        self.asked_for.remove(job);
-        if let Some(since) = self.told.remove(job) {
-            self.found_in_a_row = 0;
-            if self.at.is_some_and(|at| at > now) {
-                self.nobody_was_quick(since, now);
-            }
+        let is_waited_for = self.at.is_some_and(|at| at > now);
+        let told = self.told.remove(job);
+        let Some(since) = self.asked_for.remove(job).or(told) else {
+            return;
+        };
+        if self.is_asking {
+            self.taken_meanwhile.insert(job.clone(), since.elapsed(now));
+        } else {
+            self.others_took(since.elapsed(now), is_waited_for, now);
         }
+    }
+
+    fn others_took(&mut self, late: Duration, is_waited_for: bool, now: Moment) {
+        self.found_in_a_row = 0;
+        self.others_heard_at = Some(now);
+        self.learn(late, is_waited_for);
     }
 
     /// Whether a job is to be had that no FETCH went out for.
@@ -147,7 +180,8 @@ impl WakeUps {
 
     /// Whether the stream has told of this job, as far as that is known.
     pub(super) fn was_told(&self, job: &JobId) -> bool {
-        let is_known_by_id = self.told.contains_key(job) || self.asked_for.contains_key(job);
+        let is_known_by_id =
+            self.told.contains_key(job) || self.asked_for.contains_key(job) || self.taken_meanwhile.contains_key(job);
         is_known_by_id || self.told_without_id.is_some() || self.asked_without_id.is_some()
     }
 
@@ -184,7 +218,7 @@ impl WakeUps {
         // of the window. A window is at most `WIDEST`, which ends this after 13 rounds.
         while chance > patience && self.takings_are_told {
             waited += patience;
-            window /= 2;
+            window /= STEP;
             chance = jitter.up_to(window);
         }
         let is_left_to_others = chance > patience;
@@ -201,6 +235,8 @@ impl WakeUps {
             .take()
             .is_some_and(|at| at <= now && at.elapsed(now) < STALE_AFTER);
         self.asked_for = std::mem::take(&mut self.told);
+        self.taken_meanwhile.clear();
+        self.is_asking = true;
         self.asked_without_id = self.told_without_id.take();
         let is_about_the_past = std::mem::take(&mut self.has_opened);
         self.tells_of_others = is_woken && !is_about_the_past;
@@ -209,6 +245,7 @@ impl WakeUps {
 
     /// A FETCH failed: its jobs are still to be had.
     pub(super) fn fetch_failed(&mut self) {
+        self.is_asking = false;
         let asked_for = std::mem::take(&mut self.asked_for);
         self.told.extend(asked_for.into_iter().take(MOST_TOLD));
         self.told_without_id = self.told_without_id.or(self.asked_without_id.take());
@@ -216,46 +253,68 @@ impl WakeUps {
 
     /// A FETCH that went out at `sent_at` was answered with these jobs.
     pub(super) fn answered(&mut self, sent_at: Moment, is_woken: bool, jobs: &[Delivery], now: Moment) {
-        self.answer_time = sent_at.elapsed(now);
+        let took = sent_at.elapsed(now);
+        self.answer_time = Some(
+            self.answer_time
+                .map_or(took, |least| took.min(least + least / ANSWER_TIME_RISES_BY)),
+        );
+        self.is_asking = false;
         let since = self.asked_for.values().copied().chain(self.asked_without_id).min();
+        let mut late = since.map(|since| since.elapsed(now));
         for job in jobs {
             self.told.remove(&job.subject.id);
             self.asked_for.remove(&job.subject.id);
+            late = self.taken_meanwhile.remove(&job.subject.id).max(late);
+        }
+        for late in std::mem::take(&mut self.taken_meanwhile).into_values() {
+            self.others_took(late, false, now);
         }
         let tells_of_others = std::mem::take(&mut self.tells_of_others);
-        if jobs.is_empty() {
-            if tells_of_others {
-                self.found_in_a_row = 0;
-                self.set_window(self.window * if self.has_found { WIDER } else { WIDER_AT_FIRST });
-            }
-            if is_woken {
-                self.hold_until(now.after(AFTER_ONE_IN_VAIN));
-            }
-            return;
+        self.has_found |= tells_of_others && !jobs.is_empty();
+        match (jobs.is_empty(), self.takings_are_told) {
+            (true, _) if is_woken => self.hold_until(now.after(AFTER_ONE_IN_VAIN)),
+            (true, _) => {}
+            (false, true) if tells_of_others => self.found(late, now),
+            (false, true) => {}
+            (false, false) if late.is_some() => self.set_window(self.window / STEP),
+            (false, false) => {}
         }
-        if since.is_some() && !self.takings_are_told {
-            self.set_window(self.window / 2);
-        }
-        if tells_of_others {
-            self.has_found = true;
-            self.found_in_a_row = ALONE_AFTER.min(self.found_in_a_row + 1);
-            if let Some(since) = since.filter(|_| self.takings_are_told) {
-                self.nobody_was_quick(since, sent_at);
-            }
-            if self.found_in_a_row == ALONE_AFTER {
-                self.set_window(self.window / 2);
-            }
+        // Where takings are told, the word of this one teaches it.
+        if jobs.is_empty() && tells_of_others && !self.takings_are_told {
+            self.set_window(self.window * STEP);
         }
     }
 
-    /// A job was to be had since then and nobody has taken it before now.
-    fn nobody_was_quick(&mut self, since: Moment, now: Moment) {
-        let mut late = since.elapsed(now);
-        let patience = self.patience();
-        while late >= patience && self.window > NARROWEST {
-            late -= patience;
-            self.set_window(self.window / 2);
+    fn found(&mut self, late: Option<Duration>, now: Moment) {
+        self.found_in_a_row = self.found_in_a_row.saturating_add(1);
+        let is_forgotten = |at: Moment| at.elapsed(now) >= FORGOTTEN_AFTER;
+        if self.found_in_a_row >= ALONE_AFTER && self.others_heard_at.is_none_or(is_forgotten) {
+            return self.set_window(NARROWEST);
         }
+        if let Some(late) = late {
+            self.learn(late, true);
+        }
+        self.set_window(self.window * STEP);
+    }
+
+    /// A job was taken this late. If this worker waited for its time to ask, so did others.
+    fn learn(&mut self, late: Duration, is_waited_for: bool) {
+        let answer_time = self.answer_time.unwrap_or_default();
+        let (usual, late) = (USUAL.max(answer_time), late.saturating_sub(answer_time / 2));
+        if late < usual {
+            let is_far = late < usual / FAR;
+            let wider = if is_far { self.window } else { self.window / NEAR_PART };
+            return self.set_window(self.window + wider);
+        }
+        if !is_waited_for {
+            return;
+        }
+        if late < usual * FAR {
+            return self.set_window(self.window - self.window / NEAR_PART);
+        }
+        // All that time nobody asked, so the windows were wider by so much.
+        let rounds = u32::try_from(late.as_nanos() / self.patience().as_nanos()).unwrap_or(u32::MAX);
+        self.set_window(self.window / STEP.saturating_pow(rounds.saturating_add(1)));
     }
 
     fn set_window(&mut self, window: Duration) {
@@ -267,145 +326,17 @@ impl WakeUps {
         self.window = window.clamp(NARROWEST, widest);
     }
 
+    /// How many workers wait for the same jobs, in the time that a window gives each of them.
+    pub(super) fn window(&self) -> Duration {
+        self.window
+    }
+
     fn patience(&self) -> Duration {
-        PATIENCE.max(self.answer_time * PATIENCE_IN_FETCHES)
+        // A slow backend makes all workers late alike.
+        PATIENCE.max(self.answer_time.unwrap_or_default())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::{Reservation, Subject};
-
-    fn at(millis: u64) -> Moment {
-        Moment::new(Duration::from_millis(millis))
-    }
-
-    fn job(id: &str) -> JobId {
-        JobId(id.into())
-    }
-
-    fn delivery(id: &str) -> Delivery {
-        Delivery {
-            has_crashed: false,
-            subject: Subject {
-                id: job(id),
-                kind: "mail".into(),
-                queue: "default".into(),
-                attempt: None,
-                max_attempts: None,
-                trace: None,
-            }
-            .into(),
-            envelope: "{}".into(),
-            checkpoint: None,
-            timeout: None,
-            reservation: Reservation::default(),
-            visibility: None,
-            waited: None,
-        }
-    }
-
-    /// A FETCH that a stream brought forward to this moment is answered at once.
-    fn woken(wake_ups: &mut WakeUps, millis: u64, jobs: &[Delivery]) {
-        wake_ups.at = Some(at(millis));
-        assert!(wake_ups.fetch_goes_out(at(millis)));
-        wake_ups.answered(at(millis), true, jobs, at(millis));
-    }
-
-    /// After a job was told of at the start of each second, and taken by another worker in time.
-    fn in_a_fleet() -> WakeUps {
-        let mut wake_ups = WakeUps::default();
-        for second in 0..10 {
-            wake_ups.told(Some(job("a")), at(second * 1_000));
-            woken(&mut wake_ups, second * 1_000 + 10, &[]);
-            wake_ups.taken(&job("a"), at(second * 1_000 + 20));
-        }
-        wake_ups
-    }
-
-    #[test]
-    fn fetches_in_vain_make_the_window_wider_and_jobs_that_nobody_takes_narrower() {
-        let mut wake_ups = in_a_fleet();
-        assert_eq!(wake_ups.window, WIDEST);
-        wake_ups.told(Some(job("b")), at(20_000));
-        wake_ups.at = Some(at(30_000));
-        wake_ups.taken(&job("b"), at(20_000).after(PATIENCE * 2));
-        assert_eq!(wake_ups.window, WIDEST / 4);
-    }
-
-    #[test]
-    fn a_worker_that_finds_every_job_alone_becomes_as_quick_as_can_be() {
-        let mut wake_ups = in_a_fleet();
-        for second in 20..60 {
-            wake_ups.told(Some(job("b")), at(second * 1_000));
-            woken(&mut wake_ups, second * 1_000 + 10, &[delivery("b")]);
-        }
-        assert_eq!(wake_ups.window, NARROWEST);
-    }
-
-    #[test]
-    fn a_stream_that_opens_again_and_again_teaches_nothing_of_others() {
-        let mut wake_ups = WakeUps::default();
-        for second in 0..100 {
-            wake_ups.opened();
-            assert!(wake_ups.is_any_told());
-            woken(&mut wake_ups, second * 1_000, &[]);
-        }
-        assert_eq!(wake_ups.window, NARROWEST);
-    }
-
-    #[test]
-    fn a_fetch_that_no_stream_brought_forward_teaches_nothing_of_others() {
-        let before = in_a_fleet();
-        let mut wake_ups = before.clone();
-        wake_ups.told(Some(job("b")), at(20_000));
-        assert!(!wake_ups.fetch_goes_out(at(90_000)));
-        wake_ups.answered(at(90_000), false, &[delivery("b")], at(90_000));
-        assert_eq!(wake_ups.window, before.window);
-    }
-
-    #[test]
-    fn jobs_that_were_told_of_and_neither_came_nor_were_taken_are_left() {
-        let mut wake_ups = WakeUps::default();
-        for id in ["a", "b", "c"] {
-            wake_ups.told(Some(job(id)), at(0));
-        }
-        woken(&mut wake_ups, 10, &[delivery("a")]);
-        assert!(wake_ups.is_any_left());
-        wake_ups.taken(&job("b"), at(20));
-        assert!(wake_ups.is_any_left());
-        wake_ups.taken(&job("c"), at(30));
-        assert!(!wake_ups.is_any_left());
-    }
-
-    #[test]
-    fn a_fetch_that_fails_leaves_its_jobs_to_the_next_one() {
-        let mut wake_ups = WakeUps::default();
-        wake_ups.told(Some(job("a")), at(0));
-        assert!(!wake_ups.fetch_goes_out(at(10)));
-        assert!(!wake_ups.is_any_told());
-        wake_ups.fetch_failed();
-        assert!(wake_ups.is_any_told() && wake_ups.was_told(&job("a")));
-    }
-
-    #[test]
-    fn more_jobs_than_are_kept_are_told_of_without_their_ids() {
-        let mut wake_ups = WakeUps::default();
-        for number in 0..MOST_TOLD * 2 {
-            wake_ups.told(Some(job(&number.to_string())), at(0));
-        }
-        assert_eq!(wake_ups.told.len(), MOST_TOLD);
-        assert!(wake_ups.was_told(&job("none of them")));
-    }
-
-    #[test]
-    fn where_takings_are_told_a_job_that_nobody_takes_is_asked_for_within_two_seconds() {
-        let mut jitter = Jitter::new(7);
-        for _ in 0..1_000 {
-            let mut wake_ups = in_a_fleet();
-            let asks = wake_ups.bring_forward(at(600_000), &mut jitter, at(30_000));
-            assert!(asks.is_some_and(|asks| asks <= at(32_000)), "{asks:?}");
-        }
-    }
-}
+#[path = "wake_ups_tests.rs"]
+mod tests;
