@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const MAX_LINES: usize = 250;
 
 /// Tables that a reader searches and does not read.
-const TABLES: [&str; 3] = ["docs/requirements.md", "docs/logging.md", "docs/benchmarks.md"];
+const TABLES: [&str; 2] = ["docs/requirements.md", "docs/benchmarks.md"];
 
 /// Where pages are, besides the root.
 const FOLDERS: [&str; 8] = [

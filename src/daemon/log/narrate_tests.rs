@@ -1,4 +1,4 @@
-//! The records against docs/logging.md: each message with its level, category, state and
+//! The records against docs/log-records.md: each message with its level, category, state and
 //! attributes.
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use samples::{
     drains, given_back_again, heartbeat, hung, last_words, lost, memory_gate, out_of_memory, requeued, stops,
 };
 
-const PAGE: &str = include_str!("../../../docs/logging.md");
+const PAGE: &str = include_str!("../../../docs/log-records.md");
 
 /// A row of a table: the message, the level, the job's state, the attributes.
 #[derive(Debug)]

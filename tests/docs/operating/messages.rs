@@ -1,4 +1,4 @@
-//! Whether a message is one that ojs-init writes: by docs/logging.md, which another test holds
+//! Whether a message is one that ojs-init writes: by docs/log-records.md, which another test holds
 //! against the code, and by the texts in the sources.
 
 use std::fs;
@@ -27,7 +27,7 @@ impl Messages {
             read(&root.join(folder), &mut templates, &mut files);
         }
         read(&root.join("src"), &mut templates, &mut files);
-        let page = fs::read_to_string(root.join("docs/logging.md")).unwrap();
+        let page = fs::read_to_string(root.join("docs/log-records.md")).unwrap();
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
         templates.extend(rows.filter_map(|row| row.split('`').next()).map(without_names));
         Self { templates, files }
