@@ -153,6 +153,8 @@ pub fn stops() -> Vec<Notice> {
     let other = force(Reason::Sigint, 2, Some((Reason::Sigterm, soon)));
     let third = force(Reason::Sigterm, 3, Some((Reason::Sigterm, soon)));
     let began = |held, forced| Notice::Ending(EndingNotice::StopBegan { held, forced });
+    let at_once = |by| Notice::Ending(EndingNotice::EndingAtOnce { by, active: 1 });
+    let gave_up = |why| Notice::Ending(EndingNotice::KillGaveUp { why, held: 1 });
     vec![
         Notice::Ending(EndingNotice::SameRequest(Reason::Sigterm, soon)),
         Notice::Ending(EndingNotice::SameRequest(Reason::Sigcont, soon)),
@@ -161,12 +163,12 @@ pub fn stops() -> Vec<Notice> {
         began(0, Some(second)),
         began(1, Some(other)),
         began(1, Some(Force::BY_OPERATOR)),
-        Notice::Ending(EndingNotice::GraceEnded(second)),
-        Notice::Ending(EndingNotice::EndingAtOnce(third)),
-        Notice::Ending(EndingNotice::EndingAtOnce(force(Reason::Sigint, 1, None))),
-        Notice::Ending(EndingNotice::KillGaveUp(StillThere::Held)),
-        Notice::Ending(EndingNotice::KillGaveUp(StillThere::NoTime(soon))),
-        Notice::Ending(EndingNotice::KillGaveUp(StillThere::Overdue(soon))),
+        Notice::Ending(EndingNotice::GraceEnded { by: second, active: 1 }),
+        at_once(third),
+        at_once(force(Reason::Sigint, 1, None)),
+        gave_up(StillThere::Held),
+        gave_up(StillThere::NoTime(soon)),
+        gave_up(StillThere::Overdue(soon)),
         died(),
     ]
 }

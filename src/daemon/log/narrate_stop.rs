@@ -50,13 +50,30 @@ pub fn began(held: usize, forced: Option<Force>) -> LogRecord {
 }
 
 /// The stop phase runs, and somebody does not want to wait for handlers.
-pub fn grace_ended(force: Force) -> LogRecord {
-    warn(format_args!("{}: no handler gets any more time", name(force))).about(because_of(force.by))
+pub fn grace_ended(by: Force, active: usize) -> LogRecord {
+    warn(format_args!(
+        "stop phase: cut short by {}: no handler gets any more time, SIGKILL with {} in progress; the first stop signal \
+         is enough",
+        name(by),
+        jobs(active)
+    ))
+    .about(because_of(by.by).with("active_jobs", active))
 }
 
 /// A stop signal ends everything at once, and no job is finished.
-pub fn ending_at_once(force: Force) -> LogRecord {
-    warn(format_args!("{}: ending at once", name(force))).about(because_of(force.by))
+pub fn ending_at_once(by: Force, active: usize) -> LogRecord {
+    let remedy = if by.nth >= 3 {
+        "the first stop signal is enough"
+    } else {
+        "shutdown.sigint or shutdown.sigquit says so"
+    };
+    warn(format_args!(
+        "ending at once because of {}, with {} in progress: what is not reported is delivered again after its \
+         visibility timeout; {remedy}",
+        name(by),
+        jobs(active)
+    ))
+    .about(because_of(by.by).with("active_jobs", active))
 }
 
 /// A SIGCONT is part of each stop by some; a stop signal that does not count may have been meant
@@ -75,28 +92,25 @@ pub fn same_request(what: Reason, after: Duration) -> LogRecord {
 }
 
 /// Nobody waits for processes that got SIGKILL.
-pub fn kill_gave_up(still_there: StillThere) -> LogRecord {
-    match still_there {
-        StillThere::Held => LogRecord::new(
-            Level::Error,
-            "processes are left that SIGKILL did not end in time; going on without them",
+pub fn kill_gave_up(why: StillThere, held: usize) -> LogRecord {
+    let held_jobs = jobs(held);
+    let message = match why {
+        StillThere::Held => format!(
+            "processes are left that SIGKILL did not end in time, with {held_jobs}; going on without them; look for state \
+             D, and at the node's disks and network mounts"
         ),
-        StillThere::NoTime(waited) => LogRecord::new(
-            Level::Error,
-            format_args!(
-                "SIGKILL was sent {} ago, and no time is left to see whether it ends everything",
-                seconds(waited)
-            ),
+        StillThere::NoTime(waited) => format!(
+            "SIGKILL was sent {} ago, and no time is left to see whether it ends everything, with {held_jobs}; raise \
+             shutdown.stop_margin (OJS_STOP_MARGIN) and the orchestrator's limit",
+            seconds(waited)
         ),
-        StillThere::Overdue(late) => LogRecord::new(
-            Level::Error,
-            format_args!(
-                "the time for the shutdown was over {} before ojs-init came to it; was it stopped, or the machine? \
-                 SIGKILL is sent and nobody waits for what it ends",
-                seconds(late)
-            ),
+        StillThere::Overdue(late) => format!(
+            "the time for the shutdown was over {} before ojs-init came to it; was it stopped, or the machine? SIGKILL is \
+             sent and nobody waits for what it ends, with {held_jobs}",
+            seconds(late)
         ),
-    }
+    };
+    LogRecord::new(Level::Error, message).about(RecordFields::default().with("active_jobs", held))
 }
 
 /// A signal or request changes nothing.

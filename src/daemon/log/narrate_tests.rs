@@ -286,7 +286,7 @@ fn about_the_worker() -> Vec<Notice> {
             end: Ended::Signalled(Signal::KILL).into(),
             cause: EndCause::Silent,
         }),
-        Notice::Worker(WorkerNotice::Killing),
+        Notice::Worker(WorkerNotice::Killing { held: 1 }),
         ended(Ended::Exited(0), Manner::Orderly),
         ended(Ended::Signalled(Signal::TERM), Manner::Orderly),
         ended(Ended::Exited(1), Manner::Disorderly),

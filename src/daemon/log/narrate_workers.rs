@@ -16,7 +16,7 @@ const CLIENT_CHARS: usize = 100;
 /// The record of a notice.
 pub fn record(notice: &WorkerNotice, last_words: &LastWords) -> LogRecord {
     match notice {
-        WorkerNotice::Killing => warn("SIGKILL to what is left"),
+        WorkerNotice::Killing { held } => killing(*held),
         WorkerNotice::WorkerEnded(end, manner) => worker_ended(*end, *manner),
         WorkerNotice::WorkerWasEnded { end, cause } => worker_was_ended(*end, cause),
         WorkerNotice::DescendantsLeft(left) => descendants_left(*left),
@@ -42,6 +42,15 @@ const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCK
 
 const NOTHING_ASKED_FOR: &str = "the worker has not asked for jobs within worker.ready_timeout: it has to take the backend's URL from OJS_URL, \
                                  OJS_BACKEND_URL or OJS_SERVER_URL, which is ours; one that speaks our socket needs OJS_MODE=socket";
+
+fn killing(held: usize) -> LogRecord {
+    warn(format_args!(
+        "SIGKILL to the worker's processes that are left, which hold {}; handlers have to end on a cancel, programs on \
+         SIGTERM",
+        jobs(held)
+    ))
+    .about(RecordFields::default().with("active_jobs", held))
+}
 
 fn descendants_left(left: Duration) -> LogRecord {
     let fields = RecordFields::default().with("remaining_ms", milliseconds(left));

@@ -314,7 +314,7 @@ fn a_16_each_step_of_the_shutdown_is_one_line_of_the_log_with_what_came_of_it() 
         "info: Worker draining, 2 jobs in progress",
         "info: Job completed successfully [job j1, t",
         "warn: stop phase: the grace period is over, cancelling 1 job",
-        "warn: SIGKILL to what is left",
+        "warn: SIGKILL to the worker's processes that are left, which hold 1 job",
         "warn: Job failed, will retry: ShutdownError",
         "warn: deregistration failed",
         "warn: Worker stopped; 1 job cut off, 0 jobs finished and not reported; exit status 0",

@@ -59,7 +59,7 @@ fn a_force_names_the_signal_that_forced_and_a_third_one_what_it_ends() {
     init.logs("warn: stop phase: forced by a second SIGTERM, ");
     init.signal_again(libc::SIGTERM);
     init.ends_with(143);
-    init.logs("warn: a third stop signal, SIGTERM, ");
+    init.logs("warn: ending at once because of a third stop signal, SIGTERM, ");
     assert!(!init.log().contains("gracefully"), "{}", init.story());
 }
 

@@ -87,11 +87,23 @@ pub enum EndingNotice {
         forced: Option<Force>,
     },
     /// In the stop phase: no handler gets a cancel grace any more.
-    GraceEnded(Force),
+    GraceEnded {
+        by: Force,
+        /// Jobs that are not finished.
+        active: usize,
+    },
     /// A third stop signal, or one that is configured as `exit`.
-    EndingAtOnce(Force),
+    EndingAtOnce {
+        by: Force,
+        /// Jobs that are not finished.
+        active: usize,
+    },
     /// Processes are left that got SIGKILL, and nobody waits for them any longer.
-    KillGaveUp(StillThere),
+    KillGaveUp {
+        why: StillThere,
+        /// Jobs that these processes may still work on.
+        held: usize,
+    },
     /// A preStop hook ran: the orchestrator's clock runs.
     PrestopRan {
         /// The time to its SIGKILL, where the limit is known.
@@ -169,8 +181,11 @@ pub enum LinkNotice {
 /// The processes of the worker, and the holders in them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WorkerNotice {
-    /// SIGKILL.
-    Killing,
+    /// SIGKILL to every process that is left.
+    Killing {
+        /// Jobs that these processes hold.
+        held: usize,
+    },
     /// The worker ended by itself, or because it was asked to.
     WorkerEnded(WorkerEnd, Manner),
     /// ojs-init ended the worker: its own process, or another one of its processes, after which the

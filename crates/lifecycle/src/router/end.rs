@@ -187,10 +187,11 @@ impl Lifecycle {
     /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is
     /// known.
     pub(crate) fn give_up_on_the_killed(&mut self, now: Moment) {
-        let still_there = self.ending.still_there(now);
-        self.notify(EndingNotice::KillGaveUp(still_there));
+        let why = self.ending.still_there(now);
         let holders = self.workers.holders_left();
-        self.jobs(now, |jobs, cx| jobs.give_up_on(&holders, still_there.why_left(), cx));
+        let held = holders.iter().map(|id| self.jobs.ledger().held_by(*id).len()).sum();
+        self.notify(EndingNotice::KillGaveUp { why, held });
+        self.jobs(now, |jobs, cx| jobs.give_up_on(&holders, why.why_left(), cx));
     }
 
     fn give_up_on_outcomes(&mut self, why: &'static str, now: Moment) {

@@ -128,7 +128,10 @@ impl Ending {
             && !self.shutdown.skips_cancel_grace();
         self.shutdown.forced(force, self.phase.is_terminating());
         if ends_grace {
-            self.notify(EndingNotice::GraceEnded(force));
+            self.notify(EndingNotice::GraceEnded {
+                by: force,
+                active: cx.facts.unfinished,
+            });
         } else {
             self.go(Trigger::Force, force.by, cx);
         }
@@ -137,7 +140,10 @@ impl Ending {
 
     fn abandon(&mut self, signal: Signal, force: Force, cx: &Context) {
         self.shutdown.abandoned(signal.exit_status());
-        self.notify(EndingNotice::EndingAtOnce(force));
+        self.notify(EndingNotice::EndingAtOnce {
+            by: force,
+            active: cx.facts.unfinished,
+        });
         self.go(Trigger::Abandon, force.by, cx);
     }
 }

@@ -201,10 +201,15 @@ impl Workers {
     pub(super) fn kill_descendants(&mut self) {
         if let WorkerProcessState::Clearing { is_killed, .. } = &mut self.supervision.state {
             *is_killed = true;
-            self.notify(WorkerNotice::Killing);
+            self.notify_of_kill();
             self.say(Said::Killed);
             self.order(Effect::KillDescendants);
         }
+    }
+
+    fn notify_of_kill(&mut self) {
+        let held = self.holders.with_jobs().map(|(_, holder)| holder.held()).sum();
+        self.notify(WorkerNotice::Killing { held });
     }
 
     pub(super) fn rescan(&mut self, cx: &Context) {
@@ -224,7 +229,7 @@ impl Workers {
     pub(crate) fn kill_everything(&mut self, cx: &Context) {
         self.timers.cancel(WorkerTimer::KillDescendants);
         self.timers.cancel(WorkerTimer::GiveUpOnDescendants);
-        self.notify(WorkerNotice::Killing);
+        self.notify_of_kill();
         self.order(Effect::KillEverything);
         let processes: Vec<ProcessId> = self.holders.with_jobs().map(|(_, holder)| holder.process).collect();
         for process in processes {

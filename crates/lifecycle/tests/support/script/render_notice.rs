@@ -58,14 +58,15 @@ fn ending(remark: &EndingNotice) -> String {
             );
             format!("stop phase ({why}): {held} held")
         }
-        EndingNotice::GraceEnded(force) => format!("no more grace: {}", self::force(*force)),
-        EndingNotice::EndingAtOnce(force) => format!("ending at once: {}", self::force(*force)),
-        EndingNotice::KillGaveUp(StillThere::Held) => "the kernel holds processes".to_owned(),
-        EndingNotice::KillGaveUp(StillThere::NoTime(waited)) => {
-            format!("no time left, {} after SIGKILL", seconds(*waited))
-        }
-        EndingNotice::KillGaveUp(StillThere::Overdue(late)) => {
-            format!("the time was over {} ago", seconds(*late))
+        EndingNotice::GraceEnded { by, active } => format!("no more grace: {}: {active} active", force(*by)),
+        EndingNotice::EndingAtOnce { by, active } => format!("ending at once: {}: {active} active", force(*by)),
+        EndingNotice::KillGaveUp { why, held } => {
+            let why = match why {
+                StillThere::Held => "the kernel holds processes".to_owned(),
+                StillThere::NoTime(waited) => format!("no time left, {} after SIGKILL", seconds(*waited)),
+                StillThere::Overdue(late) => format!("the time was over {} ago", seconds(*late)),
+            };
+            format!("{why}: {held} held")
         }
         EndingNotice::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
         EndingNotice::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
@@ -124,7 +125,7 @@ fn link(remark: &LinkNotice) -> String {
 
 fn worker(remark: &WorkerNotice) -> String {
     match remark {
-        WorkerNotice::Killing => "killing".to_owned(),
+        WorkerNotice::Killing { held } => format!("killing: {held} held"),
         WorkerNotice::WorkerEnded(end, Manner::Orderly | Manner::Failed) => {
             format!("worker ended: {end}")
         }
