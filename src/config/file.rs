@@ -41,14 +41,19 @@ pub(super) fn apply(settings: &mut Settings, on_mistake: OnMistake<'_>) -> Resul
         Ok(text) => text,
         Err(error) => {
             let is_missing = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-            let (source, hint) = match (&named, is_missing) {
-                (None, true) => return Ok(()),
-                (None, false) => (String::new(), ""),
-                (Some(source), true) => (format!(" ({source})"), "; name a file that exists"),
-                (Some(source), false) => (format!(" ({source})"), ""),
+            if named.is_none() && is_missing {
+                return Ok(());
+            }
+            let source = named.as_ref().map_or_else(String::new, |source| format!(" ({source})"));
+            let (path, most) = (path.display(), MAX_FILE_BYTES / 1024);
+            let problem = if is_missing {
+                format!("cannot read the configuration file {path}{source}: {error}; name a file that exists")
+            } else {
+                format!(
+                    "cannot read the configuration file {path}{source}: {error}; accepted: a regular file of at most {most} KiB, in \
+                     UTF-8, that ojs-init may read"
+                )
             };
-            let path = path.display();
-            let problem = format!("cannot read the configuration file {path}{source}: {error}{hint}");
             return on_mistake(None, ConfigError::new(&problem));
         }
     };
@@ -69,8 +74,14 @@ fn open(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
         .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() {
+            "a directory"
+        } else {
+            "a device, a FIFO or a socket"
+        };
+        return Err(io::Error::other(format!("it is {what}, not a regular file")));
     }
     Ok(file)
 }

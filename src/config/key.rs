@@ -110,6 +110,15 @@ impl Scope {
             Self::Exec => mode == Mode::Exec,
         }
     }
+
+    /// The names of the modes in which a key of this scope has an effect.
+    #[must_use]
+    pub fn modes(self) -> Vec<String> {
+        let all = [Mode::Socket, Mode::Gateway, Mode::Exec, Mode::None].into_iter();
+        all.filter(|mode| self.includes(*mode))
+            .map(|mode| mode.show())
+            .collect()
+    }
 }
 
 impl Row {

@@ -172,12 +172,10 @@ fn without_effect(config: &Config, warnings: &mut Vec<String>) {
             continue;
         }
         let key = config.settings.describe(setting.key);
-        warnings.push(match config.mode {
-            Mode::None => format!("{key} has no effect without the agent (mode none)."),
-            mode @ (Mode::Socket | Mode::Gateway | Mode::Exec) => {
-                format!("{key} has no effect in mode {}.", mode.show())
-            }
-        });
+        let (mode, modes) = (config.mode.show(), setting.key.scope.modes().join(", "));
+        warnings.push(format!(
+            "{key} has no effect in mode {mode}; it has one in mode {modes}: remove it, or change the mode (OJS_MODE, --no-agent)."
+        ));
     }
 }
 
@@ -394,26 +392,28 @@ mod tests {
                 .flag(&TYPE_WAIT, "1s")
         };
         let warnings = |mode| given(mode).config().warnings.join("\n");
-        let no_effect = |key: &str, mode: &str| format!("{key} has no effect in mode {mode}.");
+        let no_effect =
+            |mode: &str, modes: &str| format!(" has no effect in mode {mode}; it has one in mode {modes}: remove it");
         let exec = warnings("exec");
         assert_says(
             &exec,
             &[
                 "gateway.listen = 127.0.0.1:1",
                 "worker.type_wait = 1s",
-                "no effect in mode exec.",
+                &no_effect("exec", "gateway"),
+                &no_effect("exec", "socket, gateway"),
             ],
         );
         assert!(!exec.contains("exec.routes"), "{exec}");
         let socket = warnings("socket");
         assert_says(
             &socket,
-            &["gateway.listen", "exec.routes = a (", "no effect in mode socket."],
+            &["gateway.listen", "exec.routes = a (", &no_effect("socket", "exec")],
         );
         assert!(!socket.contains("type_wait"), "{socket}");
         let gateway = warnings("gateway");
         assert_eq!(gateway.lines().count(), 1, "{gateway}");
-        assert!(gateway.starts_with("exec.routes = a (") && gateway.ends_with(&no_effect("", "gateway")));
+        assert!(gateway.starts_with("exec.routes = a (") && gateway.contains(&no_effect("gateway", "exec")));
     }
 
     #[test]
