@@ -35,7 +35,7 @@ impl MemoryWatch {
         let cgroup = MemoryCgroup::find().filter(|cgroup| cgroup.limit().is_some());
         if cgroup.is_none() {
             warn!(
-                "{}: this container has no memory limit of which that could be a share; the gate is off",
+                "{}: this container has no memory limit of which that could be a share; the gate is off; set a memory limit",
                 config.settings.describe(&keys::MEMORY_GATE)
             );
         }

@@ -52,7 +52,10 @@ impl News {
     /// A line of the job cannot be used; said once for each job.
     pub fn complain(&mut self, job: &str, why: &str) {
         if !std::mem::replace(&mut self.has_complained, true) {
-            warn!("job {job}: a line on OJS_JOB_FD is ignored, further ones without a word: {why}");
+            warn!(
+                "job {job}: a line on OJS_JOB_FD is ignored, further ones without a word: {why}; accepted: progress NUMBER \
+                 [TEXT], checkpoint JSON, heartbeat"
+            );
         }
     }
 

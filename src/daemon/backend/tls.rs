@@ -73,7 +73,7 @@ fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCe
     }
     if unusable > 0 {
         log::warn!(
-            "{CA_FILE} = {}: {unusable} of its {} certificates cannot be read and are left out",
+            "{CA_FILE} = {}: {unusable} of its {} certificates cannot be read and are left out; make the file again",
             path.display(),
             certificates.len()
         );

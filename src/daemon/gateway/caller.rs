@@ -349,7 +349,8 @@ impl Callers {
         let is_right = is_bearer(value, self.bearer.as_bytes());
         if !is_right {
             self.refusals.warn(format_args!(
-                "gateway: a request is refused: its bearer is not the worker's"
+                "gateway: a request is refused (403): its bearer is not the worker's; accepted in Authorization: the \
+                 OJS_AUTH_TOKEN of the worker's environment, alone or behind Bearer; let the SDK read it there"
             ));
         }
         is_right

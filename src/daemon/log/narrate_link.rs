@@ -138,11 +138,13 @@ fn fetch_form(form: FetchForm) -> LogRecord {
         FetchForm::Full => info("the backend takes a FETCH with a visibility timeout again"),
         FetchForm::WithoutVisibility => LogRecord::new(
             Level::Warn,
-            "the backend refuses visibility_timeout_ms in a FETCH: until the first heartbeat jobs are reserved for as long as it likes",
+            "the backend refuses visibility_timeout_ms in a FETCH: until the first heartbeat jobs are reserved for the \
+             backend's own visibility timeout; set that longer than worker.heartbeat_interval",
         ),
         FetchForm::Bare => LogRecord::new(
             Level::Warn,
-            "the backend refuses all of a FETCH but queues and count: until the first heartbeat jobs are reserved for as long as it likes",
+            "the backend refuses all of a FETCH but queues and count: until the first heartbeat jobs are reserved for the \
+             backend's own visibility timeout; set that longer than worker.heartbeat_interval",
         ),
     }
 }

@@ -241,7 +241,8 @@ impl WorkerLink {
             Written::Some => events.push_back(Event::OutboundFilled(self.id)),
             Written::Overflow => {
                 warn!(
-                    "connection {}: closed: the worker does not read, and more than {CONTROL_BYTES} bytes wait for it",
+                    "connection {}: closed: the worker does not read, and more than {CONTROL_BYTES} bytes wait for it; \
+                     read in a thread of its own",
                     self.id
                 );
                 return Link::Closed;
