@@ -12,6 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
+use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::tokens::TokenOwner;
 use ojs_os::socket::{AcceptError, Accepted, Listener};
@@ -32,8 +33,8 @@ pub enum Next<C> {
     Nobody,
     /// The next client has given up meanwhile, and another one may follow.
     GoneAgain,
-    /// No descriptor or no memory is left, for example: in these words.
-    Failed(String),
+    /// No descriptor or no memory is left, for example.
+    Failed(io::Error),
 }
 
 impl Accepting for Listener {
@@ -44,7 +45,7 @@ impl Accepting for Listener {
             Ok(Some(accepted)) => Next::Taken(accepted),
             Ok(None) => Next::Nobody,
             Err(AcceptError::Aborted) => Next::GoneAgain,
-            Err(error @ (AcceptError::Exhausted { .. } | AcceptError::Failed(_))) => Next::Failed(error.to_string()),
+            Err(AcceptError::Exhausted { error, .. } | AcceptError::Failed(error)) => Next::Failed(error),
         }
     }
 }
@@ -59,7 +60,7 @@ impl Accepting for TcpListener {
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
                 Next::GoneAgain
             }
-            Err(error) => Next::Failed(error.to_string()),
+            Err(error) => Next::Failed(error),
         }
     }
 }
@@ -69,8 +70,8 @@ impl Accepting for TcpListener {
 pub struct Acceptor<L> {
     listener: L,
     source: TokenOwner,
-    /// The words that go before those of a failure.
-    complaint: &'static str,
+    /// The listener in lines of the log.
+    name: &'static str,
     most_per_turn: usize,
     /// Attempts that are left in this turn.
     attempts: usize,
@@ -92,7 +93,7 @@ impl<L: Accepting> Acceptor<L> {
         listener: L,
         source: TokenOwner,
         most_per_turn: usize,
-        complaint: &'static str,
+        name: &'static str,
         registry: &Registry,
     ) -> io::Result<Self> {
         let descriptor = listener.as_raw_fd();
@@ -100,7 +101,7 @@ impl<L: Accepting> Acceptor<L> {
         Ok(Self {
             listener,
             source,
-            complaint,
+            name,
             most_per_turn,
             attempts: 0,
             may_accept: true,
@@ -140,8 +141,10 @@ impl<L: Accepting> Acceptor<L> {
                 Next::Nobody => self.may_accept = false,
                 Next::GoneAgain => {}
                 Next::Failed(error) => {
-                    let complaint = self.complaint;
-                    self.is_short_of(format_args!("{complaint}{error}"));
+                    let (name, what_to_do) = (self.name, remedy(&error));
+                    self.is_short_of(format_args!(
+                        "{name}: cannot accept a connection: {error}; {what_to_do}"
+                    ));
                 }
             }
         }
@@ -180,6 +183,12 @@ impl<L: Accepting> Acceptor<L> {
     /// Warns of something that goes wrong with connections.
     pub fn warn(&mut self, message: fmt::Arguments<'_>) {
         self.shortages.warn(message);
+    }
+
+    /// Warns of a connection that is closed because the poll cannot watch it.
+    pub fn cannot_watch(&mut self, error: &io::Error) {
+        let (name, what_to_do) = (self.name, remedy(error));
+        self.warn(format_args!("{name}: cannot watch a connection: {error}; {what_to_do}"));
     }
 
     /// Warns of somebody who was sent away.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,6 +25,7 @@ use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::{self, FetchRules, Gateway, environment};
 use crate::daemon::interface::Interface;
 use crate::daemon::log::narrate::Narrator;
+use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
@@ -75,8 +77,10 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
     let exit = match set_up(config, command, environ, &log) {
         Ok((event_loop, directory)) => {
             let exit = supervise(event_loop);
+            let path = directory.path().to_owned();
             if let Err(error) = directory.remove() {
-                warn!("cannot remove the runtime directory: {error}");
+                let path = path.display();
+                warn!("cannot remove the runtime directory {path}: {error}; the next start of ojs-init removes it");
             }
             exit
         }
@@ -100,7 +104,10 @@ fn supervise(event_loop: EventLoop) -> Exit {
     let exit = match result {
         Ok(Ok(exit)) => Some(exit),
         Ok(Err(error)) => {
-            report(&format!("cannot wait for events: {error}; stopping the worker"));
+            let remedy = remedy(&error);
+            report(&format!(
+                "cannot wait for events: {error}; stopping the worker; {remedy}"
+            ));
             None
         }
         // The panic hook has said what it was.
@@ -141,12 +148,11 @@ fn set_up(
     let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);
     let directory = open_directory(config, &allowed)?;
 
-    let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
+    let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
     let probes = watch_probes(probe_listener, &poll)?;
     let control = open_control(&directory, allowed.own(), &poll)?;
     let way = way(config, allowed, &directory, environ, &poll)?;
-    let signals = SignalFd::new(SignalSet::ALL)
-        .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
+    let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a signal descriptor"))?;
     let backend = start_backend(config, &poll)?;
     let token_file = config.backend.auth_token_file.as_deref();
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
@@ -156,9 +162,7 @@ fn set_up(
     let plan = plan(config, command, environ, &way.variables)?.run_as(credentials);
     let plan = plan.with_open_files(way.open_files);
     blank_secrets(environ);
-    if let Err(error) = init::forbid_dumps() {
-        warn!("cannot keep our memory from processes of the same user: {error}");
-    }
+    keep_memory_to_ourselves();
     init::detach_stdin_tty();
     let facts = facts(config, command);
     let event_loop = EventLoop {
@@ -241,7 +245,7 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
         max_frame: most_bytes(config),
     };
     let socket = WorkerSocket::new(listener, allowed, hello, poll.registry())
-        .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
+        .map_err(failed("cannot watch the worker socket"))?;
     Ok(Way {
         interface: Interface::Socket(Box::new(socket)),
         variables,
@@ -255,12 +259,14 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
     // smaller programs.
     let raised = raise_open_files_limit();
     let open_files = raised
-        .inspect_err(|error| warn!("gateway: cannot raise the limit of open files: {error}"))
+        .inspect_err(|error| {
+            warn!("gateway: cannot raise the limit of open files: {error}; raise it for the container (ulimit -n)");
+        })
         .ok();
     let listening = listen_for_gateway(config)?;
     let uid = allowed.other_child().map_or(allowed.own(), |child| child.uid);
-    let callers = Callers::new(config.gateway.allow, uid)
-        .map_err(|error| internal(format!("there is no randomness for the worker's bearer: {error}")))?;
+    let callers =
+        Callers::new(config.gateway.allow, uid).map_err(failed("there is no randomness for the worker's bearer"))?;
     let known = |name: &str| environ.value(name);
     let variables = environment::variables(listening.1, callers.bearer(), known);
     info!("gateway: listening on {}", listening.1);
@@ -269,7 +275,7 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
         has_to_name_queues: options::set_queues(config).is_none(),
     };
     let gateway = Gateway::new(listening, callers, most_bytes(config), fetches, poll.registry())
-        .map_err(|error| internal(format!("cannot watch the gateway's socket: {error}")))?;
+        .map_err(failed("cannot watch the gateway's socket"))?;
     Ok(Way {
         interface: Interface::Gateway(Box::new(gateway)),
         variables,
@@ -310,13 +316,22 @@ fn no_place(config: &Config, message: String) -> StartFailure {
 fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, StartFailure> {
     // The worker socket is in the same directory: what stands against this one is not the place.
     let listener = directory.control_socket().map_err(internal)?;
-    Control::new(listener, own, poll.registry())
-        .map_err(|error| internal(format!("cannot watch the control socket: {error}")))
+    Control::new(listener, own, poll.registry()).map_err(failed("cannot watch the control socket"))
 }
 
 fn blank_secrets(environ: &mut Environ) {
     for name in SECRET_VARIABLES {
         environ.overwrite(name);
+    }
+}
+
+/// Without it the worker could read the token in our memory.
+fn keep_memory_to_ourselves() {
+    if let Err(error) = init::forbid_dumps() {
+        warn!(
+            "cannot keep our memory from processes of the same user (PR_SET_DUMPABLE): {error}; the worker can read the \
+             token there: run it as another user (--user), or allow prctl in the seccomp profile"
+        );
     }
 }
 
@@ -353,17 +368,12 @@ pub(super) fn plan(
     // nobody sends a heartbeat any more.
     let is_alone = !init::is_pid_1() && config.init.parent_death_signal.is_none() && config.mode != Mode::Exec;
     let plan = plan.map(|plan| plan.signalled_at_our_end(is_alone.then_some(Signal::TERM)));
-    plan.map_err(|_| StartFailure {
-        message: "an argument or a variable for the worker contains a NUL byte".to_owned(),
-        exit: Exit::Usage,
-    })
+    plan.map_err(start::nul_byte)
 }
 
 fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<ProbeLinks>, StartFailure> {
     let probes = listener.map(|listener| ProbeLinks::new(listener, poll.registry()));
-    probes
-        .transpose()
-        .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))
+    probes.transpose().map_err(failed("cannot watch the health endpoints"))
 }
 
 /// Starts the client of the backend, on the loop.
@@ -375,7 +385,7 @@ fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> 
         max_frame: config.worker.max_frame,
     };
     let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token())
-        .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
+        .map_err(failed("cannot create an event descriptor"))?;
     let backend = Backend::start(settings, Arc::new(waker)).map_err(|error| StartFailure {
         message: error.to_string(),
         exit: Exit::Usage,
@@ -462,6 +472,11 @@ fn identity(config: &Config) -> Identity {
 fn seed() -> u64 {
     let time = clock::monotonic();
     u64::from(time.subsec_nanos()) << 32 | u64::from(std::process::id()) ^ time.as_secs()
+}
+
+/// A system call that the start needs has failed: what it was for, and what to do about it.
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
+    move |error| internal(format!("{what}: {error}; {}", remedy(&error)))
 }
 
 fn internal(error: impl std::fmt::Display) -> StartFailure {

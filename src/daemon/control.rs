@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use log::{debug, warn};
+use log::debug;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
@@ -103,7 +103,7 @@ impl Control {
     pub fn new(listener: Listener, own: u32, registry: &Registry) -> io::Result<Self> {
         let source = TokenOwner::ControlSocket;
         Ok(Self {
-            acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, "control socket: ", registry)?,
+            acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, "control socket", registry)?,
             own,
             clients: BTreeMap::new(),
             next: 0,
@@ -263,7 +263,7 @@ impl Control {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let token = TokenOwner::Client(slot).token();
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
-            return warn!("control socket: cannot watch a connection: {error}");
+            return self.acceptor.cannot_watch(&error);
         }
         self.next += 1;
         let id = ClientId(self.next);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use log::{debug, info, warn};
 
+use crate::daemon::log::remedy::remedy_of_signal;
 use ojs_os::clock;
 use ojs_os::init;
 use ojs_os::process::{self, Pid};
@@ -119,6 +120,6 @@ pub fn forgive(pid: Pid, result: io::Result<()>) {
     if let Err(error) = result
         && error.kind() == io::ErrorKind::PermissionDenied
     {
-        warn!("cannot signal process {pid}: {error}");
+        warn!("cannot signal process {pid}: {error}; {}", remedy_of_signal(&error));
     }
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::log::narrate::Narrator;
+use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::start::{self, NotStartedNow};
 use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, WorkerId};
 use ojs_os::cgroup::OomKills;
@@ -90,7 +91,7 @@ impl EventLoop {
             }
             Err(NotStartedNow::Shortage(error)) => {
                 debug!("no process to be had: {error}");
-                self.narrator.no_process_yet(start::reason(&error));
+                self.narrator.no_process_yet(start::reason(&error), remedy(&error));
                 let shortage = start::no_process(&self.program, &error);
                 self.narrator.worker_not_started(shortage.message);
                 Event::WorkerNotStarted(NotStarted::Shortage)
@@ -114,7 +115,11 @@ impl EventLoop {
         };
         match result {
             Ok(()) => debug!("{signal} to the worker"),
-            Err(error) => warn!("cannot send {signal} to the worker: {error}"),
+            Err(error) => warn!(
+                "cannot send {signal} to process {}, the worker: {error}; {}",
+                worker.pid,
+                remedy_of_signal(&error)
+            ),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::daemon::descendants::Descendants;
 use crate::daemon::gateway::InterfaceTurn;
 use crate::daemon::interface::Interface;
 use crate::daemon::log::narrate::Narrator;
+use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::memory_watch::MemoryWatch;
@@ -343,11 +344,11 @@ impl EventLoop {
                     let registry = self.poll.registry();
                     let again = registry.reregister(&mut SourceFd(&descriptor), token, interest);
                     if let Err(error) = again {
-                        warn!("backend.auth_token_file: changes are no longer noticed at once: {error}");
+                        warn!("{TOKEN_FILE_UNWATCHED}: {error}; {}", remedy(&error));
                     }
                 }
             }
-            Err(error) => warn!("backend.auth_token_file: changes are no longer noticed at once: {error}"),
+            Err(error) => warn!("{TOKEN_FILE_UNWATCHED}: {error}; {}", remedy(&error)),
         }
     }
 
@@ -367,7 +368,12 @@ impl EventLoop {
                 }
                 Ok(Reaped::NoneReady) => return self.inbox.push_back(Event::Reaped { children_left: true }),
                 Ok(Reaped::NoChildren) => return self.inbox.push_back(Event::Reaped { children_left: false }),
-                Err(error) => return warn!("cannot reap: {error}"),
+                Err(error) => {
+                    return warn!(
+                        "cannot reap: {error}; ended processes stay zombies until the next SIGCHLD; {}",
+                        remedy(&error)
+                    );
+                }
             }
         }
         // SIGCHLD told once for all of them.
@@ -393,6 +399,10 @@ impl EventLoop {
         }
     }
 }
+
+/// The beginning of a warning about the watch on the token's file.
+const TOKEN_FILE_UNWATCHED: &str =
+    "backend.auth_token_file: changes are no longer noticed at once, only by the next request";
 
 /// The time, for the machine.
 pub fn now() -> Moment {

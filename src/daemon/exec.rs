@@ -48,7 +48,7 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
     let format = Some(sink::format(config.log.format));
     settings.replace(&keys::LOG_FORMAT, format, source(&keys::LOG_FORMAT));
     let settings = RunnerSettings::encode(&settings)
-        .map_err(|error| usage(format!("the settings cannot be passed on: {error}")))?;
+        .map_err(|error| usage(format!("the settings cannot be passed on: {error}; please report it")))?;
     if settings.len() > MOST_SETTINGS {
         let routes = config.settings.describe(&keys::EXEC_ROUTES);
         return Err(usage(format!(
@@ -71,7 +71,8 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
         (JobMemory::Share(share), Some(container)) => share.of(container),
         (JobMemory::Share(_), None) => {
             warn!(
-                "{}: this container has no memory limit of which that could be a share; jobs are not limited",
+                "{}: this container has no memory limit of which that could be a share; jobs are not limited; set a memory \
+                 limit, or a size",
                 setting()
             );
             return None;
@@ -79,7 +80,8 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     };
     if bytes < LEAST_JOB_MEMORY.0 {
         warn!(
-            "{}: that is {} here, not enough to start a program; each job may take {LEAST_JOB_MEMORY}",
+            "{}: that is {} here, not enough to start a program; each job may take {LEAST_JOB_MEMORY}; raise the share, or \
+             the container's limit",
             setting(),
             Bytes(bytes)
         );
@@ -87,7 +89,8 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     }
     if container.is_some_and(|container| bytes >= container) {
         warn!(
-            "{}: the container has no more than that; the kernel ends a process before we end the job",
+            "{}: the container has no more than that; the kernel ends a process before we end the job; set less than the \
+             container's limit",
             setting()
         );
     }
@@ -127,7 +130,7 @@ fn check_copies(
     environ: &Environ,
     credentials: Option<&Credentials>,
 ) -> Result<(), StartFailure> {
-    let plan = ChildPlan::new(command, environ).map_err(|error| usage(error.to_string()))?;
+    let plan = ChildPlan::new(command, environ).map_err(start::nul_byte)?;
     let program = command.first().map(|program| program.to_string_lossy());
     start::rehearse(&plan.run_as(credentials.cloned()), program.as_deref())
 }
@@ -185,7 +188,7 @@ fn job_user(
         groups: Vec::new(),
     };
     let nothing = [OsString::from("/")];
-    let plan = ChildPlan::new(&nothing, environ).map_err(|_| refused("it cannot be tried"))?;
+    let plan = ChildPlan::new(&nothing, environ).map_err(start::nul_byte)?;
     // That `/` is no program is nothing against the user.
     start::rehearse(&plan.run_as(Some(first.clone())), None).map_err(|_| {
         refused(
@@ -204,7 +207,7 @@ fn program(
 ) -> Result<(), StartFailure> {
     let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
     let found = [name.to_owned()];
-    let plan = ChildPlan::new(&found, environ).map_err(|_| usage("an argument contains a NUL byte".to_owned()))?;
+    let plan = ChildPlan::new(&found, environ).map_err(start::nul_byte)?;
     let plan = plan.seen_from(config.exec.directory.as_deref()).run_as(user.cloned());
     start::rehearse(&plan, Some(&name.to_string_lossy()))
 }

@@ -9,6 +9,7 @@ use log::{debug, error, info, trace, warn};
 
 use crate::config::Config;
 use crate::daemon::descendants::{self, Descendants};
+use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::log::report::report;
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, StartFailure};
@@ -93,10 +94,7 @@ fn start(
 
 /// The child, but for its user and its terminal.
 pub(super) fn plan(command: &[OsString], environ: &Environ) -> Result<ChildPlan, StartFailure> {
-    ChildPlan::new(command, environ).map_err(|_| StartFailure {
-        message: "an argument contains a NUL byte".to_owned(),
-        exit: Exit::Usage,
-    })
+    ChildPlan::new(command, environ).map_err(start::nul_byte)
 }
 
 /// The start-up line about the end: what the child will get, and who decided that.
@@ -179,7 +177,10 @@ impl Supervisor {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    error!("cannot wait for signals: {error}; stopping the child");
+                    error!(
+                        "cannot wait for signals: {error}; stopping the child; {}",
+                        remedy(&error)
+                    );
                     self.stop_child();
                     return Exit::Internal;
                 }
@@ -218,7 +219,10 @@ impl Supervisor {
                     return false;
                 }
                 Err(error) => {
-                    warn!("cannot reap: {error}");
+                    warn!(
+                        "cannot reap: {error}; ended processes stay zombies until the next SIGCHLD; {}",
+                        remedy(&error)
+                    );
                     return false;
                 }
             }
@@ -242,7 +246,7 @@ impl Supervisor {
                 PlainEffect::Send(signal, target) => self.send(signal, target),
                 PlainEffect::TerminateLeftovers => self.descendants.terminate(),
                 PlainEffect::KillEverything => self.kill_everything(),
-                PlainEffect::Say(remark) => say(remark),
+                PlainEffect::Say(remark) => say(remark, &self.what_is_left()),
                 PlainEffect::Exit(status) => return Some(Exit::Status(status)),
             }
         }
@@ -264,7 +268,19 @@ impl Supervisor {
                     ""
                 }
             ),
-            Err(error) => warn!("cannot forward {signal} to {pid}: {error}"),
+            Err(error) => warn!(
+                "cannot forward {signal} to {pid}: {error}; {}",
+                remedy_of_signal(&error)
+            ),
+        }
+    }
+
+    /// The processes that a SIGKILL ends now, in words.
+    fn what_is_left(&self) -> String {
+        if self.child_is_reaped {
+            "the processes that the command left behind".to_owned()
+        } else {
+            format!("the command (process {}) and its processes", self.child.pid)
         }
     }
 
@@ -289,7 +305,7 @@ fn out_of_memory(ended: Ended, oom_kills: u64) -> Option<String> {
     is_telling.then(|| format!("the command ended: {end}; give the container more memory, or let the command use less"))
 }
 
-fn say(remark: Remark) {
+fn say(remark: Remark, left: &str) {
     match remark {
         Remark::StopAsked(signal, drain) => info!("{signal}: the child has {} to end", seconds(drain)),
         Remark::Dropped(signal) => debug!("{signal} dropped, as --rewrite says"),
@@ -299,10 +315,13 @@ fn say(remark: Remark) {
                 seconds(left)
             );
         }
-        Remark::DeadlineReached => warn!("the time is over: SIGKILL to what is left"),
-        Remark::GaveUp => {
-            warn!("processes are left that SIGKILL did not reach or did not end in time; leaving without them")
+        Remark::DeadlineReached => {
+            warn!("the time is over: SIGKILL to {left}; handle SIGTERM, or raise --grace-period")
         }
+        Remark::GaveUp => warn!(
+            "processes are left that SIGKILL did not reach or did not end in time; leaving without them; look for \
+             processes in state D, and for those of other users"
+        ),
     }
 }
 

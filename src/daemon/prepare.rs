@@ -80,7 +80,10 @@ pub fn become_init(config: &Config, environ: &Environ) {
     if let Some(signal) = config.init.parent_death_signal
         && let Err(error) = init::set_parent_death_signal(signal)
     {
-        warn!("--parent-death-signal: the kernel refused {signal}: {error}");
+        warn!(
+            "--parent-death-signal: the kernel refused {signal}: {error}; leave the option out, or allow prctl in the \
+             seccomp profile"
+        );
     }
     let is_pid_1 = init::is_pid_1();
     if is_pid_1 && !config.init.subreaper {
@@ -94,6 +97,9 @@ pub fn become_init(config: &Config, environ: &Environ) {
              passes them on, as init programs do and shells do not: use the exec form of ENTRYPOINT, or exec"
         ),
         Ok(()) => info!("not PID 1: adopting orphans as a subreaper"),
-        Err(error) => warn!("cannot adopt orphans, which are left to the init above: {error}"),
+        Err(error) => warn!(
+            "cannot adopt orphans, which are left to the init above: {error}; make ojs-init PID 1, or allow prctl in the \
+             seccomp profile"
+        ),
     }
 }

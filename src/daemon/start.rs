@@ -1,5 +1,6 @@
 //! From the configuration to a running child.
 
+use std::ffi::NulError;
 use std::fmt;
 use std::io;
 
@@ -7,6 +8,7 @@ use log::warn;
 use nix::errno::Errno;
 
 use crate::config::Process;
+use crate::daemon::log::remedy::remedy;
 use ojs_lifecycle::api::{SHORTAGE_WINDOW, shortage_pause};
 use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::clock;
@@ -81,7 +83,7 @@ pub fn rehearse(plan: &ChildPlan, program: Option<&str>) -> Result<(), StartFail
         (Err(error), program) => match not_started_now(plan, program.unwrap_or_default(), error) {
             NotStartedNow::Refused(refused) => Err(refused),
             NotStartedNow::Shortage(error) => {
-                warn!("cannot create a process now: {}", reason(&error));
+                warn!("cannot create a process now: {}; {}", reason(&error), remedy(&error));
                 Ok(())
             }
         },
@@ -121,9 +123,10 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
         }
         if pauses == 0 {
             warn(format_args!(
-                "cannot create a process yet, trying for {} s: {}",
+                "cannot create a process yet, trying for {} s: {}; {}",
                 SHORTAGE_WINDOW.as_secs(),
-                reason(&error)
+                reason(&error),
+                remedy(&error)
             ));
         }
         if let Ok(Some(signal)) = signals::wait(stop_signals, Some(shortage_pause(pauses))) {
@@ -144,6 +147,18 @@ fn reap_inherited() {
         if !matches!(reaper::reap_one(), Ok(Reaped::Process(_, _))) {
             break;
         }
+    }
+}
+
+/// An argument, a variable or the name of the program has a NUL byte.
+pub fn nul_byte(error: NulError) -> StartFailure {
+    let position = error.nul_position();
+    let text = String::from_utf8_lossy(&error.into_vec()).into_owned();
+    StartFailure {
+        message: format!(
+            "NUL byte in {text:?}, at byte {position}: no argument, variable or name of a program can have one; remove it"
+        ),
+        exit: Exit::Usage,
     }
 }
 

@@ -15,6 +15,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::config::{RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
+use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::slots::{Next, Slots};
@@ -47,7 +48,7 @@ pub fn run(command: &[OsString], environ: Environ) -> Exit {
         let ended = copies.run();
         // The last words may be the reason of the end.
         copies.log.flush();
-        ended.map_err(|error| internal("cannot wait for the copies of the worker", &error))
+        ended.map_err(failed("cannot wait for the copies of the worker"))
     });
     result.unwrap_or_else(|(exit, message)| {
         report(&message);
@@ -57,6 +58,11 @@ pub fn run(command: &[OsString], environ: Environ) -> Exit {
 
 fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
     (Exit::Internal, format!("worker.processes: {what}: {error}"))
+}
+
+/// A system call has failed: what it was for, and what to do about it.
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
+    move |error| internal(what, &format_args!("{error}; {}", remedy(&error)))
 }
 
 struct Copies {
@@ -78,7 +84,6 @@ impl Copies {
         let log = sink::install(settings.log.format, &settings.log.level);
         log.stderr_is_shared();
         signals::expect_children();
-        let failed = |what: &'static str| move |error: io::Error| internal(what, &error);
         let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a descriptor of signals"))?;
         let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
         let mut source = SourceFd(&signals.as_raw_fd());
@@ -177,7 +182,11 @@ impl Copies {
                 Ok(pid) => self.slots.started(index, pid, now()),
                 Err(NotStarted::Shortage(error)) => {
                     let pause = self.slots.not_started(index, now());
-                    again(index, &format!("could not be started: {error}"), pause);
+                    again(
+                        index,
+                        &format!("could not be started: {error}; {}", remedy(&error)),
+                        pause,
+                    );
                 }
                 Err(why @ (NotStarted::Refused(_) | NotStarted::NoHandler)) => self.give_up(&why),
             }

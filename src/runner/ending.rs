@@ -39,6 +39,9 @@ const ENDING_LIMIT: Duration = Duration::from_millis(100);
 /// Most looks for processes that no job is known to have left, as long as none is started.
 const MOST_STRAY_LOOKS: u32 = 20;
 
+/// Most processes that one line of the log lists.
+const LISTED_PIDS: usize = 10;
+
 /// Of the time that a job's answer has, so much is kept back for the answer itself.
 const ANSWER_TIME: Duration = Duration::from_millis(50);
 
@@ -94,9 +97,12 @@ impl Runner {
             .map(|by| Moment::new(by.remaining(Moment::new(ANSWER_TIME))));
         if now >= limit || answer_by.is_some_and(|by| now >= by) {
             if left > 0 {
+                let of_job = self.killed.iter().filter(|(_, of)| **of == number);
                 warn!(
-                    "job {}: {left} of the processes that it left behind are still there",
-                    job.names.id
+                    "job {}: {left} of the processes that it left behind are still there after SIGKILL, pid {}; look for \
+                     state D, or set exec.users",
+                    job.names.id,
+                    pids(of_job.map(|(pid, _)| *pid))
                 );
             }
             return self.finish(number, now);
@@ -220,11 +226,21 @@ impl Runner {
         self.stray_looks = if self.has_strays() { self.stray_looks + 1 } else { 0 };
         if self.stray_looks > MOST_STRAY_LOOKS {
             self.stray_looks = 0;
-            warn!("{} processes that jobs left behind cannot be ended", strays.len());
+            warn!(
+                "{} processes that jobs left behind cannot be ended, pid {}; look for state D, or add CAP_KILL",
+                strays.len(),
+                pids(strays.iter().copied())
+            );
         } else if self.stray_looks > 0 {
             self.timers.arm(RunnerTimer::Strays, now.after(LONGEST_PASS_PAUSE));
         }
     }
+}
+
+/// The first of these processes, for a person.
+fn pids(of: impl Iterator<Item = Pid>) -> String {
+    let listed: Vec<String> = of.take(LISTED_PIDS).map(|pid| pid.to_string()).collect();
+    listed.join(", ")
 }
 
 fn log_end(job: &Job, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsage, now: Moment) {

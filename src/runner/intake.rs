@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use log::{debug, warn};
 
+use crate::daemon::log::remedy::remedy;
 use crate::runner::connection::ReadState;
 use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
@@ -56,11 +57,16 @@ impl Runner {
 
     fn take_job(&mut self, order: JobOrder, now: Moment) {
         let Some(facts) = JobFacts::read(&order.envelope) else {
-            warn!("an envelope without an id cannot be answered");
+            warn!(
+                "a job whose envelope has no id is ignored, as it cannot be answered; report it with the lines before it"
+            );
             return;
         };
         if self.by_id.contains_key(&facts.id) {
-            warn!("job {} is here already", facts.id);
+            warn!(
+                "job {} is here already, and ignored the second time; report it with the lines before it",
+                facts.id
+            );
             return;
         }
         let number = self.next_number;
@@ -104,9 +110,10 @@ impl Runner {
             }
             NotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
                 warn!(
-                    "job {id} is given back: it could not be started for {} s: {}",
+                    "job {id} is given back: it could not be started for {} s: {}; {}",
                     SHORTAGE_WINDOW.as_secs(),
-                    meaning(&error)
+                    meaning(&error),
+                    remedy(&error)
                 );
                 JobOutcome::Release {
                     reason: "no process".to_owned(),
@@ -115,7 +122,11 @@ impl Runner {
             }
             NotStarted::Shortage(error) => {
                 if waiting.pauses == 0 {
-                    warn!("job {id} waits, since it cannot be started now: {}", meaning(&error));
+                    warn!(
+                        "job {id} waits, since it cannot be started now: {}; {}",
+                        meaning(&error),
+                        remedy(&error)
+                    );
                 }
                 let due = now.after(shortage_pause(waiting.pauses));
                 self.timers.arm(RunnerTimer::Start(number), due);
@@ -131,11 +142,16 @@ impl Runner {
     fn begin(&mut self, number: JobNumber, job: Job, now: Moment) {
         self.leaders.insert(job.process.pid());
         let end = job.process.descriptor();
-        let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, TokenOwner::End(number)));
+        let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, TokenOwner::End(number)).is_ok());
         self.has_unwatched |= !is_watched;
         for (stream, descriptor) in job.streams.descriptors() {
-            if !self.watch(descriptor, TokenOwner::Stream(number, stream)) {
-                warn!("job {}: cannot watch its {stream:?}", job.names.id);
+            if let Err(error) = self.watch(descriptor, TokenOwner::Stream(number, stream)) {
+                warn!(
+                    "job {}: cannot watch its {}: {error}; it is read when the job ends, so a job that writes much may hang; {}",
+                    job.names.id,
+                    stream.name(),
+                    remedy(&error)
+                );
             }
         }
         if let Some(timeout) = job.timeout {

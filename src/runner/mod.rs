@@ -31,12 +31,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use mio::Poll;
 
 use crate::config::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
+use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::connection::Connection;
@@ -91,7 +93,7 @@ fn run_jobs(command: &[OsString], environ: Environ) -> Exit {
         let ended = runner.run();
         // The last words of a job that was cut off may have come a moment ago.
         log.flush();
-        ended.map_err(|error| internal("cannot wait for anything", &error))
+        ended.map_err(failed("cannot wait for signals, and for what jobs and PID 1 write"))
     });
     result.unwrap_or_else(|(exit, message)| {
         report(&message);
@@ -100,7 +102,12 @@ fn run_jobs(command: &[OsString], environ: Environ) -> Exit {
 }
 
 fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
-    (Exit::Internal, format!("{what}: {error}"))
+    (Exit::Internal, format!("mode exec: {what}: {error}"))
+}
+
+/// A system call has failed: what it was for, and what to do about it.
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
+    move |error| internal(what, &format_args!("{error}; {}", remedy(&error)))
 }
 
 fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle), (Exit, String)> {
@@ -109,9 +116,8 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     let log = sink::install(settings.log.format, &settings.log.level);
     log.stderr_is_shared();
     signals::expect_children();
-    let failed = |what: &'static str| move |error: io::Error| internal(what, &error);
     init::become_subreaper().map_err(failed("cannot adopt orphans"))?;
-    init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves"))?;
+    init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves (PR_SET_DUMPABLE)"))?;
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
     let routes = Routes::new(&settings.exec.routes.0, command).map_err(|problem| (Exit::Usage, problem))?;
     start::check_commands(&routes, settings.exec.directory.as_deref(), &environ)?;
@@ -122,15 +128,12 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     let wanted = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT, Signal::CHLD]);
     let signals = SignalFd::new(wanted).map_err(failed("cannot create a descriptor of signals"))?;
     let runner = assemble(settings, routes, environ, connection, poll, signals)?;
-    let descriptors = [
-        (std::os::fd::AsRawFd::as_raw_fd(&runner.signals), TokenOwner::Signals),
-        (runner.connection.descriptor(), TokenOwner::Connection),
-    ];
-    for (descriptor, owner) in descriptors {
-        if !runner.watch(descriptor, owner) {
-            return Err(internal("cannot watch", &"the worker socket and the signals"));
-        }
-    }
+    runner
+        .watch(runner.signals.as_raw_fd(), TokenOwner::Signals)
+        .map_err(failed("cannot watch the signals"))?;
+    runner
+        .watch(runner.connection.descriptor(), TokenOwner::Connection)
+        .map_err(failed("cannot watch the worker socket"))?;
     Ok((runner, log))
 }
 

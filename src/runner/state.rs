@@ -159,11 +159,9 @@ impl TokenOwner {
 
 impl Runner {
     /// Has the poll tell when this descriptor is readable. Closing it ends that.
-    pub fn watch(&self, descriptor: RawFd, owner: TokenOwner) -> bool {
+    pub fn watch(&self, descriptor: RawFd, owner: TokenOwner) -> io::Result<()> {
         let registry = self.poll.registry();
-        registry
-            .register(&mut SourceFd(&descriptor), owner.token(), Interest::READABLE)
-            .is_ok()
+        registry.register(&mut SourceFd(&descriptor), owner.token(), Interest::READABLE)
     }
 
     /// Has the poll tell when the connection to PID 1 takes more, as long as something waits to be

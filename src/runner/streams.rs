@@ -35,6 +35,15 @@ pub enum JobStream {
 impl JobStream {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Stdout, Self::Stderr, Self::Channel];
+
+    /// Its name in a line of the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "standard output",
+            Self::Stderr => "standard error",
+            Self::Channel => "OJS_JOB_FD",
+        }
+    }
 }
 
 /// Our ends of them. Those whose other ends are closed are gone.

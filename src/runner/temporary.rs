@@ -3,12 +3,13 @@
 //! A job that leaves a million files must not hold up the others while they are removed, nor may a
 //! file system that hangs: one thread removes what is not empty.
 
+use std::fmt::Display;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::time::Duration;
 
 use log::warn;
@@ -74,7 +75,10 @@ impl TemporaryDirectories {
                     directories.lock = lock;
                     return directories;
                 }
-                Err(error) => warn!("no directories for jobs can be made in {}: {error}", parent.display()),
+                Err(error) => warn!(
+                    "no directories for jobs can be made in {}: {error}; mount something writable there, or set TMPDIR",
+                    parent.display()
+                ),
             }
         }
         warn!(
@@ -129,15 +133,16 @@ impl TemporaryDirectories {
         if fs::remove_dir(&path).is_ok() {
             return;
         }
-        if self.remover.is_none() {
-            self.remover = start_remover();
-        }
-        let is_taken = self
-            .remover
-            .as_ref()
-            .is_some_and(|remover| remover.try_send(path.clone()).is_ok());
-        if !is_taken {
-            warn!("a temporary directory is left: {}", path.display());
+        let remover = match self.remover.take().map_or_else(start_remover, Ok) {
+            Ok(remover) => self.remover.insert(remover),
+            Err(error) => return is_left(&path, &format_args!("no thread to remove it: {error}")),
+        };
+        match remover.try_send(path) {
+            Ok(()) => {}
+            Err(TrySendError::Full(path)) => {
+                is_left(&path, &format_args!("{QUEUE_DIRECTORIES} others wait to be removed"));
+            }
+            Err(TrySendError::Disconnected(path)) => is_left(&path, &"the thread that removes them has ended"),
         }
     }
 
@@ -146,7 +151,7 @@ impl TemporaryDirectories {
         if let Some(base) = self.base
             && let Err(error) = remove_tree(&base, END_LIMIT)
         {
-            warn!("a temporary directory is left: {}: {error}", base.display());
+            is_left(&base, &error);
         }
     }
 }
@@ -177,19 +182,27 @@ fn stale(parent: &Path) -> impl Iterator<Item = PathBuf> {
     ours.map(|entry| entry.path()).filter(|path| lock(path).is_some())
 }
 
-fn start_remover() -> Option<SyncSender<PathBuf>> {
+/// Warns of a directory that was not removed.
+fn is_left(path: &Path, why: &dyn Display) {
+    warn!(
+        "a temporary directory is left: {}: {why}; the next start tries again; look at the owner and the mode of its files",
+        path.display()
+    );
+}
+
+fn start_remover() -> io::Result<SyncSender<PathBuf>> {
     let (sender, receiver) = mpsc::sync_channel::<PathBuf>(QUEUE_DIRECTORIES);
     let work = move || {
         for path in receiver {
             match remove_tree(&path, REMOVAL_LIMIT) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    warn!("a temporary directory is left: {}: {error}", path.display());
+                    is_left(&path, &error);
                 }
                 Ok(()) | Err(_) => {}
             }
         }
     };
-    threads::spawn("remover", STACK_BYTES, work).ok().map(|()| sender)
+    threads::spawn("remover", STACK_BYTES, work).map(|()| sender)
 }
 
 #[cfg(test)]

@@ -187,12 +187,8 @@ pub enum AcceptError {
 impl fmt::Display for AcceptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exhausted { error, .. } => write!(
-                f,
-                "cannot take a connection: {error}; raise the limit on open files (ulimit -n) or on memory"
-            ),
-            Self::Aborted => f.write_str("a connection was given up before it was taken"),
-            Self::Failed(error) => write!(f, "cannot take a connection: {error}"),
+            Self::Exhausted { error, .. } | Self::Failed(error) => write!(f, "cannot accept a connection: {error}"),
+            Self::Aborted => f.write_str("a connection was given up before it was accepted"),
         }
     }
 }

@@ -136,8 +136,7 @@ impl Gateway {
         let id = self.newest_link;
         let token = TokenOwner::Connection(id).token();
         if let Err(error) = turn.registry.register(&mut stream, token, Interest::READABLE) {
-            let message = format_args!("cannot watch a connection of the worker: {error}");
-            return self.acceptor.warn(message);
+            return self.acceptor.cannot_watch(&error);
         }
         let mut link = GatewayLink::new(stream, turn.now);
         match admission {

@@ -164,9 +164,8 @@ impl Gateway {
         fetches: FetchRules,
         registry: &Registry,
     ) -> io::Result<Self> {
-        let complaint = "cannot take a connection of the worker: ";
         Ok(Self {
-            acceptor: Acceptor::new(listener, TokenOwner::Interface, ACCEPTS_PER_TURN, complaint, registry)?,
+            acceptor: Acceptor::new(listener, TokenOwner::Interface, ACCEPTS_PER_TURN, "gateway", registry)?,
             accepts: 1,
             is_to_ask: false,
             has_made_room: false,
@@ -335,8 +334,7 @@ impl Gateway {
         match turn.registry.reregister(&mut link.stream, token, interest) {
             Ok(()) => link.is_told_of_room = true,
             Err(error) => {
-                let message = format_args!("cannot watch a connection of the worker: {error}");
-                self.acceptor.warn(message);
+                self.acceptor.cannot_watch(&error);
                 self.hang_up(id, turn);
             }
         }

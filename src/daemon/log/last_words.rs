@@ -12,14 +12,17 @@ use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 use ojs_wire::trouble::sentence;
 
+/// The words where nothing is known of a shortage.
+const NO_PROCESS: (&str, &str) = ("the system has none", "raise the limit on processes");
+
 /// The facts about the end before it comes.
 #[derive(Debug, Default)]
 pub struct LastWords {
     /// Why there is no worker, if the last attempt to start it failed: what is wrong, and what to
     /// do.
     no_worker: Option<String>,
-    /// Why there is no process for it at the moment.
-    shortage: Option<String>,
+    /// Why there is no process for it at the moment, and what to do.
+    shortage: Option<(String, &'static str)>,
 }
 
 impl LastWords {
@@ -34,8 +37,8 @@ impl LastWords {
     }
 
     /// There is no process for it at the moment, for this reason.
-    pub fn no_process_yet(&mut self, why: String) {
-        self.shortage = Some(why);
+    pub fn no_process_yet(&mut self, why: String, remedy: &'static str) {
+        self.shortage = Some((why, remedy));
     }
 
     /// The worker was started.
@@ -45,9 +48,9 @@ impl LastWords {
 
     /// The record that there is no process for the worker at the moment.
     pub fn start_postponed(&self) -> LogRecord {
-        let why = self.shortage.as_deref().unwrap_or("the system has none");
+        let (why, remedy) = self.shortage.as_ref().map_or(NO_PROCESS, |(why, remedy)| (why, remedy));
         warn(format_args!(
-            "cannot create a process for the worker yet, trying for 10 s: {why}"
+            "cannot create a process for the worker yet, trying for 10 s: {why}; {remedy}"
         ))
     }
 
@@ -167,7 +170,10 @@ pub fn worker_ended(end: WorkerEnd, manner: Manner) -> LogRecord {
     let fields = how_it_ended(end, RecordFields::default());
     match manner {
         Manner::Orderly => info(format_args!("the worker ended: {end}")),
-        Manner::Disorderly => warn(format_args!("the worker ended, but not as it was asked to: {end}")),
+        Manner::Disorderly => warn(format_args!(
+            "the worker ended, but not as it was asked to: {end}; accepted: exit status 0, 130 or 143, a status that \
+             --remap-exit maps to 0, SIGTERM or SIGINT; its own output says why"
+        )),
         Manner::Unasked => warn(format_args!("the worker ended by itself, with success: {end}")),
         Manner::Failed => error(format_args!("the worker failed: {end}{}", hint(end.ended))),
     }

@@ -10,6 +10,7 @@ pub(super) mod narrate_outage;
 pub(super) mod narrate_stop;
 pub(super) mod narrate_workers;
 pub mod record;
+pub mod remedy;
 pub mod report;
 pub mod sink;
 pub mod termination;

@@ -91,8 +91,8 @@ impl Narrator {
     }
 
     /// There is no process for the worker at the moment, for this reason.
-    pub fn no_process_yet(&mut self, why: String) {
-        self.last_words.no_process_yet(why);
+    pub fn no_process_yet(&mut self, why: String, remedy: &'static str) {
+        self.last_words.no_process_yet(why, remedy);
     }
 
     /// There is no worker, for this reason; the lifecycle decides whether that is the end.

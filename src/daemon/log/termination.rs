@@ -117,7 +117,11 @@ impl TerminationLog {
         };
         drop(texts);
         if over.recv_timeout(FINISH_LIMIT) == Err(RecvTimeoutError::Timeout) {
-            warn!("the termination log cannot be written in time; ending without it");
+            let name = self.target.as_ref().map_or("", |target| &target.name);
+            warn!(
+                "{name}: the termination log cannot be written in time, {} ms; ending without it; look at the node's disks",
+                FINISH_LIMIT.as_millis()
+            );
         }
     }
 }
@@ -148,7 +152,10 @@ impl TerminationFile {
         if let Err(error) = self.try_replace(text)
             && !self.has_failed.swap(true, Ordering::Relaxed)
         {
-            warn!("{}: cannot write the termination log: {error}", self.name);
+            warn!(
+                "{}: cannot write the termination log: {error}; mount it writable, or set it to off",
+                self.name
+            );
         }
     }
 

@@ -60,9 +60,9 @@ impl ProbeLinks {
     ///
     /// The error of epoll.
     pub fn new(listener: TcpListener, registry: &Registry) -> io::Result<Self> {
-        let (source, complaint) = (TokenOwner::ProbeListener, "cannot take a probe's connection: ");
+        let (source, name) = (TokenOwner::ProbeListener, "health endpoints");
         Ok(Self {
-            acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, complaint, registry)?,
+            acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, name, registry)?,
             links: BTreeMap::new(),
             deadlines: Timers::default(),
             answers: ProbeAnswers::default(),
@@ -131,9 +131,7 @@ impl ProbeLinks {
         let Some(slot) = self.room(registry) else { return };
         let (token, interest) = (TokenOwner::Probe(slot).token(), Interest::READABLE | Interest::WRITABLE);
         if let Err(error) = registry.register(&mut stream, token, interest) {
-            return self
-                .acceptor
-                .warn(format_args!("cannot watch a probe's connection: {error}"));
+            return self.acceptor.cannot_watch(&error);
         }
         self.links.insert(slot, ProbeLink::new(stream, origin));
         self.deadlines.arm(Due::Connection(slot), now.after(PATIENCE));

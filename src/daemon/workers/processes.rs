@@ -11,6 +11,7 @@ use log::{debug, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
+use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::{Event, Moment, ProcessId};
 use ojs_os::pidfd::ProcessWatch;
@@ -86,7 +87,10 @@ impl Processes {
         match ProcessWatch::of(pid) {
             Ok(watch) => self.watch(id, Rc::new(watch), registry),
             // The worker is our child, so its end is noticed in any case.
-            Err(error) => warn!("cannot watch the worker's process {pid}: {error}"),
+            Err(error) => warn!(
+                "cannot watch process {pid}, the worker: {error}; its end is noticed all the same; {}",
+                remedy(&error)
+            ),
         }
         id
     }
@@ -153,7 +157,10 @@ impl Processes {
             let descriptor: RawFd = descriptor.as_raw_fd();
             let token = TokenOwner::Process(number(id)).token();
             if let Err(error) = registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE) {
-                warn!("cannot watch process {id}: {error}");
+                warn!(
+                    "cannot watch process {id}: {error}; its end, and that its jobs died with it, may go unnoticed; {}",
+                    remedy(&error)
+                );
             }
         }
         if let Some(watched) = self.processes.get_mut(&id) {
@@ -198,7 +205,10 @@ impl Processes {
         match watched.signal(signal) {
             Ok(()) => debug!("{signal} to process {id}"),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                warn!("cannot send {signal} to process {id}: {error}");
+                warn!(
+                    "cannot send {signal} to process {id}: {error}; {}",
+                    remedy_of_signal(&error)
+                );
             }
             Err(error) => debug!("{signal} to process {id}: {error}"),
         }

@@ -11,6 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
+use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::runtime::admission::{Allowed, may_connect};
 use crate::daemon::tokens::TokenOwner;
@@ -66,7 +67,13 @@ impl WorkerSocket {
     /// The error of epoll.
     pub fn new(listener: Listener, allowed: Allowed, hello: HelloContext, registry: &Registry) -> io::Result<Self> {
         Ok(Self {
-            acceptor: Acceptor::new(listener, TokenOwner::Interface, ACCEPTS_PER_TURN, "", registry)?,
+            acceptor: Acceptor::new(
+                listener,
+                TokenOwner::Interface,
+                ACCEPTS_PER_TURN,
+                "worker socket",
+                registry,
+            )?,
             allowed,
             hello,
             most: most_connections(open_files_limit()),
@@ -261,7 +268,7 @@ impl WorkerSocket {
         let id = HolderId(self.next_connection);
         let (token, interest) = (TokenOwner::Connection(id.0).token(), what_to_read());
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
-            return self.acceptor.warn(format_args!("cannot watch a connection: {error}"));
+            return self.acceptor.cannot_watch(&error);
         }
         processes.connected(process);
         debug!("connection {id} from process {process}");
@@ -300,7 +307,10 @@ fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> b
         interest,
     );
     if let Err(error) = &result {
-        warn!("connection {id}: closed: it cannot be watched: {error}");
+        warn!(
+            "connection {id}: closed: it cannot be watched: {error}; {}",
+            remedy(error)
+        );
     }
     result.is_ok()
 }

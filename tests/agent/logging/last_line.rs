@@ -101,7 +101,7 @@ fn a_system_without_a_process_for_the_worker_is_named_with_the_remedy() {
                 limit; exit status 70";
     assert_eq!(said.last().map(String::as_str), Some(last), "{}", init.log());
     let first = "warn: cannot create a process for the worker yet, trying for 10 s: a limit on the number of processes is \
-                 reached";
+                 reached; raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u)";
     assert!(said.iter().any(|line| line == first), "{}", init.log());
 }
 

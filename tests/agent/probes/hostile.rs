@@ -212,7 +212,7 @@ fn without_descriptors_probes_wait_and_are_answered_when_there_are_some_again() 
     let probes = Probes::of(&mut init);
     probes.become_([200, 200, 200]);
     let hoard: Vec<TcpStream> = (0..60).map(|_| probes.connect().unwrap()).collect();
-    init.logs("cannot take a probe's connection");
+    init.logs("health endpoints: cannot accept a connection");
     drop(hoard);
     probes.become_([200, 200, 200]);
     init.stops();

@@ -48,17 +48,18 @@ const NO_CALLS: [&str; 4] = ["fn ", "-> StartFailure {", "pub struct StartFailur
 const SUBCOMMANDS: &str = "src/commands/";
 
 /// Functions with such a call and without a text: they pass on what others made.
-const WITHOUT_TEXTS: [(&str, &str); 26] = [
+const WITHOUT_TEXTS: [(&str, &str); 28] = [
     ("src/config/load.rs", "load_paths"),
     ("src/daemon/acceptor.rs", "is_short_of"),
-    ("src/daemon/acceptor.rs", "next"),
     ("src/daemon/acceptor.rs", "refuse"),
     ("src/daemon/acceptor.rs", "warn"),
+    ("src/daemon/agent.rs", "failed"),
     ("src/daemon/agent.rs", "internal"),
     ("src/daemon/agent.rs", "no_place"),
     ("src/daemon/exec.rs", "check"),
     ("src/daemon/exec.rs", "check_copies"),
     ("src/daemon/exec.rs", "usage"),
+    ("src/daemon/gateway/mod.rs", "new"),
     ("src/daemon/log/last_words.rs", "error"),
     ("src/daemon/log/narrate_jobs.rs", "died"),
     ("src/daemon/log/record.rs", "name"),
@@ -72,14 +73,15 @@ const WITHOUT_TEXTS: [(&str, &str); 26] = [
     ("src/daemon/prepare.rs", "refuse"),
     ("src/daemon/rehearsal.rs", "run"),
     ("src/daemon/rehearsal.rs", "log"),
-    ("src/daemon/workers/socket.rs", "new"),
     ("src/main.rs", "dispatch"),
+    ("src/runner/copies.rs", "failed"),
     ("src/runner/copies.rs", "give_up"),
+    ("src/runner/mod.rs", "failed"),
 ];
 
 /// Files, or functions in them, whose every text is one of a warning or an error. Calls elsewhere
 /// pass them on.
-const TEXTS: [&str; 10] = [
+const TEXTS: [&str; 11] = [
     "crates/lifecycle/src/api/death.rs",
     "src/cli/usage.rs",
     "src/config/doubtful_times.rs",
@@ -87,6 +89,7 @@ const TEXTS: [&str; 10] = [
     "src/config/misspelt.rs",
     "src/config/of_others.rs",
     "src/daemon/backend/tls.rs",
+    "src/daemon/log/remedy.rs",
     "src/daemon/log/termination.rs fn look",
     "src/daemon/plain_loop.rs fn out_of_memory",
     "src/daemon/runtime/base.rs",
