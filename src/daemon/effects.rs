@@ -30,9 +30,7 @@ impl EventLoop {
                 Effect::TerminateDescendants => self.descendants.terminate(),
                 Effect::KillDescendants => descendants::kill_children(),
                 Effect::KillEverything => self.kill_everything(),
-                Effect::Tell(holder, word) => {
-                    self.with_interface(|interface, turn| interface.tell(holder, &word, turn))
-                }
+                Effect::Tell(holder, word) => self.with_interface(|interface, turn| interface.tell(holder, word, turn)),
                 Effect::AnswerBeat { .. } | Effect::AnswerPull { .. } => {
                     self.with_interface(|interface, turn| interface.answer(&effect, turn));
                 }

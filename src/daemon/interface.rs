@@ -41,7 +41,12 @@ impl Interface {
     /// Accepts and reads, no more than belongs into one turn.
     pub fn turn(&mut self, turn: &mut InterfaceTurn<'_>) {
         match self {
-            Self::Socket(socket) => socket.turn(turn.processes, turn.registry, turn.events),
+            Self::Socket(socket) => {
+                socket.turn(turn.processes, turn.registry, turn.events);
+                for memory in socket.take_free() {
+                    turn.backend.keep_spare(memory, turn.now);
+                }
+            }
             Self::Gateway(gateway) => gateway.turn(turn),
         }
     }
@@ -88,10 +93,10 @@ impl Interface {
     }
 
     /// Tells a holder.
-    pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut InterfaceTurn<'_>) {
+    pub fn tell(&mut self, holder: HolderId, word: ToWorker, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => socket.tell(holder, word, turn.processes, turn.registry, turn.events),
-            Self::Gateway(gateway) => gateway.tell(holder, word, turn),
+            Self::Gateway(gateway) => gateway.tell(holder, &word, turn),
         }
     }
 

@@ -3,12 +3,13 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::SockRef;
 
 use crate::pidfd::ProcessWatch;
 use crate::process::Pid;
@@ -18,6 +19,7 @@ pub const LONGEST_PATH: usize = 107;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
+const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
 /// Why there is no listening socket.
 #[derive(Debug)]
@@ -287,8 +289,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The process at the other end, as the kernel noted it when it connected, or when it began to
-    /// listen.
+    /// The process at the other end, as the kernel noted it at `connect` or at `listen`.
     ///
     /// # Errors
     ///
@@ -388,6 +389,10 @@ impl Write for Stream {
         send(self, bytes)
     }
 
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        SockRef::from(&*self).send_vectored_with_flags(slices, SEND_FLAGS)
+    }
+
     /// Nothing to do: what was written is the kernel's.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
@@ -418,9 +423,7 @@ fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 fn send(stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the buffer is valid for that many bytes.
-    count(unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+    SockRef::from(stream).send_with_flags(bytes, SEND_FLAGS)
 }
 
 impl AsFd for Stream {

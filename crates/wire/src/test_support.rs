@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::request::{Answered, Identity, read};
+use crate::backend::request::{Answer, Answered, Identity, read, read_jobs};
 use ojs_lifecycle::api::{
     Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Reply, Takes, WorkerId, WorkerState,
 };
@@ -139,6 +139,10 @@ pub(super) fn every_call() -> Vec<Call> {
     ]
 }
 
+pub(super) fn read_any(call: &Call, answered: Answered<'_>) -> Answer {
+    read_jobs(call, answered.status, answered.body.to_vec().into()).unwrap_or_else(|_| read(call, answered))
+}
+
 pub(super) fn read_with(call: &Call, status: u16, retry_after: Option<&str>, body: &str) -> Reply {
     let answered = Answered {
         status,
@@ -148,7 +152,7 @@ pub(super) fn read_with(call: &Call, status: u16, retry_after: Option<&str>, bod
         is_whole: true,
         was_sent_twice: false,
     };
-    read(call, answered).reply
+    read_any(call, answered).reply
 }
 
 pub(super) fn reply(call: &Call, status: u16, body: &str) -> Reply {

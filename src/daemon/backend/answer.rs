@@ -4,6 +4,8 @@
 use crate::daemon::backend::answer_head::AnswerHead;
 use crate::daemon::backend::fault::Fault;
 use ojs_lifecycle::api::{AnswerSize, Call};
+use ojs_wire::backend::spare::Spare;
+use ojs_wire::backend::split::{JobsBody, JobsReader, LARGE_JOB};
 use ojs_wire::http::answer_head::{self, AnswerBody, AnswerFraming};
 use ojs_wire::http::body::{BodyReader, BodyStep};
 use ojs_wire::http::tunnel::{TunnelBody, TunnelHead};
@@ -38,6 +40,8 @@ pub(in crate::daemon) struct Received {
     pub(in crate::daemon) head: AnswerHead,
     /// The body, as much of it as came, at most the limit.
     pub(in crate::daemon) body: Vec<u8>,
+    /// The body instead, where it is one with large jobs.
+    pub(in crate::daemon) jobs: Option<JobsBody>,
     /// Whether that is the whole body.
     pub(in crate::daemon) is_whole: bool,
     /// Whether another request may go out on its connection.
@@ -83,6 +87,29 @@ pub(in crate::daemon) struct AnswerReader {
     /// The part of the answer that is ready to be passed on.
     passing: Passing,
     body: Vec<u8>,
+    /// Bytes of the body by the head; 0 where it does not say.
+    announced: usize,
+    jobs: Jobs,
+}
+
+/// Whether large jobs are taken out of the body while it comes.
+enum Jobs {
+    /// The request is no FETCH.
+    None,
+    /// The answer is small so far.
+    Small,
+    /// The body, instead of the other one.
+    Large(Box<JobsReader>),
+}
+
+impl Jobs {
+    /// Bytes of the body so far, of which `body` has those that are not here.
+    fn len(&self, body: &[u8]) -> usize {
+        match self {
+            Self::Large(reader) => reader.len(),
+            Self::None | Self::Small => body.len(),
+        }
+    }
 }
 
 impl AnswerReader {
@@ -97,6 +124,16 @@ impl AnswerReader {
             head: None,
             passing: Passing::Nothing,
             body: Vec::new(),
+            announced: 0,
+            jobs: Jobs::None,
+        }
+    }
+
+    /// The reader of an answer to a FETCH.
+    pub(in crate::daemon) fn of_jobs(limit: usize) -> Self {
+        Self {
+            jobs: Jobs::Small,
+            ..Self::new(limit)
         }
     }
 
@@ -133,8 +170,16 @@ impl AnswerReader {
     /// # Errors
     /// It is no answer. [`AnswerReader::cut_off`] says what is left of it.
     pub(in crate::daemon) fn push(&mut self, bytes: &[u8]) -> Result<bool, Fault> {
+        self.push_with(bytes, &mut Spare::default())
+    }
+
+    /// Reads like [`AnswerReader::push`]. Large jobs get memory of earlier ones.
+    ///
+    /// # Errors
+    /// As of [`AnswerReader::push`].
+    pub(in crate::daemon) fn push_with(&mut self, bytes: &[u8], spare: &mut Spare) -> Result<bool, Fault> {
         if self.rest.is_empty() {
-            let used = self.take(bytes)?;
+            let used = self.take(bytes, spare)?;
             self.keep(bytes.get(used..).unwrap_or_default())?;
         } else {
             // A head is looked at again only when there may be an end in it.
@@ -142,7 +187,7 @@ impl AnswerReader {
             self.rest.extend_from_slice(bytes);
             if is_worth_it || self.rest.len() > MOST_HEAD_BYTES {
                 let all = std::mem::take(&mut self.rest);
-                let used = self.take(&all)?;
+                let used = self.take(&all, spare)?;
                 self.keep(all.get(used..).unwrap_or_default())?;
             }
         }
@@ -177,9 +222,14 @@ impl AnswerReader {
             } => (is_whole, leaves_connection_open),
             AnswerStage::Head | AnswerStage::Body { .. } => (false, false),
         };
+        let jobs = match self.jobs {
+            Jobs::Large(reader) => Some(reader.into_body()),
+            Jobs::None | Jobs::Small => None,
+        };
         Some(Received {
             head: self.head?,
             body: self.body,
+            jobs,
             is_whole,
             leaves_connection_open: leaves_connection_open && self.rest.is_empty(),
         })
@@ -205,7 +255,7 @@ impl AnswerReader {
     }
 
     /// Takes as much as makes sense by itself; how many bytes that were.
-    fn take(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    fn take(&mut self, bytes: &[u8], spare: &mut Spare) -> Result<usize, Fault> {
         let mut used = 0;
         while self.is_in_head() {
             match self.take_head(bytes.get(used..).unwrap_or_default())? {
@@ -213,7 +263,7 @@ impl AnswerReader {
                 length => used += length,
             }
         }
-        Ok(used + self.take_body(bytes.get(used..).unwrap_or_default())?)
+        Ok(used + self.take_body(bytes.get(used..).unwrap_or_default(), spare)?)
     }
 
     /// Takes one head; 0: its end is not here yet.
@@ -232,6 +282,9 @@ impl AnswerReader {
         self.count_head(length)?;
         if let Some((body, leaves_connection_open, head, passed)) = answer {
             self.head = Some(head);
+            if !is_wanted {
+                self.reserve(body);
+            }
             if let Some(passed) = passed {
                 self.passing = Passing::Here(passed);
             }
@@ -241,6 +294,33 @@ impl AnswerReader {
             };
         }
         Ok(length)
+    }
+
+    /// Makes room for a body whose length is known, once: growing step by step it would be moved.
+    /// Only bytes that come take memory. Without that room it grows.
+    fn reserve(&mut self, body: AnswerBody) {
+        let AnswerBody::Bytes(length) = body else { return };
+        self.announced = usize::try_from(length).unwrap_or(usize::MAX).min(self.limit);
+        if self.announced < LARGE_JOB || matches!(self.jobs, Jobs::None) {
+            let _ = self.body.try_reserve_exact(self.announced);
+        }
+    }
+
+    /// Keeps bytes of the body.
+    fn gather(&mut self, payload: &[u8], spare: &mut Spare) {
+        if matches!(self.jobs, Jobs::Small) && self.body.len() + payload.len() >= LARGE_JOB {
+            let mut reader = JobsReader::default();
+            let to_come = self.announced.saturating_sub(self.body.len());
+            reader.push(&std::mem::take(&mut self.body), to_come, spare);
+            self.jobs = Jobs::Large(Box::new(reader));
+        }
+        match &mut self.jobs {
+            Jobs::Large(reader) => {
+                let to_come = self.announced.saturating_sub(reader.len() + payload.len());
+                reader.push(payload, to_come, spare);
+            }
+            Jobs::None | Jobs::Small => self.body.extend_from_slice(payload),
+        }
     }
 
     /// So many bytes were a head.
@@ -256,20 +336,21 @@ impl AnswerReader {
     }
 
     /// Takes what there is of the body; how many bytes that were.
-    fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    fn take_body(&mut self, bytes: &[u8], spare: &mut Spare) -> Result<usize, Fault> {
         let mut rest = bytes;
         while let AnswerStage::Body {
             body,
             leaves_connection_open,
         } = &mut self.stage
         {
+            let room = self.limit.saturating_sub(self.jobs.len(&self.body));
             match body.step(&mut rest).map_err(|_| Fault::NotHttp)? {
                 BodyStep::Payload(payload) => {
-                    let count = payload.len().min(self.limit.saturating_sub(self.body.len()));
-                    self.body.extend_from_slice(payload.get(..count).unwrap_or_default());
-                    rest = rest.get(count..).unwrap_or_default();
-                    body.took(count);
-                    if self.body.len() >= self.limit {
+                    let payload = payload.get(..room).unwrap_or(payload);
+                    rest = rest.get(payload.len()..).unwrap_or_default();
+                    body.took(payload.len());
+                    self.gather(payload, spare);
+                    if payload.len() == room {
                         self.stage = over(false, false);
                     }
                 }

@@ -201,6 +201,30 @@ fn a_stream_of_events_is_known_by_its_status_and_its_type() {
     }
 }
 
+#[test]
+fn no_byte_of_an_answer_with_large_jobs_is_lost_and_its_limit_is_the_same() {
+    let job = format!(r#"{{"id":"j","args":["{}"]}}"#, "x".repeat(LARGE_JOB));
+    let body = format!(r#"{{"jobs":[{job},{{"id":"small"}},{job}]}}"#);
+    let length = body.len();
+    let (begin, end) = body.split_at(LARGE_JOB + 50);
+    let counted = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{begin}\r\n{:x}\r\n{end}\r\n0\r\n\r\n",
+        begin.len(),
+        end.len()
+    );
+    for answer in [&counted, &chunked] {
+        for piece in [7, 4096, usize::MAX] {
+            for limit in [length + 1, length - 1, LARGE_JOB + 10, 100] {
+                let received = seen(AnswerReader::of_jobs(limit), answer.as_bytes(), piece, true).unwrap();
+                assert_eq!(received.is_whole, limit > length, "{limit} by {piece}");
+                let read = received.jobs.map_or(received.body, JobsBody::join);
+                assert_eq!(read, &body.as_bytes()[..limit.min(length)], "{limit} by {piece}");
+            }
+        }
+    }
+}
+
 /// The answer in pieces of this size, and then the end of its connection.
 fn seen(mut reader: AnswerReader, bytes: &[u8], piece: usize, is_clean: bool) -> Result<Received, Fault> {
     for piece in bytes.chunks(piece) {

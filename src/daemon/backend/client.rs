@@ -37,6 +37,7 @@ use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Call, Failure, Lane, Moment, Reply, StreamNews};
 use ojs_lifecycle::timers::Timers;
 use ojs_os::clock;
+use ojs_wire::backend::spare::Spare;
 
 /// Most connections that get a turn before the loop has its own: a signal or a probe waits for no
 /// more than these.
@@ -48,6 +49,10 @@ const REQUESTS_PER_TURN: usize = 8;
 
 /// A report that has no answer after this time does not count as one under way when others wait.
 const SLOW_AFTER: Duration = Duration::from_millis(250);
+
+/// The memory of large jobs is kept for this long after the last one was passed on. Then the worker
+/// may have it.
+const SPARE_KEPT_FOR: Duration = Duration::from_millis(100);
 
 /// The backend's words to a request.
 #[derive(Debug)]
@@ -70,6 +75,8 @@ pub(in crate::daemon::backend) enum BackendTimer {
     Step(CallId),
     /// Reports wait, and those that are under way may hang.
     Room,
+    /// No large job was passed on for a while.
+    Spare,
 }
 
 /// A turn: where new connections are registered, and when it is.
@@ -115,6 +122,8 @@ pub struct Backend {
     pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
     pub(in crate::daemon::backend) said: Vec<(CallId, BackendSays)>,
     pub(in crate::daemon::backend) buffers: Buffers,
+    /// Memory for large jobs.
+    pub(in crate::daemon::backend) spare: Spare,
 }
 
 impl fmt::Debug for Backend {
@@ -163,6 +172,7 @@ impl Backend {
             deadlines: Timers::default(),
             said: Vec::new(),
             buffers: Buffers::default(),
+            spare: Spare::default(),
         })
     }
 
@@ -185,6 +195,12 @@ impl Backend {
         let pending = Pending::new(call, lane, give_up, stage);
         self.pending.insert(id, Pending { is_again, ..pending });
         self.deadlines.arm(BackendTimer::GiveUp(id), give_up);
+    }
+
+    /// Keeps the memory of a large job that was passed on, for the next one, if that comes soon.
+    pub fn keep_spare(&mut self, memory: Vec<u8>, now: Moment) {
+        self.spare.put(memory);
+        self.deadlines.arm(BackendTimer::Spare, now.after(SPARE_KEPT_FOR));
     }
 
     /// Others go instead of reports that hang. Asked for only while some wait.
@@ -308,6 +324,7 @@ impl Backend {
             }
             BackendTimer::Step(id) => return self.ready.push_back(id),
             BackendTimer::Room => return self.look_for_slow_reports(now),
+            BackendTimer::Spare => return self.spare = Spare::default(),
         };
         let Some(pending) = self.pending.get(&id) else { return };
         let fault = match pending.stage {
@@ -359,7 +376,7 @@ impl Backend {
     }
 
     /// Takes the received bytes as the answer.
-    pub(in crate::daemon::backend) fn interpret(&mut self, id: CallId, received: &Received) {
+    pub(in crate::daemon::backend) fn interpret(&mut self, id: CallId, received: Received) {
         let Some(pending) = self.pending.get(&id) else { return };
         if matches!(received.head.status, 401 | 403) {
             self.token.changed();
@@ -420,7 +437,7 @@ impl Backend {
                         "backend: an answer broke off after {length} bytes: {}",
                         self.outcomes.reason(fault, is_new)
                     );
-                    return self.interpret(id, &received);
+                    return self.interpret(id, received);
                 }
                 if matches!(fault, Fault::Abandoned | Fault::NoAnswerInTime) {
                     // The cause may have cut connections that were idle since, too. The connection

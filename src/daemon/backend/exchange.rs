@@ -3,6 +3,7 @@
 use crate::daemon::backend::answer::{AnswerReader, Received};
 use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
 use crate::daemon::backend::fault::Fault;
+use ojs_wire::backend::spare::Spare;
 
 /// Most buffers that are read of one connection in a turn; then the others get theirs.
 const READS_PER_TURN: usize = 4;
@@ -31,19 +32,16 @@ pub(in crate::daemon) enum ExchangeStep {
 }
 
 impl Exchange {
-    /// Of these bytes, whose answer has at most `limit` bytes in its body.
-    ///
-    /// # Errors
-    /// The reader of the answer fails.
-    pub(in crate::daemon) fn new(slot: usize, request: Vec<u8>, limit: usize) -> Result<Self, Fault> {
-        Ok(Self {
+    /// Of these bytes; `answer` reads the answer.
+    pub(in crate::daemon) fn new(slot: usize, request: Vec<u8>, answer: AnswerReader) -> Self {
+        Self {
             slot,
             request,
             sent: 0,
             is_sent: false,
-            answer: AnswerReader::new(limit),
+            answer,
             broken: None,
-        })
+        }
     }
 
     /// Whether the kernel has all of the request. Until then the backend cannot have got it.
@@ -52,7 +50,12 @@ impl Exchange {
     }
 
     /// Goes as far as it can in one turn.
-    pub(in crate::daemon) fn step(&mut self, connection: &mut Connection, buffers: &mut Buffers) -> ExchangeStep {
+    pub(in crate::daemon) fn step(
+        &mut self,
+        connection: &mut Connection,
+        buffers: &mut Buffers,
+        spare: &mut Spare,
+    ) -> ExchangeStep {
         let mut is_paused = false;
         if !self.is_sent && self.broken.is_none() {
             match connection.send(&self.request, &mut self.sent) {
@@ -77,7 +80,7 @@ impl Exchange {
                         None => ExchangeStep::Waits,
                     };
                 }
-                Ok(Got::Bytes(bytes)) => match self.answer.push(bytes) {
+                Ok(Got::Bytes(bytes)) => match self.answer.push_with(bytes, spare) {
                     Ok(true) => Some(None),
                     Ok(false) => None,
                     Err(fault) => Some(Some(fault)),

@@ -102,26 +102,32 @@ impl Outcomes {
     pub(in crate::daemon) fn of_answer(
         &mut self,
         call: &Call,
-        received: &Received,
+        mut received: Received,
         was_sent_twice: bool,
     ) -> (Reply, Heard) {
         let status = received.head.status;
-        let answered = Answered {
-            status,
-            retry_after: received.head.retry_after.as_deref(),
-            now: clock::since_1970(),
-            body: &received.body,
-            is_whole: received.is_whole,
-            was_sent_twice,
-        };
-        let Answer { reply, remark, words } = request::read(call, answered);
-        let (reply, words) = match self.said_by_proxy(received) {
+        let body = std::mem::take(&mut received.body);
+        let body = received.jobs.take().unwrap_or_else(|| body.into());
+        let answer = request::read_jobs(call, status, body);
+        let Answer { reply, remark, words } = answer.unwrap_or_else(|body| {
+            received.body = body;
+            let answered = Answered {
+                status,
+                retry_after: received.head.retry_after.as_deref(),
+                now: clock::since_1970(),
+                body: &received.body,
+                is_whole: received.is_whole,
+                was_sent_twice,
+            };
+            request::read(call, answered)
+        });
+        let (reply, words) = match self.said_by_proxy(&received) {
             Some(text) => {
                 let failure = Some(text);
                 (of_proxy(reply, status), Words { failure, ..words })
             }
             None => {
-                let advice = self.advice(&reply, received);
+                let advice = self.advice(&reply, &received);
                 (reply, words.and(&advice))
             }
         };
@@ -133,7 +139,7 @@ impl Outcomes {
             self.complaints.warn(format_args!("backend {}: {remark}", self.base));
         }
         let status = Some(status);
-        let outcome = OutcomeReply::of(call, received);
+        let outcome = OutcomeReply::of(call, &received);
         let heard = Heard { status, words, outcome };
         (reply, heard)
     }

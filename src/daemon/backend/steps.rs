@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::daemon::backend::answer::body_limit;
+use crate::daemon::backend::answer::{AnswerReader, body_limit};
 use crate::daemon::backend::client::{Backend, BackendTimer, BackendTurn};
 use crate::daemon::backend::connection::ConnectionPhase;
 use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
@@ -140,16 +140,13 @@ impl Backend {
         let settings = self.outcomes.settings();
         let request = request::request(&pending.call, &settings.identity);
         let bytes = self.writer.write(&request, self.token.newest());
-        match Exchange::new(slot, bytes, body_limit(&pending.call, settings.max_frame)) {
-            Ok(exchange) => {
-                pending.stage = RequestStage::Exchanging(Box::new(exchange));
-                self.exchange(id, slot, turn);
-            }
-            Err(fault) => {
-                self.reach.slots.close(slot);
-                self.fail(id, &fault);
-            }
-        }
+        let limit = body_limit(&pending.call, settings.max_frame);
+        let answer = match pending.lane {
+            Lane::Fetch => AnswerReader::of_jobs(limit),
+            Lane::Beat | Lane::Report | Lane::Side | Lane::Stream => AnswerReader::new(limit),
+        };
+        pending.stage = RequestStage::Exchanging(Box::new(Exchange::new(slot, bytes, answer)));
+        self.exchange(id, slot, turn);
     }
 
     fn exchange(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
@@ -164,7 +161,7 @@ impl Backend {
         else {
             return;
         };
-        let step = exchange.step(connection, &mut self.buffers);
+        let step = exchange.step(connection, &mut self.buffers, &mut self.spare);
         if *lane == Lane::Stream
             && let Some(events) = exchange.new_events()
             && !self.heard_events(id, &events, turn.now)
@@ -199,9 +196,9 @@ impl Backend {
             keep_alive: received.head.keep_alive,
             lane: pending.lane,
         };
-        // Before anybody else gets its connection, who is answered ends.
-        self.interpret(id, &received);
         let leaves_open = received.leaves_connection_open && used.lane != Lane::Stream;
+        // Before anybody else gets its connection, who is answered ends.
+        self.interpret(id, received);
         let mut parts = self.parts(turn);
         parts.reach.keep(slot, used, leaves_open, &mut parts.way);
     }

@@ -13,8 +13,9 @@ use ojs_lifecycle::api::ids::{HolderId, ProcessId};
 use ojs_lifecycle::api::{Event, FromWorker, ToWorker};
 use ojs_os::clock;
 use ojs_os::socket::{Piece, Stream};
+use ojs_wire::backend::split::LARGE_JOB;
 use ojs_wire::frame::{Frame, FrameReader};
-use ojs_wire::worker::{HelloContext, decode, encode, too_long};
+use ojs_wire::worker::{HelloContext, decode, encode, encode_around, too_long};
 
 /// Bytes read from all connections together in one turn; then signals, timers and the backend get
 /// theirs.
@@ -135,6 +136,11 @@ impl WorkerLink {
         self.heard_at.filter(|_| !self.may_read && !self.is_ending())
     }
 
+    /// The memory of large jobs that were written since the last time.
+    pub fn take_free(&mut self) -> Vec<Vec<u8>> {
+        self.outbound.take_free()
+    }
+
     /// Whether something waits to be written.
     pub fn needs_room(&self) -> bool {
         self.outbound.len() > 0
@@ -227,14 +233,14 @@ impl WorkerLink {
     }
 
     /// Writes a word, or as much of it as the worker's buffer takes.
-    pub fn tell(&mut self, word: &ToWorker, hello: &HelloContext, events: &mut VecDeque<Event>) -> Link {
+    pub fn tell(&mut self, word: ToWorker, hello: &HelloContext, events: &mut VecDeque<Event>) -> Link {
         if self.is_ending() {
             return Link::Open;
         }
         let is_job = matches!(word, ToWorker::Job { .. });
         let kind = if is_job { Kind::Job } else { Kind::Control };
         let was_waiting = self.outbound.len() > 0;
-        match self.outbound.send(&encode(word, hello), kind, &mut self.stream) {
+        match self.write(word, kind, hello) {
             Written::All if is_job => events.push_back(Event::OutboundEmptied(self.id)),
             Written::All => {}
             Written::Some if was_waiting => {}
@@ -252,6 +258,19 @@ impl WorkerLink {
         }
         self.tell_whether_heard(events);
         Link::Open
+    }
+
+    fn write(&mut self, word: ToWorker, kind: Kind, hello: &HelloContext) -> Written {
+        if let ToWorker::Job { envelope, checkpoint } = &word
+            && envelope.len() >= LARGE_JOB
+        {
+            let (head, tail) = encode_around(checkpoint.as_deref());
+            let frame = (head, envelope.clone(), tail);
+            // The memory of the envelope is free once the only clone is written.
+            drop(word);
+            return self.outbound.send_large(frame, &mut self.stream);
+        }
+        self.outbound.send(&encode(&word, hello), kind, &mut self.stream)
     }
 
     /// The worker's buffer has room again.

@@ -55,6 +55,8 @@ pub struct WorkerSocket {
     /// The one that was read last: the next turn begins behind it.
     last_read: HolderId,
     buffer: Vec<u8>,
+    /// The memory of large jobs that were written.
+    free: Vec<Vec<u8>>,
     /// By why connections are closed: a program may connect again at once, time and again.
     closed: BTreeMap<&'static str, Throttle>,
 }
@@ -82,8 +84,14 @@ impl WorkerSocket {
             next_connection: 0,
             last_read: HolderId(0),
             buffer: vec![0; READ_BYTES],
+            free: Vec::new(),
             closed: BTreeMap::new(),
         })
+    }
+
+    /// The memory of large jobs that were written since the last time.
+    pub fn take_free(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.free)
     }
 
     /// Somebody wants to connect.
@@ -99,6 +107,7 @@ impl WorkerSocket {
             }
             if event.is_writable() {
                 link.flush(events);
+                self.free.append(&mut link.take_free());
             }
         }
     }
@@ -146,7 +155,7 @@ impl WorkerSocket {
     pub fn tell(
         &mut self,
         id: HolderId,
-        word: &ToWorker,
+        word: ToWorker,
         processes: &mut Processes,
         registry: &Registry,
         events: &mut VecDeque<Event>,
@@ -155,7 +164,9 @@ impl WorkerSocket {
         if matches!(word, ToWorker::Job { .. }) {
             processes.got_job(link.process);
         }
-        if link.tell(word, &self.hello, events) == Link::Closed || !watch_for_room(link, id, registry) {
+        let is_open = link.tell(word, &self.hello, events) == Link::Open;
+        self.free.append(&mut link.take_free());
+        if !is_open || !watch_for_room(link, id, registry) {
             self.hang_up(id, processes, registry, events);
         }
     }

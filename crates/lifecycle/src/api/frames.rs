@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::api::envelope::Envelope;
 use crate::api::ids::{JobId, PullId, Text, WorkerId};
 use crate::api::job::JobError;
 use crate::api::words::{About, CancelReason, Reason, WorkerState};
@@ -124,7 +125,7 @@ pub struct Wants {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GivenJob {
     /// The job as the backend sent it.
-    pub envelope: Text,
+    pub envelope: Envelope,
     /// Where an earlier attempt wants this one to go on.
     pub checkpoint: Option<Text>,
 }
@@ -190,7 +191,7 @@ pub enum ToWorker {
     },
     Job {
         /// The job as the backend sent it.
-        envelope: Text,
+        envelope: Envelope,
         /// Where an earlier attempt wants this one to go on.
         checkpoint: Option<Text>,
     },

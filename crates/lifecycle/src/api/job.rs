@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::envelope::Envelope;
 use crate::api::ids::{JobId, Text, WorkerId};
 
 /// How a job failed, in the words of either vocabulary (requirements C-22).
@@ -42,7 +43,7 @@ impl JobError {
 pub struct Delivery {
     pub subject: Arc<Subject>,
     /// The whole envelope on one line, otherwise byte for byte as the backend sent it.
-    pub envelope: Text,
+    pub envelope: Envelope,
     /// Where an earlier attempt wants this one to go on, as JSON.
     pub checkpoint: Option<Text>,
     /// How long the handler may take.

@@ -174,7 +174,7 @@ impl Jobs {
         cx: &Context,
     ) -> Option<GivenJob> {
         let job = self.ledger.get_mut(claim)?;
-        let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
+        let envelope = std::mem::take(&mut job.delivery.envelope);
         let checkpoint = job.delivery.checkpoint.take();
         job.handover = Some(Handover {
             at: cx.now,

@@ -4,19 +4,17 @@
 //! breaks in the middle is still good for the elements before that point. More jobs than were asked
 //! for are all taken: only the lifecycle may give a job back.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use ojs_lifecycle::api::{Delivery, Envelope, JobId, Reservation, Subject, Text, Trace};
 
-use ojs_lifecycle::api::{Delivery, JobId, Reservation, Subject, Text, Trace};
-
-use crate::backend::envelope::one_line;
+use crate::backend::elements;
+use crate::backend::envelope::{into_one_line, one_line};
+use crate::backend::split::{JobsBody, LargeJob};
 use crate::backend::timestamp;
 use crate::backend::trace;
-use crate::json::lenient::{Name, Object};
+use crate::json::lenient::Object;
 
 /// The jobs in an answer to a FETCH.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,45 +27,75 @@ pub(crate) struct Fetched {
     pub(crate) is_whole: bool,
 }
 
-/// Reads the body of an answer to a FETCH.
-pub(crate) fn fetched(body: &[u8]) -> Fetched {
-    let text = match std::str::from_utf8(body) {
+/// Reads the body of an answer to a FETCH. Large jobs stay in the memory that they have in it.
+pub(crate) fn fetched(mut body: JobsBody) -> Fetched {
+    regular(&mut body).unwrap_or_else(|| readable(&body.join()))
+}
+
+/// The jobs of a regular answer, which takes one look at each byte.
+fn regular(body: &mut JobsBody) -> Option<Fetched> {
+    let JobsBody { rest, large } = body;
+    let rest = std::str::from_utf8(rest).ok()?;
+    let mut fetched = Fetched {
+        is_whole: true,
+        ..Fetched::default()
+    };
+    // Which delivery each large job is, if it is one.
+    let mut places = Vec::with_capacity(large.len());
+    let is_regular = elements::regular(rest, &mut |span, fields| {
+        let delivery = match large.get(places.len()).filter(|large| large.at == span.start) {
+            Some(large) => {
+                let Some(fields) = Object::read(&large.text) else {
+                    return false;
+                };
+                let delivery = delivery(&fields, Envelope::default());
+                places.push(delivery.as_ref().map(|_| fetched.deliveries.len()));
+                delivery
+            }
+            None => delivery(fields, text(rest.get(span).unwrap_or_default()).into()),
+        };
+        fetched.unusable += usize::from(delivery.is_none());
+        fetched.deliveries.extend(delivery);
+        true
+    });
+    if !is_regular || places.len() != large.len() {
+        return None;
+    }
+    for (place, LargeJob { text, .. }) in places.into_iter().zip(large.drain(..)) {
+        if let Some(delivery) = place.and_then(|place| fetched.deliveries.get_mut(place)) {
+            delivery.envelope = Envelope::large(into_one_line(text));
+        }
+    }
+    Some(fetched)
+}
+
+/// The jobs of any answer, as far as it can be read.
+fn readable(body: &[u8]) -> Fetched {
+    let valid = match std::str::from_utf8(body) {
         Ok(text) => text,
         Err(error) => body
             .get(..error.valid_up_to())
             .and_then(|valid| std::str::from_utf8(valid).ok())
             .unwrap_or_default(),
     };
-    let mut elements = Elements::default();
-    let mut parser = serde_json::Deserializer::from_str(text);
-    let is_whole =
-        FetchAnswer(&mut elements).deserialize(&mut parser).is_ok() && parser.end().is_ok() && text.len() == body.len();
-    let found = if elements.jobs.is_empty() {
-        elements.job
-    } else {
-        elements.jobs
-    };
-    let mut fetched = Fetched {
-        is_whole,
-        ..Fetched::default()
-    };
-    for element in found {
-        match delivery(element.get()) {
-            Some(delivery) => fetched.deliveries.push(delivery),
-            None => fetched.unusable += 1,
-        }
-    }
+    let mut fetched = Fetched::default();
+    let is_read = elements::readable(valid, &mut |element| {
+        let fields = Object::read(element);
+        let delivery = fields.and_then(|fields| delivery(&fields, text(element).into()));
+        fetched.unusable += usize::from(delivery.is_none());
+        fetched.deliveries.extend(delivery);
+    });
+    fetched.is_whole = is_read && valid.len() == body.len();
     fetched
 }
 
 /// One job, unless it has no usable id.
-fn delivery(envelope: &str) -> Option<Delivery> {
-    let fields = Object::read(envelope)?;
+fn delivery(fields: &Object<'_>, envelope: Envelope) -> Option<Delivery> {
     let id = fields.text("id").filter(|id| !id.is_empty())?;
     let timeout = fields
         .duration("timeout_ms", Duration::from_millis(1))
         .or_else(|| fields.duration("timeout", Duration::from_secs(1)));
-    let reservation = reservation(&fields);
+    let reservation = reservation(fields);
     Some(Delivery {
         subject: Arc::new(Subject {
             id: JobId(id.into()),
@@ -75,17 +103,17 @@ fn delivery(envelope: &str) -> Option<Delivery> {
             queue: fields.text("queue").unwrap_or_default().into(),
             attempt: reservation.attempt,
             max_attempts: fields.whole("max_attempts"),
-            trace: trace(&fields),
+            trace: trace(fields),
         }),
-        envelope: text(envelope),
-        checkpoint: checkpoint(&fields),
+        envelope,
+        checkpoint: checkpoint(fields),
         timeout,
-        has_crashed: has_crashed(&fields),
+        has_crashed: has_crashed(fields),
         reservation,
         visibility: fields
             .duration("visibility_timeout_ms", Duration::from_millis(1))
             .or_else(|| fields.duration("visibility_timeout", Duration::from_secs(1))),
-        waited: waited(&fields),
+        waited: waited(fields),
     })
 }
 
@@ -145,77 +173,6 @@ fn checkpoint(fields: &Object<'_>) -> Option<Text> {
 
 fn text(raw: &str) -> Text {
     one_line(raw).into()
-}
-
-/// The deliveries before the end or the first error.
-#[derive(Default)]
-struct Elements<'a> {
-    /// The elements of the array `jobs`.
-    jobs: Vec<&'a RawValue>,
-    /// Some backends repeat the first job here; it counts only where the array brings nothing.
-    job: Vec<&'a RawValue>,
-}
-
-/// The whole answer.
-struct FetchAnswer<'s, 'a>(&'s mut Elements<'a>);
-
-impl<'a> DeserializeSeed<'a> for FetchAnswer<'_, 'a> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'a> Visitor<'a> for FetchAnswer<'_, 'a> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
-        while let Some(Name(key)) = map.next_key()? {
-            match &*key {
-                "jobs" => map.next_value_seed(Array(&mut self.0.jobs))?,
-                "job" => self.0.job.extend(map.next_value::<Option<&RawValue>>()?),
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The array, or null: Go spells an empty one that way.
-struct Array<'s, 'a>(&'s mut Vec<&'a RawValue>);
-
-impl<'a> DeserializeSeed<'a> for Array<'_, 'a> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'a> Visitor<'a> for Array<'_, 'a> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of jobs")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<S: SeqAccess<'a>>(self, mut elements: S) -> Result<(), S::Error> {
-        while let Some(element) = elements.next_element()? {
-            self.0.push(element);
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use ojs_lifecycle::api::{
 };
 
 use crate::backend::delivery;
+use crate::backend::split::JobsBody;
 pub use crate::backend::words::Words;
 use crate::json::lenient::{self, Object};
 
@@ -104,20 +105,35 @@ fn content<'a>(call: &Call, answered: &Answered<'a>) -> Content<'a> {
     }
 }
 
-/// The meaning of an answer to this call.
+/// The meaning of an answer to a FETCH that brings jobs. Large envelopes keep the memory of the
+/// body.
+///
+/// # Errors
+///
+/// The body of any other answer, for [`read`].
+pub fn read_jobs(call: &Call, status: u16, body: JobsBody) -> Result<Answer, Vec<u8>> {
+    if let Call::Fetch { count, .. } = call
+        && is_success(status)
+        && body.begins_an_object()
+    {
+        return Ok(fetched(body, *count));
+    }
+    Err(body.join())
+}
+
+fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+/// The meaning of an answer to this call, but for one that brings jobs: see [`read_jobs`].
 #[must_use]
 pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
-    if !(200..300).contains(&answered.status) {
+    if !is_success(answered.status) {
         return Answer {
             reply: refusal(call, answered),
             remark: None,
             words: Words::of_failure(answered.status, error_of(answered.body).as_ref()),
         };
-    }
-    if let Call::Fetch { count, .. } = call
-        && answered.body.trim_ascii_start().starts_with(b"{")
-    {
-        return fetched(answered.body, *count);
     }
     let fields = match content(call, &answered) {
         Content::Foreign => {
@@ -228,7 +244,7 @@ fn directive(word: &str) -> Option<Directive> {
 }
 
 /// Reads the jobs of an answer. Entries that cannot be read may have been jobs.
-fn fetched(body: &[u8], count: u32) -> Answer {
+fn fetched(body: JobsBody, count: u32) -> Answer {
     let fetched = delivery::fetched(body);
     let brought = fetched.deliveries.len();
     let mut oddities = Vec::new();

@@ -22,7 +22,7 @@ fn read_part(call: &Call, body: &str, is_whole: bool) -> Answer {
         is_whole,
         was_sent_twice: false,
     };
-    read(call, answered)
+    read_any(call, answered)
 }
 
 #[test]

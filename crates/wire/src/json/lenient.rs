@@ -67,11 +67,22 @@ impl<'a> Object<'a> {
 
     /// Where the values of this name are in the text that was read.
     pub(crate) fn spans(&self, text: &str, key: &str) -> Vec<Range<usize>> {
-        let start_of = |value: &str| value.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let of_it = self.0.iter().filter(|(name, _)| name.0 == key);
-        of_it
-            .map(|(_, value)| start_of(value.get())..start_of(value.get()) + value.get().len())
-            .collect()
+        of_it.map(|(_, value)| span(text, value.get())).collect()
+    }
+
+    /// Where the object is in the text that it was read from, its braces included. `None`: it has
+    /// no fields, or an escape in its first name.
+    pub(crate) fn span(&self, text: &str) -> Option<Range<usize>> {
+        let (Name(Cow::Borrowed(first)), _) = self.0.first()? else {
+            return None;
+        };
+        let (_, last) = self.0.last()?;
+        let before = text.get(..span(text, first).start)?.strip_suffix('"')?;
+        let start = before.trim_ascii_end().strip_suffix('{')?.len();
+        let after = text.get(span(text, last.get()).end..)?;
+        let rest = after.trim_ascii_start().strip_prefix('}')?;
+        Some(start..text.len() - rest.len())
     }
 
     /// The member of this name, where that is a string.
@@ -174,6 +185,12 @@ impl<'de> Visitor<'de> for NameVisitor {
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         Ok(Name(Cow::Owned(name.to_owned())))
     }
+}
+
+/// Where a part of a text is in it.
+fn span(text: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    start..start + part.len()
 }
 
 /// So many units of time, from a decimal number; `None` where no duration can hold it.

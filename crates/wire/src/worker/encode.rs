@@ -67,6 +67,15 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     .end()
 }
 
+/// The frame for a large job, whose envelope is written from where it is: what comes before it, and
+/// what comes behind it. The envelope is on one line.
+#[must_use]
+pub fn encode_around(checkpoint: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+    let head = FrameLine::new("job").json("job", "");
+    let tail = FrameLine(String::new()).optional(checkpoint, |line, state| line.json("checkpoint", state));
+    (head.0.into_bytes(), tail.end())
+}
+
 fn queues(names: &[Text]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     Value::from(names).to_string()

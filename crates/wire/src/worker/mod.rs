@@ -27,5 +27,5 @@ mod values;
 
 pub use decode::{decode, too_long};
 pub(crate) use encode::FrameLine;
-pub use encode::{HelloContext, JOB_OVERHEAD, encode};
+pub use encode::{HelloContext, JOB_OVERHEAD, encode, encode_around};
 pub use limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES, PROTOCOL};

@@ -158,7 +158,7 @@ impl Crowd {
             match effect {
                 Effect::CallBackend { id, call, .. } => self.asked.push_back((id, call)),
                 Effect::Tell(holder, ToWorker::Job { envelope, .. }) => {
-                    self.held.push_back((holder, JobId(envelope)));
+                    self.held.push_back((holder, JobId((&*envelope).into())));
                     self.inbox.push_back(Event::OutboundEmptied(holder));
                 }
                 Effect::Answer(..) => self.answered += 1,
@@ -242,7 +242,7 @@ impl Crowd {
         let id: std::sync::Arc<str> = format!("019aab00-0000-7000-8000-{:012}", self.next_job).into();
         Delivery {
             has_crashed: false,
-            envelope: id.clone(),
+            envelope: id.clone().into(),
             subject: Subject {
                 id: JobId(id),
                 kind: "mail".into(),

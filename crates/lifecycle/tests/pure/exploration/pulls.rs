@@ -31,7 +31,7 @@ impl World {
             )),
         }
         for job in jobs {
-            let job = JobId(job.envelope.clone());
+            let job = JobId((&*job.envelope).into());
             self.check_handover(holder, &job);
             if let Some(fate) = self.jobs.get_mut(&job) {
                 fate.pull = Some(pull);

@@ -37,7 +37,7 @@ impl World {
         self.jobs.insert(id.clone(), fate);
         Delivery {
             has_crashed: false,
-            envelope: id.0.clone(),
+            envelope: id.0.clone().into(),
             subject: Subject {
                 id,
                 kind: "mail".into(),

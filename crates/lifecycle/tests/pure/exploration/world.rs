@@ -433,7 +433,7 @@ impl World {
             }
             Effect::KillEverything => self.may_end(Signal::KILL, |_| true),
             Effect::Tell(connection, ToWorker::Job { envelope, .. }) => {
-                self.check_handover(*connection, &JobId(envelope.clone()));
+                self.check_handover(*connection, &JobId((&**envelope).into()));
                 self.machine.handle(Event::OutboundEmptied(*connection), self.now);
             }
             Effect::AnswerPull { holder, pull, jobs } => self.pull_is_answered(*holder, *pull, jobs),

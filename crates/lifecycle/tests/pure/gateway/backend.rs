@@ -173,7 +173,7 @@ fn delivery(id: &JobId, job: &Kept) -> Delivery {
             trace: None,
         }
         .into(),
-        envelope: id.0.clone(),
+        envelope: id.0.clone().into(),
         checkpoint: None,
         timeout: job.timeout,
         reservation: reservation(job),

@@ -408,7 +408,7 @@ impl World {
                     other => self.breaks("each pull is answered once", &format!("{pull}: {other:?}")),
                 }
                 self.seen[8] |= jobs.is_empty();
-                let jobs: Vec<JobId> = jobs.into_iter().map(|job| JobId(job.envelope)).collect();
+                let jobs: Vec<JobId> = jobs.into_iter().map(|job| JobId((&*job.envelope).into())).collect();
                 if self.chance.one_in(12) {
                     let after = self.chance.below(30);
                     self.later(after, Item::TakeBack(holder, pull, jobs));

@@ -302,7 +302,7 @@ impl Ledger {
     pub fn hand_over(
         &mut self,
         connection: HolderId,
-        envelope: &Text,
+        envelope: &str,
         state: WorkerState,
         most: usize,
         is_pulled: bool,

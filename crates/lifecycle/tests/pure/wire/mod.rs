@@ -7,7 +7,9 @@ mod stream;
 mod vectors;
 mod words;
 
-use ojs_lifecycle::api::{ErrorCode, FromWorker, JobError, JobId, MAX_CONCURRENCY, Ready, Text, ToWorker, WorkerId};
+use ojs_lifecycle::api::{
+    Envelope, ErrorCode, FromWorker, JobError, JobId, MAX_CONCURRENCY, Ready, Text, ToWorker, WorkerId,
+};
 use ojs_wire::names;
 use ojs_wire::worker::{self, decode, encode};
 use proptest::prelude::*;
@@ -246,7 +248,7 @@ fn an_envelope_over_several_lines_is_sent_on_one() {
 
 #[test]
 fn the_length_of_a_job_frame_is_known_before_it_is_written() {
-    let (envelope, checkpoint) = (Text::from(r#"{"id":"job-1"}"#), Text::from("[1]"));
+    let (envelope, checkpoint) = (Envelope::from(r#"{"id":"job-1"}"#), Text::from("[1]"));
     let length = envelope.len() + checkpoint.len() + worker::JOB_OVERHEAD;
     let checkpoint = Some(checkpoint);
     let frame = encode(&ToWorker::Job { envelope, checkpoint }, &words::context(1, &[], 1));
