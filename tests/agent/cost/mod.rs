@@ -3,6 +3,8 @@
 //!
 //! Needs root (PID namespaces), python3 and strace.
 
+mod large;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
