@@ -43,9 +43,7 @@ impl Interface {
         match self {
             Self::Socket(socket) => {
                 socket.turn(turn.processes, turn.registry, turn.events);
-                for memory in socket.take_free() {
-                    turn.backend.keep_spare(memory, turn.now);
-                }
+                keep_spare(socket, turn);
             }
             Self::Gateway(gateway) => gateway.turn(turn),
         }
@@ -95,7 +93,10 @@ impl Interface {
     /// Tells a holder.
     pub fn tell(&mut self, holder: HolderId, word: ToWorker, turn: &mut InterfaceTurn<'_>) {
         match self {
-            Self::Socket(socket) => socket.tell(holder, word, turn.processes, turn.registry, turn.events),
+            Self::Socket(socket) => {
+                socket.tell(holder, word, turn.processes, turn.registry, turn.events);
+                keep_spare(socket, turn);
+            }
             Self::Gateway(gateway) => gateway.tell(holder, &word, turn),
         }
     }
@@ -131,5 +132,12 @@ impl Interface {
         } else if let Effect::AnswerPull { holder, pull, jobs } = answer {
             gateway.answer_pull(*holder, *pull, jobs, turn.events);
         }
+    }
+}
+
+/// The memory of large jobs that were written is for the next ones. The rest of it is free at once.
+fn keep_spare(socket: &mut WorkerSocket, turn: &mut InterfaceTurn<'_>) {
+    for memory in socket.take_free() {
+        turn.backend.keep_spare(memory, turn.now);
     }
 }

@@ -48,6 +48,13 @@ pub(in crate::daemon) struct Received {
     pub(in crate::daemon) leaves_connection_open: bool,
 }
 
+impl Received {
+    /// Bytes of the body that came.
+    pub(in crate::daemon) fn body_bytes(&self) -> usize {
+        self.jobs.as_ref().map_or(self.body.len(), JobsBody::bytes)
+    }
+}
+
 /// How far it is.
 enum AnswerStage {
     /// No head came yet but those of interim answers.

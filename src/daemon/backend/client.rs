@@ -432,7 +432,7 @@ impl Backend {
                 if !matches!(fault, Fault::Abandoned)
                     && let Some(received) = exchange.received()
                 {
-                    let length = received.body.len();
+                    let length = received.body_bytes();
                     log::debug!(
                         "backend: an answer broke off after {length} bytes: {}",
                         self.outcomes.reason(fault, is_new)

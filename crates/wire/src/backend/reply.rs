@@ -151,6 +151,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
     match call {
         Call::Register { .. } => registered(fields.as_ref()),
         Call::Heartbeat { .. } => beaten(fields.as_ref()).into(),
+        // One with jobs is for `read_jobs`.
         Call::Fetch { .. } => Reply::Fetched(Vec::new()).into(),
         Call::GetJob { .. } => looked(fields).into(),
         Call::Manifest => described(fields.as_ref()).into(),

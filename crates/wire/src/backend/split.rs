@@ -48,14 +48,29 @@ impl JobsBody {
         self.rest.trim_ascii_start().starts_with(b"{")
     }
 
-    /// The body as it was received.
+    /// Bytes of the body as it was received.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let outside = self.large.iter().map(|job| job.text.len() - PLACEHOLDER.len());
+        self.rest.len() + outside.sum::<usize>()
+    }
+
+    /// The body as it was received. Each byte is copied once, however many jobs were taken out.
     #[must_use]
     pub fn join(self) -> Vec<u8> {
-        let Self { mut rest, large } = self;
-        for LargeJob { at, text } in large.into_iter().rev() {
-            rest.splice(at..at + PLACEHOLDER.len(), text.into_bytes());
+        if self.large.is_empty() {
+            return self.rest;
         }
-        rest
+        let mut whole = Vec::with_capacity(self.bytes());
+        let Self { rest, large } = self;
+        let mut from = 0;
+        for LargeJob { at, text } in large {
+            whole.extend_from_slice(rest.get(from..at).unwrap_or_default());
+            whole.extend_from_slice(text.as_bytes());
+            from = at + PLACEHOLDER.len();
+        }
+        whole.extend_from_slice(rest.get(from..).unwrap_or_default());
+        whole
     }
 }
 

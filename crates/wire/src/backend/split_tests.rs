@@ -34,6 +34,27 @@ fn large_jobs_are_taken_out_and_small_ones_stay() {
 }
 
 #[test]
+fn many_thousand_jobs_that_were_taken_out_are_put_back_with_one_copy_of_each_byte() {
+    const JOBS: usize = 200_000;
+    let at = |number: usize| 1 + number * (PLACEHOLDER.len() + 1);
+    let rest = [b"[", &[PLACEHOLDER, b","].concat().repeat(JOBS)[..]].concat();
+    let text = "x".repeat(PLACEHOLDER.len());
+    let large = (0..JOBS).map(|number| LargeJob {
+        at: at(number),
+        text: text.clone(),
+    });
+    let body = JobsBody {
+        rest,
+        large: large.collect(),
+    };
+    let bytes = body.bytes();
+    // With a move of all that is behind each of them this takes minutes.
+    let whole = body.join();
+    assert_eq!(whole, format!("[{}", format!("{text},").repeat(JOBS)).into_bytes());
+    assert_eq!((whole.len(), whole.capacity()), (bytes, bytes));
+}
+
+#[test]
 fn a_large_job_keeps_the_memory_that_it_was_received_in() {
     let job = large("a", "");
     let body = read(format!(r#"{{"jobs":[{job}]}}"#).as_bytes(), 1000);

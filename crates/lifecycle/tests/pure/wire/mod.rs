@@ -11,7 +11,7 @@ use ojs_lifecycle::api::{
     Envelope, ErrorCode, FromWorker, JobError, JobId, MAX_CONCURRENCY, Ready, Text, ToWorker, WorkerId,
 };
 use ojs_wire::names;
-use ojs_wire::worker::{self, decode, encode};
+use ojs_wire::worker::{self, decode, encode, encode_around};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use vectors::{From, Vector};
@@ -253,6 +253,17 @@ fn the_length_of_a_job_frame_is_known_before_it_is_written() {
     let checkpoint = Some(checkpoint);
     let frame = encode(&ToWorker::Job { envelope, checkpoint }, &words::context(1, &[], 1));
     assert_eq!(frame.len(), length + "\n".len());
+}
+
+#[test]
+fn what_is_written_around_a_large_job_is_the_frame_of_a_small_one() {
+    for state in [None, Some("[1]"), Some("{\n\"a\":\r1}")] {
+        let (envelope, checkpoint) = (Envelope::from(r#"{"id":"job-1"}"#), state.map(Text::from));
+        let (head, tail) = encode_around(state);
+        let parts = [&head, envelope.as_bytes(), &tail].concat();
+        let frame = encode(&ToWorker::Job { envelope, checkpoint }, &words::context(1, &[], 1));
+        assert_eq!(String::from_utf8(parts).unwrap(), String::from_utf8(frame).unwrap());
+    }
 }
 
 #[test]

@@ -226,7 +226,7 @@ impl Backend {
                 trace: None,
             }
             .into(),
-            envelope: job.id.0.clone(),
+            envelope: (&*job.id.0).into(),
             checkpoint: None,
             timeout: None,
             reservation: Reservation {
