@@ -96,6 +96,7 @@ rest()
         .through(&["sh", "-c", "ulimit -n 128; exec \"$@\"", "sh"])
         .start();
     init.notes_times("one is served", 150);
+    init.logs("held on to");
     assert_eq!(count(&init.complaints(), "held on to"), 1, "{}", init.story());
     init.stops();
 }
@@ -295,6 +296,7 @@ rest()
     assert_eq!(init.noted("right"), "200");
     assert_eq!(init.noted("none"), "200");
     assert_eq!(init.noted("wrong"), "403");
+    init.logs("keeps its memory to itself");
     assert_eq!(
         count(&init.complaints(), "keeps its memory to itself"),
         1,
