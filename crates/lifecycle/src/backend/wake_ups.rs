@@ -91,12 +91,12 @@ pub(crate) struct WakeUps {
     told_without_id: Option<Moment>,
     /// These jobs were told of before the last FETCH went out, and are not known to be taken.
     asked_for: BTreeMap<JobId, Moment>,
-    /// Jobs that were taken while a FETCH was on its way, by it or by others, and how late.
-    taken_meanwhile: BTreeMap<JobId, Duration>,
-    /// A FETCH is on its way.
-    is_asking: bool,
     /// And one without an id.
     asked_without_id: Option<Moment>,
+    /// A FETCH is on its way.
+    is_asking: bool,
+    /// Jobs that were taken while it was, by it or by others, and how late.
+    taken_meanwhile: BTreeMap<JobId, Duration>,
     /// A stream has opened: jobs that came before it are to be had, and no other worker heard that.
     has_opened: bool,
     /// The answer to the last FETCH says how quick the others are.
@@ -215,7 +215,7 @@ impl WakeUps {
         let mut window = if self.has_opened { NARROWEST } else { self.window };
         let mut chance = jitter.up_to(window);
         // Nobody took the job within the patience: all others are as lazy, so it goes on with half
-        // of the window. A window is at most `WIDEST`, which ends this after 13 rounds.
+        // of the window. A window is at most `WIDEST`, which ends this after 14 rounds.
         while chance > patience && self.takings_are_told {
             waited += patience;
             window /= STEP;
@@ -271,17 +271,20 @@ impl WakeUps {
         }
         let tells_of_others = std::mem::take(&mut self.tells_of_others);
         self.has_found |= tells_of_others && !jobs.is_empty();
-        match (jobs.is_empty(), self.takings_are_told) {
-            (true, _) if is_woken => self.hold_until(now.after(AFTER_ONE_IN_VAIN)),
-            (true, _) => {}
-            (false, true) if tells_of_others => self.found(late, now),
-            (false, true) => {}
-            (false, false) if late.is_some() => self.set_window(self.window / STEP),
-            (false, false) => {}
-        }
-        // Where takings are told, the word of this one teaches it.
-        if jobs.is_empty() && tells_of_others && !self.takings_are_told {
-            self.set_window(self.window * STEP);
+        if jobs.is_empty() {
+            if is_woken {
+                self.hold_until(now.after(AFTER_ONE_IN_VAIN));
+            }
+            // Where takings are told, the word of this one teaches it.
+            if tells_of_others && !self.takings_are_told {
+                self.set_window(self.window * STEP);
+            }
+        } else if !self.takings_are_told {
+            if late.is_some() {
+                self.set_window(self.window / STEP);
+            }
+        } else if tells_of_others {
+            self.found(late, now);
         }
     }
 
@@ -326,7 +329,7 @@ impl WakeUps {
         self.window = window.clamp(NARROWEST, widest);
     }
 
-    /// How many workers wait for the same jobs, in the time that a window gives each of them.
+    /// The window. It grows with the number of workers that wait for the same jobs.
     pub(super) fn window(&self) -> Duration {
         self.window
     }
