@@ -155,6 +155,22 @@ fn heartbeats_keep_their_interval_while_no_new_connection_can_be_had() {
 }
 
 #[test]
+fn requests_for_which_no_new_connection_can_be_had_take_turns_on_the_one_there_is() {
+    const REPORTS: usize = 20;
+    let (address, answered) = full_after_one();
+    let mut patient = settings(&format!("http://{address}"));
+    patient.backend.connect_timeout = PATIENCE * 2;
+    let mut rig = Rig::new(patient);
+    assert_eq!(rig.ask(ack("a")), Reply::Accepted);
+    // A connection that is queued is never taken.
+    let queued: Vec<TcpStream> = std::iter::from_fn(|| TcpStream::connect_timeout(&address, SHORT).ok()).collect();
+    rig.send_many(REPORTS, &ack("a"), PATIENCE);
+    assert!(rig.rest(REPORTS).values().all(|reply| *reply == Reply::Accepted));
+    assert_eq!(answered.load(Ordering::SeqCst), REPORTS + 1);
+    drop(queued);
+}
+
+#[test]
 fn a_connection_that_was_made_while_we_stood_still_is_used_although_its_time_is_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
