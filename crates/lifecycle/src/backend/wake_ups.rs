@@ -6,7 +6,11 @@
 //! job was taken, and learn from that one window for all. If it was sooner than *usual*, more of
 //! them asked than had to, and the window gets wider. If it was later, all were too lazy, and the
 //! window gets narrower. This costs no FETCH, and holds the middle of these times where it should
-//! be, for ten workers and for ten thousand.
+//! be, for ten workers and for ten thousand. The time that passes if a FETCH goes out at once is no
+//! sign of lazy workers. In a fleet that all wakes at once it is long.
+//!
+//! A worker that asked in vain makes its window much wider, so a new fleet learns its size from a
+//! few jobs.
 //!
 //! The worker that got the job makes its own window wider once more, so the next job is rather for
 //! another one. A worker that finds jobs and hears of nobody else is alone, and is as quick as it
@@ -31,12 +35,16 @@ const WIDEST: Duration = Duration::from_secs(10 * 60);
 /// waits for those who are all lazy.
 const WIDEST_WITHOUT_TAKINGS: Duration = Duration::from_secs(5);
 
+/// Half of the jobs wait less than this for the first FETCH, or less than the delay or the time of
+/// a FETCH. That is long enough for the news of a taking to stop most of the other workers.
+const USUAL: Duration = Duration::from_millis(15);
+
 /// While nobody takes a job, the windows of all are half as wide each time this has passed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Half of the jobs are taken sooner than this, or than a FETCH takes. That is late enough for the
-/// word of it to reach most of those who would ask as well.
-const USUAL: Duration = Duration::from_millis(15);
+/// The delay is the shortest time of late from a job to the news that it was taken. It rises by
+/// this part with each job whose news came later.
+const DELAY_RISES_BY: u32 = 32;
 
 /// The time that a FETCH takes is the shortest of late. It rises by this part with each one that
 /// takes longer.
@@ -51,6 +59,9 @@ const FAR: u32 = 2;
 
 /// And by this part of it where the job was taken a little too soon or too late.
 const NEAR_PART: u32 = 5;
+
+/// A window becomes so many times as wide by a FETCH in vain.
+const STEP_IN_VAIN: u32 = 4;
 
 /// A worker is alone that found jobs so many times in a row while nobody else took one.
 const ALONE_AFTER: u8 = 3;
@@ -85,6 +96,8 @@ pub(crate) struct WakeUps {
     takings_are_told: bool,
     /// So long a FETCH takes at least.
     answer_time: Option<Duration>,
+    /// So long it takes from a job to the news that it was taken, if a FETCH goes out at once.
+    delay: Option<Duration>,
     /// Jobs that are to be had, and since when that is known. No FETCH went out since.
     told: BTreeMap<JobId, Moment>,
     /// A job without an id is to be had since then, or more jobs than are kept.
@@ -116,6 +129,7 @@ impl Default for WakeUps {
             others_heard_at: None,
             takings_are_told: false,
             answer_time: None,
+            delay: None,
             told: BTreeMap::new(),
             told_without_id: None,
             asked_for: BTreeMap::new(),
@@ -254,10 +268,7 @@ impl WakeUps {
     /// A FETCH that went out at `sent_at` was answered with these jobs.
     pub(super) fn answered(&mut self, sent_at: Moment, is_woken: bool, jobs: &[Delivery], now: Moment) {
         let took = sent_at.elapsed(now);
-        self.answer_time = Some(
-            self.answer_time
-                .map_or(took, |least| took.min(least + least / ANSWER_TIME_RISES_BY)),
-        );
+        self.answer_time = Some(shortest_of_late(self.answer_time, took, ANSWER_TIME_RISES_BY));
         self.is_asking = false;
         let since = self.asked_for.values().copied().chain(self.asked_without_id).min();
         let mut late = since.map(|since| since.elapsed(now));
@@ -275,9 +286,9 @@ impl WakeUps {
             if is_woken {
                 self.hold_until(now.after(AFTER_ONE_IN_VAIN));
             }
-            // Where takings are told, the word of this one teaches it.
-            if tells_of_others && !self.takings_are_told {
-                self.set_window(self.window * STEP);
+            if tells_of_others {
+                let step = if self.takings_are_told { STEP_IN_VAIN } else { STEP };
+                self.set_window(self.window.saturating_mul(step));
             }
         } else if !self.takings_are_told {
             if late.is_some() {
@@ -302,8 +313,12 @@ impl WakeUps {
 
     /// A job was taken this late. If this worker waited for its time to ask, so did others.
     fn learn(&mut self, late: Duration, is_waited_for: bool) {
+        let delay = shortest_of_late(self.delay, late, DELAY_RISES_BY);
+        self.delay = Some(delay);
+        // A slow backend hands the job to a FETCH that was on its way before, and no delay shows.
         let answer_time = self.answer_time.unwrap_or_default();
-        let (usual, late) = (USUAL.max(answer_time), late.saturating_sub(answer_time / 2));
+        let usual = USUAL.max(delay).max(answer_time);
+        let late = late.saturating_sub(delay.max(answer_time / 2));
         if late < usual {
             let is_far = late < usual / FAR;
             let wider = if is_far { self.window } else { self.window / NEAR_PART };
@@ -338,6 +353,11 @@ impl WakeUps {
         // A slow backend makes all workers late alike.
         PATIENCE.max(self.answer_time.unwrap_or_default())
     }
+}
+
+/// The shortest time of late, which rises by this part with each time that is longer.
+fn shortest_of_late(shortest: Option<Duration>, time: Duration, rises_by: u32) -> Duration {
+    shortest.map_or(time, |shortest| time.min(shortest + shortest / rises_by))
 }
 
 #[cfg(test)]

@@ -50,6 +50,9 @@ fn in_a_fleet() -> WakeUps {
     wake_ups
 }
 
+/// A little more than the time that passes in that fleet if a FETCH goes out at once.
+const AT_ONCE: Duration = Duration::from_millis(6);
+
 /// Finds a job in each of these seconds, soon after a stream told of it.
 fn finds(wake_ups: &mut WakeUps, seconds: std::ops::Range<u64>) {
     for second in seconds {
@@ -64,7 +67,7 @@ fn jobs_that_are_taken_at_once_make_the_window_wider_and_jobs_that_nobody_takes_
     assert_eq!(wake_ups.window, WIDEST);
     wake_ups.told(Some(job("b")), at(20_000));
     wake_ups.at = Some(at(30_000));
-    wake_ups.taken(&job("b"), at(20_000).after(PATIENCE * 2));
+    wake_ups.taken(&job("b"), at(20_000).after(AT_ONCE + PATIENCE * 2));
     assert_eq!(wake_ups.window, WIDEST / 8);
 }
 
@@ -74,7 +77,7 @@ fn jobs_that_are_taken_a_little_too_soon_or_too_late_change_the_window_a_little(
     for (late, window) in [(USUAL, WIDEST * 4 / 5), (USUAL * 3 / 4, WIDEST * 24 / 25)] {
         wake_ups.told(Some(job("b")), at(20_000));
         wake_ups.at = Some(at(30_000));
-        wake_ups.taken(&job("b"), at(20_000).after(late));
+        wake_ups.taken(&job("b"), at(20_000).after(AT_ONCE + late));
         assert_eq!(wake_ups.window, window);
     }
 }
@@ -90,6 +93,27 @@ fn the_window_is_as_wide_as_a_slow_backend_needs() {
     wake_ups.told(Some(job("b")), at(1_000));
     wake_ups.taken(&job("b"), at(1_000 + 101));
     assert_eq!(wake_ups.window, before * 2);
+}
+
+#[test]
+fn jobs_that_are_all_taken_late_are_taken_as_soon_as_can_be() {
+    let mut wake_ups = WakeUps::default();
+    for second in 0..10 {
+        let told = at(second * 1_000);
+        wake_ups.told(Some(job("a")), told);
+        wake_ups.at = Some(told.after(USUAL * 10));
+        wake_ups.taken(&job("a"), told.after(USUAL * 4));
+    }
+    assert!(wake_ups.window >= NARROWEST * 512, "{:?}", wake_ups.window);
+}
+
+#[test]
+fn a_fetch_in_vain_makes_the_window_wider_before_it_is_known_when_the_job_was_taken() {
+    let mut wake_ups = in_a_fleet();
+    wake_ups.set_window(NARROWEST);
+    wake_ups.told(Some(job("b")), at(20_000));
+    woken(&mut wake_ups, 20_001, &[]);
+    assert_eq!(wake_ups.window, NARROWEST * STEP_IN_VAIN);
 }
 
 #[test]
