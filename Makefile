@@ -67,7 +67,7 @@ both:
 
 # `cargo test` has built the development server that the demos use.
 test: setup both
-	$(STATIC_ENV) RUNS=40000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
+	$(STATIC_ENV) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
 	@$(DEMO) socket
 	@$(DEMO) gateway
 
