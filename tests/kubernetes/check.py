@@ -1,7 +1,9 @@
-"""Checks docker/kubernetes. Prints what is wrong, one finding a line, and exits with 1 if there is any.
+"""Checks docker/kubernetes and docker/helm. Prints what is wrong, one finding a line, and exits with 1 if there is any.
 
 check.py files|schemas|values|queries|real-kustomize    the manifests alone
 check.py has-kustomize                                  whether real-kustomize can be asked
+check.py chart BINARY                                   the chart in docker/helm, its faults, and what it asks of ojs-init
+check.py has-helm                                       whether chart can be asked
 check.py binary BINARY                                  what they ask of ojs-init
 check.py faults BINARY                                  each check finds what faults.py breaks
 
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import yaml
 
+import chart
 import kustomize
 from faults import unnoticed
 from kustomize import MERGE_KEYS, found_by, identity
@@ -27,6 +30,7 @@ from sequence import sequence_errors, setting_errors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = REPOSITORY / "docker/kubernetes"
+CHART = REPOSITORY / "docker/helm/ojs-worker"
 PAGE = (REPOSITORY / "docs/scale-from-zero.md").read_text(encoding="utf-8")
 METRICS = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8")
 
@@ -131,6 +135,14 @@ def binary(path, root):
     return []
 
 
+def chart_and_faults(path, root):
+    base = root / "base"
+    yield from chart.chart_errors(CHART, base, METRICS)
+    yield from chart.refusal_errors(CHART)
+    yield from chart.fault_errors(CHART, base, METRICS)
+    yield from chart.binary_errors(CHART, path)
+
+
 def main():
     checks = {"files": files, "schemas": schemas, "values": values, "queries": queries}
     if len(sys.argv) > 2:
@@ -138,7 +150,9 @@ def main():
     if sys.argv[1] == "faults":
         found = unnoticed(MANIFESTS, checks)
     else:
-        of_tools = {"real-kustomize": real_kustomize, "has-kustomize": has_kustomize}
+        of_tools = {"real-kustomize": real_kustomize, "has-kustomize": has_kustomize, "has-helm": chart.has_helm}
+        if len(sys.argv) > 2:
+            of_tools["chart"] = functools.partial(chart_and_faults, sys.argv[2])
         found = list(found_by((checks | of_tools)[sys.argv[1]], MANIFESTS))
     sys.stdout.writelines(f"{finding}\n" for finding in found)
     sys.exit(bool(found))

@@ -66,7 +66,7 @@ class Variant:
 
     @property
     def environment(self):
-        return {entry["name"]: entry["value"] for entry in self.worker["env"]}
+        return {entry["name"]: entry["value"] for entry in self.worker["env"] if "valueFrom" not in entry}
 
 
 def components(root):
