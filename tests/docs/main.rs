@@ -16,6 +16,7 @@
 mod support;
 
 mod configuration;
+mod deploy;
 mod exec;
 mod links;
 mod log_lines;
