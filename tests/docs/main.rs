@@ -21,3 +21,4 @@ mod exec;
 mod links;
 mod log_lines;
 mod operating;
+mod recipes;
