@@ -29,6 +29,10 @@ use ojs_wire::text::seconds;
 /// Most processes reaped in one turn; then pending signals get theirs, however fast orphans die.
 const REAPS_PER_TURN: usize = 256;
 
+/// Time without a signal until the pages that only the start needed are given back. A command that
+/// ends sooner leaves its init with the pages that the end needs.
+const START_IS_OVER_AFTER: Duration = Duration::from_millis(200);
+
 /// Runs `command` under the plain init until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
@@ -88,7 +92,6 @@ fn start(
     // The plan owns the terminal's descriptor, which the next line would close behind its back.
     drop(plan);
     init::release_inherited();
-    image::let_go_of_pages();
     Ok(Child { pid, has_terminal })
 }
 
@@ -135,6 +138,8 @@ struct Supervisor {
     machine: PlainInit,
     child: Child,
     child_is_reaped: bool,
+    /// The pages of the start are still in memory.
+    is_starting: bool,
     warn_on_reap: bool,
     descendants: Descendants,
     /// None where the kernel does not show how often memory ran out.
@@ -148,6 +153,7 @@ impl Supervisor {
             machine,
             child,
             child_is_reaped: false,
+            is_starting: true,
             warn_on_reap,
             descendants: Descendants::default(),
             oom_kills: OomKills::find(),
@@ -175,6 +181,10 @@ impl Supervisor {
                     debug!("received {signal}");
                     self.machine.handle(PlainEvent::SignalArrived(signal), now());
                 }
+                Ok(None) if self.is_starting && timeout == Some(START_IS_OVER_AFTER) => {
+                    self.is_starting = false;
+                    image::let_go_of_pages();
+                }
                 Ok(None) => {}
                 Err(error) => {
                     error!(
@@ -192,11 +202,13 @@ impl Supervisor {
     }
 
     fn time_to_wait(&self) -> Option<Duration> {
-        self.machine.poll_timeout().map(|(due, timer)| {
+        let timeout = self.machine.poll_timeout().map(|(due, timer)| {
             let timeout = due.remaining(now());
             trace!("waiting at most {timeout:?} for {timer:?}");
             timeout
-        })
+        });
+        let start = self.is_starting.then_some(START_IS_OVER_AFTER);
+        timeout.into_iter().chain(start).min()
     }
 
     /// Reaps what has ended. Returns whether there may be more.
@@ -233,6 +245,9 @@ impl Supervisor {
     /// Logs an end of the child that the kernel's OOM killer may have caused: the child itself can
     /// no longer log why.
     fn tell_of_oom_kills(&self, ended: Ended) {
+        if ended == Ended::Exited(0) {
+            return;
+        }
         let kills = self.oom_kills.as_ref().map_or(0, OomKills::since);
         if let Some(line) = out_of_memory(ended, kills) {
             error!("{line}");
@@ -301,8 +316,8 @@ impl Supervisor {
 /// memory ran out.
 fn out_of_memory(ended: Ended, oom_kills: u64) -> Option<String> {
     let end = WorkerEnd { ended, oom_kills };
-    let is_telling = oom_kills > 0 && ended != Ended::Exited(0);
-    is_telling.then(|| format!("the command ended: {end}; give the container more memory, or let the command use less"))
+    (oom_kills > 0)
+        .then(|| format!("the command ended: {end}; give the container more memory, or let the command use less"))
 }
 
 fn say(remark: Remark, left: &str) {
@@ -345,9 +360,6 @@ mod tests {
             out_of_memory(Ended::Exited(137), 2).is_some(),
             "a shell hides the signal"
         );
-        assert_eq!(
-            (out_of_memory(killed, 0), out_of_memory(Ended::Exited(0), 3)),
-            (None, None)
-        );
+        assert_eq!(out_of_memory(killed, 0), None);
     }
 }
