@@ -3,7 +3,7 @@
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
 # make image         the container image ojs-init, from the sources; docker/README.md
-# make check         the work in between: lint, and every test that needs no process; three minutes at most
+# make check         the work in between: lint, and every test that needs no process; three minutes on two processors
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
 # make clients       all clients, held to the same behaviour; prints a table

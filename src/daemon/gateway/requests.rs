@@ -152,9 +152,13 @@ impl Gateway {
                 self.answer(id, &answer);
                 Ok(())
             }
-            // Neither is gathered.
-            Route::Other | Route::Doubtful => {
+            Route::Other => {
                 self.pass_on(id, request, turn);
+                Ok(())
+            }
+            // Such a request is refused with its head, and never gets here.
+            Route::Doubtful => {
+                self.refuse(id, &DOUBTFUL_PATH);
                 Ok(())
             }
         }

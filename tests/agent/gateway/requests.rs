@@ -96,6 +96,70 @@ rest()
 }
 
 #[test]
+fn the_trailer_fields_of_an_outcome_reach_nobody_and_the_outcome_counts() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let script = r#"
+def ack(job, trailer):
+    data = b'{"job_id":"%s"}' % job
+    head = b"POST /ojs/v1/workers/ack HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTrailer: X-Checksum\r\n\r\n"
+    return head + b"%x\r\n" % len(data) + data + b"\r\n0\r\n" + trailer
+fields = b"X-Checksum: 1\r\nContent-Encoding: gzip\r\nAuthorization: Bearer other\r\n\r\n"
+link = Link()
+link.job(), link.job()
+note("ours", link.ask(ack(b"j1", fields))[0])
+note("not ours", link.ask(ack(b"unknown", fields))[0])
+note("next", link.ask(post("heartbeat", worker_id="w", active_jobs=1))[0])
+link.send(ack(b"j2", b"X: y\r\n" * 2000 + b"\r\n"))
+status, _, body = link.answer()
+note("long", status, json.loads(body)["error"]["code"])
+half = Link()
+half.send(ack(b"j2", b"X-Checksum: 1\r\n"))
+half.socket.shutdown(socket.SHUT_WR)
+note("half", half.answer())
+rest()
+"#;
+    let mut init = worker(&stage, script)
+        .with("OJS_AUTH_TOKEN", "hunter2")
+        .with("OJS_SHUTDOWN_GRACE_PERIOD", "0s")
+        .start();
+    assert_eq!(init.noted("ours"), "200");
+    assert_eq!(init.noted("not ours"), "404");
+    assert_eq!(init.noted("next"), "200");
+    assert_eq!(init.noted("long"), "400 gateway_bad_request");
+    assert_eq!(init.noted("half"), "None");
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    let acks = stage.backend.records_of(Endpoint::Ack);
+    assert_eq!(acks.len(), 2, "the trailer of j2 never came to its end");
+    for ack in &acks {
+        for name in ["trailer", "transfer-encoding", "x-checksum", "content-encoding"] {
+            assert_eq!(ack.request.header(name), None, "{name}");
+        }
+        assert_eq!(ack.request.header("authorization"), Some("Bearer hunter2"));
+    }
+    assert_eq!(acks[1].request.body, br#"{"job_id":"unknown"}"#);
+    init.stops();
+}
+
+#[test]
+fn a_fetch_with_no_count_or_with_none_above_zero_asks_for_one_job() {
+    let stage = Stage::new();
+    let script = r#"
+link = Link()
+for number, count in enumerate([{}, {"count": 0}, {"count": None}, {"count": -3}, {"count": 5}]):
+    link.ask(post("fetch", queues=["q%d" % number], worker_id="w", **count))
+note("asked", "all")
+rest()
+"#;
+    let mut init = worker(&stage, script).with("OJS_CONCURRENCY", "3").start();
+    init.noted("asked");
+    let fetches = stage.backend.records_of(Endpoint::Fetch);
+    let counts: Vec<_> = fetches.iter().map(|fetch| fetch.json()["count"].clone()).collect();
+    assert_eq!(counts, [1, 1, 1, 1, 3], "worker.concurrency bounds the last one");
+    init.stops();
+}
+
+#[test]
 fn what_is_not_about_being_a_worker_passes_through_with_our_token_and_untouched() {
     let stage = Stage::new();
     let answer = Behaviour::Answer(

@@ -30,7 +30,7 @@ const NO_OBJECT: BadBody = BadBody("the body must be a JSON object");
 pub struct FetchBody {
     /// The SDK's name for itself.
     pub worker: Option<String>,
-    /// Most jobs; `count`, or `batch_size` as the Ruby SDK has it.
+    /// Most jobs: `count`, or `batch_size` (Ruby). 1 where neither is a whole number above zero.
     pub count: u32,
     /// From these queues; none: it names none, and gets jobs of the configured ones.
     pub queues: Option<Vec<Text>>,

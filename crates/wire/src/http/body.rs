@@ -10,7 +10,8 @@ use crate::http::message::BodyLength;
 /// Longest line with the size of a chunk, its extensions included, in bytes.
 const MOST_SIZE_LINE_BYTES: usize = 1 << 10;
 
-/// Most bytes of the lines behind the last chunk, which nobody reads.
+/// Most bytes of the trailer fields behind the last chunk. They are read and dropped. A body with
+/// more of them is refused.
 const MOST_TRAILER_BYTES: usize = 8 << 10;
 
 /// Where a body is being read.
@@ -76,7 +77,8 @@ impl BodyReader {
     pub fn is_whole_if_closed(&self, is_clean: bool) -> bool {
         match self.0 {
             BodyPart::ToTheEnd => is_clean,
-            // The last chunk was announced: only lines that nobody reads can be missing.
+            // Only trailer fields can be missing. An answer does without them. A request that is cut
+            // off there does not count.
             BodyPart::Trailer(_) | BodyPart::Over | BodyPart::Counted(0) => true,
             BodyPart::Counted(_) | BodyPart::SizeLine | BodyPart::Chunk(_) | BodyPart::ChunkEnd => false,
         }

@@ -189,6 +189,17 @@ fn chunks_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn the_trailer_of_a_body_is_neither_payload_nor_a_header_nor_the_next_request() {
+    let request = "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Checksum: 1\r\nA: b\r\n\r\nGET /b HTTP/1.1\r\n\r\n";
+    let found = read(&[request.as_bytes()]);
+    let [(head, body), (next, _)] = found.requests.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!((body.as_slice(), &*next.target), (&b"{}"[..], "/b"));
+    assert_eq!(head.headers.value("x-checksum"), None);
+}
+
+#[test]
 fn a_connection_that_is_idle_holds_nothing() {
     let mut reader = RequestReader::default();
     reader.add(b"GET / HTTP/1.1\r\n\r\n");
