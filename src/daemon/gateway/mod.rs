@@ -9,12 +9,12 @@ mod departures;
 pub mod environment;
 mod family;
 mod known;
+mod limits;
 mod link;
 pub(super) mod listener;
 mod places;
 mod relay;
 mod requests;
-mod room;
 mod search;
 mod stalls;
 
@@ -36,9 +36,9 @@ use crate::daemon::backend::outcome::OutcomeReply;
 use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::book::{Book, LinkId};
 use crate::daemon::gateway::caller::Callers;
+use crate::daemon::gateway::limits::{ACCEPTS_PER_TURN, Arrival, ConnectionLimits};
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
 use crate::daemon::gateway::places::BodyBounds;
-use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival, Room};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
@@ -128,7 +128,7 @@ pub struct Gateway {
     address: SocketAddr,
     bounds: BodyBounds,
     fetches: FetchRules,
-    room: Room,
+    limits: ConnectionLimits,
     /// Boxed: a connection is large, and a map moves what is in it.
     links: BTreeMap<LinkId, Box<GatewayLink>>,
     newest_link: LinkId,
@@ -178,7 +178,7 @@ impl Gateway {
                 within: fetches.within.min(LONGEST_PULL),
                 ..fetches
             },
-            room: Room::of(open_files_limit()),
+            limits: ConnectionLimits::of(open_files_limit()),
             links: BTreeMap::new(),
             newest_link: 0,
             refused: 0,

@@ -83,7 +83,7 @@ impl Gateway {
     /// Whether there are more connections than shall stay. Those that end anyway are not counted.
     fn is_crowded(&self) -> bool {
         let stays = || self.links.values().filter(|link| !link.is_leaving);
-        self.links.len() > self.room.many && stays().count() > self.room.many
+        self.links.len() > self.limits.many && stays().count() > self.limits.many
     }
 
     /// Takes what is here of a body.
