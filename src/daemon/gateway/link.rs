@@ -13,7 +13,7 @@ use mio::net::TcpStream;
 use socket2::SockRef;
 
 use crate::daemon::backend::tunnel::TunnelId;
-use crate::daemon::gateway::places::LargePlace;
+use crate::daemon::gateway::body_permits::BodyPermit;
 use ojs_lifecycle::api::{HolderId, JobId, Moment, ProcessId, PullId};
 use ojs_os::tcp;
 use ojs_wire::gateway::{AnswerForm, Route};
@@ -52,12 +52,12 @@ pub(super) struct Request {
     pub(super) head: MessageHead,
     /// As much of it as is here.
     pub(super) body: Vec<u8>,
-    /// The room that it has, when it is a large one.
-    pub(super) place: Option<LargePlace>,
-    /// The body is large, and there is no room yet.
-    pub(super) waits_for_place: bool,
-    /// Since when it has room that it had to wait for.
-    pub(super) has_place_since: Option<Moment>,
+    /// A large body needs one.
+    pub(super) permit: Option<BodyPermit>,
+    /// The body is large, and there is no permit for it yet.
+    pub(super) waits_for_permit: bool,
+    /// Since when it has a permit that it had to wait for.
+    pub(super) has_permit_since: Option<Moment>,
 }
 
 /// The open question to the lifecycle.
@@ -98,9 +98,8 @@ pub(super) struct Gathered {
     pub(super) body: Vec<u8>,
     /// So much of it the tunnel has taken.
     pub(super) taken: usize,
-    /// The room that it has.
     #[expect(dead_code, reason = "it is held, not read")]
-    pub(super) place: LargePlace,
+    pub(super) permit: BodyPermit,
 }
 
 /// How the body of an answer goes out.
@@ -253,7 +252,7 @@ impl GatewayLink {
     pub(super) fn silent_since(&self) -> Option<Moment> {
         let since = match &self.stage {
             LinkStage::Head => Some(self.since),
-            LinkStage::Gathering(request) if !request.waits_for_place => Some(self.heard_at),
+            LinkStage::Gathering(request) if !request.waits_for_permit => Some(self.heard_at),
             LinkStage::Gathering(_)
             | LinkStage::Asked(_)
             | LinkStage::Relaying(_)

@@ -3,6 +3,7 @@
 
 mod answers;
 mod arrivals;
+mod body_permits;
 mod book;
 pub mod caller;
 mod departures;
@@ -12,7 +13,6 @@ mod known;
 mod limits;
 mod link;
 pub(super) mod listener;
-mod places;
 mod relay;
 mod requests;
 mod search;
@@ -34,11 +34,11 @@ use crate::daemon::acceptor::Acceptor;
 use crate::daemon::backend::client::Backend;
 use crate::daemon::backend::outcome::OutcomeReply;
 use crate::daemon::backend::tunnel::TunnelId;
+use crate::daemon::gateway::body_permits::BodyPermits;
 use crate::daemon::gateway::book::{Book, LinkId};
 use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::limits::{ACCEPTS_PER_TURN, Arrival, ConnectionLimits};
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
-use crate::daemon::gateway::places::BodyBounds;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
@@ -88,8 +88,8 @@ enum GatewayTimer {
     Accept,
     /// The time of the oldest silent connection is over, and others wait to be accepted.
     Silent,
-    /// Somebody holds a place for a large body, and sends nothing while others wait for it.
-    Places,
+    /// A client has the permit for a large body and sends nothing while others wait for one.
+    Permits,
 }
 
 /// The parts that a turn of an interface acts on.
@@ -126,7 +126,7 @@ pub struct Gateway {
     arrivals: Vec<Arrival>,
     /// Where we listen.
     address: SocketAddr,
-    bounds: BodyBounds,
+    body_permits: BodyPermits,
     fetches: FetchRules,
     limits: ConnectionLimits,
     /// Boxed: a connection is large, and a map moves what is in it.
@@ -173,7 +173,7 @@ impl Gateway {
             worker_id: String::new(),
             arrivals: Vec::new(),
             address,
-            bounds: BodyBounds::new(most_body),
+            body_permits: BodyPermits::new(most_body),
             fetches: FetchRules {
                 within: fetches.within.min(LONGEST_PULL),
                 ..fetches
@@ -237,7 +237,7 @@ impl Gateway {
                 GatewayTimer::Link(id) => overdue.push(id),
                 GatewayTimer::Left(id) => half_closed.push(id),
                 // Later in the turn.
-                GatewayTimer::Places | GatewayTimer::Silent => {}
+                GatewayTimer::Permits | GatewayTimer::Silent => {}
             }
         }
         self.look_who_left(half_closed, turn);
@@ -258,7 +258,7 @@ impl Gateway {
         // After what has come: who was held up for as long finds it all the same.
         overdue.into_iter().for_each(|id| self.had_its_time(id, turn));
         self.let_go_of_the_dead(turn);
-        self.give_places(turn.now);
+        self.give_permits(turn.now);
     }
 
     /// A panic costs this one connection.

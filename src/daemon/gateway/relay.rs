@@ -86,10 +86,10 @@ impl Gateway {
         let Request { head, body, .. } = request;
         // One worker upstream: ours.
         let body = with_worker(body, &self.worker_id);
-        let Some(place) = self.bounds.place_onward(body.len()) else {
+        let Some(permit) = self.body_permits.permit_onward(body.len()) else {
             return self.fail(id, &NO_ROOM);
         };
-        let gathered = Gathered { body, taken: 0, place };
+        let gathered = Gathered { body, taken: 0, permit };
         self.open_relay(id, head, Some(gathered), turn);
     }
 

@@ -2,9 +2,9 @@
 //! asked.
 
 use crate::daemon::gateway::arrivals::FORBIDDEN;
+use crate::daemon::gateway::body_permits::SMALL_BODY_BYTES;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
-use crate::daemon::gateway::places::SMALL_BODY_BYTES;
 use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn, Step, release};
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use ojs_os::clock;
@@ -63,7 +63,7 @@ impl Gateway {
         if route == Route::Doubtful {
             return self.refuse(id, &DOUBTFUL_PATH);
         }
-        if matches!(head.body, BodyLength::Bytes(length) if length > self.bounds.most as u64) {
+        if matches!(head.body, BodyLength::Bytes(length) if length > self.body_permits.most as u64) {
             return self.refuse(id, &TOO_LARGE);
         }
         if head.awaits_continue && head.body != BodyLength::Bytes(0) {
@@ -73,9 +73,9 @@ impl Gateway {
             route,
             head,
             body: Vec::new(),
-            place: None,
-            waits_for_place: false,
-            has_place_since: None,
+            permit: None,
+            waits_for_permit: false,
+            has_permit_since: None,
         });
         Step::Again
     }
@@ -94,7 +94,7 @@ impl Gateway {
         let LinkStage::Gathering(request) = &mut link.stage else {
             return Step::Again;
         };
-        if request.waits_for_place {
+        if request.waits_for_permit {
             return Step::Waits;
         }
         loop {
@@ -105,14 +105,14 @@ impl Gateway {
                 Err(BadChunk) => return self.refuse_chunks(id),
             };
             let length = request.body.len() + payload.len();
-            if length > self.bounds.most {
+            if length > self.body_permits.most {
                 return self.refuse(id, &TOO_LARGE);
             }
-            if length > SMALL_BODY_BYTES && request.place.is_none() {
-                request.place = self.bounds.place(request.head.body);
-                if request.place.is_none() {
-                    request.waits_for_place = true;
-                    self.bounds.wait(id);
+            if length > SMALL_BODY_BYTES && request.permit.is_none() {
+                request.permit = self.body_permits.permit(request.head.body);
+                if request.permit.is_none() {
+                    request.waits_for_permit = true;
+                    self.body_permits.wait(id);
                     return Step::Waits;
                 }
             }
