@@ -9,7 +9,7 @@ use crate::runner::connection::ReadState;
 use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
 use crate::runner::start::NotStarted;
-use crate::runner::state::{Runner, RunnerTimer, TokenOwner, Waiting};
+use crate::runner::state::{PostponedJob, Runner, RunnerTimer, TokenOwner};
 use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
 use ojs_os::errno::meaning;
 use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
@@ -74,7 +74,7 @@ impl Runner {
         self.by_id.insert(facts.id.clone(), number);
         let started = self.starter.start(number, &order, &facts);
         let JobFacts { id, kind, .. } = facts;
-        let waiting = Waiting {
+        let waiting = PostponedJob {
             order,
             id,
             kind,
@@ -85,7 +85,7 @@ impl Runner {
     }
 
     /// Tries again to start the process of a job, after a shortage.
-    pub fn try_again(&mut self, number: JobNumber, waiting: Waiting, now: Moment) {
+    pub fn try_again(&mut self, number: JobNumber, waiting: PostponedJob, now: Moment) {
         let facts = JobFacts::read(&waiting.order.envelope).unwrap_or_default();
         let started = self.starter.start(number, &waiting.order, &facts);
         self.go_on(number, waiting, started, now);
@@ -93,7 +93,7 @@ impl Runner {
 
     /// Watches the process of a job that was started. Otherwise fails the job, gives it back, or
     /// waits for the next try.
-    fn go_on(&mut self, number: JobNumber, mut waiting: Waiting, started: Result<Job, NotStarted>, now: Moment) {
+    fn go_on(&mut self, number: JobNumber, mut waiting: PostponedJob, started: Result<Job, NotStarted>, now: Moment) {
         let error = match started {
             Ok(job) => return self.begin(number, job, now),
             Err(error) => error,

@@ -46,7 +46,7 @@ pub struct Runner {
     pub reader: StreamReader,
     pub jobs: BTreeMap<JobNumber, Job>,
     /// Jobs for which no process could be had yet.
-    pub waiting: BTreeMap<JobNumber, Waiting>,
+    pub waiting: BTreeMap<JobNumber, PostponedJob>,
     pub by_id: BTreeMap<String, JobNumber>,
     /// The processes of jobs that were not reaped.
     pub leaders: BTreeSet<Pid>,
@@ -82,7 +82,7 @@ pub struct Runner {
 
 /// A job for which no process could be had yet.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct PostponedJob {
     pub order: JobOrder,
     pub id: String,
     pub kind: String,
