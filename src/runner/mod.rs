@@ -41,7 +41,7 @@ use crate::config::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
-use crate::runner::connection::Connection;
+use crate::runner::connection::InitConnection;
 use crate::runner::outcome::Meanings;
 use crate::runner::redaction::Redaction;
 use crate::runner::routes::Routes;
@@ -121,7 +121,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
     let routes = Routes::new(&settings.exec.routes.0, command).map_err(|problem| (Exit::Usage, problem))?;
     start::check_commands(&routes, settings.exec.directory.as_deref(), &environ)?;
-    let mut connection = Connection::open(Path::new(socket), settings.worker.max_frame)
+    let mut connection = InitConnection::open(Path::new(socket), settings.worker.max_frame)
         .map_err(failed("cannot connect to the worker socket"))?;
     connection.send(&frames::ready(settings.worker.concurrency, CLIENT));
     let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
@@ -141,7 +141,7 @@ fn assemble(
     settings: RunnerSettings,
     routes: Routes,
     environ: Environ,
-    connection: Connection,
+    connection: InitConnection,
     poll: Poll,
     signals: SignalFd,
 ) -> Result<Runner, (Exit, String)> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 
-use crate::runner::connection::Connection;
+use crate::runner::connection::InitConnection;
 use crate::runner::job::{Job, JobNumber};
 use crate::runner::outcome::Meanings;
 use crate::runner::start::Starter;
@@ -40,7 +40,7 @@ const OF_A_JOB: usize = 4;
 pub struct Runner {
     pub poll: Poll,
     pub signals: SignalFd,
-    pub connection: Connection,
+    pub connection: InitConnection,
     pub starter: Starter,
     pub meanings: Meanings,
     pub reader: StreamReader,

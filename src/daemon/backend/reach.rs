@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mio::Registry;
 
-use crate::daemon::backend::connection::{Buffers, Connection, ConnectionPhase};
+use crate::daemon::backend::connection::{BackendConnection, Buffers, ConnectionPhase};
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::{KeptConnections, Used, Wanted};
@@ -226,7 +226,7 @@ impl<O: Copy + Ord> Reach<O> {
         }
         let Some(id) = id else { return };
         self.dials.remove(&id);
-        let is_of_it = |slot: usize, connection: &Connection<O>| match connection.owner {
+        let is_of_it = |slot: usize, connection: &BackendConnection<O>| match connection.owner {
             Some(owner) => owner == id,
             // The request was about to get the connection.
             None => !self.kept.has(slot),
