@@ -69,7 +69,7 @@ pub use processes::{
 };
 pub use snapshot::Snapshot;
 pub use status::{
-    BackendStatus, Ending, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
+    BackendStatus, FinalStep, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
 };
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
