@@ -8,7 +8,7 @@ use log::{Level, warn};
 use crate::config::values::enums::ExecLeftovers;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
-use crate::runner::job::{Job, JobNumber, Stage};
+use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers::{self, Marks};
 use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage};
 use crate::runner::state::{Runner, RunnerTimer};
@@ -164,7 +164,7 @@ impl Runner {
         self.end_strays(now);
     }
 
-    fn judge(&mut self, job: &mut Job, ended: Ended, usage: JobUsage) -> JobOutcome {
+    fn judge(&mut self, job: &mut RunningJob, ended: Ended, usage: JobUsage) -> JobOutcome {
         if job.cause.is_none() && ended == Ended::Signalled(Signal::KILL) && self.was_out_of_memory() {
             job.cause = Some(EndedFor::Kernel);
         }
@@ -243,7 +243,7 @@ fn pids(of: impl Iterator<Item = Pid>) -> String {
     listed.join(", ")
 }
 
-fn log_end(job: &Job, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsage, now: Moment) {
+fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsage, now: Moment) {
     let names = &job.names;
     let subject = Subject {
         id: JobId(names.id.as_str().into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mio::Events;
 
-use crate::runner::job::{Job, JobNumber, Stage};
+use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers;
 use crate::runner::memory;
 use crate::runner::outcome::EndedFor;
@@ -198,7 +198,7 @@ impl Runner {
             return;
         }
         let memory = memory::of_jobs(&leaders);
-        let above = |job: &Job| memory.get(&job.process.pid()).is_some_and(|bytes| *bytes > most);
+        let above = |job: &RunningJob| memory.get(&job.process.pid()).is_some_and(|bytes| *bytes > most);
         let jobs = self.jobs.iter_mut();
         for (_, job) in jobs.filter(|(_, job)| !job.has_ended() && above(job)) {
             job.blame(EndedFor::Memory(most));

@@ -6,7 +6,7 @@ use log::{debug, warn};
 
 use crate::daemon::log::remedy::remedy;
 use crate::runner::connection::ReadState;
-use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
+use crate::runner::job::{JobNumber, RunningJob, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
 use crate::runner::start::NotStarted;
 use crate::runner::state::{PostponedJob, Runner, RunnerTimer, TokenOwner};
@@ -93,7 +93,13 @@ impl Runner {
 
     /// Watches the process of a job that was started. Otherwise fails the job, gives it back, or
     /// waits for the next try.
-    fn go_on(&mut self, number: JobNumber, mut waiting: PostponedJob, started: Result<Job, NotStarted>, now: Moment) {
+    fn go_on(
+        &mut self,
+        number: JobNumber,
+        mut waiting: PostponedJob,
+        started: Result<RunningJob, NotStarted>,
+        now: Moment,
+    ) {
         let error = match started {
             Ok(job) => return self.begin(number, job, now),
             Err(error) => error,
@@ -139,7 +145,7 @@ impl Runner {
         self.tell(&waiting.id, outcome);
     }
 
-    fn begin(&mut self, number: JobNumber, job: Job, now: Moment) {
+    fn begin(&mut self, number: JobNumber, job: RunningJob, now: Moment) {
         self.leaders.insert(job.process.pid());
         let end = job.process.descriptor();
         let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, TokenOwner::End(number)).is_ok());

@@ -21,7 +21,7 @@ const MOST_FOR_KILL: Duration = Duration::from_secs(2);
 
 /// A job whose process was started.
 #[derive(Debug)]
-pub struct Job {
+pub struct RunningJob {
     pub names: JobNames,
     pub stage: Stage,
     pub process: JobProcess,
@@ -70,7 +70,7 @@ pub enum Stage {
     },
 }
 
-impl Job {
+impl RunningJob {
     /// Whether its process has ended.
     pub fn has_ended(&self) -> bool {
         match self.stage {

@@ -14,7 +14,7 @@ use crate::config::RunnerSettings;
 use crate::config::values::enums::ExecInput;
 use crate::config::values::limits::Rlimits;
 use crate::runner::environment::{self, Surroundings};
-use crate::runner::job::{Belongings, Job, JobNames, JobNumber, Stage};
+use crate::runner::job::{Belongings, JobNames, JobNumber, RunningJob, Stage};
 use crate::runner::news::News;
 use crate::runner::process::JobProcess;
 use crate::runner::routes::{RouteCommand, Routes};
@@ -82,7 +82,12 @@ impl Starter {
     /// # Errors
     ///
     /// See [`NotStarted`]; nothing is left of the attempt then.
-    pub fn start(&mut self, number: JobNumber, order: &JobOrder, facts: &JobFacts<'_>) -> Result<Job, NotStarted> {
+    pub fn start(
+        &mut self,
+        number: JobNumber,
+        order: &JobOrder,
+        facts: &JobFacts<'_>,
+    ) -> Result<RunningJob, NotStarted> {
         let belongings = Belongings {
             user: self.users.take().map_err(|()| {
                 // More jobs than users: the configuration does not allow it.
@@ -98,7 +103,7 @@ impl Starter {
         match self.start_with(order, facts, &belongings) {
             Ok((process, streams)) => {
                 let own_timeout = self.settings.exec.timeout;
-                Ok(Job {
+                Ok(RunningJob {
                     names: names(facts),
                     stage: Stage::Running,
                     process,

@@ -9,7 +9,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 
 use crate::runner::connection::InitConnection;
-use crate::runner::job::{Job, JobNumber};
+use crate::runner::job::{JobNumber, RunningJob};
 use crate::runner::outcome::Meanings;
 use crate::runner::start::Starter;
 use crate::runner::streams::{JobStream, StreamReader};
@@ -44,7 +44,7 @@ pub struct Runner {
     pub starter: Starter,
     pub meanings: Meanings,
     pub reader: StreamReader,
-    pub jobs: BTreeMap<JobNumber, Job>,
+    pub jobs: BTreeMap<JobNumber, RunningJob>,
     /// Jobs for which no process could be had yet.
     pub waiting: BTreeMap<JobNumber, PostponedJob>,
     pub by_id: BTreeMap<String, JobNumber>,
