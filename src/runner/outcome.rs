@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::config::Exec;
 use crate::config::values::enums::ExecOutput;
-use crate::config::values::exec::{JobEnd, Verdict, Verdicts};
+use crate::config::values::exec::{ProcessEnd, Verdict, Verdicts};
 use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CancelReason, JobError};
 use ojs_values::exit::Ended;
@@ -116,8 +116,8 @@ impl Meanings {
     /// The outcome that this end means.
     pub fn judge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
         let end = match ending.ended {
-            Ended::Exited(status) => JobEnd::Status(status),
-            Ended::Signalled(signal) => JobEnd::Signal(signal),
+            Ended::Exited(status) => ProcessEnd::Status(status),
+            Ended::Signalled(signal) => ProcessEnd::Signal(signal),
         };
         let verdict = self.verdicts.0.get(&end).copied().unwrap_or(Verdict::Retry);
         // A job that was asked to end may still have finished, or may give itself back.

@@ -136,12 +136,12 @@ impl Verdict {
 
 /// How the process of a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JobEnd {
+pub enum ProcessEnd {
     Status(u8),
     Signal(Signal),
 }
 
-impl fmt::Display for JobEnd {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => status.fmt(f),
@@ -150,7 +150,7 @@ impl fmt::Display for JobEnd {
     }
 }
 
-impl JobEnd {
+impl ProcessEnd {
     fn read(text: &str) -> Option<Self> {
         if text.starts_with(|first: char| first.is_ascii_digit()) {
             return whole(text)
@@ -165,7 +165,7 @@ impl JobEnd {
 
 /// The meanings of ends; one that is not named here is [`Verdict::Retry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdicts(pub BTreeMap<JobEnd, Verdict>);
+pub struct Verdicts(pub BTreeMap<ProcessEnd, Verdict>);
 
 impl Default for Verdicts {
     fn default() -> Self {
@@ -174,7 +174,11 @@ impl Default for Verdicts {
             (75, Verdict::Release(Duration::ZERO)),
             (100, Verdict::Discard),
         ];
-        Self(usual.map(|(status, verdict)| (JobEnd::Status(status), verdict)).into())
+        Self(
+            usual
+                .map(|(status, verdict)| (ProcessEnd::Status(status), verdict))
+                .into(),
+        )
     }
 }
 
@@ -192,7 +196,7 @@ impl Value for Verdicts {
         let mut named = BTreeMap::new();
         for text in texts {
             let (end, word) = text.split_once(NAME_APART).ok_or("has an entry that is not a pair")?;
-            let end = JobEnd::read(end)
+            let end = ProcessEnd::read(end)
                 .ok_or_else(|| format!("has an entry {end:?}, which is neither an exit status nor a signal"))?;
             let verdict = Verdict::read(word).ok_or_else(|| {
                 format!("has {word:?} for {end}, which is none of ack, release, later:TIME up to 30s, retry, discard")
