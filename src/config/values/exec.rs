@@ -99,7 +99,7 @@ impl Value for Routes {
 
 /// The outcome of a job by the end of its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExitVerdict {
     /// The job is done.
     Ack,
     /// The job goes back after this time, and no failure is recorded.
@@ -110,7 +110,7 @@ pub enum Verdict {
     Discard,
 }
 
-impl Verdict {
+impl ExitVerdict {
     /// Those that need no time.
     const WORDS: [Self; 4] = [Self::Ack, Self::Release(Duration::ZERO), Self::Retry, Self::Discard];
 
@@ -163,16 +163,16 @@ impl ProcessEnd {
     }
 }
 
-/// The meanings of ends; one that is not named here is [`Verdict::Retry`].
+/// The meanings of ends; one that is not named here is [`ExitVerdict::Retry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdicts(pub BTreeMap<ProcessEnd, Verdict>);
+pub struct Verdicts(pub BTreeMap<ProcessEnd, ExitVerdict>);
 
 impl Default for Verdicts {
     fn default() -> Self {
         let usual = [
-            (0, Verdict::Ack),
-            (75, Verdict::Release(Duration::ZERO)),
-            (100, Verdict::Discard),
+            (0, ExitVerdict::Ack),
+            (75, ExitVerdict::Release(Duration::ZERO)),
+            (100, ExitVerdict::Discard),
         ];
         Self(
             usual
@@ -198,7 +198,7 @@ impl Value for Verdicts {
             let (end, word) = text.split_once(NAME_APART).ok_or("has an entry that is not a pair")?;
             let end = ProcessEnd::read(end)
                 .ok_or_else(|| format!("has an entry {end:?}, which is neither an exit status nor a signal"))?;
-            let verdict = Verdict::read(word).ok_or_else(|| {
+            let verdict = ExitVerdict::read(word).ok_or_else(|| {
                 format!("has {word:?} for {end}, which is none of ack, release, later:TIME up to 30s, retry, discard")
             })?;
             if named.insert(end, verdict).is_some() {
