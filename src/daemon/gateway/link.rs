@@ -16,7 +16,7 @@ use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::body_permits::BodyPermit;
 use ojs_lifecycle::api::{HolderId, JobId, Moment, ProcessId, PullId};
 use ojs_os::tcp;
-use ojs_wire::gateway::{AnswerForm, Route};
+use ojs_wire::gateway::{AnswerForm, RequestKind};
 use ojs_wire::http::message::MessageHead;
 use ojs_wire::http::request_reader::RequestReader;
 
@@ -48,7 +48,7 @@ pub(super) struct Pulling {
 /// A request that is for us.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) route: Route,
+    pub(super) route: RequestKind,
     pub(super) head: MessageHead,
     /// As much of it as is here.
     pub(super) body: Vec<u8>,

@@ -9,8 +9,8 @@ use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceT
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use ojs_os::clock;
 use ojs_wire::gateway::{
-    self as wire, AnswerForm, BadBody, CONTINUE, GatewayError, Route, Status, read_beat, read_fetch, read_outcome,
-    read_worker, route,
+    self as wire, AnswerForm, BadBody, CONTINUE, GatewayError, RequestKind, Status, read_beat, read_fetch,
+    read_outcome, read_worker, route,
 };
 use ojs_wire::http::body::{BadChunk, BodyStep};
 use ojs_wire::http::message::{BadMessage, BodyLength};
@@ -56,11 +56,11 @@ impl Gateway {
             return self.refuse(id, &FORBIDDEN);
         }
         let route = route(&head.method, &head.target);
-        if route == Route::Other {
+        if route == RequestKind::Other {
             self.open_relay(id, head, None, turn);
             return Step::Again;
         }
-        if route == Route::Doubtful {
+        if route == RequestKind::Doubtful {
             return self.refuse(id, &DOUBTFUL_PATH);
         }
         if matches!(head.body, BodyLength::Bytes(length) if length > self.body_permits.most as u64) {
@@ -137,14 +137,14 @@ impl Gateway {
 
     fn ask(&mut self, id: LinkId, request: Request, turn: &mut InterfaceTurn<'_>) -> Result<(), BadBody> {
         match request.route {
-            Route::Fetch => self.ask_for_jobs(id, &request, turn),
-            Route::Ack => self.ask_to_take(id, request, false, turn),
-            Route::Fail => self.ask_to_take(id, request, true, turn),
-            Route::Heartbeat => self.ask_to_hear(id, &request, turn),
-            Route::Register | Route::Deregister => {
+            RequestKind::Fetch => self.ask_for_jobs(id, &request, turn),
+            RequestKind::Ack => self.ask_to_take(id, request, false, turn),
+            RequestKind::Fail => self.ask_to_take(id, request, true, turn),
+            RequestKind::Heartbeat => self.ask_to_hear(id, &request, turn),
+            RequestKind::Register | RequestKind::Deregister => {
                 let (time, name) = (clock::wall().to_string(), read_worker(&request.body));
                 let Some(link) = self.links.get(&id) else { return Ok(()) };
-                let answer = if request.route == Route::Register {
+                let answer = if request.route == RequestKind::Register {
                     wire::registered(name.as_deref(), &time, link.form)
                 } else {
                     wire::left(name.as_deref(), &time, link.form)
@@ -153,7 +153,7 @@ impl Gateway {
                 Ok(())
             }
             // Neither is gathered.
-            Route::Other | Route::Doubtful => {
+            RequestKind::Other | RequestKind::Doubtful => {
                 self.pass_on(id, request, turn);
                 Ok(())
             }

@@ -15,4 +15,4 @@ pub use answers::{
 pub use bodies::{
     BadBody, BeatBody, FetchBody, OutcomeBody, read_beat, read_fetch, read_outcome, read_worker, with_worker,
 };
-pub use route::{Route, route};
+pub use route::{RequestKind, route};
