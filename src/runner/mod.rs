@@ -44,7 +44,7 @@ use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::connection::InitConnection;
 use crate::runner::outcome::Meanings;
 use crate::runner::redaction::Redaction;
-use crate::runner::routes::Routes;
+use crate::runner::routes::JobCommands;
 use crate::runner::start::Starter;
 use crate::runner::state::{Runner, TokenOwner};
 use crate::runner::streams::StreamReader;
@@ -119,7 +119,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     init::become_subreaper().map_err(failed("cannot adopt orphans"))?;
     init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves (PR_SET_DUMPABLE)"))?;
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
-    let routes = Routes::new(&settings.exec.routes.0, command).map_err(|problem| (Exit::Usage, problem))?;
+    let routes = JobCommands::new(&settings.exec.routes.0, command).map_err(|problem| (Exit::Usage, problem))?;
     start::check_commands(&routes, settings.exec.directory.as_deref(), &environ)?;
     let mut connection = InitConnection::open(Path::new(socket), settings.worker.max_frame)
         .map_err(failed("cannot connect to the worker socket"))?;
@@ -139,7 +139,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
 
 fn assemble(
     settings: RunnerSettings,
-    routes: Routes,
+    routes: JobCommands,
     environ: Environ,
     connection: InitConnection,
     poll: Poll,

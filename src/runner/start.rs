@@ -17,7 +17,7 @@ use crate::runner::environment::{self, Surroundings};
 use crate::runner::job::{Belongings, JobNames, JobNumber, RunningJob, Stage};
 use crate::runner::news::News;
 use crate::runner::process::JobProcess;
-use crate::runner::routes::{RouteCommand, Routes};
+use crate::runner::routes::{JobCommands, RouteCommand};
 use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
@@ -46,7 +46,7 @@ const TOO_LONG: &str = "its arguments and its environment together are too long 
 #[derive(Debug)]
 pub struct Starter {
     pub settings: RunnerSettings,
-    pub routes: Routes,
+    pub routes: JobCommands,
     pub limits: Vec<Limit>,
     pub environ: Environ,
     /// Our own path.
@@ -279,7 +279,7 @@ pub fn limits(rlimits: &Rlimits) -> Vec<Limit> {
 /// # Errors
 ///
 /// One is not; what that is for a shell, and for a person.
-pub fn check_commands(routes: &Routes, directory: Option<&Path>, environ: &Environ) -> Result<(), (Exit, String)> {
+pub fn check_commands(routes: &JobCommands, directory: Option<&Path>, environ: &Environ) -> Result<(), (Exit, String)> {
     for command in routes.commands() {
         let program = command.template.program();
         let plan = ChildPlan::new(std::slice::from_ref(&program), environ);

@@ -21,14 +21,14 @@ const LATER: &str = "later:";
 
 /// The program for jobs of some types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct ExecRoute {
     /// A job's type; with `*` at its end every type that begins like this.
     pub pattern: String,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
 
-impl Route {
+impl ExecRoute {
     /// How exact the pattern is. A type spelled out goes before a beginning, a longer beginning
     /// before a shorter one.
     fn rank(&self) -> (bool, usize) {
@@ -62,9 +62,9 @@ impl Route {
 
 /// Programs by the types of their jobs, in the order in which they are looked through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Routes(pub Vec<Route>);
+pub struct ExecRoutes(pub Vec<ExecRoute>);
 
-impl Value for Routes {
+impl Value for ExecRoutes {
     type Limits = ();
     const NOTATION: Notation = Notation::new(
         Form::Commands,
@@ -75,7 +75,7 @@ impl Value for Routes {
     );
 
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
-        let routes: Result<Vec<Route>, Problem> = texts.iter().map(|text| Route::read(text)).collect();
+        let routes: Result<Vec<ExecRoute>, Problem> = texts.iter().map(|text| ExecRoute::read(text)).collect();
         let mut routes = routes?;
         routes.sort_by(|a, b| b.rank().cmp(&a.rank()).then_with(|| a.pattern.cmp(&b.pattern)));
         Ok(Self(routes))
@@ -86,7 +86,7 @@ impl Value for Routes {
     }
 
     fn texts(&self) -> Vec<String> {
-        let words = |route: &Route| [std::slice::from_ref(&route.pattern), &route.command].concat();
+        let words = |route: &ExecRoute| [std::slice::from_ref(&route.pattern), &route.command].concat();
         let texts = self.0.iter().map(|route| words(route).join(&WORDS_APART.to_string()));
         texts.collect()
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_longest_pattern_comes_first_and_a_type_spelled_out_before_all() {
-        let routes = Routes::read(&["a.*\0x", "*\0x", "a.b.*\0x", "a\0x", "b\0y\0-z\0"], &()).unwrap();
+        let routes = ExecRoutes::read(&["a.*\0x", "*\0x", "a.b.*\0x", "a\0x", "b\0y\0-z\0"], &()).unwrap();
         assert_eq!(routes.show(), "a,b,a.b.*,a.*,*");
         assert_eq!(routes.0[1].command, ["y", "-z", ""]);
     }
@@ -294,7 +294,7 @@ mod tests {
             ("a", "no program for \"a\""),
             ("a\0", "no program for \"a\""),
         ] {
-            let error = Routes::read(&[text], &()).unwrap_err();
+            let error = ExecRoutes::read(&[text], &()).unwrap_err();
             assert!(error.contains(problem), "{text:?}: {error}");
         }
     }
