@@ -27,7 +27,7 @@ pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
 use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
 use crate::daemon::backend::reach::{Reach, Sign, Way};
-use crate::daemon::backend::route::Route;
+use crate::daemon::backend::route::BackendRoute;
 use crate::daemon::backend::settings::{BackendError, BackendSettings};
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::TokenReader;
@@ -100,7 +100,7 @@ pub(in crate::daemon::backend) struct Parts<'a> {
 pub struct Backend {
     pub(in crate::daemon::backend) outcomes: Outcomes,
     pub(in crate::daemon::backend) writer: RequestWriter,
-    pub(in crate::daemon::backend) route: Route,
+    pub(in crate::daemon::backend) route: BackendRoute,
     pub(in crate::daemon::backend) names: Names,
     pub(in crate::daemon::backend) token: TokenReader,
     pub(in crate::daemon::backend) lanes: Lanes,
@@ -156,7 +156,7 @@ impl Backend {
         Ok(Self {
             writer: RequestWriter::new(&settings, &place),
             tunnels: Tunnels::new(own_lines(&settings, &place)),
-            route: Route::new(&settings.backend, tls),
+            route: BackendRoute::new(&settings.backend, tls),
             names: Names::new(host, port, Arc::clone(&wake)),
             token: TokenReader::new(&settings.backend, wake, Moment::new(clock::monotonic())),
             outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),

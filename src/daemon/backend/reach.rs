@@ -13,7 +13,7 @@ use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::{KeptConnections, Used, Wanted};
 use crate::daemon::backend::names::{Lookup, Names};
-use crate::daemon::backend::route::Route;
+use crate::daemon::backend::route::BackendRoute;
 use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::token_reader::{TokenReader, TokenState};
 use crate::daemon::tokens::TokenOwner;
@@ -41,7 +41,7 @@ pub(in crate::daemon) struct Way<'a> {
     /// The token.
     pub(in crate::daemon) token: &'a mut TokenReader,
     /// The first steps of a new connection.
-    pub(in crate::daemon) route: &'a Route,
+    pub(in crate::daemon) route: &'a BackendRoute,
     /// The read buffers.
     pub(in crate::daemon) buffers: &'a mut Buffers,
     /// Signs that the backend leaves are added here.
