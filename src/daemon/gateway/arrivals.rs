@@ -17,7 +17,7 @@ use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::ProcessId;
 use ojs_os::clock;
 use ojs_os::pidfd::ProcessWatch;
-use ojs_wire::gateway::{self as wire, GatewayError, Status};
+use ojs_wire::gateway::{self as wire, AnswerStatus, GatewayError};
 
 /// Refused connections that are told so. They take no room from the worker's, and what comes beyond
 /// them is closed without a word.
@@ -36,7 +36,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// The answer to callers that are not the worker.
 pub(super) const FORBIDDEN: GatewayError<'static> = GatewayError {
-    status: Status::Forbidden,
+    status: AnswerStatus::Forbidden,
     code: "gateway_forbidden",
     message: "only the worker may use this gateway (gateway.allow)",
 };

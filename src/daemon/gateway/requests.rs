@@ -9,26 +9,26 @@ use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceT
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use ojs_os::clock;
 use ojs_wire::gateway::{
-    self as wire, AnswerForm, BadBody, CONTINUE, GatewayError, RequestKind, Status, read_beat, read_fetch,
+    self as wire, AnswerForm, AnswerStatus, BadBody, CONTINUE, GatewayError, RequestKind, read_beat, read_fetch,
     read_outcome, read_worker, route,
 };
 use ojs_wire::http::body::{BadChunk, BodyStep};
 use ojs_wire::http::message::{BadMessage, BodyLength};
 
 const TOO_LARGE: GatewayError<'static> = GatewayError {
-    status: Status::ContentTooLarge,
+    status: AnswerStatus::ContentTooLarge,
     code: "gateway_too_large",
     message: "the body is longer than worker.max_frame",
 };
 
 const COMPRESSED: GatewayError<'static> = GatewayError {
-    status: Status::UnsupportedMediaType,
+    status: AnswerStatus::UnsupportedMediaType,
     code: "gateway_unsupported_coding",
     message: "the body must be plain JSON: ojs-init takes no Content-Encoding for FETCH, ACK, FAIL and heartbeats",
 };
 
 const DOUBTFUL_PATH: GatewayError<'static> = GatewayError {
-    status: Status::BadRequest,
+    status: AnswerStatus::BadRequest,
     code: "gateway_doubtful_path",
     message: "the path is spelled so that it may be read as one of a worker's requests: write /ojs/v1/workers/... without escapes, \
               semicolons, backslashes and capitals",
@@ -125,7 +125,7 @@ impl Gateway {
             let is_compressed = is_compressed(&request);
             if let Err(BadBody(message)) = self.ask(id, request, turn) {
                 let invalid = GatewayError {
-                    status: Status::BadRequest,
+                    status: AnswerStatus::BadRequest,
                     code: "gateway_invalid_request",
                     message,
                 };

@@ -9,7 +9,7 @@ mod bodies;
 mod route;
 
 pub use answers::{
-    AnswerForm, CONTINUE, GatewayError, Status, beat, failed, fetched, handed_on, left, outcome, passed_head,
+    AnswerForm, AnswerStatus, CONTINUE, GatewayError, beat, failed, fetched, handed_on, left, outcome, passed_head,
     refused_by_backend, registered,
 };
 pub use bodies::{
