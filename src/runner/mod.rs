@@ -47,7 +47,7 @@ use crate::runner::redaction::Redaction;
 use crate::runner::routes::JobCommands;
 use crate::runner::start::Starter;
 use crate::runner::state::{Runner, TokenOwner};
-use crate::runner::streams::StreamReader;
+use crate::runner::streams::OutputReader;
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
 use ojs_lifecycle::timers::Timers;
@@ -164,7 +164,7 @@ fn assemble(
         signals,
         connection,
         meanings: Meanings::new(&settings.exec),
-        reader: StreamReader::new(redaction),
+        reader: OutputReader::new(redaction),
         starter: Starter {
             routes,
             limits: start::limits(&settings.exec.rlimits),

@@ -12,7 +12,7 @@ use crate::runner::connection::InitConnection;
 use crate::runner::job::{JobNumber, RunningJob};
 use crate::runner::outcome::Meanings;
 use crate::runner::start::Starter;
-use crate::runner::streams::{JobStream, StreamReader};
+use crate::runner::streams::{JobStream, OutputReader};
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::timers::Timers;
 use ojs_os::cgroup::OomKills;
@@ -43,7 +43,7 @@ pub struct Runner {
     pub connection: InitConnection,
     pub starter: Starter,
     pub meanings: Meanings,
-    pub reader: StreamReader,
+    pub reader: OutputReader,
     pub jobs: BTreeMap<JobNumber, RunningJob>,
     /// Jobs for which no process could be had yet.
     pub waiting: BTreeMap<JobNumber, PostponedJob>,

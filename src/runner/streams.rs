@@ -70,12 +70,12 @@ pub struct JobStreams {
 
 /// The buffer and the redaction with which all streams are read.
 #[derive(Debug)]
-pub struct StreamReader {
+pub struct OutputReader {
     buffer: Vec<u8>,
     pub redaction: Redaction,
 }
 
-impl StreamReader {
+impl OutputReader {
     /// One that strikes these secrets from the log.
     pub fn new(redaction: Redaction) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl JobStreams {
     }
 
     /// Reads once of each stream that has something.
-    pub fn read_some(&mut self, job: &str, reader: &mut StreamReader, news: &mut News) -> AfterTurn {
+    pub fn read_some(&mut self, job: &str, reader: &mut OutputReader, news: &mut News) -> AfterTurn {
         let mut after = AfterTurn::default();
         for stream in JobStream::ALL {
             if !*self.ready_of(stream) {
@@ -163,7 +163,7 @@ impl JobStreams {
     }
 
     /// The job has ended: reads what is there, and nothing that comes later. The rest is cut.
-    pub fn read_rest(&mut self, job: &str, reader: &mut StreamReader, news: &mut News) {
+    pub fn read_rest(&mut self, job: &str, reader: &mut OutputReader, news: &mut News) {
         for stream in JobStream::ALL {
             let mut total = 0;
             while total < MOST_LEFT_BYTES {
@@ -201,8 +201,8 @@ impl JobStreams {
         self.tail.bytes().to_vec()
     }
 
-    fn read_once(&mut self, stream: JobStream, job: &str, reader: &mut StreamReader, news: &mut News) -> OneRead {
-        let StreamReader { buffer, redaction } = reader;
+    fn read_once(&mut self, stream: JobStream, job: &str, reader: &mut OutputReader, news: &mut News) -> OneRead {
+        let OutputReader { buffer, redaction } = reader;
         let read = match stream {
             JobStream::Stdout => read(&mut self.open.stdout, buffer),
             JobStream::Stderr => read(&mut self.open.stderr, buffer),
