@@ -18,7 +18,7 @@ use crate::config::{RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
-use crate::runner::slots::{Next, Slots};
+use crate::runner::slots::{CopySlots, Next};
 use crate::runner::start::{self, NotStarted};
 use crate::runner::state::now;
 use ojs_os::child::ChildPlan;
@@ -68,7 +68,7 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
 struct Copies {
     poll: Poll,
     signals: SignalFd,
-    slots: Slots<Pid>,
+    slots: CopySlots<Pid>,
     command: Vec<OsString>,
     environ: Environ,
     settings: RunnerSettings,
@@ -92,7 +92,7 @@ impl Copies {
         Ok(Self {
             poll,
             signals,
-            slots: Slots::new(settings.worker.processes, settings.worker.restart),
+            slots: CopySlots::new(settings.worker.processes, settings.worker.restart),
             command: command.to_vec(),
             environ,
             settings,

@@ -24,7 +24,7 @@ pub enum Next {
 
 /// The copies, by index. `P` names a process.
 #[derive(Debug)]
-pub struct Slots<P> {
+pub struct CopySlots<P> {
     slots: Vec<Slot<P>>,
     restart: Restart,
     is_ending: bool,
@@ -56,7 +56,7 @@ enum State<P> {
     Over,
 }
 
-impl<P: Copy + PartialEq> Slots<P> {
+impl<P: Copy + PartialEq> CopySlots<P> {
     /// `count` copies, all to be started at once.
     pub fn new(count: u32, restart: Restart) -> Self {
         let slot = |_| Slot {
@@ -199,8 +199,8 @@ mod tests {
     }
 
     /// Two copies that run since the second 0: processes 10 and 11.
-    fn two(restart: Restart) -> Slots<u32> {
-        let mut slots = Slots::new(2, restart);
+    fn two(restart: Restart) -> CopySlots<u32> {
+        let mut slots = CopySlots::new(2, restart);
         while let Some(index) = slots.due(at(0)) {
             slots.started(index, 10 + index, at(0));
         }

@@ -14,14 +14,14 @@ use ojs_lifecycle::api::ids::CallId;
 
 /// The connections by their slots, each of which may belong to an `O`.
 #[derive(Debug)]
-pub(in crate::daemon) struct Slots<O = CallId> {
+pub(in crate::daemon) struct ConnectionSlots<O = CallId> {
     connections: Vec<Option<BackendConnection<O>>>,
     free: Vec<usize>,
     most: usize,
     owner: fn(usize) -> TokenOwner,
 }
 
-impl<O> Slots<O> {
+impl<O> ConnectionSlots<O> {
     /// At most so many slots; `owner` tells what the kernel calls them.
     pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
         Self {
