@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use crate::config::RunnerSettings;
 use crate::config::values::enums::ExecInput;
 use crate::config::values::limits::Rlimits;
-use crate::runner::environment::{self, Surroundings};
+use crate::runner::environment::{self, JobExtras};
 use crate::runner::job::{Belongings, JobNames, JobNumber, RunningJob, Stage};
 use crate::runner::news::News;
 use crate::runner::process::JobProcess;
@@ -191,13 +191,13 @@ impl Starter {
         let timeout = facts.timeout.or(self.settings.exec.timeout);
         let deadline = timeout.and_then(|timeout| clock::wall().checked_add(timeout).ok());
         let deadline = deadline.map(|deadline| format!("{deadline:.3}"));
-        let surroundings = Surroundings {
+        let extras = JobExtras {
             deadline: deadline.as_deref(),
             checkpoint: order.checkpoint.as_deref(),
             temporary: belongings.temporary.as_deref(),
             program: self.program.as_deref(),
         };
-        let variables = environment::variables(facts, &surroundings);
+        let variables = environment::variables(facts, &extras);
         let set: Vec<(&str, &OsStr)> = variables
             .set
             .iter()
