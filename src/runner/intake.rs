@@ -9,7 +9,7 @@ use crate::runner::connection::ReadState;
 use crate::runner::job::{JobNumber, RunningJob, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
 use crate::runner::start::NotStarted;
-use crate::runner::state::{PostponedJob, Runner, RunnerTimer, TokenOwner};
+use crate::runner::state::{PostponedJob, Runner, RunnerTimer, RunnerTokenOwner};
 use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
 use ojs_os::errno::meaning;
 use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
@@ -148,10 +148,10 @@ impl Runner {
     fn begin(&mut self, number: JobNumber, job: RunningJob, now: Moment) {
         self.leaders.insert(job.process.pid());
         let end = job.process.descriptor();
-        let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, TokenOwner::End(number)).is_ok());
+        let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, RunnerTokenOwner::End(number)).is_ok());
         self.has_unwatched |= !is_watched;
         for (stream, descriptor) in job.streams.descriptors() {
-            if let Err(error) = self.watch(descriptor, TokenOwner::Stream(number, stream)) {
+            if let Err(error) = self.watch(descriptor, RunnerTokenOwner::Stream(number, stream)) {
                 warn!(
                     "job {}: cannot watch its {}: {error}; it is read when the job ends, so a job that writes much may hang; {}",
                     job.names.id,

@@ -46,7 +46,7 @@ use crate::runner::outcome::Meanings;
 use crate::runner::redaction::Redaction;
 use crate::runner::routes::JobCommands;
 use crate::runner::start::Starter;
-use crate::runner::state::{Runner, TokenOwner};
+use crate::runner::state::{Runner, RunnerTokenOwner};
 use crate::runner::streams::OutputReader;
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
@@ -129,10 +129,10 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     let signals = SignalFd::new(wanted).map_err(failed("cannot create a descriptor of signals"))?;
     let runner = assemble(settings, routes, environ, connection, poll, signals)?;
     runner
-        .watch(runner.signals.as_raw_fd(), TokenOwner::Signals)
+        .watch(runner.signals.as_raw_fd(), RunnerTokenOwner::Signals)
         .map_err(failed("cannot watch the signals"))?;
     runner
-        .watch(runner.connection.descriptor(), TokenOwner::Connection)
+        .watch(runner.connection.descriptor(), RunnerTokenOwner::Connection)
         .map_err(failed("cannot watch the worker socket"))?;
     Ok((runner, log))
 }
