@@ -28,7 +28,7 @@ use ojs_os::entry::Environ;
 use ojs_os::errno::{is_shortage, meaning};
 use ojs_os::job_child::{JobTraits, Limit};
 use ojs_os::memfd;
-use ojs_os::program_file::Trouble;
+use ojs_os::program_file::ProgramFault;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
 use ojs_wire::runner::arguments;
@@ -312,7 +312,7 @@ fn names(facts: &JobFacts<'_>) -> JobNames {
 pub(super) fn not_started(
     command: &[OsString],
     error: SpawnError,
-    trouble: &dyn Fn() -> Option<Trouble>,
+    trouble: &dyn Fn() -> Option<ProgramFault>,
 ) -> NotStarted {
     let program = command
         .first()
