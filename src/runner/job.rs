@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::runner::news::News;
+use crate::runner::news::UnsentNews;
 use crate::runner::outcome::EndedFor;
 use crate::runner::process::JobProcess;
 use crate::runner::streams::JobStreams;
@@ -26,7 +26,7 @@ pub struct RunningJob {
     pub stage: Stage,
     pub process: JobProcess,
     pub streams: JobStreams,
-    pub news: News,
+    pub news: UnsentNews,
     /// Why it has to end, once it has.
     pub cause: Option<EndedFor>,
     /// When PID 1 wants to know what became of it.

@@ -15,8 +15,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// News of a job that PID 1 has not heard yet: at most one of each kind.
 #[derive(Debug, Default)]
-pub struct News {
-    progress: Option<Progress>,
+pub struct UnsentNews {
+    progress: Option<UnsentProgress>,
     /// JSON.
     checkpoint: Option<String>,
     is_alive: bool,
@@ -28,17 +28,17 @@ pub struct News {
 }
 
 #[derive(Debug)]
-struct Progress {
+struct UnsentProgress {
     fraction: String,
     message: Option<String>,
 }
 
-impl News {
+impl UnsentNews {
     /// The job wrote this line.
     pub fn take_line(&mut self, job: &str, line: &[u8]) {
         match job_lines::decode(line) {
             Ok(JobLine::Progress { fraction, message }) => {
-                self.progress = Some(Progress {
+                self.progress = Some(UnsentProgress {
                     fraction,
                     message: message.map(str::to_owned),
                 });

@@ -15,7 +15,7 @@ use crate::config::values::enums::ExecInput;
 use crate::config::values::limits::Rlimits;
 use crate::runner::environment::{self, JobExtras};
 use crate::runner::job::{Belongings, JobNames, JobNumber, RunningJob, Stage};
-use crate::runner::news::News;
+use crate::runner::news::UnsentNews;
 use crate::runner::process::JobProcess;
 use crate::runner::routes::{JobCommands, RouteCommand};
 use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
@@ -108,7 +108,7 @@ impl Starter {
                     stage: Stage::Running,
                     process,
                     streams,
-                    news: News::default(),
+                    news: UnsentNews::default(),
                     cause: None,
                     answer_by: None,
                     started: Moment::new(clock::monotonic()),
