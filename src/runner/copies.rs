@@ -18,7 +18,7 @@ use crate::config::{RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
-use crate::runner::slots::{CopySlots, Next};
+use crate::runner::slots::{AfterCopy, CopySlots};
 use crate::runner::start::{self, NotStarted};
 use crate::runner::state::now;
 use ojs_os::child::ChildPlan;
@@ -165,9 +165,9 @@ impl Copies {
         for pid in self.slots.running() {
             let Some((ended, _)) = reaper::reap(pid)? else { continue };
             match self.slots.ended(pid, ended, now()) {
-                Next::Over => info!("copy {} of the worker ended, {ended}", self.slots.last()),
-                Next::StartsAgain(pause) => again(self.slots.last(), &format!("ended, {ended}"), pause),
-                Next::EndAll => warn!(
+                AfterCopy::Over => info!("copy {} of the worker ended, {ended}", self.slots.last()),
+                AfterCopy::StartsAgain(pause) => again(self.slots.last(), &format!("ended, {ended}"), pause),
+                AfterCopy::EndAll => warn!(
                     "copy {} of the worker ended, {ended}, and is not started again: the worker ends",
                     self.slots.last()
                 ),
