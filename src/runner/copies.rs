@@ -19,7 +19,7 @@ use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
 use crate::runner::slots::{AfterCopy, CopySlots};
-use crate::runner::start::{self, NotStarted};
+use crate::runner::start::{self, ProcessNotStarted};
 use crate::runner::state::now;
 use ojs_os::child::ChildPlan;
 use ojs_os::entry::Environ;
@@ -180,7 +180,7 @@ impl Copies {
         while let Some(index) = self.slots.due(now()) {
             match self.start(index) {
                 Ok(pid) => self.slots.started(index, pid, now()),
-                Err(NotStarted::Shortage(error)) => {
+                Err(ProcessNotStarted::Shortage(error)) => {
                     let pause = self.slots.not_started(index, now());
                     again(
                         index,
@@ -188,14 +188,14 @@ impl Copies {
                         pause,
                     );
                 }
-                Err(why @ (NotStarted::Refused(_) | NotStarted::NoHandler)) => self.give_up(&why),
+                Err(why @ (ProcessNotStarted::Refused(_) | ProcessNotStarted::NoHandler)) => self.give_up(&why),
             }
         }
     }
 
     /// A copy cannot be started: the worker ends.
-    fn give_up(&mut self, why: &NotStarted) {
-        if let NotStarted::Refused(refusal) = why {
+    fn give_up(&mut self, why: &ProcessNotStarted) {
+        if let ProcessNotStarted::Refused(refusal) = why {
             report(refusal);
         }
         self.refused = Some(Exit::NotExecutable);
@@ -211,10 +211,10 @@ impl Copies {
         Ok(plan.signalled_at_our_end(Some(Signal::TERM)))
     }
 
-    fn start(&self, index: u32) -> Result<Pid, NotStarted> {
+    fn start(&self, index: u32) -> Result<Pid, ProcessNotStarted> {
         let plan = self
             .plan(index)
-            .map_err(|error| NotStarted::Refused(error.to_string()))?;
+            .map_err(|error| ProcessNotStarted::Refused(error.to_string()))?;
         let spawned = plan.spawn();
         spawned.map_err(|error| start::not_started(&self.command, error, &|| plan.trouble(None)))
     }

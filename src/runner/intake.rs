@@ -8,7 +8,7 @@ use crate::daemon::log::remedy::remedy;
 use crate::runner::connection::ReadState;
 use crate::runner::job::{JobNumber, RunningJob, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
-use crate::runner::start::NotStarted;
+use crate::runner::start::ProcessNotStarted;
 use crate::runner::state::{PostponedJob, Runner, RunnerTimer, RunnerTokenOwner};
 use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
 use ojs_os::errno::meaning;
@@ -97,7 +97,7 @@ impl Runner {
         &mut self,
         number: JobNumber,
         mut waiting: PostponedJob,
-        started: Result<RunningJob, NotStarted>,
+        started: Result<RunningJob, ProcessNotStarted>,
         now: Moment,
     ) {
         let error = match started {
@@ -106,15 +106,15 @@ impl Runner {
         };
         let id = &waiting.id;
         let outcome = match error {
-            NotStarted::NoHandler => {
+            ProcessNotStarted::NoHandler => {
                 let message = format!("no command takes jobs of type {:?} (exec.routes)", waiting.kind);
                 JobOutcome::failure("handler_not_found", &message, true)
             }
-            NotStarted::Refused(why) => {
+            ProcessNotStarted::Refused(why) => {
                 warn!("job {id} was not started: {why}");
                 JobOutcome::failure("not_started", &why, true)
             }
-            NotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
+            ProcessNotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
                 warn!(
                     "job {id} is given back: it could not be started for {} s: {}; {}",
                     SHORTAGE_WINDOW.as_secs(),
@@ -126,7 +126,7 @@ impl Runner {
                     after_ms: 0,
                 }
             }
-            NotStarted::Shortage(error) => {
+            ProcessNotStarted::Shortage(error) => {
                 if waiting.pauses == 0 {
                     warn!(
                         "job {id} waits, since it cannot be started now: {}; {}",

@@ -59,7 +59,7 @@ pub struct Starter {
 
 /// Why no process was started.
 #[derive(Debug)]
-pub enum NotStarted {
+pub enum ProcessNotStarted {
     /// Nobody takes its type.
     NoHandler,
     /// There is no process, no descriptor or no memory to be had at the moment: trying again may
@@ -81,17 +81,17 @@ impl Starter {
     ///
     /// # Errors
     ///
-    /// See [`NotStarted`]; nothing is left of the attempt then.
+    /// See [`ProcessNotStarted`]; nothing is left of the attempt then.
     pub fn start(
         &mut self,
         number: JobNumber,
         order: &JobOrder,
         facts: &JobFacts<'_>,
-    ) -> Result<RunningJob, NotStarted> {
+    ) -> Result<RunningJob, ProcessNotStarted> {
         let belongings = Belongings {
             user: self.users.take().map_err(|()| {
                 // More jobs than users: the configuration does not allow it.
-                NotStarted::Refused("every user of exec.users has a job".to_owned())
+                ProcessNotStarted::Refused("every user of exec.users has a job".to_owned())
             })?,
             temporary: None,
         };
@@ -138,12 +138,12 @@ impl Starter {
         order: &JobOrder,
         facts: &JobFacts<'_>,
         belongings: &Belongings,
-    ) -> Result<(JobProcess, JobStreams), NotStarted> {
-        let command = self.routes.find(&facts.kind).ok_or(NotStarted::NoHandler)?;
-        let words = self.words(command, facts).map_err(NotStarted::Refused)?;
+    ) -> Result<(JobProcess, JobStreams), ProcessNotStarted> {
+        let command = self.routes.find(&facts.kind).ok_or(ProcessNotStarted::NoHandler)?;
+        let words = self.words(command, facts).map_err(ProcessNotStarted::Refused)?;
         let ends = self.ends(order, facts, belongings.user).map_err(|error| match error {
-            error if is_shortage(&error) => NotStarted::Shortage(error),
-            error => NotStarted::Refused(format!("its input and output cannot be made: {}", meaning(&error))),
+            error if is_shortage(&error) => ProcessNotStarted::Shortage(error),
+            error => ProcessNotStarted::Refused(format!("its input and output cannot be made: {}", meaning(&error))),
         })?;
         let plan = self.plan(&words, order, facts, belongings)?;
         let plan = plan.as_job(self.traits(ends.theirs)?);
@@ -171,14 +171,14 @@ impl Starter {
         Ok(words)
     }
 
-    fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, NotStarted> {
+    fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, ProcessNotStarted> {
         let exec = &self.settings.exec;
         let traits = JobTraits::new(descriptors)
             .with_niceness(exec.nice.map(|nice| nice.0))
             .with_limits(self.limits.clone());
         let directory = exec.directory.as_deref().map(Path::as_os_str);
         let in_directory = traits.in_directory(directory);
-        in_directory.map_err(|_| NotStarted::Refused("a NUL byte in exec.directory".to_owned()))
+        in_directory.map_err(|_| ProcessNotStarted::Refused("a NUL byte in exec.directory".to_owned()))
     }
 
     fn plan(
@@ -187,7 +187,7 @@ impl Starter {
         order: &JobOrder,
         facts: &JobFacts<'_>,
         belongings: &Belongings,
-    ) -> Result<ChildPlan, NotStarted> {
+    ) -> Result<ChildPlan, ProcessNotStarted> {
         let timeout = facts.timeout.or(self.settings.exec.timeout);
         let deadline = timeout.and_then(|timeout| clock::wall().checked_add(timeout).ok());
         let deadline = deadline.map(|deadline| format!("{deadline:.3}"));
@@ -205,8 +205,8 @@ impl Starter {
             .collect();
         let plan = ChildPlan::new(command, &self.environ);
         let plan = plan.and_then(|plan| plan.with_environment(&set, &variables.remove));
-        let plan =
-            plan.map_err(|_| NotStarted::Refused("a NUL byte in its id, type, queue or trace context".to_owned()))?;
+        let plan = plan
+            .map_err(|_| ProcessNotStarted::Refused("a NUL byte in its id, type, queue or trace context".to_owned()))?;
         let credentials = belongings.user.map(|user| Credentials {
             uid: user,
             gid: user,
@@ -313,16 +313,18 @@ pub(super) fn not_started(
     command: &[OsString],
     error: SpawnError,
     trouble: &dyn Fn() -> Option<ProgramFault>,
-) -> NotStarted {
+) -> ProcessNotStarted {
     let program = command
         .first()
         .map(|program| program.to_string_lossy())
         .unwrap_or_default();
     match error {
-        SpawnError::NoProcess(error) if is_shortage(&error) => NotStarted::Shortage(error),
-        SpawnError::NoProcess(error) => NotStarted::Refused(format!("no process may be created: {}", meaning(&error))),
-        SpawnError::User { step, error } => NotStarted::Refused(format!("{step}: {}", meaning(&error))),
-        SpawnError::Traits(error) => NotStarted::Refused(format!(
+        SpawnError::NoProcess(error) if is_shortage(&error) => ProcessNotStarted::Shortage(error),
+        SpawnError::NoProcess(error) => {
+            ProcessNotStarted::Refused(format!("no process may be created: {}", meaning(&error)))
+        }
+        SpawnError::User { step, error } => ProcessNotStarted::Refused(format!("{step}: {}", meaning(&error))),
+        SpawnError::Traits(error) => ProcessNotStarted::Refused(format!(
             "exec.directory, exec.nice or exec.rlimits: {}",
             meaning(&error)
         )),
@@ -333,7 +335,7 @@ pub(super) fn not_started(
                 Some(_) | None => None,
             };
             let why = why.unwrap_or_else(|| meaning(&error));
-            NotStarted::Refused(format!("cannot execute {program:?}: {why}"))
+            ProcessNotStarted::Refused(format!("cannot execute {program:?}: {why}"))
         }
     }
 }
