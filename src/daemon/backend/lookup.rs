@@ -36,7 +36,7 @@ type Found = (u64, Result<Vec<SocketAddr>, NameError>);
 
 /// The question of a look-up.
 #[derive(Clone)]
-pub(in crate::daemon::backend) struct Question {
+pub(in crate::daemon::backend) struct NameQuery {
     /// The name.
     pub(in crate::daemon::backend) host: String,
     /// The port that each address gets.
@@ -51,7 +51,7 @@ pub(in crate::daemon::backend) struct Question {
 
 /// Look-ups of one family.
 pub(in crate::daemon::backend) struct FamilyLookup {
-    pub(in crate::daemon::backend) question: Question,
+    pub(in crate::daemon::backend) question: NameQuery,
     family: Family,
     /// Since when a look-up is under way.
     asked: Option<Moment>,
@@ -66,7 +66,7 @@ pub(in crate::daemon::backend) struct FamilyLookup {
 
 impl FamilyLookup {
     /// Of this family. Nothing is asked yet.
-    pub(in crate::daemon::backend) fn new(question: Question, family: Family) -> Self {
+    pub(in crate::daemon::backend) fn new(question: NameQuery, family: Family) -> Self {
         // At most one result of each thread waits to be taken.
         let (finder, found) = mpsc::channel();
         Self {
@@ -186,7 +186,7 @@ impl Drop for Counted {
 /// A thread of look-ups. It ends when nobody asks it any more.
 struct LookupThread {
     number: u64,
-    question: Question,
+    question: NameQuery,
     family: Family,
     asked: Receiver<()>,
     finder: Sender<Found>,
@@ -195,7 +195,7 @@ struct LookupThread {
 
 impl LookupThread {
     fn run(self) {
-        let Question { host, port, look, .. } = &self.question;
+        let NameQuery { host, port, look, .. } = &self.question;
         while self.asked.recv().is_ok() {
             let result = look(host, *port, self.family);
             if self.finder.send((self.number, result)).is_err() {

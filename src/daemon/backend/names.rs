@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::lookup::{FamilyLookup, Look, Question, STACK_BYTES, Wake};
+use crate::daemon::backend::lookup::{FamilyLookup, Look, NameQuery, STACK_BYTES, Wake};
 use ojs_lifecycle::api::Moment;
 use ojs_os::names::{self, Family, NameError};
 
@@ -92,7 +92,7 @@ impl Names {
 
     fn with(host: &str, port: u16, wake: Wake, look: Look, stack_bytes: usize) -> Self {
         let address = host.parse::<IpAddr>().ok();
-        let question = Question {
+        let question = NameQuery {
             host: host.to_owned(),
             port,
             look,
