@@ -11,7 +11,7 @@ use crate::jobs::dispatch::offered;
 use crate::jobs::job::Job;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
-use crate::jobs::suspects::{ALONE_FOR, EMPTIED_WITHIN, TURN_WITHIN, Turn};
+use crate::jobs::suspects::{ALONE_FOR, EMPTIED_WITHIN, SuspectTurn, TURN_WITHIN};
 
 impl Jobs {
     /// Ends the turn of a suspect that is decided, or whose process is going away.
@@ -71,10 +71,10 @@ impl Jobs {
     }
 
     /// Starts the suspect as soon as its process is empty.
-    fn start_when_empty(&mut self, turn: Turn, cx: &Context) {
+    fn start_when_empty(&mut self, turn: SuspectTurn, cx: &Context) {
         let is_empty = cx.takers.jobs_of(turn.process) == 0;
         if is_empty && self.give_alone(turn, cx) {
-            self.suspects.turn = Some(Turn {
+            self.suspects.turn = Some(SuspectTurn {
                 is_running: true,
                 until: cx.now.after(ALONE_FOR),
                 ..turn
@@ -88,7 +88,7 @@ impl Jobs {
     }
 
     fn begin_turn(&mut self, claim: Claim, process: ProcessId, cx: &Context) {
-        self.suspects.turn = Some(Turn {
+        self.suspects.turn = Some(SuspectTurn {
             claim,
             process,
             is_running: false,
@@ -118,7 +118,7 @@ impl Jobs {
     }
 
     /// Gives it to a holder of its process that can be given a job now.
-    fn give_alone(&mut self, turn: Turn, cx: &Context) -> bool {
+    fn give_alone(&mut self, turn: SuspectTurn, cx: &Context) -> bool {
         let Some(job) = self.ledger.get(turn.claim) else {
             return false;
         };

@@ -17,7 +17,7 @@ use crate::jobs::memory::Memory;
 use crate::jobs::returns::Returns;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportEvent;
-use crate::jobs::suspects::{Suspects, Turn};
+use crate::jobs::suspects::{SuspectTurn, Suspects};
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
@@ -92,7 +92,7 @@ impl Jobs {
     }
 
     /// The suspect that has a process for itself.
-    pub(crate) fn turn(&self) -> Option<Turn> {
+    pub(crate) fn turn(&self) -> Option<SuspectTurn> {
         self.suspects.turn
     }
 

@@ -30,7 +30,7 @@ pub(crate) const TURN_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Suspects {
     crashed: Crashed,
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<SuspectTurn>,
 }
 
 /// The jobs that were in a process when it crashed, each with the time at which it is forgotten.
@@ -41,7 +41,7 @@ struct Crashed {
 
 /// One suspect whose process gets no other job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Turn {
+pub struct SuspectTurn {
     /// Which job.
     pub claim: Claim,
     /// Which process.
