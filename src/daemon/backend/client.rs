@@ -21,7 +21,7 @@ use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
 use crate::daemon::backend::idle_limits::IdleLimits;
 use crate::daemon::backend::kept::EarlyEnd;
 use crate::daemon::backend::lanes::{LaneEntry, Lanes};
-use crate::daemon::backend::lookup::Wake;
+use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::names::Names;
 pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
@@ -142,7 +142,7 @@ impl Backend {
         let url = settings.backend.url.clone();
         let url = url.ok_or_else(|| BackendError("backend.url is not set".to_owned()))?;
         let tls = tls::config(&settings.backend)?;
-        let wake: Wake = Arc::new(move || {
+        let wake: LoopWake = Arc::new(move || {
             // Without a loop there is nobody to tell.
             let _ = waker.wake();
         });

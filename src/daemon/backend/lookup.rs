@@ -29,7 +29,7 @@ const MOST_ADDRESSES: usize = 64;
 pub(in crate::daemon::backend) type Look = fn(&str, u16, Family) -> Result<Vec<SocketAddr>, NameError>;
 
 /// Tells the loop that there is something to take.
-pub(in crate::daemon) type Wake = Arc<dyn Fn() + Send + Sync>;
+pub(in crate::daemon) type LoopWake = Arc<dyn Fn() + Send + Sync>;
 
 /// The result of a look-up, and the number of the thread that made it.
 type Found = (u64, Result<Vec<SocketAddr>, NameError>);
@@ -44,7 +44,7 @@ pub(in crate::daemon::backend) struct NameQuery {
     /// The look-up itself; tests have their own.
     pub(in crate::daemon::backend) look: Look,
     /// Tells the loop of each result.
-    pub(in crate::daemon::backend) wake: Wake,
+    pub(in crate::daemon::backend) wake: LoopWake,
     /// Stack of each thread, in bytes.
     pub(in crate::daemon::backend) stack_bytes: usize,
 }

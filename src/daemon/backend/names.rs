@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::lookup::{FamilyLookup, Look, NameQuery, STACK_BYTES, Wake};
+use crate::daemon::backend::lookup::{FamilyLookup, Look, LoopWake, NameQuery, STACK_BYTES};
 use ojs_lifecycle::api::Moment;
 use ojs_os::names::{self, Family, NameError};
 
@@ -86,11 +86,11 @@ impl fmt::Debug for Names {
 
 impl Names {
     /// The addresses of this host at this port; `wake` tells that [`Names::take`] has something.
-    pub(in crate::daemon) fn new(host: &str, port: u16, wake: Wake) -> Self {
+    pub(in crate::daemon) fn new(host: &str, port: u16, wake: LoopWake) -> Self {
         Self::with(host, port, wake, names::lookup, STACK_BYTES)
     }
 
-    fn with(host: &str, port: u16, wake: Wake, look: Look, stack_bytes: usize) -> Self {
+    fn with(host: &str, port: u16, wake: LoopWake, look: Look, stack_bytes: usize) -> Self {
         let address = host.parse::<IpAddr>().ok();
         let question = NameQuery {
             host: host.to_owned(),

@@ -56,7 +56,7 @@ struct Rig {
 
 fn rig(host: &str, look: Look, stack_bytes: usize) -> Rig {
     let (sender, woken) = mpsc::channel();
-    let wake: Wake = Arc::new(move || sender.send(()).unwrap_or_default());
+    let wake: LoopWake = Arc::new(move || sender.send(()).unwrap_or_default());
     Rig {
         names: Names::with(host, 80, wake, look, stack_bytes),
         woken,
