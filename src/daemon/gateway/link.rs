@@ -80,7 +80,7 @@ pub(super) struct Relay {
     /// The tunnel has all of the request's body.
     pub(super) is_body_done: bool,
     /// How the body of the answer goes out; none: there was no head yet.
-    pub(super) answer: Option<AnswerBody>,
+    pub(super) answer: Option<BodyCoding>,
     /// The tunnel has all of the answer.
     pub(super) is_done: bool,
     /// By its method the request changes nothing: where its client is gone, nobody needs it.
@@ -104,7 +104,7 @@ pub(super) struct Gathered {
 
 /// How the body of an answer goes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerBody {
+pub(super) enum BodyCoding {
     /// As it is: its length was told, or the end of the connection is its end.
     Plain,
     Chunked,

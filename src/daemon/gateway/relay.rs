@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews};
 use crate::daemon::gateway::book::LinkId;
-use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
+use crate::daemon::gateway::link::{BodyCoding, GatewayLink, Gathered, LinkStage, Relay, Request};
 use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn, Step};
 use ojs_os::clock;
 use ojs_wire::gateway::{AnswerStatus, CONTINUE, GatewayError, passed_head, with_worker};
@@ -125,7 +125,7 @@ impl Gateway {
         };
         let is_event_stream = relay.is_event_stream;
         if relay.is_done {
-            if relay.answer == Some(AnswerBody::Chunked) {
+            if relay.answer == Some(BodyCoding::Chunked) {
                 link.say(LAST_CHUNK);
             }
             link.stage = LinkStage::Answering(None);
@@ -350,8 +350,8 @@ fn downward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Option<Tunn
             break;
         }
         match form {
-            AnswerBody::Plain => link.say(piece),
-            AnswerBody::Chunked => {
+            BodyCoding::Plain => link.say(piece),
+            BodyCoding::Chunked => {
                 let mut bytes = Vec::new();
                 push_chunk(&mut bytes, piece);
                 link.say(&bytes);
@@ -375,8 +375,8 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
     };
     let takes_chunks = link.form.is_kept_by_itself;
     let body = match head.body {
-        TunnelBody::Chunked if takes_chunks => AnswerBody::Chunked,
-        TunnelBody::None | TunnelBody::Length(_) | TunnelBody::Chunked => AnswerBody::Plain,
+        TunnelBody::Chunked if takes_chunks => BodyCoding::Chunked,
+        TunnelBody::None | TunnelBody::Length(_) | TunnelBody::Chunked => BodyCoding::Plain,
     };
     relay.answer = Some(body);
     relay.is_event_stream = head.is_event_stream() && head.body == TunnelBody::Chunked;
