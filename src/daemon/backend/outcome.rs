@@ -10,7 +10,7 @@ use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::log::throttle::Throttle;
 use ojs_lifecycle::api::{Call, CallId, Failure, JobId, Reply};
 use ojs_os::clock;
-use ojs_wire::backend::request::{self, Answer, Answered, Words, is_object};
+use ojs_wire::backend::request::{self, Answer, HttpAnswer, Words, is_object};
 
 /// Longest address that is shown of where a redirect leads, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;
@@ -111,7 +111,7 @@ impl Outcomes {
         let answer = request::read_jobs(call, status, body);
         let Answer { reply, remark, words } = answer.unwrap_or_else(|body| {
             received.body = body;
-            let answered = Answered {
+            let answered = HttpAnswer {
                 status,
                 retry_after: received.head.retry_after.as_deref(),
                 now: clock::since_1970(),

@@ -26,7 +26,7 @@ const MAX_RETRY_AFTER_BYTES: usize = 16;
 
 /// An HTTP answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Answered<'a> {
+pub struct HttpAnswer<'a> {
     /// The HTTP status.
     pub status: u16,
     /// The header Retry-After.
@@ -86,7 +86,7 @@ enum Content<'a> {
     Foreign,
 }
 
-fn content<'a>(call: &Call, answered: &Answered<'a>) -> Content<'a> {
+fn content<'a>(call: &Call, answered: &HttpAnswer<'a>) -> Content<'a> {
     let body = answered.body.trim_ascii();
     if body.is_empty() {
         return if answered.is_whole {
@@ -127,7 +127,7 @@ fn is_success(status: u16) -> bool {
 
 /// The meaning of an answer to this call, but for one that brings jobs: see [`read_jobs`].
 #[must_use]
-pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
+pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     if !is_success(answered.status) {
         return Answer {
             reply: refusal(call, answered),
@@ -317,7 +317,7 @@ fn nothing_but(state: JobState) -> Reply {
     })
 }
 
-fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
+fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
     let failure = match (answered.status, call.endpoint()) {
         (403, Endpoint::Info) => return nothing_but(JobState::Hidden),
         // A proxy that does not know the way to the backend right now says 404 too, and knows
@@ -429,7 +429,7 @@ fn speaks_of(body: &[u8], thing: &str) -> bool {
     says_so(text("code").replace('_', " ")) || says_so(text("message")) || names_it
 }
 
-fn asked_for(answered: Answered<'_>) -> Option<Duration> {
+fn asked_for(answered: HttpAnswer<'_>) -> Option<Duration> {
     retry_after(answered.retry_after?, answered.now)
 }
 
