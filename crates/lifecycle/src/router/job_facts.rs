@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::api::ids::{CallId, Claim, HolderId, ProcessId, Text};
 use crate::api::{BackendTraits, EndCause, FetchForm, Moment};
 use crate::backend::link::Link;
-use crate::jobs::facts::{Backend, OfPull, Offered, OldestOf, Takers};
+use crate::jobs::facts::{BackendFacts, OfPull, Offered, OldestOf, Takers};
 use crate::worker::holder::Holder;
 use crate::worker::workers::Workers;
 
-impl Backend for Link {
+impl BackendFacts for Link {
     fn traits(&self) -> BackendTraits {
         self.agent().traits()
     }
