@@ -9,7 +9,7 @@ use crate::config::values::enums::ExecLeftovers;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
 use crate::runner::job::{JobNumber, RunningJob, Stage};
-use crate::runner::leftovers::{self, Marks};
+use crate::runner::leftovers::{self, ProcessMarks};
 use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage};
 use crate::runner::state::{Runner, RunnerTimer};
 use ojs_lifecycle::api::{JobId, Moment, Subject};
@@ -79,7 +79,7 @@ impl Runner {
         let Stage::Clearing { since, passes } = job.stage else {
             return;
         };
-        let marks = Marks::new(&job.names.id, job.process.pid(), job.belongings.user);
+        let marks = ProcessMarks::new(&job.names.id, job.process.pid(), job.belongings.user);
         let found = leftovers::end_marked(&strangers, &marks);
         self.killed.extend(found.marked.iter().map(|pid| (*pid, number)));
         let left = self.killed.values().filter(|of| **of == number).count();
