@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use ojs_lifecycle::api::Moment;
-use ojs_os::names::{Family, NameError};
+use ojs_os::names::{AddressFamily, NameError};
 use ojs_os::threads;
 
 /// Stack of the thread, in bytes. The C library's look-up takes some 10 KiB of it.
@@ -26,7 +26,7 @@ const MOST_THREADS: usize = 2;
 const MOST_ADDRESSES: usize = 64;
 
 /// Looks a name up, for as long as that may take.
-pub(in crate::daemon::backend) type Look = fn(&str, u16, Family) -> Result<Vec<SocketAddr>, NameError>;
+pub(in crate::daemon::backend) type Look = fn(&str, u16, AddressFamily) -> Result<Vec<SocketAddr>, NameError>;
 
 /// Tells the loop that there is something to take.
 pub(in crate::daemon) type LoopWake = Arc<dyn Fn() + Send + Sync>;
@@ -52,7 +52,7 @@ pub(in crate::daemon::backend) struct NameQuery {
 /// Look-ups of one family.
 pub(in crate::daemon::backend) struct FamilyLookup {
     pub(in crate::daemon::backend) question: NameQuery,
-    family: Family,
+    family: AddressFamily,
     /// Since when a look-up is under way.
     asked: Option<Moment>,
     /// Asks the newest thread.
@@ -66,7 +66,7 @@ pub(in crate::daemon::backend) struct FamilyLookup {
 
 impl FamilyLookup {
     /// Of this family. Nothing is asked yet.
-    pub(in crate::daemon::backend) fn new(question: NameQuery, family: Family) -> Self {
+    pub(in crate::daemon::backend) fn new(question: NameQuery, family: AddressFamily) -> Self {
         // At most one result of each thread waits to be taken.
         let (finder, found) = mpsc::channel();
         Self {
@@ -124,8 +124,8 @@ impl FamilyLookup {
             _counted: Counted::one_of(&self.threads),
         };
         let name = match self.family {
-            Family::V4 => "resolve4",
-            Family::V6 => "resolve6",
+            AddressFamily::V4 => "resolve4",
+            AddressFamily::V6 => "resolve6",
         };
         threads::spawn(name, self.question.stack_bytes, move || thread.run())?;
         self.newest = number;
@@ -187,7 +187,7 @@ impl Drop for Counted {
 struct LookupThread {
     number: u64,
     question: NameQuery,
-    family: Family,
+    family: AddressFamily,
     asked: Receiver<()>,
     finder: Sender<Found>,
     _counted: Counted,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::lookup::{FamilyLookup, Look, LoopWake, NameQuery, STACK_BYTES};
 use ojs_lifecycle::api::Moment;
-use ojs_os::names::{self, Family, NameError};
+use ojs_os::names::{self, AddressFamily, NameError};
 
 /// How long the last known addresses wait for newer ones.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -102,7 +102,8 @@ impl Names {
         Self {
             host: host.to_owned(),
             numeric: address.map(|address| SocketAddr::new(address, port)),
-            halves: [Family::V6, Family::V4].map(|family| Half::new(FamilyLookup::new(question.clone(), family))),
+            halves: [AddressFamily::V6, AddressFamily::V4]
+                .map(|family| Half::new(FamilyLookup::new(question.clone(), family))),
             late: VecDeque::new(),
         }
     }
