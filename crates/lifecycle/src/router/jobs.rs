@@ -114,7 +114,7 @@ impl Lifecycle {
     /// Takes in what a FETCH brought. Returns whether anything of it is new to us.
     pub(crate) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
         let mut is_news = false;
-        let is_former = !self.link.agent().is(worker);
+        let is_former = !self.link.session().is(worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             if seen.insert(delivery.subject.id.clone()) {

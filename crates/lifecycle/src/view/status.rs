@@ -47,7 +47,7 @@ impl Lifecycle {
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
-                worker: self.link.agent().worker().cloned(),
+                worker: self.link.session().worker().cloned(),
                 heartbeat_age: self.link.accepted_at().map(|at| at.elapsed(now)),
                 is_unreachable: self.link.is_in_outage(),
                 trouble: self.trouble(now),
