@@ -109,7 +109,7 @@ impl Outcomes {
         let body = std::mem::take(&mut received.body);
         let body = received.jobs.take().unwrap_or_else(|| body.into());
         let answer = request::read_jobs(call, status, body);
-        let Answer { reply, remark, words } = answer.unwrap_or_else(|body| {
+        let Answer { reply, oddity, words } = answer.unwrap_or_else(|body| {
             received.body = body;
             let answered = HttpAnswer {
                 status,
@@ -135,8 +135,8 @@ impl Outcomes {
             Some(said) => self.debug(call, said),
             None => self.debug(call, &format_args!("status {status}")),
         }
-        if let Some(remark) = remark {
-            self.complaints.warn(format_args!("backend {}: {remark}", self.base));
+        if let Some(oddity) = oddity {
+            self.complaints.warn(format_args!("backend {}: {oddity}", self.base));
         }
         let status = Some(status);
         let outcome = OutcomeReply::of(call, &received);

@@ -116,7 +116,7 @@ fn an_element_without_a_usable_id_is_counted_and_the_others_are_delivered() {
         panic!("{answer:?}")
     };
     assert_eq!(ids(deliveries), ["j"]);
-    assert!(answer.remark.unwrap().contains("no jobs with an id: 7"));
+    assert!(answer.oddity.unwrap().contains("no jobs with an id: 7"));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn more_jobs_than_asked_for_are_all_delivered_with_a_remark() {
     };
     let answer = read_any(&fetch(1), answered);
     assert!(matches!(&answer.reply, Reply::Fetched(deliveries) if deliveries.len() == 2));
-    assert!(answer.remark.unwrap().contains("2 jobs instead of at most 1"));
+    assert!(answer.oddity.unwrap().contains("2 jobs instead of at most 1"));
 }
 
 #[test]

@@ -53,10 +53,9 @@ pub fn is_object(body: &[u8]) -> bool {
 pub struct Answer {
     /// The meaning for the lifecycle.
     pub reply: Reply,
-    /// For the person who reads the log: what is odd about the answer. Never holds anything of a
-    /// job.
-    pub remark: Option<String>,
-    /// For the same person: what the answer itself says.
+    /// The oddity of the answer, for the log. Never holds anything of a job.
+    pub oddity: Option<String>,
+    /// Texts of the answer itself, for the log.
     pub words: Words,
 }
 
@@ -64,7 +63,7 @@ impl From<Reply> for Answer {
     fn from(reply: Reply) -> Self {
         Self {
             reply,
-            remark: None,
+            oddity: None,
             words: Words::default(),
         }
     }
@@ -131,7 +130,7 @@ pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     if !is_success(answered.status) {
         return Answer {
             reply: refusal(call, answered),
-            remark: None,
+            oddity: None,
             words: Words::of_failure(answered.status, error_of(answered.body).as_ref()),
         };
     }
@@ -139,7 +138,7 @@ pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
         Content::Foreign => {
             return Answer {
                 reply: Reply::Failed(foreign(call)),
-                remark: None,
+                oddity: None,
                 words: Words::of_foreign(answered.status),
             };
         }
@@ -160,7 +159,7 @@ pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
         // The status says it all.
         Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Answer {
             reply: Reply::Accepted,
-            remark: None,
+            oddity: None,
             words: Words::of_success(call, answered.body),
         },
     }
@@ -201,7 +200,7 @@ fn registered(fields: Option<&Object<'_>>) -> Answer {
         };
         return Answer {
             reply: Reply::Failed(Failure::RetryLater { retry_after: None }),
-            remark: None,
+            oddity: None,
             words,
         };
     }
@@ -265,10 +264,10 @@ fn fetched(body: JobsBody, count: u32) -> Answer {
     } else {
         Reply::Failed(Failure::Unanswered)
     };
-    let remark = (!oddities.is_empty()).then(|| format!("odd answer to a FETCH: {}", oddities.join("; ")));
+    let oddity = (!oddities.is_empty()).then(|| format!("odd answer to a FETCH: {}", oddities.join("; ")));
     Answer {
         reply,
-        remark,
+        oddity,
         words: Words::default(),
     }
 }

@@ -456,7 +456,7 @@ proptest! {
                 let retry_after = retry_after.as_deref();
                 let answered = HttpAnswer { status, retry_after, now, body: &body, is_whole, was_sent_twice };
                 let answer = read_any(&call, answered);
-                let is_empty = answer.remark.is_some_and(|remark| remark.is_empty());
+                let is_empty = answer.oddity.is_some_and(|oddity| oddity.is_empty());
                 prop_assert!(!is_empty);
                 prop_assert!(answer.words.failure.is_none_or(|text| text.len() < 400));
             }
