@@ -1,5 +1,5 @@
 //! The border of the machine: events in, effects out, and the values in them. Nothing here decides,
-//! and nothing here knows the rooms beside it.
+//! and nothing here knows the modules beside it.
 
 pub mod answer;
 pub mod budget;
