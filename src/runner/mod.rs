@@ -4,6 +4,17 @@
 //!
 //! The runner is one thread with one loop and one wait. A job is a process that leads a session of
 //! its own; its end is the job's outcome.
+//!
+//! | question | files |
+//! |---|---|
+//! | what does PID 1 say, and hear? | `connection`, `intake`, `news` |
+//! | how is a job's process started? | `start`, `routes`, `environment`, `process`, `temporary`, `users` |
+//! | what does a job write? | `streams`, `output`, `redaction` |
+//! | how does a job end? | `ending`, `outcome`; its other processes: `leftovers`, `memory` |
+//! | how do copies run? | `copies`, `slots` |
+//!
+//! The folder may use `config`, `wire`, `os`, `lifecycle::api`, `lifecycle::timers` and
+//! `daemon::log`; it does not know the loop of PID 1. Start with `state`, then `event_loop`.
 
 mod connection;
 mod copies;

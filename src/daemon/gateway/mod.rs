@@ -1,5 +1,20 @@
-//! The gateway: workers that were built on an OJS SDK speak HTTP with us as if we were the backend.
-//! What is about being a worker is the lifecycle's; everything else passes through.
+//! The gateway: a worker that was built on an OJS SDK speaks HTTP with ojs-init as if it were the
+//! backend. Requests about being a worker go to the lifecycle; all others pass through.
+//!
+//! Words. A *caller* is the process behind a connection. A *link* is one connection. The *book*
+//! says which holder a program is, and which links wait for an answer. A *permit* lets a large body
+//! in.
+//!
+//! | question | files |
+//! |---|---|
+//! | who may connect? | `listener`, `arrivals`, `limits`, `caller`; whose socket it is: `known`, `search`, `family` |
+//! | how is a request read? | `link`, `requests`, `body_permits`, `stalls` |
+//! | who answers it? | `book`, `answers`; the backend, by way of a tunnel: `relay` |
+//! | what happens when a process ends? | `departures` |
+//! | what does the worker find in its environment? | `environment` |
+//!
+//! The folder may use `config`, `wire`, `os`, `lifecycle`, `values`, `daemon::backend`,
+//! `daemon::workers` and the tokens, the acceptor and the log of `daemon`. Start with `requests`.
 
 mod answers;
 mod arrivals;

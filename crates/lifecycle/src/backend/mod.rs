@@ -16,7 +16,7 @@
 //! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `poll_pace` |
 //! | failures | `answers`, `retries`, `hanging`, `hedges`, `answer_times`, `outage`, `outages` |
 //!
-//! The part may use `api`, `timers` and `retry`.
+//! The part may use `api`, `timers` and `retry`. Start with `link`, then `fetch`.
 
 pub(super) mod answer_times;
 pub(super) mod answers;

@@ -3,6 +3,9 @@
 //! Requests are read more leniently than any backend reads them: a field of the wrong type is a
 //! missing field, and a failure whose error makes no sense is a failure. Answers have the words of
 //! every generation of backends, so that each SDK finds what it looks for.
+//!
+//! The folder may use the rest of the crate. Start with `route`: it tells the requests
+//! that ojs-init answers from those that it passes on. Then come `bodies` and `answers`.
 
 mod answers;
 mod bodies;
