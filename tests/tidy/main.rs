@@ -12,6 +12,8 @@ mod calls;
 mod circles;
 mod documented;
 mod imports;
+mod modules;
+mod names;
 mod prose;
 mod table;
 
