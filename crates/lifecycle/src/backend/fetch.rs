@@ -16,7 +16,7 @@ pub(crate) struct Demand {
     /// Jobs that the concurrency has room for, whoever would take them.
     pub(crate) room: usize,
     /// How many jobs the holders take together, within the concurrency.
-    pub(crate) places: usize,
+    pub(crate) capacity: usize,
     /// How many jobs all pulls can be given.
     pub(crate) pulled: usize,
     /// How many jobs those pulls can be given that a FETCH is for which is for pulls alone.
@@ -94,11 +94,11 @@ impl Link {
             (demand.queues, demand.of_next_pulls)
         };
         let free = wanted.min(demand.room.saturating_sub(on_their_way));
-        if others > 0 && free < fewest_for_second(demand.places) {
+        if others > 0 && free < fewest_for_second(demand.capacity) {
             return None;
         }
         let most = if is_one_of_two {
-            most_of_two(demand.places)
+            most_of_two(demand.capacity)
         } else {
             MOST_ASKED_FOR
         };
@@ -149,11 +149,11 @@ impl Link {
     }
 
     /// A FETCH was answered with these jobs, or none.
-    pub(crate) fn fetch_brought(&mut self, fetch: &SentFetch, deliveries: &[Delivery], places: usize, cx: &Context) {
+    pub(crate) fn fetch_brought(&mut self, fetch: &SentFetch, deliveries: &[Delivery], capacity: usize, cx: &Context) {
         self.session.fetches = RetryState::default();
         self.session
             .fetch_pace
-            .answered(fetch, deliveries.len(), places, cx.now);
+            .answered(fetch, deliveries.len(), capacity, cx.now);
         if !deliveries.is_empty() {
             self.listen_to_queues_of(deliveries, cx);
             self.store_was_seen(fetch.at);

@@ -39,7 +39,7 @@ impl Lifecycle {
     }
 
     /// How many jobs the holders take together, within the concurrency.
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         let holders = usize::try_from(self.workers.holders().concurrency()).unwrap_or(usize::MAX);
         holders.min(self.most_active())
     }
