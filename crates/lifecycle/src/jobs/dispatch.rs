@@ -96,7 +96,7 @@ impl Jobs {
     pub(crate) fn return_surplus(&mut self, cx: &Context) {
         let keep = match (cx.takes_jobs, cx.takers.pull()) {
             (false, _) => 0,
-            // Suspects run one after the other, so each of them needs room only at its own turn.
+            // Suspects run one after the other, so each needs room only while it is isolated.
             (true, false) if cx.takers.are_ready() => cx.takers.free().max(self.ledger.suspects().len()),
             (true, false) => cx.takers.free(),
             // Somebody may ask for them; see `unasked`.

@@ -17,7 +17,7 @@ use crate::jobs::memory::Memory;
 use crate::jobs::returns::Returns;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportEvent;
-use crate::jobs::suspects::{SuspectTurn, Suspects};
+use crate::jobs::suspects::{Isolation, Suspects};
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
@@ -88,12 +88,12 @@ impl Jobs {
 
     /// Whether a suspect waits, or has a process for itself.
     pub(crate) fn has_suspects(&self) -> bool {
-        self.suspects.turn.is_some() || !self.ledger.suspects().is_empty()
+        self.suspects.isolation.is_some() || !self.ledger.suspects().is_empty()
     }
 
     /// The suspect that has a process for itself.
-    pub(crate) fn turn(&self) -> Option<SuspectTurn> {
-        self.suspects.turn
+    pub(crate) fn isolation(&self) -> Option<Isolation> {
+        self.suspects.isolation
     }
 
     /// This job was in a process when it crashed.
