@@ -2,17 +2,12 @@
 //!
 //! In front of a job worker as a container's ENTRYPOINT, ojs-init reaps, forwards signals and
 //! returns exact exit statuses as PID 1. It also talks to the backend on the worker's behalf: it
-//! registers, fetches, acknowledges and drains.
+//! registers, fetches, acknowledges and drains. It is no service manager (one child), no log router
+//! (the child's output is the child's) and no async program (one loop, one blocking call).
 //!
 //! In mode socket the worker gets its jobs over a Unix socket. In mode gateway a worker that is
 //! built on an SDK talks to ojs-init instead of the backend. In mode exec each job is a process.
 //! Mode none is the plain init.
-//!
-//! ojs-init is not a service manager (one child, no dependencies), nor a log router (the child's
-//! output is the child's), nor an async program (one loop, one blocking call).
-//!
-//! This crate is the binary's: configuration, command line, and the processes that hold
-//! descriptors. What they use is in crates of their own, whose `Cargo.toml` says what each may use:
 //!
 //! | crate or folder | what | may not |
 //! |---|---|---|
@@ -24,6 +19,8 @@
 //! | [`daemon`] | holds descriptors, does what the lifecycle says | decide |
 //! | [`runner`] | the second process of mode exec: starts jobs and ends what they leave | talk to the backend |
 //! | [`commands`] | the subcommands, another program of the same binary | use the loops |
+//!
+//! Start with `docs/architecture.md`, then `main.rs` and [`daemon`].
 #![forbid(unsafe_code)]
 
 pub mod cli;

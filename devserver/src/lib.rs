@@ -7,8 +7,6 @@
 //! beating is dead. The server can speak like real backends too ([`Dialect`]), and do what networks
 //! and backends do wrong ([`Fault`]).
 //!
-//! In a test:
-//!
 //! ```
 //! use ojs_devserver::{JobState, Options, Server};
 //!
@@ -21,11 +19,9 @@
 //! # }
 //! ```
 //!
-//! Inside, from the pure to the worldly: `store` has the jobs and every rule about them, and
-//! neither a clock nor a socket. `dialect` reads what workers send. `faults` and `events` are what
-//! no backend has. `state` has all of these behind one lock, `http` the connections and routes.
-//! [`Server`] is the thread. [`timeline`] draws what happened, and only reads events. [`cli`] is
-//! the command line.
+//! `store` has every rule about jobs, `dialect` reads what workers send, `faults` what goes wrong,
+//! and `http` the connections. `state` has these behind one lock, [`Server`] is the thread. Start
+//! with `store`; [`timeline`] and [`cli`] come last.
 
 pub mod cli;
 mod clock;

@@ -1,4 +1,11 @@
-//! The command line: clap is the only parser, built from the table of [`crate::config::keys`].
+//! The command line. clap is the only parser; its arguments come from the table of
+//! [`crate::config::keys`].
+//!
+//! Words. An *order* is a subcommand that asks an instance for something. A *salvaged* command line
+//! is one with a mistake, from which only the way to report that mistake is taken.
+//!
+//! The folder may use `config`, and acts on nothing. Start with `command_line`, the result;
+//! `command` has the grammar, `help` the text.
 
 mod command;
 mod command_line;

@@ -31,25 +31,25 @@ pub struct Target {
     pub pid: Option<i32>,
 }
 
-/// The same, once the places are known.
+/// A search for the instance of a target, once the places are known.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct InstanceSearch {
     paths: Paths,
     pid: Option<i32>,
 }
 
 impl Target {
     /// Says what is wrong with the configuration and does not matter here.
-    pub(super) fn warned(self) -> Result<Place, String> {
+    pub(super) fn warned(self) -> Result<InstanceSearch, String> {
         let (paths, warnings) = self.places?;
         for warning in warnings {
             report(&format!("{warning}; going on without it"));
         }
-        Ok(Place { paths, pid: self.pid })
+        Ok(InstanceSearch { paths, pid: self.pid })
     }
 }
 
-impl Place {
+impl InstanceSearch {
     /// Finds the instance within [`FIND_WITHIN`] or less.
     pub(super) fn find(&self, limit: Duration) -> Result<Instance, String> {
         instances::find(&candidates(&self.paths), self.pid, limit).map_err(|error| error.to_string())
@@ -78,8 +78,8 @@ impl Terminal {
 
 /// The connection is closed by the kernel, when we have ended and our exit status stands: that is
 /// what the instance waits for before its SIGKILL.
-pub(super) fn connect(place: &Place, limit: Duration) -> Result<&'static Stream, String> {
-    Ok(Box::leak(Box::new(place.find(limit)?.stream)))
+pub(super) fn connect(search: &InstanceSearch, limit: Duration) -> Result<&'static Stream, String> {
+    Ok(Box::leak(Box::new(search.find(limit)?.stream)))
 }
 
 /// Says what went wrong.

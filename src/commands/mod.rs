@@ -1,6 +1,17 @@
 //! The subcommands: another program of the same binary. It finds the instance that runs in this
-//! container, asks it over its control socket, says what it was told, and ends. One of them is for
-//! jobs, and asks nobody.
+//! container, sends it one request over its control socket, prints the reply, and ends.
+//!
+//! The subcommand `job` is different: the process of a job runs it, and it asks no instance.
+//!
+//! | subcommand | file |
+//! |---|---|
+//! | `quiet`, `resume`, `terminate`, `stop`, `prestop` | `operate` |
+//! | `status`, `health` | `status`; `status --watch`: `watch` |
+//! | `job` | `job` |
+//!
+//! The folder may use `cli`, `config`, `wire`, `os`, `lifecycle::api`, `daemon::log` and
+//! `daemon::runtime`; it does not know the loop. Start with `common` and `ask`: every subcommand
+//! uses both.
 
 mod ask;
 mod common;

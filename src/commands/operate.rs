@@ -37,11 +37,11 @@ const NOTHING_LEFT: Duration = Duration::from_millis(5);
 /// Asks for something, and says what came of it.
 pub(super) fn operate(request: OperatorRequest, target: Target) -> Exit {
     SignalSet::inherited().set_as_mask();
-    let place = match target.warned() {
-        Ok(place) => place,
+    let search = match target.warned() {
+        Ok(search) => search,
         Err(message) => return failed(&message, Exit::Usage),
     };
-    match connect(&place, FIND_WITHIN).and_then(|stream| told(stream, request, ANSWER_WITHIN)) {
+    match connect(&search, FIND_WITHIN).and_then(|stream| told(stream, request, ANSWER_WITHIN)) {
         Ok(told) if told.is_ok => say(&happened(request, &told)),
         Ok(told) => failed(&format!("{}: {}", told.message, where_it_is(&told)), NOT_TAKEN),
         Err(message) => failed(&message, NOT_TAKEN),
@@ -63,8 +63,8 @@ pub(super) fn prestop(wait: PrestopWait, target: Target, begin: Duration) -> Exi
     };
     let give_up = begin.saturating_add(usual.max(LEAST_ATTEMPT));
     let left = || give_up.saturating_sub(clock::monotonic());
-    let asked = target.warned().and_then(|place| {
-        let stream = connect(&place, FIND_WITHIN.min(left()))?;
+    let asked = target.warned().and_then(|search| {
+        let stream = connect(&search, FIND_WITHIN.min(left()))?;
         Ok((
             stream,
             told(stream, OperatorRequest::Prestop, ANSWER_WITHIN.min(left()))?,

@@ -30,12 +30,12 @@ const USUAL_SIZE: (u16, u16) = (80, 24);
 
 /// Shows the instance once.
 pub(super) fn status(as_json: bool, target: Target, terminal: Terminal) -> Exit {
-    let place = match target.warned() {
-        Ok(place) => place,
+    let search = match target.warned() {
+        Ok(search) => search,
         Err(message) => return failed(&message, Exit::Usage),
     };
     SignalSet::inherited().set_as_mask();
-    let answered = connect(&place, FIND_WITHIN).and_then(|stream| {
+    let answered = connect(&search, FIND_WITHIN).and_then(|stream| {
         let request = OperatorRequest::Status { until_end: false };
         exchange(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string())
     });
@@ -67,8 +67,8 @@ pub(super) fn health(of: HealthOf, target: Target, begin: Duration) -> Exit {
     };
     let give_up = begin.saturating_add(HEALTH_WITHIN);
     let left = || give_up.saturating_sub(clock::monotonic());
-    let answered = target.warned().and_then(|place| {
-        let stream = connect(&place, left())?;
+    let answered = target.warned().and_then(|search| {
+        let stream = connect(&search, left())?;
         exchange(stream, OperatorRequest::Health(probe), left()).map_err(|error| error.to_string())
     });
     let line = match answered {

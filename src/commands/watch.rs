@@ -85,8 +85,8 @@ struct Talk {
 
 /// Shows it until it ends, or until we are told to end.
 pub(super) fn run(as_json: bool, target: Target, terminal: Terminal) -> Exit {
-    let place = match target.warned() {
-        Ok(place) => place,
+    let search = match target.warned() {
+        Ok(search) => search,
         Err(message) => return failed(&message, Exit::Usage),
     };
     let why_not = if !io::stdout().is_terminal() {
@@ -108,7 +108,7 @@ pub(super) fn run(as_json: bool, target: Target, terminal: Terminal) -> Exit {
         Ok(signals) => signals,
         Err(error) => return failed(&format!("cannot create a signal descriptor: {error}"), NOT_TAKEN),
     };
-    let instance = match place.find(FIND_WITHIN) {
+    let instance = match search.find(FIND_WITHIN) {
         Ok(instance) => instance,
         Err(message) => return failed(&message, NOT_TAKEN),
     };

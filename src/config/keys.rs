@@ -26,7 +26,7 @@ use super::key::{Group, Key, Row, Scope};
 use super::values::Value;
 use super::values::duration::{Bytes, TimeOrOff};
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
-use super::values::exec::{Redactions, Routes, Verdicts};
+use super::values::exec::{ExecRoutes, Redactions, Verdicts};
 use super::values::limits::MAX_PROCESSES;
 use super::values::limits::{JobMemory, MemoryShare, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
@@ -276,7 +276,7 @@ keys! {
     }
 
     in Exec, Exec {
-        EXEC_ROUTES: Routes = Routes::default();
+        EXEC_ROUTES: ExecRoutes = ExecRoutes::default();
             "exec.routes", _, [];
             "Programs by the types of their jobs; COMMAND is run for all others, and may be left out";
         EXEC_INPUT: ExecInput = ExecInput::Envelope;

@@ -4,6 +4,9 @@
 //! The table in [`keys`] is the heart. Everything else reads it: [`flags`](Flags), [`Environment`]
 //! and the file give texts, `values` turns them into typed values, `settings` keeps the one of
 //! highest precedence, the `sections` are filled with them, `validate` looks at them together.
+//!
+//! The folder may use `lifecycle::api` and `values`. It reads one file and acts on nothing. Start
+//! with [`keys`], then `sections`; `validate` has the rules for several values together.
 
 mod doubtful_times;
 mod environment;

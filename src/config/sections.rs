@@ -11,7 +11,7 @@ use super::keys;
 use super::settings::Settings;
 use super::values::duration::Bytes;
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
-use super::values::exec::{Redactions, Routes, Verdicts};
+use super::values::exec::{ExecRoutes, Redactions, Verdicts};
 use super::values::limits::{JobMemory, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::log_levels::LogLevels;
@@ -152,7 +152,7 @@ sections! {
 
     /// One process for each job.
     Exec(settings: &Settings) {
-        routes: Routes = settings.value(&keys::EXEC_ROUTES),
+        routes: ExecRoutes = settings.value(&keys::EXEC_ROUTES),
         input: ExecInput = settings.value(&keys::EXEC_INPUT),
         output: ExecOutput = settings.value(&keys::EXEC_OUTPUT),
         /// Its unit is the byte; a frame can hold as much.

@@ -9,7 +9,7 @@ use super::sections::Config;
 use super::values::Value;
 use super::values::duration::{Bytes, Human};
 use super::values::enums::Mode;
-use super::values::exec::{Route, Routes};
+use super::values::exec::{ExecRoute, ExecRoutes};
 use super::values::masked::masked;
 
 /// Width of the value column, in characters; a longer value moves its source to the right.
@@ -39,11 +39,11 @@ pub fn show(config: &Config) -> String {
 }
 
 /// Adds the commands by the types of their jobs, in the order in which they are looked through.
-fn routes(routes: &Routes, table: &mut String) {
+fn routes(routes: &ExecRoutes, table: &mut String) {
     table.push_str("\nWhat is run for a job:\n");
     let width = routes.0.iter().map(|route| route.pattern.chars().count()).max();
     let width = width.unwrap_or_default().max(ANY_OTHER.len());
-    for Route { pattern, command } in &routes.0 {
+    for ExecRoute { pattern, command } in &routes.0 {
         let command: Vec<Cow<'_, str>> = command.iter().map(|word| masked(word)).collect();
         let _ = writeln!(table, "{pattern:width$}  {command:?}");
     }

@@ -23,12 +23,12 @@ pub trait Accepting: AsRawFd {
     type Connection;
 
     /// Takes whoever is next.
-    fn next(&self) -> Next<Self::Connection>;
+    fn next(&self) -> NextConnection<Self::Connection>;
 }
 
 /// The result of an attempt to accept a connection.
 #[derive(Debug)]
-pub enum Next<C> {
+pub enum NextConnection<C> {
     Taken(C),
     Nobody,
     /// The next client has given up meanwhile, and another one may follow.
@@ -40,12 +40,12 @@ pub enum Next<C> {
 impl Accepting for Listener {
     type Connection = Accepted;
 
-    fn next(&self) -> Next<Accepted> {
+    fn next(&self) -> NextConnection<Accepted> {
         match self.accept() {
-            Ok(Some(accepted)) => Next::Taken(accepted),
-            Ok(None) => Next::Nobody,
-            Err(AcceptError::Aborted) => Next::GoneAgain,
-            Err(AcceptError::Exhausted { error, .. } | AcceptError::Failed(error)) => Next::Failed(error),
+            Ok(Some(accepted)) => NextConnection::Taken(accepted),
+            Ok(None) => NextConnection::Nobody,
+            Err(AcceptError::Aborted) => NextConnection::GoneAgain,
+            Err(AcceptError::Exhausted { error, .. } | AcceptError::Failed(error)) => NextConnection::Failed(error),
         }
     }
 }
@@ -53,14 +53,14 @@ impl Accepting for Listener {
 impl Accepting for TcpListener {
     type Connection = (TcpStream, SocketAddr);
 
-    fn next(&self) -> Next<Self::Connection> {
+    fn next(&self) -> NextConnection<Self::Connection> {
         match self.accept() {
-            Ok(accepted) => Next::Taken(accepted),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Next::Nobody,
+            Ok(accepted) => NextConnection::Taken(accepted),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => NextConnection::Nobody,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
-                Next::GoneAgain
+                NextConnection::GoneAgain
             }
-            Err(error) => Next::Failed(error),
+            Err(error) => NextConnection::Failed(error),
         }
     }
 }
@@ -137,10 +137,10 @@ impl<L: Accepting> Acceptor<L> {
         while self.can_take() {
             self.attempts -= 1;
             match self.listener.next() {
-                Next::Taken(connection) => return Some(connection),
-                Next::Nobody => self.may_accept = false,
-                Next::GoneAgain => {}
-                Next::Failed(error) => {
+                NextConnection::Taken(connection) => return Some(connection),
+                NextConnection::Nobody => self.may_accept = false,
+                NextConnection::GoneAgain => {}
+                NextConnection::Failed(error) => {
                     let (name, what_to_do) = (self.name, remedy(&error));
                     self.is_short_of(format_args!(
                         "{name}: cannot accept a connection: {error}; {what_to_do}"

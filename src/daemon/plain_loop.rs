@@ -14,7 +14,7 @@ use crate::daemon::log::report::report;
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, StartFailure};
 use ojs_lifecycle::api::{Budget, Moment, WorkerEnd};
-use ojs_lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainOptions, Remark, SignalTarget};
+use ojs_lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainNotice, PlainOptions, SignalTarget};
 use ojs_os::cgroup::OomKills;
 use ojs_os::child::ChildPlan;
 use ojs_os::entry::Environ;
@@ -261,7 +261,7 @@ impl Supervisor {
                 PlainEffect::Send(signal, target) => self.send(signal, target),
                 PlainEffect::TerminateLeftovers => self.descendants.terminate(),
                 PlainEffect::KillEverything => self.kill_everything(),
-                PlainEffect::Say(remark) => say(remark, &self.what_is_left()),
+                PlainEffect::Notify(notice) => say(notice, &self.what_is_left()),
                 PlainEffect::Exit(status) => return Some(Exit::Status(status)),
             }
         }
@@ -320,20 +320,20 @@ fn out_of_memory(ended: Ended, oom_kills: u64) -> Option<String> {
         .then(|| format!("the command ended: {end}; give the container more memory, or let the command use less"))
 }
 
-fn say(remark: Remark, left: &str) {
-    match remark {
-        Remark::StopAsked(signal, drain) => info!("{signal}: the child has {} to end", seconds(drain)),
-        Remark::Dropped(signal) => debug!("{signal} dropped, as --rewrite says"),
-        Remark::LeftoversFound(left) => {
+fn say(notice: PlainNotice, left: &str) {
+    match notice {
+        PlainNotice::StopAsked(signal, drain) => info!("{signal}: the child has {} to end", seconds(drain)),
+        PlainNotice::Dropped(signal) => debug!("{signal} dropped, as --rewrite says"),
+        PlainNotice::LeftoversFound(left) => {
             info!(
                 "the child ended and left processes behind: SIGTERM, and {} to end",
                 seconds(left)
             );
         }
-        Remark::DeadlineReached => {
+        PlainNotice::DeadlineReached => {
             warn!("the time is over: SIGKILL to {left}; handle SIGTERM, or raise --grace-period")
         }
-        Remark::GaveUp => warn!(
+        PlainNotice::GaveUp => warn!(
             "processes are left that SIGKILL did not reach or did not end in time; leaving without them; look for \
              processes in state D, and for those of other users"
         ),

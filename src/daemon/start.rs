@@ -14,7 +14,7 @@ use ojs_os::child::{ChildPlan, SpawnError};
 use ojs_os::clock;
 use ojs_os::errno::{is_shortage, meaning};
 use ojs_os::process::Pid;
-use ojs_os::program_file::Trouble;
+use ojs_os::program_file::ProgramFault;
 use ojs_os::reaper::{self, Reaped};
 use ojs_os::signals::{self, SignalSet};
 use ojs_os::user::Credentials;
@@ -93,7 +93,7 @@ pub fn rehearse(plan: &ChildPlan, program: Option<&str>) -> Result<(), StartFail
 /// Judges the program's file. A file that is no program for this machine is only
 /// warned of: the host's binfmt_misc may know how to run it, and in most containers nobody can see
 /// that.
-fn rehearsed(program: &str, trouble: Trouble) -> Result<(), StartFailure> {
+fn rehearsed(program: &str, trouble: ProgramFault) -> Result<(), StartFailure> {
     let is_missing = trouble.is_missing;
     let failure = will_not_run(program, trouble);
     if is_missing {
@@ -201,7 +201,7 @@ fn not_this_user(step: &str, error: &io::Error) -> StartFailure {
 }
 
 /// The file is there and cannot run.
-fn will_not_run(program: &str, trouble: Trouble) -> StartFailure {
+fn will_not_run(program: &str, trouble: ProgramFault) -> StartFailure {
     let exit = if trouble.is_missing {
         Exit::NotFound
     } else {
@@ -213,7 +213,7 @@ fn will_not_run(program: &str, trouble: Trouble) -> StartFailure {
     }
 }
 
-fn not_this_program(program: &str, error: &io::Error, trouble: Option<Trouble>) -> StartFailure {
+fn not_this_program(program: &str, error: &io::Error, trouble: Option<ProgramFault>) -> StartFailure {
     let is_about_the_file = matches!(
         error.raw_os_error().map(Errno::from_raw),
         Some(Errno::ENOENT | Errno::ENOEXEC)

@@ -23,7 +23,7 @@ const KEPT_BYTES: usize = 64 << 10;
 
 /// The connection to PID 1.
 #[derive(Debug)]
-pub struct Connection {
+pub struct InitConnection {
     stream: Stream,
     reader: FrameReader,
     buffer: Vec<u8>,
@@ -43,7 +43,7 @@ pub enum ReadState {
     Closed,
 }
 
-impl Connection {
+impl InitConnection {
     /// Connects to PID 1.
     ///
     /// # Errors

@@ -18,8 +18,8 @@ use crate::config::{RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
-use crate::runner::slots::{Next, Slots};
-use crate::runner::start::{self, NotStarted};
+use crate::runner::slots::{AfterCopy, CopySlots};
+use crate::runner::start::{self, ProcessNotStarted};
 use crate::runner::state::now;
 use ojs_os::child::ChildPlan;
 use ojs_os::entry::Environ;
@@ -68,7 +68,7 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
 struct Copies {
     poll: Poll,
     signals: SignalFd,
-    slots: Slots<Pid>,
+    slots: CopySlots<Pid>,
     command: Vec<OsString>,
     environ: Environ,
     settings: RunnerSettings,
@@ -92,7 +92,7 @@ impl Copies {
         Ok(Self {
             poll,
             signals,
-            slots: Slots::new(settings.worker.processes, settings.worker.restart),
+            slots: CopySlots::new(settings.worker.processes, settings.worker.restart),
             command: command.to_vec(),
             environ,
             settings,
@@ -165,9 +165,9 @@ impl Copies {
         for pid in self.slots.running() {
             let Some((ended, _)) = reaper::reap(pid)? else { continue };
             match self.slots.ended(pid, ended, now()) {
-                Next::Over => info!("copy {} of the worker ended, {ended}", self.slots.last()),
-                Next::StartsAgain(pause) => again(self.slots.last(), &format!("ended, {ended}"), pause),
-                Next::EndAll => warn!(
+                AfterCopy::Over => info!("copy {} of the worker ended, {ended}", self.slots.last()),
+                AfterCopy::StartsAgain(pause) => again(self.slots.last(), &format!("ended, {ended}"), pause),
+                AfterCopy::EndAll => warn!(
                     "copy {} of the worker ended, {ended}, and is not started again: the worker ends",
                     self.slots.last()
                 ),
@@ -180,7 +180,7 @@ impl Copies {
         while let Some(index) = self.slots.due(now()) {
             match self.start(index) {
                 Ok(pid) => self.slots.started(index, pid, now()),
-                Err(NotStarted::Shortage(error)) => {
+                Err(ProcessNotStarted::Shortage(error)) => {
                     let pause = self.slots.not_started(index, now());
                     again(
                         index,
@@ -188,14 +188,14 @@ impl Copies {
                         pause,
                     );
                 }
-                Err(why @ (NotStarted::Refused(_) | NotStarted::NoHandler)) => self.give_up(&why),
+                Err(why @ (ProcessNotStarted::Refused(_) | ProcessNotStarted::NoHandler)) => self.give_up(&why),
             }
         }
     }
 
     /// A copy cannot be started: the worker ends.
-    fn give_up(&mut self, why: &NotStarted) {
-        if let NotStarted::Refused(refusal) = why {
+    fn give_up(&mut self, why: &ProcessNotStarted) {
+        if let ProcessNotStarted::Refused(refusal) = why {
             report(refusal);
         }
         self.refused = Some(Exit::NotExecutable);
@@ -211,10 +211,10 @@ impl Copies {
         Ok(plan.signalled_at_our_end(Some(Signal::TERM)))
     }
 
-    fn start(&self, index: u32) -> Result<Pid, NotStarted> {
+    fn start(&self, index: u32) -> Result<Pid, ProcessNotStarted> {
         let plan = self
             .plan(index)
-            .map_err(|error| NotStarted::Refused(error.to_string()))?;
+            .map_err(|error| ProcessNotStarted::Refused(error.to_string()))?;
         let spawned = plan.spawn();
         spawned.map_err(|error| start::not_started(&self.command, error, &|| plan.trouble(None)))
     }

@@ -8,8 +8,8 @@ use log::{Level, warn};
 use crate::config::values::enums::ExecLeftovers;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink;
-use crate::runner::job::{Job, JobNumber, Stage};
-use crate::runner::leftovers::{self, Marks};
+use crate::runner::job::{JobNumber, RunningJob, Stage};
+use crate::runner::leftovers::{self, ProcessMarks};
 use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage};
 use crate::runner::state::{Runner, RunnerTimer};
 use ojs_lifecycle::api::{JobId, Moment, Subject};
@@ -79,7 +79,7 @@ impl Runner {
         let Stage::Clearing { since, passes } = job.stage else {
             return;
         };
-        let marks = Marks::new(&job.names.id, job.process.pid(), job.belongings.user);
+        let marks = ProcessMarks::new(&job.names.id, job.process.pid(), job.belongings.user);
         let found = leftovers::end_marked(&strangers, &marks);
         self.killed.extend(found.marked.iter().map(|pid| (*pid, number)));
         let left = self.killed.values().filter(|of| **of == number).count();
@@ -164,7 +164,7 @@ impl Runner {
         self.end_strays(now);
     }
 
-    fn judge(&mut self, job: &mut Job, ended: Ended, usage: JobUsage) -> JobOutcome {
+    fn judge(&mut self, job: &mut RunningJob, ended: Ended, usage: JobUsage) -> JobOutcome {
         if job.cause.is_none() && ended == Ended::Signalled(Signal::KILL) && self.was_out_of_memory() {
             job.cause = Some(EndedFor::Kernel);
         }
@@ -243,7 +243,7 @@ fn pids(of: impl Iterator<Item = Pid>) -> String {
     listed.join(", ")
 }
 
-fn log_end(job: &Job, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsage, now: Moment) {
+fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: JobUsage, now: Moment) {
     let names = &job.names;
     let subject = Subject {
         id: JobId(names.id.as_str().into()),

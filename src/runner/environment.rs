@@ -42,7 +42,7 @@ const OF_THE_RUNNER: [&str; 5] = [
 
 /// Facts for a job besides those in its envelope.
 #[derive(Debug, Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct JobExtras<'a> {
     /// When its time is over (RFC 3339).
     pub deadline: Option<&'a str>,
     /// JSON.
@@ -61,7 +61,7 @@ pub struct JobVariables {
 }
 
 /// The variables for this job.
-pub fn variables(job: &JobFacts<'_>, surroundings: &Surroundings<'_>) -> JobVariables {
+pub fn variables(job: &JobFacts<'_>, extras: &JobExtras<'_>) -> JobVariables {
     let short = |value: Option<&str>| {
         let value = value.filter(|value| value.len() <= MOST_VALUE_BYTES);
         value.map(OsString::from)
@@ -73,13 +73,13 @@ pub fn variables(job: &JobFacts<'_>, surroundings: &Surroundings<'_>) -> JobVari
         short(Some(&job.queue)),
         number(job.attempt),
         number(job.max_attempts),
-        short(surroundings.deadline),
+        short(extras.deadline),
         short(job.args),
-        short(surroundings.checkpoint),
+        short(extras.checkpoint),
         short(Some(JOB_DESCRIPTOR)),
-        surroundings.program.map(OsString::from),
+        extras.program.map(OsString::from),
         short(job.traceparent.as_deref()),
-        surroundings.temporary.map(OsString::from),
+        extras.temporary.map(OsString::from),
     ];
     let mut set = Vec::with_capacity(OF_A_JOB.len());
     let mut remove = OF_THE_RUNNER.to_vec();
@@ -98,7 +98,7 @@ pub fn variables(job: &JobFacts<'_>, surroundings: &Surroundings<'_>) -> JobVari
 mod tests {
     use super::*;
 
-    const NOWHERE: Surroundings<'_> = Surroundings {
+    const NOWHERE: JobExtras<'_> = JobExtras {
         deadline: None,
         checkpoint: None,
         temporary: None,
@@ -122,13 +122,13 @@ mod tests {
             args: Some("[1]"),
             traceparent: Some("00-ab".to_owned()),
         };
-        let surroundings = Surroundings {
+        let extras = JobExtras {
             deadline: Some("2026-01-01T00:00:00Z"),
             checkpoint: Some("{\"page\":7}"),
             temporary: Some(Path::new("/tmp/x")),
             program: Some(OsStr::new("/ojs-init")),
         };
-        let variables = variables(&job, &surroundings);
+        let variables = variables(&job, &extras);
         for (name, expected) in [
             ("OJS_JOB_ID", "a"),
             ("OJS_JOB_TYPE", "video.encode"),

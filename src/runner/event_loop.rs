@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use mio::Events;
 
-use crate::runner::job::{Job, JobNumber, Stage};
+use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::leftovers;
 use crate::runner::memory;
 use crate::runner::outcome::EndedFor;
-use crate::runner::state::{Runner, RunnerTimer, TokenOwner, now};
+use crate::runner::state::{Runner, RunnerTimer, RunnerTokenOwner, now};
 use crate::runner::streams::JobStream;
 use ojs_lifecycle::api::Moment;
 use ojs_os::clock;
@@ -56,7 +56,7 @@ impl Runner {
                 Ok(()) | Err(_) => {}
             }
             for event in &events {
-                self.note(TokenOwner::of(event.token()));
+                self.note(RunnerTokenOwner::of(event.token()));
             }
             self.turn(now())?;
         };
@@ -78,14 +78,14 @@ impl Runner {
         }
     }
 
-    fn note(&mut self, owner: TokenOwner) {
+    fn note(&mut self, owner: RunnerTokenOwner) {
         match owner {
-            TokenOwner::Signals => self.has_signals = true,
-            TokenOwner::Connection => self.hears = true,
-            TokenOwner::End(number) => {
+            RunnerTokenOwner::Signals => self.has_signals = true,
+            RunnerTokenOwner::Connection => self.hears = true,
+            RunnerTokenOwner::End(number) => {
                 self.ended.insert(number);
             }
-            TokenOwner::Stream(number, stream) => {
+            RunnerTokenOwner::Stream(number, stream) => {
                 // An event may be older than the end of its job.
                 if let Some(job) = self.jobs.get_mut(&number) {
                     job.streams.set_ready(stream);
@@ -198,7 +198,7 @@ impl Runner {
             return;
         }
         let memory = memory::of_jobs(&leaders);
-        let above = |job: &Job| memory.get(&job.process.pid()).is_some_and(|bytes| *bytes > most);
+        let above = |job: &RunningJob| memory.get(&job.process.pid()).is_some_and(|bytes| *bytes > most);
         let jobs = self.jobs.iter_mut();
         for (_, job) in jobs.filter(|(_, job)| !job.has_ended() && above(job)) {
             job.blame(EndedFor::Memory(most));

@@ -6,10 +6,10 @@ use log::{debug, warn};
 
 use crate::daemon::log::remedy::remedy;
 use crate::runner::connection::ReadState;
-use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
+use crate::runner::job::{JobNumber, RunningJob, Stage, time_to_kill};
 use crate::runner::outcome::{EndedFor, JobOutcome};
-use crate::runner::start::NotStarted;
-use crate::runner::state::{Runner, RunnerTimer, TokenOwner, Waiting};
+use crate::runner::start::ProcessNotStarted;
+use crate::runner::state::{PostponedJob, Runner, RunnerTimer, RunnerTokenOwner};
 use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
 use ojs_os::errno::meaning;
 use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
@@ -74,7 +74,7 @@ impl Runner {
         self.by_id.insert(facts.id.clone(), number);
         let started = self.starter.start(number, &order, &facts);
         let JobFacts { id, kind, .. } = facts;
-        let waiting = Waiting {
+        let waiting = PostponedJob {
             order,
             id,
             kind,
@@ -85,7 +85,7 @@ impl Runner {
     }
 
     /// Tries again to start the process of a job, after a shortage.
-    pub fn try_again(&mut self, number: JobNumber, waiting: Waiting, now: Moment) {
+    pub fn try_again(&mut self, number: JobNumber, waiting: PostponedJob, now: Moment) {
         let facts = JobFacts::read(&waiting.order.envelope).unwrap_or_default();
         let started = self.starter.start(number, &waiting.order, &facts);
         self.go_on(number, waiting, started, now);
@@ -93,22 +93,28 @@ impl Runner {
 
     /// Watches the process of a job that was started. Otherwise fails the job, gives it back, or
     /// waits for the next try.
-    fn go_on(&mut self, number: JobNumber, mut waiting: Waiting, started: Result<Job, NotStarted>, now: Moment) {
+    fn go_on(
+        &mut self,
+        number: JobNumber,
+        mut waiting: PostponedJob,
+        started: Result<RunningJob, ProcessNotStarted>,
+        now: Moment,
+    ) {
         let error = match started {
             Ok(job) => return self.begin(number, job, now),
             Err(error) => error,
         };
         let id = &waiting.id;
         let outcome = match error {
-            NotStarted::NoHandler => {
+            ProcessNotStarted::NoHandler => {
                 let message = format!("no command takes jobs of type {:?} (exec.routes)", waiting.kind);
                 JobOutcome::failure("handler_not_found", &message, true)
             }
-            NotStarted::Refused(why) => {
+            ProcessNotStarted::Refused(why) => {
                 warn!("job {id} was not started: {why}");
                 JobOutcome::failure("not_started", &why, true)
             }
-            NotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
+            ProcessNotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
                 warn!(
                     "job {id} is given back: it could not be started for {} s: {}; {}",
                     SHORTAGE_WINDOW.as_secs(),
@@ -120,7 +126,7 @@ impl Runner {
                     after_ms: 0,
                 }
             }
-            NotStarted::Shortage(error) => {
+            ProcessNotStarted::Shortage(error) => {
                 if waiting.pauses == 0 {
                     warn!(
                         "job {id} waits, since it cannot be started now: {}; {}",
@@ -139,13 +145,13 @@ impl Runner {
         self.tell(&waiting.id, outcome);
     }
 
-    fn begin(&mut self, number: JobNumber, job: Job, now: Moment) {
+    fn begin(&mut self, number: JobNumber, job: RunningJob, now: Moment) {
         self.leaders.insert(job.process.pid());
         let end = job.process.descriptor();
-        let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, TokenOwner::End(number)).is_ok());
+        let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, RunnerTokenOwner::End(number)).is_ok());
         self.has_unwatched |= !is_watched;
         for (stream, descriptor) in job.streams.descriptors() {
-            if let Err(error) = self.watch(descriptor, TokenOwner::Stream(number, stream)) {
+            if let Err(error) = self.watch(descriptor, RunnerTokenOwner::Stream(number, stream)) {
                 warn!(
                     "job {}: cannot watch its {}: {error}; it is read when the job ends, so a job that writes much may hang; {}",
                     job.names.id,

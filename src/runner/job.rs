@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::runner::news::News;
+use crate::runner::news::UnsentNews;
 use crate::runner::outcome::EndedFor;
 use crate::runner::process::JobProcess;
 use crate::runner::streams::JobStreams;
@@ -21,12 +21,12 @@ const MOST_FOR_KILL: Duration = Duration::from_secs(2);
 
 /// A job whose process was started.
 #[derive(Debug)]
-pub struct Job {
+pub struct RunningJob {
     pub names: JobNames,
     pub stage: Stage,
     pub process: JobProcess,
     pub streams: JobStreams,
-    pub news: News,
+    pub news: UnsentNews,
     /// Why it has to end, once it has.
     pub cause: Option<EndedFor>,
     /// When PID 1 wants to know what became of it.
@@ -70,7 +70,7 @@ pub enum Stage {
     },
 }
 
-impl Job {
+impl RunningJob {
     /// Whether its process has ended.
     pub fn has_ended(&self) -> bool {
         match self.stage {

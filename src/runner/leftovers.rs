@@ -13,7 +13,7 @@ use ojs_values::signal::Signal;
 
 /// The marks by which the processes of a job are known.
 #[derive(Debug)]
-pub struct Marks {
+pub struct ProcessMarks {
     /// The job's process, which leads a group and a session.
     leader: Pid,
     /// A variable that every process of the job has which did not clear its environment.
@@ -22,7 +22,7 @@ pub struct Marks {
     user: Option<u32>,
 }
 
-impl Marks {
+impl ProcessMarks {
     /// The marks of this job.
     pub fn new(id: &str, leader: Pid, user: Option<u32>) -> Self {
         let entry = format!("OJS_JOB_ID={id}").into_bytes();
@@ -68,7 +68,7 @@ pub struct Found {
 
 /// Ends those who belong to a job: whoever of these strangers among our children has its marks, all
 /// of its group, and all who run as its user.
-pub fn end_marked(strangers: &[Pid], marks: &Marks) -> Found {
+pub fn end_marked(strangers: &[Pid], marks: &ProcessMarks) -> Found {
     // Until its leader is reaped, the group is no other one's.
     let _ = process::signal_group(marks.leader, Signal::KILL);
     if let Some(user) = marks.user

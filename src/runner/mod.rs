@@ -4,6 +4,17 @@
 //!
 //! The runner is one thread with one loop and one wait. A job is a process that leads a session of
 //! its own; its end is the job's outcome.
+//!
+//! | question | files |
+//! |---|---|
+//! | what does PID 1 say, and hear? | `connection`, `intake`, `news` |
+//! | how is a job's process started? | `start`, `routes`, `environment`, `process`, `temporary`, `users` |
+//! | what does a job write? | `streams`, `output`, `redaction` |
+//! | how does a job end? | `ending`, `outcome`; its other processes: `leftovers`, `memory` |
+//! | how do copies run? | `copies`, `slots` |
+//!
+//! The folder may use `config`, `wire`, `os`, `lifecycle::api`, `lifecycle::timers` and
+//! `daemon::log`; it does not know the loop of PID 1. Start with `state`, then `event_loop`.
 
 mod connection;
 mod copies;
@@ -41,13 +52,13 @@ use crate::config::{OwnProgram, RUNNER_VARIABLE, RunnerSettings};
 use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self, LogHandle};
-use crate::runner::connection::Connection;
+use crate::runner::connection::InitConnection;
 use crate::runner::outcome::Meanings;
 use crate::runner::redaction::Redaction;
-use crate::runner::routes::Routes;
+use crate::runner::routes::JobCommands;
 use crate::runner::start::Starter;
-use crate::runner::state::{Runner, TokenOwner};
-use crate::runner::streams::StreamReader;
+use crate::runner::state::{Runner, RunnerTokenOwner};
+use crate::runner::streams::OutputReader;
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
 use ojs_lifecycle::timers::Timers;
@@ -119,9 +130,9 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     init::become_subreaper().map_err(failed("cannot adopt orphans"))?;
     init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves (PR_SET_DUMPABLE)"))?;
     let socket = environ.value("OJS_SOCKET").unwrap_or_default();
-    let routes = Routes::new(&settings.exec.routes.0, command).map_err(|problem| (Exit::Usage, problem))?;
+    let routes = JobCommands::new(&settings.exec.routes.0, command).map_err(|problem| (Exit::Usage, problem))?;
     start::check_commands(&routes, settings.exec.directory.as_deref(), &environ)?;
-    let mut connection = Connection::open(Path::new(socket), settings.worker.max_frame)
+    let mut connection = InitConnection::open(Path::new(socket), settings.worker.max_frame)
         .map_err(failed("cannot connect to the worker socket"))?;
     connection.send(&frames::ready(settings.worker.concurrency, CLIENT));
     let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
@@ -129,19 +140,19 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle),
     let signals = SignalFd::new(wanted).map_err(failed("cannot create a descriptor of signals"))?;
     let runner = assemble(settings, routes, environ, connection, poll, signals)?;
     runner
-        .watch(runner.signals.as_raw_fd(), TokenOwner::Signals)
+        .watch(runner.signals.as_raw_fd(), RunnerTokenOwner::Signals)
         .map_err(failed("cannot watch the signals"))?;
     runner
-        .watch(runner.connection.descriptor(), TokenOwner::Connection)
+        .watch(runner.connection.descriptor(), RunnerTokenOwner::Connection)
         .map_err(failed("cannot watch the worker socket"))?;
     Ok((runner, log))
 }
 
 fn assemble(
     settings: RunnerSettings,
-    routes: Routes,
+    routes: JobCommands,
     environ: Environ,
-    connection: Connection,
+    connection: InitConnection,
     poll: Poll,
     signals: SignalFd,
 ) -> Result<Runner, (Exit, String)> {
@@ -164,7 +175,7 @@ fn assemble(
         signals,
         connection,
         meanings: Meanings::new(&settings.exec),
-        reader: StreamReader::new(redaction),
+        reader: OutputReader::new(redaction),
         starter: Starter {
             routes,
             limits: start::limits(&settings.exec.rlimits),

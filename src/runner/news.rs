@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use log::warn;
 
-use crate::runner::connection::Connection;
+use crate::runner::connection::InitConnection;
 use ojs_lifecycle::api::Moment;
 use ojs_wire::runner::frames;
 use ojs_wire::runner::job_lines::{self, JobLine};
@@ -15,8 +15,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// News of a job that PID 1 has not heard yet: at most one of each kind.
 #[derive(Debug, Default)]
-pub struct News {
-    progress: Option<Progress>,
+pub struct UnsentNews {
+    progress: Option<UnsentProgress>,
     /// JSON.
     checkpoint: Option<String>,
     is_alive: bool,
@@ -28,17 +28,17 @@ pub struct News {
 }
 
 #[derive(Debug)]
-struct Progress {
+struct UnsentProgress {
     fraction: String,
     message: Option<String>,
 }
 
-impl News {
+impl UnsentNews {
     /// The job wrote this line.
     pub fn take_line(&mut self, job: &str, line: &[u8]) {
         match job_lines::decode(line) {
             Ok(JobLine::Progress { fraction, message }) => {
-                self.progress = Some(Progress {
+                self.progress = Some(UnsentProgress {
                     fraction,
                     message: message.map(str::to_owned),
                 });
@@ -66,7 +66,7 @@ impl News {
 
     /// Sends what may be sent now. When to come again, if something is left that only waits for the
     /// time.
-    pub fn send(&mut self, job: &str, connection: &mut Connection, now: Moment) -> Option<Moment> {
+    pub fn send(&mut self, job: &str, connection: &mut InitConnection, now: Moment) -> Option<Moment> {
         let has_any = self.progress.is_some() || self.is_alive || (self.checkpoint.is_some() && !self.is_saving);
         if !has_any {
             return None;
@@ -95,17 +95,17 @@ impl News {
 
     /// The job has ended, and will be tried again: its last checkpoint has to be known before its
     /// outcome.
-    pub fn send_last(&mut self, job: &str, connection: &mut Connection) {
+    pub fn send_last(&mut self, job: &str, connection: &mut InitConnection) {
         self.send_checkpoint(job, connection);
     }
 
-    fn send_checkpoint(&mut self, job: &str, connection: &mut Connection) {
+    fn send_checkpoint(&mut self, job: &str, connection: &mut InitConnection) {
         if let Some(state) = self.checkpoint.take() {
             self.is_saving = self.send_if_short(job, &frames::checkpoint(job, &state), connection);
         }
     }
 
-    fn send_if_short(&mut self, job: &str, frame: &[u8], connection: &mut Connection) -> bool {
+    fn send_if_short(&mut self, job: &str, frame: &[u8], connection: &mut InitConnection) -> bool {
         let is_short = connection.takes(frame);
         if is_short {
             connection.send(frame);

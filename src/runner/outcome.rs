@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::config::Exec;
 use crate::config::values::enums::ExecOutput;
-use crate::config::values::exec::{JobEnd, Verdict, Verdicts};
+use crate::config::values::exec::{ExitVerdict, ProcessEnd, Verdicts};
 use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CancelReason, JobError};
 use ojs_values::exit::Ended;
@@ -116,15 +116,15 @@ impl Meanings {
     /// The outcome that this end means.
     pub fn judge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
         let end = match ending.ended {
-            Ended::Exited(status) => JobEnd::Status(status),
-            Ended::Signalled(signal) => JobEnd::Signal(signal),
+            Ended::Exited(status) => ProcessEnd::Status(status),
+            Ended::Signalled(signal) => ProcessEnd::Signal(signal),
         };
-        let verdict = self.verdicts.0.get(&end).copied().unwrap_or(Verdict::Retry);
+        let verdict = self.verdicts.0.get(&end).copied().unwrap_or(ExitVerdict::Retry);
         // A job that was asked to end may still have finished, or may give itself back.
         let has_exited = matches!(ending.ended, Ended::Exited(_));
         match (verdict, ending.cause) {
-            (Verdict::Ack, _) if has_exited => self.acknowledge(ending, redaction),
-            (Verdict::Release(after), _) if has_exited => release(&ending.ended.to_string(), milliseconds(after)),
+            (ExitVerdict::Ack, _) if has_exited => self.acknowledge(ending, redaction),
+            (ExitVerdict::Release(after), _) if has_exited => release(&ending.ended.to_string(), milliseconds(after)),
             (_, Some(EndedFor::Cancel(reason))) => self.cancelled(reason, ending, redaction),
             (_, Some(EndedFor::Timeout(limit))) => {
                 let message = format!("timed out after {} (exec.timeout)", seconds(limit));
@@ -138,12 +138,18 @@ impl Meanings {
                 let message = "the kernel ended the job because memory ran out".to_owned();
                 out_of_memory(ending, redaction, message)
             }
-            (Verdict::Ack, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => self.acknowledge(ending, redaction),
-            (Verdict::Release(after), Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+            (ExitVerdict::Ack, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                self.acknowledge(ending, redaction)
+            }
+            (ExitVerdict::Release(after), Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
                 release(&ending.ended.to_string(), milliseconds(after))
             }
-            (Verdict::Retry, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => by_end(ending, redaction, true),
-            (Verdict::Discard, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => by_end(ending, redaction, false),
+            (ExitVerdict::Retry, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                by_end(ending, redaction, true)
+            }
+            (ExitVerdict::Discard, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                by_end(ending, redaction, false)
+            }
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 
-use crate::config::values::exec::Route;
+use crate::config::values::exec::ExecRoute;
 use ojs_wire::runner::template::{Template, command_name};
 
 /// The commands, and which types each of them takes.
 #[derive(Debug)]
-pub struct Routes {
+pub struct JobCommands {
     /// The first one that takes a type counts.
-    routes: Vec<(Route, RouteCommand)>,
+    routes: Vec<(ExecRoute, RouteCommand)>,
     /// The one that takes the rest.
     rest: Option<RouteCommand>,
 }
@@ -29,14 +29,14 @@ impl RouteCommand {
     }
 }
 
-impl Routes {
+impl JobCommands {
     /// The routes, and the command for what none of them takes; an empty one is none.
     ///
     /// # Errors
     ///
     /// A command has a placeholder that is none; for a person.
-    pub fn new(routes: &[Route], rest: &[OsString]) -> Result<Self, String> {
-        let with_command = |route: &Route| {
+    pub fn new(routes: &[ExecRoute], rest: &[OsString]) -> Result<Self, String> {
+        let with_command = |route: &ExecRoute| {
             let words: Vec<OsString> = route.command.iter().map(OsString::from).collect();
             Ok((route.clone(), RouteCommand::new(Some(&route.pattern), &words)?))
         };
@@ -64,18 +64,18 @@ mod tests {
     use super::*;
     use crate::config::Value;
 
-    fn routes(patterns: &[&str], rest: &[&str]) -> Routes {
+    fn routes(patterns: &[&str], rest: &[&str]) -> JobCommands {
         let texts: Vec<String> = patterns
             .iter()
             .map(|pattern| format!("{pattern}\0for {pattern}"))
             .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let routes = crate::config::values::exec::Routes::read(&texts, &()).unwrap().0;
+        let routes = crate::config::values::exec::ExecRoutes::read(&texts, &()).unwrap().0;
         let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
-        Routes::new(&routes, &rest).unwrap()
+        JobCommands::new(&routes, &rest).unwrap()
     }
 
-    fn taken(routes: &Routes, kind: &str) -> Option<String> {
+    fn taken(routes: &JobCommands, kind: &str) -> Option<String> {
         Some(routes.find(kind)?.template.program().into_string().unwrap())
     }
 

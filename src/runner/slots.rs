@@ -13,7 +13,7 @@ const STEADY: Duration = Duration::from_secs(60);
 
 /// Consequence of the end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterCopy {
     /// The copy is not started again, and the others go on.
     Over,
     /// The copy is started again after this pause.
@@ -24,7 +24,7 @@ pub enum Next {
 
 /// The copies, by index. `P` names a process.
 #[derive(Debug)]
-pub struct Slots<P> {
+pub struct CopySlots<P> {
     slots: Vec<Slot<P>>,
     restart: Restart,
     is_ending: bool,
@@ -56,7 +56,7 @@ enum State<P> {
     Over,
 }
 
-impl<P: Copy + PartialEq> Slots<P> {
+impl<P: Copy + PartialEq> CopySlots<P> {
     /// `count` copies, all to be started at once.
     pub fn new(count: u32, restart: Restart) -> Self {
         let slot = |_| Slot {
@@ -135,28 +135,28 @@ impl<P: Copy + PartialEq> Slots<P> {
     }
 
     /// A copy has ended.
-    pub fn ended(&mut self, process: P, ended: Ended, now: Moment) -> Next {
+    pub fn ended(&mut self, process: P, ended: Ended, now: Moment) -> AfterCopy {
         let is_it = |slot: &&mut Slot<P>| matches!(slot.state, State::Runs { process: of, .. } if of == process);
         let mut slots = (0..).zip(&mut self.slots);
         let Some((index, slot)) = slots.find(|(_, slot)| is_it(slot)) else {
-            return Next::Over;
+            return AfterCopy::Over;
         };
         self.last = index;
         let State::Runs { since, .. } = std::mem::replace(&mut slot.state, State::Over) else {
-            return Next::Over;
+            return AfterCopy::Over;
         };
         if self.is_ending {
             let is_clean = ended.status() == 0 || is_after_sigterm(ended);
             if !is_clean && self.status == 0 {
                 self.status = ended.status();
             }
-            return Next::Over;
+            return AfterCopy::Over;
         }
         slot.restarts.retain(|at| at.elapsed(now) < RESTART_WINDOW);
         if self.restart == Restart::Never || slot.restarts.len() >= MAX_RESTARTS {
             self.status = ended.status();
             self.give_up();
-            return Next::EndAll;
+            return AfterCopy::EndAll;
         }
         slot.restarts.push_back(now);
         let is_steady = since.elapsed(now) >= STEADY;
@@ -167,7 +167,7 @@ impl<P: Copy + PartialEq> Slots<P> {
         };
         let pause = slot.short_lives.checked_sub(1).map_or(Duration::ZERO, restart_pause);
         slot.state = State::Waits(Some(now.after(pause)));
-        Next::StartsAgain(pause)
+        AfterCopy::StartsAgain(pause)
     }
 
     /// The index of the copy that ended last.
@@ -199,8 +199,8 @@ mod tests {
     }
 
     /// Two copies that run since the second 0: processes 10 and 11.
-    fn two(restart: Restart) -> Slots<u32> {
-        let mut slots = Slots::new(2, restart);
+    fn two(restart: Restart) -> CopySlots<u32> {
+        let mut slots = CopySlots::new(2, restart);
         while let Some(index) = slots.due(at(0)) {
             slots.started(index, 10 + index, at(0));
         }
@@ -212,7 +212,10 @@ mod tests {
     fn a_copy_that_ends_is_started_again_while_the_others_go_on() {
         for ended in [FAILED, CLEAN, Ended::Signalled(Signal::KILL)] {
             let mut slots = two(Restart::Hung);
-            assert_eq!(slots.ended(11, ended, at(5)), Next::StartsAgain(Duration::from_secs(1)));
+            assert_eq!(
+                slots.ended(11, ended, at(5)),
+                AfterCopy::StartsAgain(Duration::from_secs(1))
+            );
             assert_eq!((slots.running(), slots.due(at(5))), (vec![10], None));
             assert_eq!((slots.next_start(), slots.due(at(6))), (Some(at(6)), Some(1)));
         }
@@ -221,7 +224,7 @@ mod tests {
     #[test]
     fn a_copy_that_ran_for_a_minute_is_started_again_at_once() {
         let mut slots = two(Restart::Hung);
-        assert_eq!(slots.ended(10, FAILED, at(60)), Next::StartsAgain(Duration::ZERO));
+        assert_eq!(slots.ended(10, FAILED, at(60)), AfterCopy::StartsAgain(Duration::ZERO));
         assert_eq!(slots.due(at(60)), Some(0));
     }
 
@@ -229,7 +232,7 @@ mod tests {
     fn pauses_grow_and_after_ten_restarts_within_ten_minutes_the_worker_ends_with_the_status_of_that_copy() {
         let mut slots = two(Restart::Always);
         let mut pauses = Vec::new();
-        while let Next::StartsAgain(pause) = slots.ended(10, FAILED, at(599)) {
+        while let AfterCopy::StartsAgain(pause) = slots.ended(10, FAILED, at(599)) {
             pauses.push(pause.as_secs());
             slots.started(0, 10, at(599));
         }
@@ -242,7 +245,7 @@ mod tests {
         let mut slots = two(Restart::Always);
         for minute in 1..40 {
             let ended = slots.ended(10, CLEAN, at(60 * minute));
-            assert_eq!(ended, Next::StartsAgain(Duration::ZERO), "minute {minute}");
+            assert_eq!(ended, AfterCopy::StartsAgain(Duration::ZERO), "minute {minute}");
             slots.started(0, 10, at(60 * minute));
         }
     }
@@ -251,7 +254,7 @@ mod tests {
     fn with_restart_never_the_end_of_a_copy_is_the_end_of_the_worker() {
         for (ended, status) in [(FAILED, 3), (CLEAN, 0)] {
             let mut slots = two(Restart::Never);
-            assert_eq!(slots.ended(10, ended, at(5)), Next::EndAll);
+            assert_eq!(slots.ended(10, ended, at(5)), AfterCopy::EndAll);
             assert_eq!(slots.result(), Some(status));
         }
     }
@@ -259,18 +262,18 @@ mod tests {
     #[test]
     fn in_a_shutdown_no_copy_is_started_again_and_the_end_is_clean_if_each_one_is() {
         let mut slots = two(Restart::Always);
-        assert!(matches!(slots.ended(10, FAILED, at(5)), Next::StartsAgain(_)));
+        assert!(matches!(slots.ended(10, FAILED, at(5)), AfterCopy::StartsAgain(_)));
         slots.end();
         assert_eq!(
             (slots.due(at(99)), slots.next_start(), slots.result()),
             (None, None, None)
         );
-        assert_eq!(slots.ended(11, Ended::Exited(143), at(5)), Next::Over);
+        assert_eq!(slots.ended(11, Ended::Exited(143), at(5)), AfterCopy::Over);
         assert_eq!(slots.result(), Some(0));
         let mut slots = two(Restart::Always);
         slots.end();
-        assert_eq!(slots.ended(10, FAILED, at(5)), Next::Over);
-        assert_eq!(slots.ended(11, CLEAN, at(5)), Next::Over);
+        assert_eq!(slots.ended(10, FAILED, at(5)), AfterCopy::Over);
+        assert_eq!(slots.ended(11, CLEAN, at(5)), AfterCopy::Over);
         assert_eq!(slots.result(), Some(3));
     }
 }

@@ -13,11 +13,11 @@ use nix::errno::Errno;
 use crate::config::RunnerSettings;
 use crate::config::values::enums::ExecInput;
 use crate::config::values::limits::Rlimits;
-use crate::runner::environment::{self, Surroundings};
-use crate::runner::job::{Belongings, Job, JobNames, JobNumber, Stage};
-use crate::runner::news::News;
+use crate::runner::environment::{self, JobExtras};
+use crate::runner::job::{Belongings, JobNames, JobNumber, RunningJob, Stage};
+use crate::runner::news::UnsentNews;
 use crate::runner::process::JobProcess;
-use crate::runner::routes::{RouteCommand, Routes};
+use crate::runner::routes::{JobCommands, RouteCommand};
 use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
 use crate::runner::temporary::TemporaryDirectories;
 use crate::runner::users::Users;
@@ -28,7 +28,7 @@ use ojs_os::entry::Environ;
 use ojs_os::errno::{is_shortage, meaning};
 use ojs_os::job_child::{JobTraits, Limit};
 use ojs_os::memfd;
-use ojs_os::program_file::Trouble;
+use ojs_os::program_file::ProgramFault;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
 use ojs_wire::runner::arguments;
@@ -46,7 +46,7 @@ const TOO_LONG: &str = "its arguments and its environment together are too long 
 #[derive(Debug)]
 pub struct Starter {
     pub settings: RunnerSettings,
-    pub routes: Routes,
+    pub routes: JobCommands,
     pub limits: Vec<Limit>,
     pub environ: Environ,
     /// Our own path.
@@ -59,7 +59,7 @@ pub struct Starter {
 
 /// Why no process was started.
 #[derive(Debug)]
-pub enum NotStarted {
+pub enum ProcessNotStarted {
     /// Nobody takes its type.
     NoHandler,
     /// There is no process, no descriptor or no memory to be had at the moment: trying again may
@@ -81,12 +81,17 @@ impl Starter {
     ///
     /// # Errors
     ///
-    /// See [`NotStarted`]; nothing is left of the attempt then.
-    pub fn start(&mut self, number: JobNumber, order: &JobOrder, facts: &JobFacts<'_>) -> Result<Job, NotStarted> {
+    /// See [`ProcessNotStarted`]; nothing is left of the attempt then.
+    pub fn start(
+        &mut self,
+        number: JobNumber,
+        order: &JobOrder,
+        facts: &JobFacts<'_>,
+    ) -> Result<RunningJob, ProcessNotStarted> {
         let belongings = Belongings {
             user: self.users.take().map_err(|()| {
                 // More jobs than users: the configuration does not allow it.
-                NotStarted::Refused("every user of exec.users has a job".to_owned())
+                ProcessNotStarted::Refused("every user of exec.users has a job".to_owned())
             })?,
             temporary: None,
         };
@@ -98,12 +103,12 @@ impl Starter {
         match self.start_with(order, facts, &belongings) {
             Ok((process, streams)) => {
                 let own_timeout = self.settings.exec.timeout;
-                Ok(Job {
+                Ok(RunningJob {
                     names: names(facts),
                     stage: Stage::Running,
                     process,
                     streams,
-                    news: News::default(),
+                    news: UnsentNews::default(),
                     cause: None,
                     answer_by: None,
                     started: Moment::new(clock::monotonic()),
@@ -133,12 +138,12 @@ impl Starter {
         order: &JobOrder,
         facts: &JobFacts<'_>,
         belongings: &Belongings,
-    ) -> Result<(JobProcess, JobStreams), NotStarted> {
-        let command = self.routes.find(&facts.kind).ok_or(NotStarted::NoHandler)?;
-        let words = self.words(command, facts).map_err(NotStarted::Refused)?;
+    ) -> Result<(JobProcess, JobStreams), ProcessNotStarted> {
+        let command = self.routes.find(&facts.kind).ok_or(ProcessNotStarted::NoHandler)?;
+        let words = self.words(command, facts).map_err(ProcessNotStarted::Refused)?;
         let ends = self.ends(order, facts, belongings.user).map_err(|error| match error {
-            error if is_shortage(&error) => NotStarted::Shortage(error),
-            error => NotStarted::Refused(format!("its input and output cannot be made: {}", meaning(&error))),
+            error if is_shortage(&error) => ProcessNotStarted::Shortage(error),
+            error => ProcessNotStarted::Refused(format!("its input and output cannot be made: {}", meaning(&error))),
         })?;
         let plan = self.plan(&words, order, facts, belongings)?;
         let plan = plan.as_job(self.traits(ends.theirs)?);
@@ -166,14 +171,14 @@ impl Starter {
         Ok(words)
     }
 
-    fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, NotStarted> {
+    fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, ProcessNotStarted> {
         let exec = &self.settings.exec;
         let traits = JobTraits::new(descriptors)
             .with_niceness(exec.nice.map(|nice| nice.0))
             .with_limits(self.limits.clone());
         let directory = exec.directory.as_deref().map(Path::as_os_str);
         let in_directory = traits.in_directory(directory);
-        in_directory.map_err(|_| NotStarted::Refused("a NUL byte in exec.directory".to_owned()))
+        in_directory.map_err(|_| ProcessNotStarted::Refused("a NUL byte in exec.directory".to_owned()))
     }
 
     fn plan(
@@ -182,17 +187,17 @@ impl Starter {
         order: &JobOrder,
         facts: &JobFacts<'_>,
         belongings: &Belongings,
-    ) -> Result<ChildPlan, NotStarted> {
+    ) -> Result<ChildPlan, ProcessNotStarted> {
         let timeout = facts.timeout.or(self.settings.exec.timeout);
         let deadline = timeout.and_then(|timeout| clock::wall().checked_add(timeout).ok());
         let deadline = deadline.map(|deadline| format!("{deadline:.3}"));
-        let surroundings = Surroundings {
+        let extras = JobExtras {
             deadline: deadline.as_deref(),
             checkpoint: order.checkpoint.as_deref(),
             temporary: belongings.temporary.as_deref(),
             program: self.program.as_deref(),
         };
-        let variables = environment::variables(facts, &surroundings);
+        let variables = environment::variables(facts, &extras);
         let set: Vec<(&str, &OsStr)> = variables
             .set
             .iter()
@@ -200,8 +205,8 @@ impl Starter {
             .collect();
         let plan = ChildPlan::new(command, &self.environ);
         let plan = plan.and_then(|plan| plan.with_environment(&set, &variables.remove));
-        let plan =
-            plan.map_err(|_| NotStarted::Refused("a NUL byte in its id, type, queue or trace context".to_owned()))?;
+        let plan = plan
+            .map_err(|_| ProcessNotStarted::Refused("a NUL byte in its id, type, queue or trace context".to_owned()))?;
         let credentials = belongings.user.map(|user| Credentials {
             uid: user,
             gid: user,
@@ -274,7 +279,7 @@ pub fn limits(rlimits: &Rlimits) -> Vec<Limit> {
 /// # Errors
 ///
 /// One is not; what that is for a shell, and for a person.
-pub fn check_commands(routes: &Routes, directory: Option<&Path>, environ: &Environ) -> Result<(), (Exit, String)> {
+pub fn check_commands(routes: &JobCommands, directory: Option<&Path>, environ: &Environ) -> Result<(), (Exit, String)> {
     for command in routes.commands() {
         let program = command.template.program();
         let plan = ChildPlan::new(std::slice::from_ref(&program), environ);
@@ -307,17 +312,19 @@ fn names(facts: &JobFacts<'_>) -> JobNames {
 pub(super) fn not_started(
     command: &[OsString],
     error: SpawnError,
-    trouble: &dyn Fn() -> Option<Trouble>,
-) -> NotStarted {
+    trouble: &dyn Fn() -> Option<ProgramFault>,
+) -> ProcessNotStarted {
     let program = command
         .first()
         .map(|program| program.to_string_lossy())
         .unwrap_or_default();
     match error {
-        SpawnError::NoProcess(error) if is_shortage(&error) => NotStarted::Shortage(error),
-        SpawnError::NoProcess(error) => NotStarted::Refused(format!("no process may be created: {}", meaning(&error))),
-        SpawnError::User { step, error } => NotStarted::Refused(format!("{step}: {}", meaning(&error))),
-        SpawnError::Traits(error) => NotStarted::Refused(format!(
+        SpawnError::NoProcess(error) if is_shortage(&error) => ProcessNotStarted::Shortage(error),
+        SpawnError::NoProcess(error) => {
+            ProcessNotStarted::Refused(format!("no process may be created: {}", meaning(&error)))
+        }
+        SpawnError::User { step, error } => ProcessNotStarted::Refused(format!("{step}: {}", meaning(&error))),
+        SpawnError::Traits(error) => ProcessNotStarted::Refused(format!(
             "exec.directory, exec.nice or exec.rlimits: {}",
             meaning(&error)
         )),
@@ -328,7 +335,7 @@ pub(super) fn not_started(
                 Some(_) | None => None,
             };
             let why = why.unwrap_or_else(|| meaning(&error));
-            NotStarted::Refused(format!("cannot execute {program:?}: {why}"))
+            ProcessNotStarted::Refused(format!("cannot execute {program:?}: {why}"))
         }
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 
-use crate::runner::connection::Connection;
-use crate::runner::job::{Job, JobNumber};
+use crate::runner::connection::InitConnection;
+use crate::runner::job::{JobNumber, RunningJob};
 use crate::runner::outcome::Meanings;
 use crate::runner::start::Starter;
-use crate::runner::streams::{JobStream, StreamReader};
+use crate::runner::streams::{JobStream, OutputReader};
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::timers::Timers;
 use ojs_os::cgroup::OomKills;
@@ -40,13 +40,13 @@ const OF_A_JOB: usize = 4;
 pub struct Runner {
     pub poll: Poll,
     pub signals: SignalFd,
-    pub connection: Connection,
+    pub connection: InitConnection,
     pub starter: Starter,
     pub meanings: Meanings,
-    pub reader: StreamReader,
-    pub jobs: BTreeMap<JobNumber, Job>,
+    pub reader: OutputReader,
+    pub jobs: BTreeMap<JobNumber, RunningJob>,
     /// Jobs for which no process could be had yet.
-    pub waiting: BTreeMap<JobNumber, Waiting>,
+    pub waiting: BTreeMap<JobNumber, PostponedJob>,
     pub by_id: BTreeMap<String, JobNumber>,
     /// The processes of jobs that were not reaped.
     pub leaders: BTreeSet<Pid>,
@@ -82,7 +82,7 @@ pub struct Runner {
 
 /// A job for which no process could be had yet.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct PostponedJob {
     pub order: JobOrder,
     pub id: String,
     pub kind: String,
@@ -113,7 +113,7 @@ pub enum RunnerTimer {
 
 /// Owners of tokens of epoll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenOwner {
+pub enum RunnerTokenOwner {
     Signals,
     Connection,
     /// The process of a job.
@@ -121,7 +121,7 @@ pub enum TokenOwner {
     Stream(JobNumber, JobStream),
 }
 
-impl TokenOwner {
+impl RunnerTokenOwner {
     /// The owner of this token.
     pub fn of(token: Token) -> Self {
         match token {
@@ -159,7 +159,7 @@ impl TokenOwner {
 
 impl Runner {
     /// Has the poll tell when this descriptor is readable. Closing it ends that.
-    pub fn watch(&self, descriptor: RawFd, owner: TokenOwner) -> io::Result<()> {
+    pub fn watch(&self, descriptor: RawFd, owner: RunnerTokenOwner) -> io::Result<()> {
         let registry = self.poll.registry();
         registry.register(&mut SourceFd(&descriptor), owner.token(), Interest::READABLE)
     }
@@ -226,13 +226,13 @@ mod tests {
 
     #[test]
     fn every_token_leads_back_to_its_owner() {
-        let mut owners = vec![TokenOwner::Signals, TokenOwner::Connection];
+        let mut owners = vec![RunnerTokenOwner::Signals, RunnerTokenOwner::Connection];
         for job in [0, 1, 7, 1 << 40] {
-            owners.push(TokenOwner::End(job));
-            owners.extend(JobStream::ALL.map(|stream| TokenOwner::Stream(job, stream)));
+            owners.push(RunnerTokenOwner::End(job));
+            owners.extend(JobStream::ALL.map(|stream| RunnerTokenOwner::Stream(job, stream)));
         }
         for owner in owners {
-            assert_eq!(TokenOwner::of(owner.token()), owner);
+            assert_eq!(RunnerTokenOwner::of(owner.token()), owner);
         }
     }
 }

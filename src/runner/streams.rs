@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::config::values::enums::ExecOutput;
 use crate::daemon::log::sink;
-use crate::runner::news::News;
+use crate::runner::news::UnsentNews;
 use crate::runner::outcome::STDERR_BYTES;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
@@ -70,12 +70,12 @@ pub struct JobStreams {
 
 /// The buffer and the redaction with which all streams are read.
 #[derive(Debug)]
-pub struct StreamReader {
+pub struct OutputReader {
     buffer: Vec<u8>,
     pub redaction: Redaction,
 }
 
-impl StreamReader {
+impl OutputReader {
     /// One that strikes these secrets from the log.
     pub fn new(redaction: Redaction) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl JobStreams {
     }
 
     /// Reads once of each stream that has something.
-    pub fn read_some(&mut self, job: &str, reader: &mut StreamReader, news: &mut News) -> AfterTurn {
+    pub fn read_some(&mut self, job: &str, reader: &mut OutputReader, news: &mut UnsentNews) -> AfterTurn {
         let mut after = AfterTurn::default();
         for stream in JobStream::ALL {
             if !*self.ready_of(stream) {
@@ -163,7 +163,7 @@ impl JobStreams {
     }
 
     /// The job has ended: reads what is there, and nothing that comes later. The rest is cut.
-    pub fn read_rest(&mut self, job: &str, reader: &mut StreamReader, news: &mut News) {
+    pub fn read_rest(&mut self, job: &str, reader: &mut OutputReader, news: &mut UnsentNews) {
         for stream in JobStream::ALL {
             let mut total = 0;
             while total < MOST_LEFT_BYTES {
@@ -201,8 +201,8 @@ impl JobStreams {
         self.tail.bytes().to_vec()
     }
 
-    fn read_once(&mut self, stream: JobStream, job: &str, reader: &mut StreamReader, news: &mut News) -> OneRead {
-        let StreamReader { buffer, redaction } = reader;
+    fn read_once(&mut self, stream: JobStream, job: &str, reader: &mut OutputReader, news: &mut UnsentNews) -> OneRead {
+        let OutputReader { buffer, redaction } = reader;
         let read = match stream {
             JobStream::Stdout => read(&mut self.open.stdout, buffer),
             JobStream::Stderr => read(&mut self.open.stderr, buffer),
@@ -225,7 +225,7 @@ impl JobStreams {
         read
     }
 
-    fn take_lines(&mut self, mut bytes: &[u8], job: &str, news: &mut News) {
+    fn take_lines(&mut self, mut bytes: &[u8], job: &str, news: &mut UnsentNews) {
         while let Some(frame) = self.channel_lines.next_frame(&mut bytes) {
             match frame {
                 Frame::Line(line) => news.take_line(job, line),

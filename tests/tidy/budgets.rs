@@ -1,5 +1,5 @@
-//! Budgets: the lines of code of each room and the bytes of the release binary. A room may grow by
-//! 3 %. A larger change comes with a new number in `budgets.txt`, in the same commit, so that
+//! Budgets: the lines of code of each module and the bytes of the release binary. A module may grow
+//! by 3 %. A larger change comes with a new number in `budgets.txt`, in the same commit, so that
 //! growth is a decision and not an accident.
 
 use std::collections::BTreeMap;
@@ -8,15 +8,15 @@ use std::path::Path;
 
 use crate::{code, is_test_file, root, sources};
 
-/// Most growth of a room or of the binary without a new number, in percent.
+/// Most growth of a module or of the binary without a new number, in percent.
 const MAX_GROWTH: usize = 3;
 
-/// Most that a room may shrink without a new number, in percent. Below it the number no longer
+/// Most that a module may shrink without a new number, in percent. Below it the number no longer
 /// holds anything.
 const MAX_SLACK: usize = 10;
 
-/// The rooms that are counted apart. The rest of a crate is a room under the crate's own name.
-const ROOMS: [&str; 13] = [
+/// The modules that are counted apart. The rest of a crate is a module under the crate's own name.
+const MODULES: [&str; 13] = [
     "lifecycle/api",
     "lifecycle/backend",
     "lifecycle/jobs",
@@ -33,23 +33,23 @@ const ROOMS: [&str; 13] = [
 ];
 
 #[test]
-fn no_room_grows_by_more_than_3_percent_without_a_new_budget() {
-    let lines = lines_by_room();
+fn no_module_grows_by_more_than_3_percent_without_a_new_budget() {
+    let lines = lines_by_module();
     let budgets = budgets();
     let mut broken = Vec::new();
-    for (room, lines) in &lines {
-        let budget = budgets.get(room.as_str()).copied().unwrap_or(0);
+    for (module, lines) in &lines {
+        let budget = budgets.get(module.as_str()).copied().unwrap_or(0);
         let most = budget * (100 + MAX_GROWTH) / 100;
         let least = budget * (100 - MAX_SLACK) / 100;
         if !(least..=most).contains(lines) {
-            broken.push(format!("{room}: {lines} lines of code, budget {budget}"));
+            broken.push(format!("{module}: {lines} lines of code, budget {budget}"));
         }
     }
-    let is_known = |room: &&String| lines.contains_key(*room) || *room == "binary";
-    let unknown: Vec<&String> = budgets.keys().filter(|room| !is_known(room)).collect();
+    let is_known = |module: &&String| lines.contains_key(*module) || *module == "binary";
+    let unknown: Vec<&String> = budgets.keys().filter(|module| !is_known(module)).collect();
     assert!(
         broken.is_empty() && unknown.is_empty(),
-        "change tests/tidy/budgets.txt in the same commit and say why: {broken:#?}; budgets of no room: {unknown:?}"
+        "change tests/tidy/budgets.txt in the same commit and say why: {broken:#?}; budgets of no module: {unknown:?}"
     );
 }
 
@@ -68,7 +68,7 @@ fn the_release_binary_grows_by_no_more_than_3_percent_without_a_new_budget() {
 }
 
 /// Lines of code without blank lines, comments and tests.
-fn lines_by_room() -> BTreeMap<String, usize> {
+fn lines_by_module() -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     for (name, path) in sources() {
         if is_test_file(&path) || path.ends_with("test_support.rs") {
@@ -76,15 +76,15 @@ fn lines_by_room() -> BTreeMap<String, usize> {
         }
         let text = fs::read_to_string(&path).unwrap();
         let count = code(&text).filter(|(_, line)| !line.trim().is_empty()).count();
-        *lines.entry(room(&name)).or_default() += count;
+        *lines.entry(module(&name)).or_default() += count;
     }
     lines
 }
 
-fn room(name: &Path) -> String {
-    let apart = ROOMS.iter().find(|room| name.starts_with(room));
+fn module(name: &Path) -> String {
+    let apart = MODULES.iter().find(|module| name.starts_with(module));
     let first = || name.iter().next().unwrap().to_string_lossy().into_owned();
-    apart.map_or_else(first, |room| (*room).to_owned())
+    apart.map_or_else(first, |module| (*module).to_owned())
 }
 
 /// `budgets.txt`: a name and a number on each line, comments behind `#`.

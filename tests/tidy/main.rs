@@ -12,6 +12,8 @@ mod calls;
 mod circles;
 mod documented;
 mod imports;
+mod modules;
+mod names;
 mod prose;
 mod table;
 
@@ -40,8 +42,8 @@ const WORLD: [&str; 10] = [
     "HashSet",
 ];
 
-/// The crates of the binary, and where their sources are. The last one has rooms of its own and no
-/// name in their paths.
+/// The crates of the binary, and where their sources are. The paths of the last one begin with a
+/// module's name.
 const CRATES: [(&str, &str); 5] = [
     ("values", "crates/values/src"),
     ("lifecycle", "crates/lifecycle/src"),

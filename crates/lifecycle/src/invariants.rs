@@ -61,22 +61,22 @@ impl Lifecycle {
 
     /// A suspect is alone with its process, and no suspect waits for nothing.
     fn check_isolation(&self) -> Result<(), String> {
-        let Some(turn) = self.jobs.turn() else {
+        let Some(isolation) = self.jobs.isolation() else {
             let waits = self.is_taking_jobs() && !self.jobs.ledger().suspects().is_empty();
             return if waits {
-                Err("a suspect waits for no turn".to_owned())
+                Err("a suspect waits for no isolation".to_owned())
             } else {
                 Ok(())
             };
         };
         let is_due = self.jobs.timers().deadline_of(JobTimer::Suspect).is_some();
-        let mut holders = self.workers.holders().of(turn.process);
+        let mut holders = self.workers.holders().of(isolation.process);
         let (held, pulls) = (
-            self.workers.holders().jobs_of(turn.process),
+            self.workers.holders().jobs_of(isolation.process),
             holders.any(|(_, holder)| holder.asked_queues.has_asked()),
         );
-        if !is_due || turn.is_running && held > 1 && !pulls {
-            return Err(format!("a suspect is not alone: {turn:?}, {held} jobs, {is_due}"));
+        if !is_due || isolation.is_running && held > 1 && !pulls {
+            return Err(format!("a suspect is not alone: {isolation:?}, {held} jobs, {is_due}"));
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Lifecycle {
             }
             JobTimer::LookAgain(claim) => job(claim).is_some_and(|job| job.again.is_some()),
             JobTimer::Progress(claim) | JobTimer::Checkpoint(claim) => place(claim).is_some(),
-            JobTimer::Suspect => self.jobs.turn().is_some(),
+            JobTimer::Suspect => self.jobs.isolation().is_some(),
         }
     }
 

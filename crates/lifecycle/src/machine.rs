@@ -224,7 +224,7 @@ impl Lifecycle {
             telling_streams: self.link.streams().telling(),
             deaf_streams: self.link.streams().deaf(),
             worker_is_alive: self.workers.supervision().is_alive(),
-            heartbeat_interval: self.link.agent().heartbeats.interval(),
+            heartbeat_interval: self.link.session().heartbeats.interval(),
             terminating_since: self.ending.shutdown().began(),
             stop_by: self.ending.timers().deadline_of(EndingTimer::Deadline),
             cut_off: self.ending.shutdown().cut_off(),

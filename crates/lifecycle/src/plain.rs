@@ -83,15 +83,15 @@ pub enum PlainEffect {
     /// SIGKILL to the child's group, and to everything else that is ours: all of the namespace for
     /// PID 1, else our children.
     KillEverything,
-    /// Tell the person who reads the log.
-    Say(Remark),
+    /// Write a line of the log.
+    Notify(PlainNotice),
     /// End with this status. Nothing follows.
     Exit(u8),
 }
 
-/// The lines of the log.
+/// Facts for the log; the shell finds the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remark {
+pub enum PlainNotice {
     /// A stop signal started the clock.
     StopAsked(Signal, Duration),
     Dropped(Signal),
@@ -174,7 +174,7 @@ impl PlainInit {
 
     fn signal(&mut self, arrived: Signal, now: Moment) {
         let Some(signal) = self.options.rewrite.get(&arrived).copied().unwrap_or(Some(arrived)) else {
-            self.say(Remark::Dropped(arrived));
+            self.notify(PlainNotice::Dropped(arrived));
             return;
         };
         // Either side of a rewrite may be the request to stop: the orchestrator's clock runs from
@@ -216,7 +216,7 @@ impl PlainInit {
             self.forward(Signal::CONT);
             self.timers.arm(PlainTimer::Deadline, now.after(budget.drain));
             self.phase = PlainPhase::Stopping;
-            self.say(Remark::StopAsked(arrived, budget.drain));
+            self.notify(PlainNotice::StopAsked(arrived, budget.drain));
         }
     }
 
@@ -260,7 +260,7 @@ impl PlainInit {
             .timers
             .deadline_of(PlainTimer::Deadline)
             .map_or(drain, |due| due.remaining(now));
-        self.say(Remark::LeftoversFound(left));
+        self.notify(PlainNotice::LeftoversFound(left));
         self.effects.push_back(PlainEffect::TerminateLeftovers);
     }
 
@@ -277,7 +277,7 @@ impl PlainInit {
         match self.phase {
             PlainPhase::Stopping | PlainPhase::ChildGone | PlainPhase::Leftovers => {
                 self.phase = PlainPhase::Killing;
-                self.say(Remark::DeadlineReached);
+                self.notify(PlainNotice::DeadlineReached);
                 self.effects.push_back(PlainEffect::KillEverything);
                 let margin = self
                     .options
@@ -292,7 +292,7 @@ impl PlainInit {
     }
 
     fn give_up(&mut self) {
-        self.say(Remark::GaveUp);
+        self.notify(PlainNotice::GaveUp);
         self.exit();
     }
 
@@ -303,8 +303,8 @@ impl PlainInit {
         self.effects.push_back(PlainEffect::Exit(status));
     }
 
-    fn say(&mut self, remark: Remark) {
-        self.effects.push_back(PlainEffect::Say(remark));
+    fn notify(&mut self, notice: PlainNotice) {
+        self.effects.push_back(PlainEffect::Notify(notice));
     }
 }
 

@@ -26,10 +26,10 @@ fn with_limit() -> PlainInit {
     })
 }
 
-/// Everything that is ordered now, remarks left out.
+/// Everything that is ordered now, notices left out.
 fn orders(init: &mut PlainInit) -> Vec<PlainEffect> {
     std::iter::from_fn(|| init.poll_effect())
-        .filter(|effect| !matches!(effect, PlainEffect::Say(_)))
+        .filter(|effect| !matches!(effect, PlainEffect::Notify(_)))
         .collect()
 }
 

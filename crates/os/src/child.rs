@@ -22,7 +22,7 @@ use crate::job_child::{JobTraits, Refused};
 use crate::listen_pid::{self, ListenPid};
 use crate::open_files::OpenFiles;
 use crate::process::Pid;
-use crate::program_file::{self, Trouble};
+use crate::program_file::{self, ProgramFault};
 use crate::signals;
 use crate::stdio;
 use crate::user::Credentials;
@@ -225,7 +225,7 @@ impl ChildPlan {
     /// shows it. Like `execvp` it goes on behind a file that may not be executed, or names
     /// something missing. `directory` is where the child starts, if not where we are.
     #[must_use]
-    pub fn trouble(&self, directory: Option<&Path>) -> Option<Trouble> {
+    pub fn trouble(&self, directory: Option<&Path>) -> Option<ProgramFault> {
         let paths = self
             .candidates
             .iter()

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use crate::clock;
 use crate::errno::errno;
 use crate::pidfd::ProcessWatch;
-use crate::process::{self, Ending, Pid};
+use crate::process::{self, ExitProgress, Pid};
 use crate::reaper;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
@@ -54,33 +54,33 @@ pub enum MarkSeen {
 #[must_use]
 pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
     match mark_of_thread(pid, mark) {
-        (seen, Ending::No | Ending::Whole) => seen,
-        (MarkSeen::Yes, Ending::FirstThread) => MarkSeen::Yes,
+        (seen, ExitProgress::No | ExitProgress::Whole) => seen,
+        (MarkSeen::Yes, ExitProgress::FirstThread) => MarkSeen::Yes,
         // The first thread shows no environment any more. The others do, and all have the same.
-        (MarkSeen::No | MarkSeen::Hidden | MarkSeen::Ending, Ending::FirstThread) => {
+        (MarkSeen::No | MarkSeen::Hidden | MarkSeen::Ending, ExitProgress::FirstThread) => {
             let seen = process::threads(pid, MOST_THREADS)
                 .into_iter()
                 .map(|thread| mark_of_thread(thread, mark))
-                .find(|(seen, ending)| *seen == MarkSeen::Yes || *seen == MarkSeen::No && *ending == Ending::No);
+                .find(|(seen, ending)| *seen == MarkSeen::Yes || *seen == MarkSeen::No && *ending == ExitProgress::No);
             seen.map_or(MarkSeen::Hidden, |(seen, _)| seen)
         }
     }
 }
 
 /// The mark in the environment of one thread, and how much of its process is on its way out.
-fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, Ending) {
+fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, ExitProgress) {
     let environment = environment(thread);
     let ending = process::ending(thread);
     let hidden = match ending {
-        Ending::No | Ending::FirstThread => MarkSeen::Hidden,
-        Ending::Whole => MarkSeen::Ending,
+        ExitProgress::No | ExitProgress::FirstThread => MarkSeen::Hidden,
+        ExitProgress::Whole => MarkSeen::Ending,
     };
     let seen = match environment {
         Ok(environment) => match has_mark(&environment, mark) {
             Some(true) => MarkSeen::Yes,
-            Some(false) if ending == Ending::No => MarkSeen::No,
+            Some(false) if ending == ExitProgress::No => MarkSeen::No,
             // A process that has written its title over the environment still shows all bytes.
-            None if ending == Ending::No && is_whole(thread, &environment) => MarkSeen::No,
+            None if ending == ExitProgress::No && is_whole(thread, &environment) => MarkSeen::No,
             Some(false) | None => hidden,
         },
         // Newer kernels say so of one that is ending, too.

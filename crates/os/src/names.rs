@@ -9,7 +9,7 @@ use std::ptr;
 
 /// The kind of address that a name is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum AddressFamily {
     /// IPv4: a record of type A.
     V4,
     /// IPv6: a record of type AAAA.
@@ -34,13 +34,13 @@ pub enum NameError {
 /// # Errors
 ///
 /// There is none, or it cannot be known.
-pub fn lookup(host: &str, port: u16, family: Family) -> Result<Vec<SocketAddr>, NameError> {
+pub fn lookup(host: &str, port: u16, family: AddressFamily) -> Result<Vec<SocketAddr>, NameError> {
     let host = CString::new(host).map_err(|_| NameError::NoName)?;
     // SAFETY: all zeros is a valid addrinfo: no flags, no protocol, and null pointers.
     let mut hints: libc::addrinfo = unsafe { mem::zeroed() };
     hints.ai_family = match family {
-        Family::V4 => libc::AF_INET,
-        Family::V6 => libc::AF_INET6,
+        AddressFamily::V4 => libc::AF_INET,
+        AddressFamily::V6 => libc::AF_INET6,
     };
     hints.ai_socktype = libc::SOCK_STREAM;
     let mut list = ptr::null_mut();
@@ -117,13 +117,16 @@ mod tests {
     #[test]
     fn a_numeric_address_and_this_machine_are_found_by_family() {
         let found = |host, family| lookup(host, 80, family);
-        assert_eq!(found("10.0.0.1", Family::V4).unwrap(), ["10.0.0.1:80".parse().unwrap()]);
-        assert_eq!(found("::1", Family::V6).unwrap(), ["[::1]:80".parse().unwrap()]);
+        assert_eq!(
+            found("10.0.0.1", AddressFamily::V4).unwrap(),
+            ["10.0.0.1:80".parse().unwrap()]
+        );
+        assert_eq!(found("::1", AddressFamily::V6).unwrap(), ["[::1]:80".parse().unwrap()]);
         assert!(matches!(
-            found("10.0.0.1", Family::V6),
+            found("10.0.0.1", AddressFamily::V6),
             Err(NameError::NoAddress | NameError::NoName)
         ));
-        let localhost = found("localhost", Family::V4).unwrap();
+        let localhost = found("localhost", AddressFamily::V4).unwrap();
         assert!(!localhost.is_empty() && localhost.iter().all(|address| address.ip().is_loopback()));
     }
 
@@ -131,7 +134,7 @@ mod tests {
     fn what_is_no_name_is_not_found_and_does_no_harm() {
         let long = "a".repeat(70_000);
         for host in ["", "a\0b", &long] {
-            for family in [Family::V4, Family::V6] {
+            for family in [AddressFamily::V4, AddressFamily::V6] {
                 assert!(lookup(host, 80, family).is_err(), "{host}");
             }
         }

@@ -270,7 +270,7 @@ pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
 
 /// How much of a process is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitProgress {
     /// The process lives, or nothing can be seen.
     No,
     /// Its first thread has ended or is ending. Others are there, and may be for long.
@@ -281,12 +281,12 @@ pub enum Ending {
 
 /// Whether this process is on its way out, or is gone.
 #[must_use]
-pub fn ending(pid: Pid) -> Ending {
+pub fn ending(pid: Pid) -> ExitProgress {
     match Stat::read(pid).ok().flatten() {
         Some(stat) => stat.ending,
         // Where /proc hides processes of other users, it may well live.
-        None if exists(pid) => Ending::No,
-        None => Ending::Whole,
+        None if exists(pid) => ExitProgress::No,
+        None => ExitProgress::Whole,
     }
 }
 
@@ -335,7 +335,7 @@ pub(crate) fn check_proc() -> io::Result<()> {
 struct Stat {
     /// A zombie, unless only its first thread has ended.
     has_ended: bool,
-    ending: Ending,
+    ending: ExitProgress,
     parent: i32,
     started: Option<u64>,
 }
@@ -371,10 +371,10 @@ impl Stat {
         let is_alone = threads.unwrap_or(0) <= 1;
         let has_ended = ["Z", "X"].contains(&state) && is_alone;
         let ending = match flags.is_some_and(|flags| flags & EXITING != 0) {
-            true if is_alone => Ending::Whole,
-            true => Ending::FirstThread,
-            false if has_ended => Ending::Whole,
-            false => Ending::No,
+            true if is_alone => ExitProgress::Whole,
+            true => ExitProgress::FirstThread,
+            false if has_ended => ExitProgress::Whole,
+            false => ExitProgress::No,
         };
         Some(Self {
             has_ended,
@@ -420,13 +420,13 @@ mod tests {
     fn a_process_that_gives_its_memory_back_is_ending_unless_another_thread_of_it_lives() {
         let ending = |line: &[u8]| Stat::parse(line).map(|stat| stat.ending);
         let line = b"12 (sleep) R 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 1 0";
-        assert_eq!(ending(line), Some(Ending::Whole));
+        assert_eq!(ending(line), Some(ExitProgress::Whole));
         let line = b"12 (sleep) R 5 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0";
-        assert_eq!(ending(line), Some(Ending::No));
+        assert_eq!(ending(line), Some(ExitProgress::No));
         let line = b"12 (sleep) Z 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 2 0";
-        assert_eq!(ending(line), Some(Ending::FirstThread));
-        assert_eq!(super::ending(Pid::new(1 << 23)), Ending::Whole, "it is gone");
-        assert_eq!(super::ending(Pid::own()), Ending::No);
+        assert_eq!(ending(line), Some(ExitProgress::FirstThread));
+        assert_eq!(super::ending(Pid::new(1 << 23)), ExitProgress::Whole, "it is gone");
+        assert_eq!(super::ending(Pid::own()), ExitProgress::No);
     }
 
     #[test]

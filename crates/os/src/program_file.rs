@@ -50,14 +50,14 @@ const FOREIGN: [(&[u8], &str); 5] = [
 
 /// Why a program cannot run, as its file tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ProgramFault {
     /// For a person.
     pub words: String,
     /// Something that the file names is missing, as opposed to a file that is no program here.
     pub is_missing: bool,
 }
 
-impl Trouble {
+impl ProgramFault {
     fn missing(words: String) -> Self {
         Self {
             words,
@@ -75,7 +75,7 @@ impl Trouble {
 
 /// The reason why the kernel does not run this file. None: no reason is seen, or it cannot be read.
 #[must_use]
-pub fn trouble(path: &Path) -> Option<Trouble> {
+pub fn trouble(path: &Path) -> Option<ProgramFault> {
     let mut beginning = Vec::with_capacity(READ_BYTES);
     let most = u64::try_from(READ_BYTES).unwrap_or(u64::MAX);
     File::open(path).ok()?.take(most).read_to_end(&mut beginning).ok()?;
@@ -84,7 +84,7 @@ pub fn trouble(path: &Path) -> Option<Trouble> {
 
 /// `is_there`: whether a file is; `are_others_run`: the kernel was told how to run programs of
 /// other kinds (`binfmt_misc`).
-fn trouble_in(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> Option<Trouble> {
+fn trouble_in(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> Option<ProgramFault> {
     if let Some(line) = file.strip_prefix(b"#!") {
         return script(line.split(|byte| *byte == b'\n').next().unwrap_or_default(), is_there);
     }
@@ -100,23 +100,23 @@ fn trouble_in(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: boo
             || "it is a binary file, and none that Linux runs".to_owned(),
             |(_, system)| format!("it is a program for {system}"),
         );
-        return Some(Trouble::foreign(words));
+        return Some(ProgramFault::foreign(words));
     }
     let needs_shell = !file.is_empty() && !is_there(Path::new(SHELL));
     needs_shell.then(|| {
-        Trouble::missing(format!(
+        ProgramFault::missing(format!(
             "it is a script without a #! line, and there is no {SHELL} to run it"
         ))
     })
 }
 
 /// The line behind `#!`.
-fn script(line: &[u8], is_there: &dyn Fn(&Path) -> bool) -> Option<Trouble> {
+fn script(line: &[u8], is_there: &dyn Fn(&Path) -> bool) -> Option<ProgramFault> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let has_windows_end = line.last() == Some(&b'\r');
     let mut words = line.split(is_blank).filter(|word| !word.is_empty());
     let Some(interpreter) = words.next().filter(|word| *word != b"\r") else {
-        return Some(Trouble::missing(
+        return Some(ProgramFault::missing(
             "its first line names no interpreter behind #!".to_owned(),
         ));
     };
@@ -128,20 +128,20 @@ fn script(line: &[u8], is_there: &dyn Fn(&Path) -> bool) -> Option<Trouble> {
     };
     if path.is_absolute() && !is_there(path) {
         let name = String::from_utf8_lossy(interpreter);
-        return Some(Trouble::missing(format!(
+        return Some(ProgramFault::missing(format!(
             "its first line names the interpreter {name:?}, which does not exist{ends}"
         )));
     }
     if has_windows_end && path.file_name() == Some(OsStr::new("env")) {
         let name = String::from_utf8_lossy(words.next_back().unwrap_or_default());
-        return Some(Trouble::missing(format!(
+        return Some(ProgramFault::missing(format!(
             "its first line has env look for {name:?}, which does not exist{ends}"
         )));
     }
     None
 }
 
-fn elf(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> Option<Trouble> {
+fn elf(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> Option<ProgramFault> {
     let header = Elf::read(file)?;
     let machine = header.number(18, 2)?;
     let name = MACHINES
@@ -151,7 +151,7 @@ fn elf(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> O
     let is_ours = name.is_none_or(|name| name == ARCH || COMPATIBLE.contains(&(ARCH, name)));
     if !is_ours && !are_others_run {
         let name = name.unwrap_or_default();
-        return Some(Trouble::foreign(format!(
+        return Some(ProgramFault::foreign(format!(
             "it is a program for {name}, and this machine is {ARCH}"
         )));
     }
@@ -160,7 +160,7 @@ fn elf(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> O
     let is_missing = is_ours && path.is_absolute() && !is_there(path);
     is_missing.then(|| {
         let name = path.display();
-        Trouble::missing(format!(
+        ProgramFault::missing(format!(
             "it needs the loader {name}, which does not exist; it was built for another system, with another C library"
         ))
     })

@@ -1,5 +1,7 @@
 //! Values that every crate of ojs-init shares: signals by number and name, how a process ended, and
 //! the exit statuses of ojs-init.
+//!
+//! The crate uses nothing else of ojs-init. Start with `exit`: its table has every exit status.
 #![forbid(unsafe_code)]
 
 pub mod exit;

@@ -1,9 +1,21 @@
-//! PURE. Bytes to types and back; what they mean is decided in [`ojs_lifecycle`].
+//! PURE. Bytes to types and back; [`ojs_lifecycle`] decides what they mean.
 //!
-//! No socket, no clock, no state but that of a half-read line. What comes from outside is hostile
-//! until it was read here: every function takes any bytes, panics on none, and keeps what is
-//! readable. JSON that is only passed on (envelopes, results, checkpoints) stays the text that
-//! somebody wrote: numbers beyond 2^53, key order, escapes and doubled keys arrive byte for byte.
+//! The crate has no socket, no clock, and no state but that of a half-read line. Bytes from outside
+//! are hostile until they were read here: every function takes any bytes, panics on none, and keeps
+//! what is readable. JSON that is only passed on (envelopes, results, checkpoints) stays the text
+//! that its author wrote: numbers beyond 2^53, key order, escapes and doubled keys arrive byte for
+//! byte.
+//!
+//! | peer | module |
+//! |---|---|
+//! | a worker on the worker socket | `worker`, with the lines of `frame` |
+//! | a worker that is built on an SDK | `gateway`, over `http` |
+//! | the backend | `backend`, over `http` |
+//! | an operator, a probe, an orchestrator | `operator`, `http::probe`, `metrics`, `termination_log` |
+//! | the runner of mode exec, and its jobs | `runner` |
+//!
+//! The crate may use `ojs_lifecycle::api`, the counts of `ojs_lifecycle::view::metrics` and
+//! `ojs_values`. Start with `frame`, then `worker`: the other protocols are read in the same way.
 #![forbid(unsafe_code)]
 
 pub mod backend;

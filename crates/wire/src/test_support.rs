@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::request::{Answer, Answered, Identity, read, read_jobs};
+use crate::backend::request::{Answer, HttpAnswer, Identity, read, read_jobs};
 use ojs_lifecycle::api::{
     Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Reply, Takes, WorkerId, WorkerState,
 };
@@ -139,12 +139,12 @@ pub(super) fn every_call() -> Vec<Call> {
     ]
 }
 
-pub(super) fn read_any(call: &Call, answered: Answered<'_>) -> Answer {
+pub(super) fn read_any(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     read_jobs(call, answered.status, answered.body.to_vec().into()).unwrap_or_else(|_| read(call, answered))
 }
 
 pub(super) fn read_with(call: &Call, status: u16, retry_after: Option<&str>, body: &str) -> Reply {
-    let answered = Answered {
+    let answered = HttpAnswer {
         status,
         retry_after,
         now: Duration::ZERO,

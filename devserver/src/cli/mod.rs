@@ -1,4 +1,8 @@
-//! The command line of the program.
+//! The command line of the program: one file for each command.
+//!
+//! `serve` runs a server. The other commands are clients: they send requests to a server or to any
+//! backend, by `client`, and print tables, by `table`. The folder may use everything of the crate.
+//! Start with `serve`.
 
 mod backend;
 mod client;

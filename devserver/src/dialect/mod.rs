@@ -1,5 +1,9 @@
 //! Dialects: what is accepted from workers and how they are answered, in the specification's way
 //! and the ways of real backends.
+//!
+//! A dialect translates, and has no state and no rule about jobs. `fields` names the fields that
+//! the specification knows, for a dialect that refuses all others. Start with [`Dialect`]: each
+//! `match` on it is one difference between backends.
 
 mod fields;
 

@@ -1,5 +1,15 @@
-//! The jobs, and every rule about them. No clock and no socket: each call is told what time it is,
-//! as the time since the start of the server, and gives what there is to answer.
+//! The jobs, and every rule about them. No clock and no socket: each call gets the time since the
+//! start of the server, and returns what there is to answer.
+//!
+//! | question | files |
+//! |---|---|
+//! | what is a job? | `job`, `envelope`, `new_job`, `snapshot` |
+//! | how does a job come in, go out and end? | `enqueue`, `fetch`, `outcome`, `retry`, `dead_letter`, `progress` |
+//! | who works on it? | `worker`, `workers` |
+//! | what does time bring? | `timers` |
+//! | how is a job found, and who hears of a change? | `index`, `queues`, `changes` |
+//!
+//! Start with `job`, then [`Store`].
 
 pub mod changes;
 mod dead_letter;

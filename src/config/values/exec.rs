@@ -21,14 +21,14 @@ const LATER: &str = "later:";
 
 /// The program for jobs of some types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct ExecRoute {
     /// A job's type; with `*` at its end every type that begins like this.
     pub pattern: String,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
 
-impl Route {
+impl ExecRoute {
     /// How exact the pattern is. A type spelled out goes before a beginning, a longer beginning
     /// before a shorter one.
     fn rank(&self) -> (bool, usize) {
@@ -62,9 +62,9 @@ impl Route {
 
 /// Programs by the types of their jobs, in the order in which they are looked through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Routes(pub Vec<Route>);
+pub struct ExecRoutes(pub Vec<ExecRoute>);
 
-impl Value for Routes {
+impl Value for ExecRoutes {
     type Limits = ();
     const NOTATION: Notation = Notation::new(
         Form::Commands,
@@ -75,7 +75,7 @@ impl Value for Routes {
     );
 
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
-        let routes: Result<Vec<Route>, Problem> = texts.iter().map(|text| Route::read(text)).collect();
+        let routes: Result<Vec<ExecRoute>, Problem> = texts.iter().map(|text| ExecRoute::read(text)).collect();
         let mut routes = routes?;
         routes.sort_by(|a, b| b.rank().cmp(&a.rank()).then_with(|| a.pattern.cmp(&b.pattern)));
         Ok(Self(routes))
@@ -86,7 +86,7 @@ impl Value for Routes {
     }
 
     fn texts(&self) -> Vec<String> {
-        let words = |route: &Route| [std::slice::from_ref(&route.pattern), &route.command].concat();
+        let words = |route: &ExecRoute| [std::slice::from_ref(&route.pattern), &route.command].concat();
         let texts = self.0.iter().map(|route| words(route).join(&WORDS_APART.to_string()));
         texts.collect()
     }
@@ -99,7 +99,7 @@ impl Value for Routes {
 
 /// The outcome of a job by the end of its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExitVerdict {
     /// The job is done.
     Ack,
     /// The job goes back after this time, and no failure is recorded.
@@ -110,7 +110,7 @@ pub enum Verdict {
     Discard,
 }
 
-impl Verdict {
+impl ExitVerdict {
     /// Those that need no time.
     const WORDS: [Self; 4] = [Self::Ack, Self::Release(Duration::ZERO), Self::Retry, Self::Discard];
 
@@ -136,12 +136,12 @@ impl Verdict {
 
 /// How the process of a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JobEnd {
+pub enum ProcessEnd {
     Status(u8),
     Signal(Signal),
 }
 
-impl fmt::Display for JobEnd {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => status.fmt(f),
@@ -150,7 +150,7 @@ impl fmt::Display for JobEnd {
     }
 }
 
-impl JobEnd {
+impl ProcessEnd {
     fn read(text: &str) -> Option<Self> {
         if text.starts_with(|first: char| first.is_ascii_digit()) {
             return whole(text)
@@ -163,18 +163,22 @@ impl JobEnd {
     }
 }
 
-/// The meanings of ends; one that is not named here is [`Verdict::Retry`].
+/// The meanings of ends; one that is not named here is [`ExitVerdict::Retry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdicts(pub BTreeMap<JobEnd, Verdict>);
+pub struct Verdicts(pub BTreeMap<ProcessEnd, ExitVerdict>);
 
 impl Default for Verdicts {
     fn default() -> Self {
         let usual = [
-            (0, Verdict::Ack),
-            (75, Verdict::Release(Duration::ZERO)),
-            (100, Verdict::Discard),
+            (0, ExitVerdict::Ack),
+            (75, ExitVerdict::Release(Duration::ZERO)),
+            (100, ExitVerdict::Discard),
         ];
-        Self(usual.map(|(status, verdict)| (JobEnd::Status(status), verdict)).into())
+        Self(
+            usual
+                .map(|(status, verdict)| (ProcessEnd::Status(status), verdict))
+                .into(),
+        )
     }
 }
 
@@ -192,9 +196,9 @@ impl Value for Verdicts {
         let mut named = BTreeMap::new();
         for text in texts {
             let (end, word) = text.split_once(NAME_APART).ok_or("has an entry that is not a pair")?;
-            let end = JobEnd::read(end)
+            let end = ProcessEnd::read(end)
                 .ok_or_else(|| format!("has an entry {end:?}, which is neither an exit status nor a signal"))?;
-            let verdict = Verdict::read(word).ok_or_else(|| {
+            let verdict = ExitVerdict::read(word).ok_or_else(|| {
                 format!("has {word:?} for {end}, which is none of ack, release, later:TIME up to 30s, retry, discard")
             })?;
             if named.insert(end, verdict).is_some() {
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_longest_pattern_comes_first_and_a_type_spelled_out_before_all() {
-        let routes = Routes::read(&["a.*\0x", "*\0x", "a.b.*\0x", "a\0x", "b\0y\0-z\0"], &()).unwrap();
+        let routes = ExecRoutes::read(&["a.*\0x", "*\0x", "a.b.*\0x", "a\0x", "b\0y\0-z\0"], &()).unwrap();
         assert_eq!(routes.show(), "a,b,a.b.*,a.*,*");
         assert_eq!(routes.0[1].command, ["y", "-z", ""]);
     }
@@ -290,7 +294,7 @@ mod tests {
             ("a", "no program for \"a\""),
             ("a\0", "no program for \"a\""),
         ] {
-            let error = Routes::read(&[text], &()).unwrap_err();
+            let error = ExecRoutes::read(&[text], &()).unwrap_err();
             assert!(error.contains(problem), "{text:?}: {error}");
         }
     }

@@ -1,5 +1,8 @@
 //! The types of values. Each has one `impl Value`: how people write a value, what is accepted, how
 //! it is shown. A new kind of value is one more type with its `impl` in a file of this folder.
+//!
+//! Start with `scalars` for the simplest types. `network` and `masked` keep secrets out of
+//! messages.
 
 pub mod duration;
 pub mod enums;

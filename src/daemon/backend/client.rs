@@ -20,14 +20,14 @@ use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
 use crate::daemon::backend::idle_limits::IdleLimits;
 use crate::daemon::backend::kept::EarlyEnd;
-use crate::daemon::backend::lookup::Wake;
+use crate::daemon::backend::lanes::{LaneEntry, Lanes};
+use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::names::Names;
 pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
 use crate::daemon::backend::pending::{Awaits, Pending, RequestStage};
 use crate::daemon::backend::reach::{Reach, Sign, Way};
-use crate::daemon::backend::rooms::{LaneRooms, Room};
-use crate::daemon::backend::route::Route;
+use crate::daemon::backend::route::BackendRoute;
 use crate::daemon::backend::settings::{BackendError, BackendSettings};
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::TokenReader;
@@ -74,7 +74,7 @@ pub(in crate::daemon::backend) enum BackendTimer {
     /// last time.
     Step(CallId),
     /// Reports wait, and those that are under way may hang.
-    Room,
+    SlowReports,
     /// No large job was passed on for a while.
     Spare,
 }
@@ -100,10 +100,10 @@ pub(in crate::daemon::backend) struct Parts<'a> {
 pub struct Backend {
     pub(in crate::daemon::backend) outcomes: Outcomes,
     pub(in crate::daemon::backend) writer: RequestWriter,
-    pub(in crate::daemon::backend) route: Route,
+    pub(in crate::daemon::backend) route: BackendRoute,
     pub(in crate::daemon::backend) names: Names,
     pub(in crate::daemon::backend) token: TokenReader,
-    pub(in crate::daemon::backend) rooms: LaneRooms,
+    pub(in crate::daemon::backend) lanes: Lanes,
     pub(in crate::daemon::backend) pending: BTreeMap<CallId, Pending>,
     pub(in crate::daemon::backend) reach: Reach<CallId>,
     /// Signs of this turn that the backend leaves.
@@ -142,7 +142,7 @@ impl Backend {
         let url = settings.backend.url.clone();
         let url = url.ok_or_else(|| BackendError("backend.url is not set".to_owned()))?;
         let tls = tls::config(&settings.backend)?;
-        let wake: Wake = Arc::new(move || {
+        let wake: LoopWake = Arc::new(move || {
             // Without a loop there is nobody to tell.
             let _ = waker.wake();
         });
@@ -156,11 +156,11 @@ impl Backend {
         Ok(Self {
             writer: RequestWriter::new(&settings, &place),
             tunnels: Tunnels::new(own_lines(&settings, &place)),
-            route: Route::new(&settings.backend, tls),
+            route: BackendRoute::new(&settings.backend, tls),
             names: Names::new(host, port, Arc::clone(&wake)),
             token: TokenReader::new(&settings.backend, wake, Moment::new(clock::monotonic())),
             outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),
-            rooms: LaneRooms::new(concurrency),
+            lanes: Lanes::new(concurrency),
             pending: BTreeMap::new(),
             reach: Reach::new(BACKEND_SLOTS, TokenOwner::Backend),
             signs: Vec::new(),
@@ -180,10 +180,10 @@ impl Backend {
     /// latest. `is_again`: the same one hangs on another connection.
     pub fn send(&mut self, id: CallId, call: Call, give_up: Moment, is_again: bool) {
         let lane = call.endpoint().lane();
-        let stage = match self.rooms.enter(lane, id) {
-            Room::Now => RequestStage::Reaching(Awaits::Turn),
-            Room::Later => RequestStage::Waiting,
-            Room::None => {
+        let stage = match self.lanes.enter(lane, id) {
+            LaneEntry::Now => RequestStage::Reaching(Awaits::Turn),
+            LaneEntry::Later => RequestStage::Waiting,
+            LaneEntry::Refused => {
                 log::debug!("backend: no room for another request of this kind ({lane:?})");
                 let overloaded = Reply::Failed(Failure::Overloaded);
                 return self.said.push((id, BackendSays::Answer(overloaded, Heard::default())));
@@ -209,7 +209,7 @@ impl Backend {
             pending.lane == Lane::Report && pending.began.is_some_and(|began| began.elapsed(now) >= SLOW_AFTER)
         };
         let slow = self.pending.values().filter(is_slow).count();
-        while let Some(next) = self.rooms.stand_in(slow) {
+        while let Some(next) = self.lanes.stand_in(slow) {
             self.set_stage(next, RequestStage::Reaching(Awaits::Turn));
             self.ready.push_back(next);
         }
@@ -267,8 +267,9 @@ impl Backend {
         }
         // After ours.
         self.turn_tunnels(turn);
-        if self.rooms.has_waiting_reports() {
-            self.deadlines.arm_at_latest(BackendTimer::Room, now.after(SLOW_AFTER));
+        if self.lanes.has_waiting_reports() {
+            self.deadlines
+                .arm_at_latest(BackendTimer::SlowReports, now.after(SLOW_AFTER));
         }
         for (id, says) in self.said.drain(..) {
             take(id, says);
@@ -323,7 +324,7 @@ impl Backend {
                 return self.fail(id, &fault.unwrap_or(Fault::NoConnectionInTime));
             }
             BackendTimer::Step(id) => return self.ready.push_back(id),
-            BackendTimer::Room => return self.look_for_slow_reports(now),
+            BackendTimer::SlowReports => return self.look_for_slow_reports(now),
             BackendTimer::Spare => return self.spare = Spare::default(),
         };
         let Some(pending) = self.pending.get(&id) else { return };
@@ -478,8 +479,8 @@ impl Backend {
         self.waiting_for_thread.remove(&id);
         self.reach.give_up(id);
         if matches!(pending.stage, RequestStage::Waiting) {
-            self.rooms.forget(pending.lane, id);
-        } else if let Some(next) = self.rooms.leave(pending.lane) {
+            self.lanes.forget(pending.lane, id);
+        } else if let Some(next) = self.lanes.leave(pending.lane) {
             self.set_stage(next, RequestStage::Reaching(Awaits::Turn));
             self.ready.push_back(next);
         }

@@ -108,7 +108,7 @@ impl ProxyRequest {
 
 /// One connection.
 #[derive(Debug)]
-pub(in crate::daemon) struct Connection<O = CallId> {
+pub(in crate::daemon) struct BackendConnection<O = CallId> {
     /// The socket.
     pub(in crate::daemon) stream: TcpStream,
     tls: Option<Box<TlsSession>>,
@@ -141,7 +141,7 @@ pub(in crate::daemon) struct Connection<O = CallId> {
     broken: Option<Fault>,
 }
 
-impl<O> Connection<O> {
+impl<O> BackendConnection<O> {
     /// Starts to connect.
     ///
     /// # Errors

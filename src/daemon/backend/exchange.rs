@@ -1,7 +1,7 @@
 //! One request and its answer on one connection.
 
 use crate::daemon::backend::answer::{AnswerReader, Received};
-use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
+use crate::daemon::backend::connection::{BackendConnection, Buffers, Got, Sent};
 use crate::daemon::backend::fault::Fault;
 use ojs_wire::backend::spare::Spare;
 
@@ -52,7 +52,7 @@ impl Exchange {
     /// Goes as far as it can in one turn.
     pub(in crate::daemon) fn step(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut BackendConnection,
         buffers: &mut Buffers,
         spare: &mut Spare,
     ) -> ExchangeStep {

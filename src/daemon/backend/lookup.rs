@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use ojs_lifecycle::api::Moment;
-use ojs_os::names::{Family, NameError};
+use ojs_os::names::{AddressFamily, NameError};
 use ojs_os::threads;
 
 /// Stack of the thread, in bytes. The C library's look-up takes some 10 KiB of it.
@@ -26,17 +26,17 @@ const MOST_THREADS: usize = 2;
 const MOST_ADDRESSES: usize = 64;
 
 /// Looks a name up, for as long as that may take.
-pub(in crate::daemon::backend) type Look = fn(&str, u16, Family) -> Result<Vec<SocketAddr>, NameError>;
+pub(in crate::daemon::backend) type Look = fn(&str, u16, AddressFamily) -> Result<Vec<SocketAddr>, NameError>;
 
 /// Tells the loop that there is something to take.
-pub(in crate::daemon) type Wake = Arc<dyn Fn() + Send + Sync>;
+pub(in crate::daemon) type LoopWake = Arc<dyn Fn() + Send + Sync>;
 
 /// The result of a look-up, and the number of the thread that made it.
 type Found = (u64, Result<Vec<SocketAddr>, NameError>);
 
 /// The question of a look-up.
 #[derive(Clone)]
-pub(in crate::daemon::backend) struct Question {
+pub(in crate::daemon::backend) struct NameQuery {
     /// The name.
     pub(in crate::daemon::backend) host: String,
     /// The port that each address gets.
@@ -44,15 +44,15 @@ pub(in crate::daemon::backend) struct Question {
     /// The look-up itself; tests have their own.
     pub(in crate::daemon::backend) look: Look,
     /// Tells the loop of each result.
-    pub(in crate::daemon::backend) wake: Wake,
+    pub(in crate::daemon::backend) wake: LoopWake,
     /// Stack of each thread, in bytes.
     pub(in crate::daemon::backend) stack_bytes: usize,
 }
 
 /// Look-ups of one family.
 pub(in crate::daemon::backend) struct FamilyLookup {
-    pub(in crate::daemon::backend) question: Question,
-    family: Family,
+    pub(in crate::daemon::backend) question: NameQuery,
+    family: AddressFamily,
     /// Since when a look-up is under way.
     asked: Option<Moment>,
     /// Asks the newest thread.
@@ -66,7 +66,7 @@ pub(in crate::daemon::backend) struct FamilyLookup {
 
 impl FamilyLookup {
     /// Of this family. Nothing is asked yet.
-    pub(in crate::daemon::backend) fn new(question: Question, family: Family) -> Self {
+    pub(in crate::daemon::backend) fn new(question: NameQuery, family: AddressFamily) -> Self {
         // At most one result of each thread waits to be taken.
         let (finder, found) = mpsc::channel();
         Self {
@@ -124,8 +124,8 @@ impl FamilyLookup {
             _counted: Counted::one_of(&self.threads),
         };
         let name = match self.family {
-            Family::V4 => "resolve4",
-            Family::V6 => "resolve6",
+            AddressFamily::V4 => "resolve4",
+            AddressFamily::V6 => "resolve6",
         };
         threads::spawn(name, self.question.stack_bytes, move || thread.run())?;
         self.newest = number;
@@ -186,8 +186,8 @@ impl Drop for Counted {
 /// A thread of look-ups. It ends when nobody asks it any more.
 struct LookupThread {
     number: u64,
-    question: Question,
-    family: Family,
+    question: NameQuery,
+    family: AddressFamily,
     asked: Receiver<()>,
     finder: Sender<Found>,
     _counted: Counted,
@@ -195,7 +195,7 @@ struct LookupThread {
 
 impl LookupThread {
     fn run(self) {
-        let Question { host, port, look, .. } = &self.question;
+        let NameQuery { host, port, look, .. } = &self.question;
         while self.asked.recv().is_ok() {
             let result = look(host, *port, self.family);
             if self.finder.send((self.number, result)).is_err() {

@@ -11,9 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::lookup::{FamilyLookup, Look, Question, STACK_BYTES, Wake};
+use crate::daemon::backend::lookup::{FamilyLookup, Look, LoopWake, NameQuery, STACK_BYTES};
 use ojs_lifecycle::api::Moment;
-use ojs_os::names::{self, Family, NameError};
+use ojs_os::names::{self, AddressFamily, NameError};
 
 /// How long the last known addresses wait for newer ones.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -86,13 +86,13 @@ impl fmt::Debug for Names {
 
 impl Names {
     /// The addresses of this host at this port; `wake` tells that [`Names::take`] has something.
-    pub(in crate::daemon) fn new(host: &str, port: u16, wake: Wake) -> Self {
+    pub(in crate::daemon) fn new(host: &str, port: u16, wake: LoopWake) -> Self {
         Self::with(host, port, wake, names::lookup, STACK_BYTES)
     }
 
-    fn with(host: &str, port: u16, wake: Wake, look: Look, stack_bytes: usize) -> Self {
+    fn with(host: &str, port: u16, wake: LoopWake, look: Look, stack_bytes: usize) -> Self {
         let address = host.parse::<IpAddr>().ok();
-        let question = Question {
+        let question = NameQuery {
             host: host.to_owned(),
             port,
             look,
@@ -102,7 +102,8 @@ impl Names {
         Self {
             host: host.to_owned(),
             numeric: address.map(|address| SocketAddr::new(address, port)),
-            halves: [Family::V6, Family::V4].map(|family| Half::new(FamilyLookup::new(question.clone(), family))),
+            halves: [AddressFamily::V6, AddressFamily::V4]
+                .map(|family| Half::new(FamilyLookup::new(question.clone(), family))),
             late: VecDeque::new(),
         }
     }

@@ -21,26 +21,26 @@ fn address(last: u8) -> SocketAddr {
 }
 
 /// A name with an IPv4 address alone, as most have.
-fn found(_: &str, _: u16, family: Family) -> Answer {
+fn found(_: &str, _: u16, family: AddressFamily) -> Answer {
     match family {
-        Family::V4 => Ok(vec![address(1)]),
-        Family::V6 => Err(NameError::NoAddress),
+        AddressFamily::V4 => Ok(vec![address(1)]),
+        AddressFamily::V6 => Err(NameError::NoAddress),
     }
 }
 
 /// A name server that does not answer for longer than any test waits.
-fn silent(_: &str, _: u16, _: Family) -> Answer {
+fn silent(_: &str, _: u16, _: AddressFamily) -> Answer {
     thread::park_timeout(LONG * 3);
     Err(NameError::Failed("no answer".to_owned()))
 }
 
 /// The answer of a name server to the two questions that a name such as `address+nodata` spells: A,
 /// then AAAA.
-fn as_spelled(host: &str, _: u16, family: Family) -> Answer {
+fn as_spelled(host: &str, _: u16, family: AddressFamily) -> Answer {
     let (a, aaaa) = host.split_once('+').unwrap();
-    match (family, if family == Family::V4 { a } else { aaaa }) {
-        (Family::V4, "address") => Ok(vec![address(1)]),
-        (Family::V6, "address") => Ok(vec!["[::1]:80".parse().unwrap()]),
+    match (family, if family == AddressFamily::V4 { a } else { aaaa }) {
+        (AddressFamily::V4, "address") => Ok(vec![address(1)]),
+        (AddressFamily::V6, "address") => Ok(vec!["[::1]:80".parse().unwrap()]),
         (_, "nodata") => Err(NameError::NoAddress),
         (_, "nxdomain") => Err(NameError::NoName),
         (_, "fails") => Err(NameError::Failed("SERVFAIL".to_owned())),
@@ -56,7 +56,7 @@ struct Rig {
 
 fn rig(host: &str, look: Look, stack_bytes: usize) -> Rig {
     let (sender, woken) = mpsc::channel();
-    let wake: Wake = Arc::new(move || sender.send(()).unwrap_or_default());
+    let wake: LoopWake = Arc::new(move || sender.send(()).unwrap_or_default());
     Rig {
         names: Names::with(host, 80, wake, look, stack_bytes),
         woken,
@@ -180,9 +180,9 @@ fn a_name_is_looked_up_once_for_all_who_wait_and_again_only_after_a_while() {
 fn a_name_that_gets_another_address_is_followed_also_from_one_family_to_the_other() {
     static ROUND: AtomicU32 = AtomicU32::new(0);
     let look: Look = |_, _, family| match (ROUND.load(Ordering::Relaxed), family) {
-        (0, Family::V4) => Ok(vec![address(1)]),
-        (1, Family::V4) => Ok(vec![address(2)]),
-        (2, Family::V6) => Ok(vec!["[::1]:80".parse().unwrap()]),
+        (0, AddressFamily::V4) => Ok(vec![address(1)]),
+        (1, AddressFamily::V4) => Ok(vec![address(2)]),
+        (2, AddressFamily::V6) => Ok(vec!["[::1]:80".parse().unwrap()]),
         _ => Err(NameError::NoAddress),
     };
     let mut rig = Rig::of(look);
@@ -223,8 +223,8 @@ fn a_slow_name_server_holds_up_a_known_name_for_half_a_second_only() {
 fn a_family_that_is_never_answered_holds_up_nothing_but_50_ms_of_each_look_up() {
     static ASKED: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
     let look: Look = |host, port, family| match family {
-        Family::V4 => found(host, port, family),
-        Family::V6 => {
+        AddressFamily::V4 => found(host, port, family),
+        AddressFamily::V6 => {
             *ASKED.0.lock().unwrap() += 1;
             ASKED.1.notify_all();
             silent(host, port, family)
@@ -253,9 +253,9 @@ fn a_known_name_outlives_a_failing_name_server_for_a_minute() {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let look: Look = |host, port, family| match (family, COUNT.fetch_add(1, Ordering::Relaxed)) {
         (_, 0 | 1) => found(host, port, family),
-        (Family::V4, 2 | 3) => Err(NameError::NoName),
-        (Family::V4, _) => Err(NameError::Failed("try again".to_owned())),
-        (Family::V6, _) => Err(NameError::NoAddress),
+        (AddressFamily::V4, 2 | 3) => Err(NameError::NoName),
+        (AddressFamily::V4, _) => Err(NameError::Failed("try again".to_owned())),
+        (AddressFamily::V6, _) => Err(NameError::NoAddress),
     };
     let mut rig = Rig::of(look);
     rig.until(at(0));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{JobId, Moment, StreamNews};
-use ojs_wire::backend::stream::StreamReader;
+use ojs_wire::backend::stream::EventStreamReader;
 
 /// Bytes that a stream may bring at once, a thousand events, and in each second from then on. A
 /// queue in which more happens is no place to wait in.
@@ -18,7 +18,7 @@ const JOBS_PER_TURN: usize = 64;
 /// A stream that is there.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct OpenStream {
-    reader: StreamReader,
+    reader: EventStreamReader,
     /// Bytes that it has brought and that time has not made up for, at that moment.
     charged: u64,
     charged_at: Option<Moment>,

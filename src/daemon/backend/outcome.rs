@@ -10,7 +10,7 @@ use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::log::throttle::Throttle;
 use ojs_lifecycle::api::{Call, CallId, Failure, JobId, Reply};
 use ojs_os::clock;
-use ojs_wire::backend::request::{self, Answer, Answered, Words, is_object};
+use ojs_wire::backend::request::{self, Answer, HttpAnswer, Words, is_object};
 
 /// Longest address that is shown of where a redirect leads, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;
@@ -109,9 +109,9 @@ impl Outcomes {
         let body = std::mem::take(&mut received.body);
         let body = received.jobs.take().unwrap_or_else(|| body.into());
         let answer = request::read_jobs(call, status, body);
-        let Answer { reply, remark, words } = answer.unwrap_or_else(|body| {
+        let Answer { reply, oddity, words } = answer.unwrap_or_else(|body| {
             received.body = body;
-            let answered = Answered {
+            let answered = HttpAnswer {
                 status,
                 retry_after: received.head.retry_after.as_deref(),
                 now: clock::since_1970(),
@@ -135,8 +135,8 @@ impl Outcomes {
             Some(said) => self.debug(call, said),
             None => self.debug(call, &format_args!("status {status}")),
         }
-        if let Some(remark) = remark {
-            self.complaints.warn(format_args!("backend {}: {remark}", self.base));
+        if let Some(oddity) = oddity {
+            self.complaints.warn(format_args!("backend {}: {oddity}", self.base));
         }
         let status = Some(status);
         let outcome = OutcomeReply::of(call, &received);

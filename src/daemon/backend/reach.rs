@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use mio::Registry;
 
-use crate::daemon::backend::connection::{Buffers, Connection, ConnectionPhase};
+use crate::daemon::backend::connection::{BackendConnection, Buffers, ConnectionPhase};
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::{KeptConnections, Used, Wanted};
 use crate::daemon::backend::names::{Lookup, Names};
-use crate::daemon::backend::route::Route;
-use crate::daemon::backend::slots::Slots;
+use crate::daemon::backend::route::BackendRoute;
+use crate::daemon::backend::slots::ConnectionSlots;
 use crate::daemon::backend::token_reader::{TokenReader, TokenState};
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::Moment;
@@ -23,7 +23,7 @@ use ojs_lifecycle::api::Moment;
 #[derive(Debug)]
 pub(in crate::daemon) struct Reach<O> {
     /// Where the connections are.
-    pub(in crate::daemon::backend) slots: Slots<O>,
+    pub(in crate::daemon::backend) slots: ConnectionSlots<O>,
     /// Connections that no request has at the moment.
     pub(in crate::daemon::backend) kept: KeptConnections,
     /// Requests that open a connection.
@@ -41,7 +41,7 @@ pub(in crate::daemon) struct Way<'a> {
     /// The token.
     pub(in crate::daemon) token: &'a mut TokenReader,
     /// The first steps of a new connection.
-    pub(in crate::daemon) route: &'a Route,
+    pub(in crate::daemon) route: &'a BackendRoute,
     /// The read buffers.
     pub(in crate::daemon) buffers: &'a mut Buffers,
     /// Signs that the backend leaves are added here.
@@ -88,7 +88,7 @@ impl<O: Copy + Ord> Reach<O> {
     /// At most so many connections; `owner` tells what the kernel calls them.
     pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
         Self {
-            slots: Slots::new(most, owner),
+            slots: ConnectionSlots::new(most, owner),
             kept: KeptConnections::default(),
             dials: BTreeMap::new(),
         }
@@ -226,7 +226,7 @@ impl<O: Copy + Ord> Reach<O> {
         }
         let Some(id) = id else { return };
         self.dials.remove(&id);
-        let is_of_it = |slot: usize, connection: &Connection<O>| match connection.owner {
+        let is_of_it = |slot: usize, connection: &BackendConnection<O>| match connection.owner {
             Some(owner) => owner == id,
             // The request was about to get the connection.
             None => !self.kept.has(slot),
@@ -313,7 +313,7 @@ impl<O: Copy + Ord> Reach<O> {
                 return Reached::Dialing { next_at, is_paused };
             };
             // A connection that nobody uses makes room for one that somebody needs.
-            let make_room = |slots: &mut Slots<O>| match kept.oldest() {
+            let make_room = |slots: &mut ConnectionSlots<O>| match kept.oldest() {
                 Some(oldest) => {
                     slots.close(oldest);
                     true

@@ -14,7 +14,7 @@ use crate::daemon::backend::tls_session::TlsSession;
 use ojs_wire::http::connect;
 
 /// The route to the backend, one for all connections.
-pub(in crate::daemon) struct Route {
+pub(in crate::daemon) struct BackendRoute {
     tls: Option<Arc<ClientConfig>>,
     /// The host that the backend's certificate has to name.
     host: String,
@@ -22,7 +22,7 @@ pub(in crate::daemon) struct Route {
     connect: Option<Arc<[u8]>>,
 }
 
-impl fmt::Debug for Route {
+impl fmt::Debug for BackendRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Route")
             .field("host", &self.host)
@@ -39,7 +39,7 @@ pub(in crate::daemon) struct Opening {
     pub(in crate::daemon) tls: Option<TlsSession>,
 }
 
-impl Route {
+impl BackendRoute {
     /// To this backend; without TLS its URL is http. An http request is handed to the proxy as it
     /// is: no connection is asked for.
     pub(in crate::daemon) fn new(backend: &Backend, tls: Option<Arc<ClientConfig>>) -> Self {

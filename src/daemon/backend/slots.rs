@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use mio::{Interest, Registry};
 use nix::errno::Errno;
 
-use crate::daemon::backend::connection::Connection;
+use crate::daemon::backend::connection::BackendConnection;
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::Moment;
@@ -14,14 +14,14 @@ use ojs_lifecycle::api::ids::CallId;
 
 /// The connections by their slots, each of which may belong to an `O`.
 #[derive(Debug)]
-pub(in crate::daemon) struct Slots<O = CallId> {
-    connections: Vec<Option<Connection<O>>>,
+pub(in crate::daemon) struct ConnectionSlots<O = CallId> {
+    connections: Vec<Option<BackendConnection<O>>>,
     free: Vec<usize>,
     most: usize,
     owner: fn(usize) -> TokenOwner,
 }
 
-impl<O> Slots<O> {
+impl<O> ConnectionSlots<O> {
     /// At most so many slots; `owner` tells what the kernel calls them.
     pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl<O> Slots<O> {
     where
         O: Copy,
     {
-        let start = || Connection::start(address, owner, now);
+        let start = || BackendConnection::start(address, owner, now);
         let mut connection = match start() {
             Err(error) if is_shortage(&error) && make_room(self) => start()?,
             result => result?,
@@ -98,7 +98,7 @@ impl<O> Slots<O> {
     }
 
     /// The connection in this slot.
-    pub(in crate::daemon) fn get(&mut self, slot: usize) -> Option<&mut Connection<O>> {
+    pub(in crate::daemon) fn get(&mut self, slot: usize) -> Option<&mut BackendConnection<O>> {
         self.connections.get_mut(slot)?.as_mut()
     }
 
@@ -109,7 +109,7 @@ impl<O> Slots<O> {
     }
 
     /// Those that there are.
-    pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &Connection<O>)> {
+    pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &BackendConnection<O>)> {
         let places = self.connections.iter().enumerate();
         places.filter_map(|(slot, place)| Some((slot, place.as_ref()?)))
     }

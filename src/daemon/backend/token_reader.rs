@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use crate::config::{Backend, Secret};
-use crate::daemon::backend::lookup::Wake;
+use crate::daemon::backend::lookup::LoopWake;
 use crate::daemon::backend::token::{NoToken, TokenSource};
 use ojs_lifecycle::api::Moment;
 use ojs_os::threads;
@@ -40,7 +40,7 @@ type Read = (u64, Result<Option<Secret>, NoToken>);
 pub(in crate::daemon) struct TokenReader {
     /// The source of the token. None: the token is fixed.
     source: Option<TokenSource>,
-    wake: Wake,
+    wake: LoopWake,
     newest: Option<Result<Option<Secret>, NoToken>>,
     /// When the file was asked for what is the newest.
     read_at: Moment,
@@ -61,7 +61,7 @@ impl fmt::Debug for TokenReader {
 
 impl TokenReader {
     /// The token of this configuration; `wake` tells that [`TokenReader::take`] has something.
-    pub(in crate::daemon) fn new(backend: &Backend, wake: Wake, now: Moment) -> Self {
+    pub(in crate::daemon) fn new(backend: &Backend, wake: LoopWake, now: Moment) -> Self {
         let mut reader = Self {
             source: backend.auth_token_file.is_some().then(|| TokenSource::new(backend)),
             wake,

@@ -3,7 +3,7 @@
 //! wait.
 
 use crate::daemon::backend::answer::{AnswerReader, Received};
-use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
+use crate::daemon::backend::connection::{BackendConnection, Buffers, Got, Sent};
 use crate::daemon::backend::fault::Fault;
 use ojs_lifecycle::api::Moment;
 use ojs_wire::http::tunnel::{AROUND_CHUNK, LAST_CHUNK, OwnLines, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
@@ -296,7 +296,7 @@ impl Tunnel {
     /// Goes on in both directions, as far as it can in one turn.
     pub(in crate::daemon) fn step<O>(
         &mut self,
-        connection: &mut Connection<O>,
+        connection: &mut BackendConnection<O>,
         buffers: &mut Buffers,
         now: Moment,
         news: &mut Vec<TunnelNews>,
@@ -348,7 +348,7 @@ impl Tunnel {
     }
 
     /// Writes what waits; true: there is room for more, and others have their turn first.
-    fn write<O>(&mut self, connection: &mut Connection<O>, now: Moment) -> bool {
+    fn write<O>(&mut self, connection: &mut BackendConnection<O>, now: Moment) -> bool {
         if self.broken.is_some() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! The requests of somebody else that go through us to the backend. They have a room, slots and
+//! The requests of somebody else that go through us to the backend. They have bounds, slots and
 //! kept connections of their own: however many there are, and whatever hangs on them, no heartbeat,
 //! report or FETCH of ours waits for one.
 

@@ -10,14 +10,14 @@ use mio::Interest;
 use mio::net::TcpStream;
 
 use crate::daemon::gateway::caller::Admission;
+use crate::daemon::gateway::limits::{ACCEPTS_PER_TURN, Arrival};
 use crate::daemon::gateway::link::GatewayLink;
-use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival};
 use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn};
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::ProcessId;
 use ojs_os::clock;
 use ojs_os::pidfd::ProcessWatch;
-use ojs_wire::gateway::{self as wire, GatewayError, Status};
+use ojs_wire::gateway::{self as wire, AnswerStatus, GatewayError};
 
 /// Refused connections that are told so. They take no room from the worker's, and what comes beyond
 /// them is closed without a word.
@@ -36,7 +36,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// The answer to callers that are not the worker.
 pub(super) const FORBIDDEN: GatewayError<'static> = GatewayError {
-    status: Status::Forbidden,
+    status: AnswerStatus::Forbidden,
     code: "gateway_forbidden",
     message: "only the worker may use this gateway (gateway.allow)",
 };
@@ -44,7 +44,7 @@ pub(super) const FORBIDDEN: GatewayError<'static> = GatewayError {
 impl Gateway {
     pub(super) fn has_room(&self) -> bool {
         let taken = self.links.len() - self.refused + self.arrivals.len();
-        taken < self.room.most
+        taken < self.limits.most
     }
 
     /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the
@@ -98,7 +98,7 @@ impl Gateway {
         if self.has_come(id, turn.now) {
             return false;
         }
-        let most = self.room.most;
+        let most = self.limits.most;
         self.acceptor.warn(format_args!(
             "gateway: all {most} connections are taken, so the oldest of those without a whole request are closed: a program of the worker \
              opens connections that it does not use"
@@ -159,12 +159,12 @@ impl Gateway {
 
     /// The name of the process of a new connection; none where there are too many.
     fn hold(&mut self, watch: Rc<ProcessWatch>, turn: &mut InterfaceTurn<'_>) -> Option<ProcessId> {
-        if !turn.processes.has_room_for(&watch, self.room.processes) {
-            if !std::mem::replace(&mut self.room.has_warned, true) {
+        if !turn.processes.has_room_for(&watch, self.limits.processes) {
+            if !std::mem::replace(&mut self.limits.has_warned, true) {
                 warn!(
                     "gateway: more than {} processes of the worker have come, and with this limit of open files no more of them are \
                      held on to: the end of further ones is not noticed; raise the hard limit",
-                    self.room.processes
+                    self.limits.processes
                 );
             }
             return None;

@@ -22,7 +22,7 @@ type Program = (Option<ProcessId>, String);
 /// The connections that wait for the answer to an outcome. One of them is the reason that it was
 /// said.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingLinks {
     said_by: HolderId,
     links: Vec<LinkId>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Book {
     /// Those whose process is gone, and of which something may still be read.
     left_behind: BTreeSet<HolderId>,
     pulls: BTreeMap<PullId, (HolderId, LinkId)>,
-    outcomes: BTreeMap<JobId, Waiting>,
+    outcomes: BTreeMap<JobId, WaitingLinks>,
     beats: BTreeMap<HolderId, VecDeque<LinkId>>,
 }
 
@@ -164,7 +164,7 @@ impl Book {
             waiting.links.push(link);
             return false;
         }
-        let waiting = Waiting {
+        let waiting = WaitingLinks {
             said_by,
             links: vec![link],
         };

@@ -69,12 +69,12 @@ pub enum Admission {
     /// Its process is searched for: [`Callers::search`] tells what became of this socket.
     Sought(u64),
     /// Everything on it is answered 403; for the log, not for the caller.
-    Refused(Refusal),
+    Refused(CallerRefusal),
 }
 
 /// Why somebody may not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CallerRefusal {
     /// The kernel says that another user has it.
     OtherUser(u32),
     /// No process of the worker has it: another container's, perhaps.
@@ -87,7 +87,7 @@ pub enum Refusal {
     Unknown(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CallerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherUser(uid) => write!(f, "it belongs to user {uid}"),
@@ -223,7 +223,7 @@ impl Callers {
         Ok(self.questions.owner(client, server)?.is_none())
     }
 
-    fn refuse(&mut self, refusal: Refusal) -> Admission {
+    fn refuse(&mut self, refusal: CallerRefusal) -> Admission {
         if self.allow == GatewayAllow::Any {
             return Admission::Taken(None);
         }
@@ -233,15 +233,15 @@ impl Callers {
         Admission::Refused(refusal)
     }
 
-    fn look_up(&mut self, client: SocketAddr, server: SocketAddr) -> Result<Admission, Refusal> {
+    fn look_up(&mut self, client: SocketAddr, server: SocketAddr) -> Result<Admission, CallerRefusal> {
         let owner = self.questions.owner(client, server);
-        let owner = owner.map_err(|error| Refusal::Unknown(error.to_string()))?;
-        let owner = owner.ok_or(Refusal::Nobody)?;
+        let owner = owner.map_err(|error| CallerRefusal::Unknown(error.to_string()))?;
+        let owner = owner.ok_or(CallerRefusal::Nobody)?;
         if owner.uid != self.uid {
-            return Err(Refusal::OtherUser(owner.uid));
+            return Err(CallerRefusal::OtherUser(owner.uid));
         }
         match (self.insight, self.allow) {
-            (Insight::NoWorker, GatewayAllow::Worker) => Err(Refusal::NoWorker),
+            (Insight::NoWorker, GatewayAllow::Worker) => Err(CallerRefusal::NoWorker),
             (Insight::UidAlone, GatewayAllow::Worker) => Ok(Admission::AsksForBearer),
             (Insight::NoWorker | Insight::UidAlone, GatewayAllow::Uid | GatewayAllow::Any) => {
                 Ok(Admission::Taken(None))
@@ -324,7 +324,7 @@ impl Callers {
             return Admission::Taken(None);
         }
         let Some(blind) = blind else {
-            return self.refuse(Refusal::OtherProcess);
+            return self.refuse(CallerRefusal::OtherProcess);
         };
         self.blindness.warn(format_args!(
             "gateway: the process of a connection cannot be found ({blind}), so it is known by its uid and by the bearer in \

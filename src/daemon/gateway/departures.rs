@@ -38,7 +38,7 @@ impl Gateway {
         match &link.stage {
             // A complete request of a dead process still counts. This one waits for body space. Its
             // timeout starts when it gets some.
-            LinkStage::Gathering(request) if request.waits_for_place => {}
+            LinkStage::Gathering(request) if request.waits_for_permit => {}
             // The request waits for the backend to take more.
             LinkStage::Relaying(relay) if !relay.is_body_done => self.hang_up(id, turn),
             LinkStage::Head

@@ -11,7 +11,7 @@ use ojs_os::process::Pid;
 /// One walk. Whoever starts or ends a process meanwhile may hide another one from it: two walks
 /// that find the same have found all.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct FamilyWalk {
     found: BTreeSet<Pid>,
     /// Processes whose children are still to be found.
     left: Vec<Pid>,
@@ -19,7 +19,7 @@ pub(super) struct Family {
     open: Option<(Pid, ThreadList)>,
 }
 
-impl Family {
+impl FamilyWalk {
     /// Begins with ourselves: an orphan of the worker is a child of ours.
     pub(super) fn begin() -> Self {
         Self {
@@ -73,7 +73,7 @@ mod tests {
         let pid = process::descendants(1000).unwrap();
         let parent = pid.into_iter().find(|pid| pid.number() == child.id().cast_signed());
         let has_child = |pid: Pid| {
-            let mut family = Family::begin();
+            let mut family = FamilyWalk::begin();
             while family.step().unwrap() {}
             let of_it = |other: &&Pid| process::parent_of(**other).is_ok_and(|of| of == process::Parent::Is(pid));
             assert!(family.found().contains(&pid), "{family:?}");

@@ -13,10 +13,10 @@ use mio::net::TcpStream;
 use socket2::SockRef;
 
 use crate::daemon::backend::tunnel::TunnelId;
-use crate::daemon::gateway::places::LargePlace;
+use crate::daemon::gateway::body_permits::BodyPermit;
 use ojs_lifecycle::api::{HolderId, JobId, Moment, ProcessId, PullId};
 use ojs_os::tcp;
-use ojs_wire::gateway::{AnswerForm, Route};
+use ojs_wire::gateway::{AnswerForm, RequestKind};
 use ojs_wire::http::message::MessageHead;
 use ojs_wire::http::request_reader::RequestReader;
 
@@ -48,16 +48,16 @@ pub(super) struct Pulling {
 /// A request that is for us.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) route: Route,
+    pub(super) route: RequestKind,
     pub(super) head: MessageHead,
     /// As much of it as is here.
     pub(super) body: Vec<u8>,
-    /// The room that it has, when it is a large one.
-    pub(super) place: Option<LargePlace>,
-    /// The body is large, and there is no room yet.
-    pub(super) waits_for_place: bool,
-    /// Since when it has room that it had to wait for.
-    pub(super) has_place_since: Option<Moment>,
+    /// A large body needs one.
+    pub(super) permit: Option<BodyPermit>,
+    /// The body is large, and there is no permit for it yet.
+    pub(super) waits_for_permit: bool,
+    /// Since when it has a permit that it had to wait for.
+    pub(super) has_permit_since: Option<Moment>,
 }
 
 /// The open question to the lifecycle.
@@ -80,7 +80,7 @@ pub(super) struct Relay {
     /// The tunnel has all of the request's body.
     pub(super) is_body_done: bool,
     /// How the body of the answer goes out; none: there was no head yet.
-    pub(super) answer: Option<AnswerBody>,
+    pub(super) answer: Option<BodyCoding>,
     /// The tunnel has all of the answer.
     pub(super) is_done: bool,
     /// By its method the request changes nothing: where its client is gone, nobody needs it.
@@ -98,14 +98,13 @@ pub(super) struct Gathered {
     pub(super) body: Vec<u8>,
     /// So much of it the tunnel has taken.
     pub(super) taken: usize,
-    /// The room that it has.
     #[expect(dead_code, reason = "it is held, not read")]
-    pub(super) place: LargePlace,
+    pub(super) permit: BodyPermit,
 }
 
 /// How the body of an answer goes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerBody {
+pub(super) enum BodyCoding {
     /// As it is: its length was told, or the end of the connection is its end.
     Plain,
     Chunked,
@@ -253,7 +252,7 @@ impl GatewayLink {
     pub(super) fn silent_since(&self) -> Option<Moment> {
         let since = match &self.stage {
             LinkStage::Head => Some(self.since),
-            LinkStage::Gathering(request) if !request.waits_for_place => Some(self.heard_at),
+            LinkStage::Gathering(request) if !request.waits_for_permit => Some(self.heard_at),
             LinkStage::Gathering(_)
             | LinkStage::Asked(_)
             | LinkStage::Relaying(_)

@@ -1,20 +1,35 @@
-//! The gateway: workers that were built on an OJS SDK speak HTTP with us as if we were the backend.
-//! What is about being a worker is the lifecycle's; everything else passes through.
+//! The gateway: a worker that was built on an OJS SDK speaks HTTP with ojs-init as if it were the
+//! backend. Requests about being a worker go to the lifecycle; all others pass through.
+//!
+//! Words. A *caller* is the process behind a connection. A *link* is one connection. The *book*
+//! says which holder a program is, and which links wait for an answer. A *permit* lets a large body
+//! in.
+//!
+//! | question | files |
+//! |---|---|
+//! | who may connect? | `listener`, `arrivals`, `limits`, `caller`; whose socket it is: `known`, `search`, `family` |
+//! | how is a request read? | `link`, `requests`, `body_permits`, `stalls` |
+//! | who answers it? | `book`, `answers`; the backend, by way of a tunnel: `relay` |
+//! | what happens when a process ends? | `departures` |
+//! | what does the worker find in its environment? | `environment` |
+//!
+//! The folder may use `config`, `wire`, `os`, `lifecycle`, `values`, `daemon::backend`,
+//! `daemon::workers` and the tokens, the acceptor and the log of `daemon`. Start with `requests`.
 
 mod answers;
 mod arrivals;
+mod body_permits;
 mod book;
 pub mod caller;
 mod departures;
 pub mod environment;
 mod family;
 mod known;
+mod limits;
 mod link;
 pub(super) mod listener;
-mod places;
 mod relay;
 mod requests;
-mod room;
 mod search;
 mod stalls;
 
@@ -34,11 +49,11 @@ use crate::daemon::acceptor::Acceptor;
 use crate::daemon::backend::client::Backend;
 use crate::daemon::backend::outcome::OutcomeReply;
 use crate::daemon::backend::tunnel::TunnelId;
+use crate::daemon::gateway::body_permits::BodyPermits;
 use crate::daemon::gateway::book::{Book, LinkId};
 use crate::daemon::gateway::caller::Callers;
+use crate::daemon::gateway::limits::{ACCEPTS_PER_TURN, Arrival, ConnectionLimits};
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
-use crate::daemon::gateway::places::BodyBounds;
-use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival, Room};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
@@ -88,8 +103,8 @@ enum GatewayTimer {
     Accept,
     /// The time of the oldest silent connection is over, and others wait to be accepted.
     Silent,
-    /// Somebody holds a place for a large body, and sends nothing while others wait for it.
-    Places,
+    /// A client has the permit for a large body and sends nothing while others wait for one.
+    Permits,
 }
 
 /// The parts that a turn of an interface acts on.
@@ -126,9 +141,9 @@ pub struct Gateway {
     arrivals: Vec<Arrival>,
     /// Where we listen.
     address: SocketAddr,
-    bounds: BodyBounds,
+    body_permits: BodyPermits,
     fetches: FetchRules,
-    room: Room,
+    limits: ConnectionLimits,
     /// Boxed: a connection is large, and a map moves what is in it.
     links: BTreeMap<LinkId, Box<GatewayLink>>,
     newest_link: LinkId,
@@ -173,12 +188,12 @@ impl Gateway {
             worker_id: String::new(),
             arrivals: Vec::new(),
             address,
-            bounds: BodyBounds::new(most_body),
+            body_permits: BodyPermits::new(most_body),
             fetches: FetchRules {
                 within: fetches.within.min(LONGEST_PULL),
                 ..fetches
             },
-            room: Room::of(open_files_limit()),
+            limits: ConnectionLimits::of(open_files_limit()),
             links: BTreeMap::new(),
             newest_link: 0,
             refused: 0,
@@ -237,7 +252,7 @@ impl Gateway {
                 GatewayTimer::Link(id) => overdue.push(id),
                 GatewayTimer::Left(id) => half_closed.push(id),
                 // Later in the turn.
-                GatewayTimer::Places | GatewayTimer::Silent => {}
+                GatewayTimer::Permits | GatewayTimer::Silent => {}
             }
         }
         self.look_who_left(half_closed, turn);
@@ -258,7 +273,7 @@ impl Gateway {
         // After what has come: who was held up for as long finds it all the same.
         overdue.into_iter().for_each(|id| self.had_its_time(id, turn));
         self.let_go_of_the_dead(turn);
-        self.give_places(turn.now);
+        self.give_permits(turn.now);
     }
 
     /// A panic costs this one connection.

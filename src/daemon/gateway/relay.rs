@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews};
 use crate::daemon::gateway::book::LinkId;
-use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
+use crate::daemon::gateway::link::{BodyCoding, GatewayLink, Gathered, LinkStage, Relay, Request};
 use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn, Step};
 use ojs_os::clock;
-use ojs_wire::gateway::{CONTINUE, GatewayError, Status, passed_head, with_worker};
+use ojs_wire::gateway::{AnswerStatus, CONTINUE, GatewayError, passed_head, with_worker};
 use ojs_wire::http::body::{BadChunk, BodyStep};
 use ojs_wire::http::message::{BodyLength, MessageHead};
 use ojs_wire::http::request_reader::RequestReader;
@@ -31,7 +31,7 @@ const LAST_LOOK_AFTER: Duration = Duration::from_secs(4);
 const LOOKS_TIME_PER_TURN: Duration = Duration::from_millis(10);
 
 const NO_ROOM: GatewayError<'static> = GatewayError {
-    status: Status::Unavailable,
+    status: AnswerStatus::Unavailable,
     code: "gateway_overloaded",
     message: "the body is large, and so are others that wait for the backend to take them",
 };
@@ -86,10 +86,10 @@ impl Gateway {
         let Request { head, body, .. } = request;
         // One worker upstream: ours.
         let body = with_worker(body, &self.worker_id);
-        let Some(place) = self.bounds.place_onward(body.len()) else {
+        let Some(permit) = self.body_permits.permit_onward(body.len()) else {
             return self.fail(id, &NO_ROOM);
         };
-        let gathered = Gathered { body, taken: 0, place };
+        let gathered = Gathered { body, taken: 0, permit };
         self.open_relay(id, head, Some(gathered), turn);
     }
 
@@ -125,7 +125,7 @@ impl Gateway {
         };
         let is_event_stream = relay.is_event_stream;
         if relay.is_done {
-            if relay.answer == Some(AnswerBody::Chunked) {
+            if relay.answer == Some(BodyCoding::Chunked) {
                 link.say(LAST_CHUNK);
             }
             link.stage = LinkStage::Answering(None);
@@ -350,8 +350,8 @@ fn downward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Option<Tunn
             break;
         }
         match form {
-            AnswerBody::Plain => link.say(piece),
-            AnswerBody::Chunked => {
+            BodyCoding::Plain => link.say(piece),
+            BodyCoding::Chunked => {
                 let mut bytes = Vec::new();
                 push_chunk(&mut bytes, piece);
                 link.say(&bytes);
@@ -375,8 +375,8 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
     };
     let takes_chunks = link.form.is_kept_by_itself;
     let body = match head.body {
-        TunnelBody::Chunked if takes_chunks => AnswerBody::Chunked,
-        TunnelBody::None | TunnelBody::Length(_) | TunnelBody::Chunked => AnswerBody::Plain,
+        TunnelBody::Chunked if takes_chunks => BodyCoding::Chunked,
+        TunnelBody::None | TunnelBody::Length(_) | TunnelBody::Chunked => BodyCoding::Plain,
     };
     relay.answer = Some(body);
     relay.is_event_stream = head.is_event_stream() && head.body == TunnelBody::Chunked;
@@ -390,11 +390,11 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
 
 fn error_of(failure: &TunnelFailure) -> GatewayError<'_> {
     let (status, code) = match failure.kind {
-        TunnelFailureKind::Overloaded => (Status::Unavailable, "gateway_overloaded"),
-        TunnelFailureKind::NotSent => (Status::BadGateway, "gateway_unreachable"),
-        TunnelFailureKind::Unanswered | TunnelFailureKind::BrokenOff => (Status::BadGateway, "gateway_no_answer"),
-        TunnelFailureKind::TooLate => (Status::GatewayTimeout, "gateway_timeout"),
-        TunnelFailureKind::NotWhole => (Status::BadRequest, "gateway_bad_request"),
+        TunnelFailureKind::Overloaded => (AnswerStatus::Unavailable, "gateway_overloaded"),
+        TunnelFailureKind::NotSent => (AnswerStatus::BadGateway, "gateway_unreachable"),
+        TunnelFailureKind::Unanswered | TunnelFailureKind::BrokenOff => (AnswerStatus::BadGateway, "gateway_no_answer"),
+        TunnelFailureKind::TooLate => (AnswerStatus::GatewayTimeout, "gateway_timeout"),
+        TunnelFailureKind::NotWhole => (AnswerStatus::BadRequest, "gateway_bad_request"),
     };
     GatewayError {
         status,

@@ -2,33 +2,33 @@
 //! asked.
 
 use crate::daemon::gateway::arrivals::FORBIDDEN;
+use crate::daemon::gateway::body_permits::SMALL_BODY_BYTES;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
-use crate::daemon::gateway::places::SMALL_BODY_BYTES;
 use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn, Step, release};
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use ojs_os::clock;
 use ojs_wire::gateway::{
-    self as wire, AnswerForm, BadBody, CONTINUE, GatewayError, Route, Status, read_beat, read_fetch, read_outcome,
-    read_worker, route,
+    self as wire, AnswerForm, AnswerStatus, BadBody, CONTINUE, GatewayError, RequestKind, read_beat, read_fetch,
+    read_outcome, read_worker, route,
 };
 use ojs_wire::http::body::{BadChunk, BodyStep};
 use ojs_wire::http::message::{BadMessage, BodyLength};
 
 const TOO_LARGE: GatewayError<'static> = GatewayError {
-    status: Status::ContentTooLarge,
+    status: AnswerStatus::ContentTooLarge,
     code: "gateway_too_large",
     message: "the body is longer than worker.max_frame",
 };
 
 const COMPRESSED: GatewayError<'static> = GatewayError {
-    status: Status::UnsupportedMediaType,
+    status: AnswerStatus::UnsupportedMediaType,
     code: "gateway_unsupported_coding",
     message: "the body must be plain JSON: ojs-init takes no Content-Encoding for FETCH, ACK, FAIL and heartbeats",
 };
 
 const DOUBTFUL_PATH: GatewayError<'static> = GatewayError {
-    status: Status::BadRequest,
+    status: AnswerStatus::BadRequest,
     code: "gateway_doubtful_path",
     message: "the path is spelled so that it may be read as one of a worker's requests: write /ojs/v1/workers/... without escapes, \
               semicolons, backslashes and capitals",
@@ -56,14 +56,14 @@ impl Gateway {
             return self.refuse(id, &FORBIDDEN);
         }
         let route = route(&head.method, &head.target);
-        if route == Route::Other {
+        if route == RequestKind::Other {
             self.open_relay(id, head, None, turn);
             return Step::Again;
         }
-        if route == Route::Doubtful {
+        if route == RequestKind::Doubtful {
             return self.refuse(id, &DOUBTFUL_PATH);
         }
-        if matches!(head.body, BodyLength::Bytes(length) if length > self.bounds.most as u64) {
+        if matches!(head.body, BodyLength::Bytes(length) if length > self.body_permits.most as u64) {
             return self.refuse(id, &TOO_LARGE);
         }
         if head.awaits_continue && head.body != BodyLength::Bytes(0) {
@@ -73,9 +73,9 @@ impl Gateway {
             route,
             head,
             body: Vec::new(),
-            place: None,
-            waits_for_place: false,
-            has_place_since: None,
+            permit: None,
+            waits_for_permit: false,
+            has_permit_since: None,
         });
         Step::Again
     }
@@ -83,7 +83,7 @@ impl Gateway {
     /// Whether there are more connections than shall stay. Those that end anyway are not counted.
     fn is_crowded(&self) -> bool {
         let stays = || self.links.values().filter(|link| !link.is_leaving);
-        self.links.len() > self.room.many && stays().count() > self.room.many
+        self.links.len() > self.limits.many && stays().count() > self.limits.many
     }
 
     /// Takes what is here of a body.
@@ -94,7 +94,7 @@ impl Gateway {
         let LinkStage::Gathering(request) = &mut link.stage else {
             return Step::Again;
         };
-        if request.waits_for_place {
+        if request.waits_for_permit {
             return Step::Waits;
         }
         loop {
@@ -105,14 +105,14 @@ impl Gateway {
                 Err(BadChunk) => return self.refuse_chunks(id),
             };
             let length = request.body.len() + payload.len();
-            if length > self.bounds.most {
+            if length > self.body_permits.most {
                 return self.refuse(id, &TOO_LARGE);
             }
-            if length > SMALL_BODY_BYTES && request.place.is_none() {
-                request.place = self.bounds.place(request.head.body);
-                if request.place.is_none() {
-                    request.waits_for_place = true;
-                    self.bounds.wait(id);
+            if length > SMALL_BODY_BYTES && request.permit.is_none() {
+                request.permit = self.body_permits.permit(request.head.body);
+                if request.permit.is_none() {
+                    request.waits_for_permit = true;
+                    self.body_permits.wait(id);
                     return Step::Waits;
                 }
             }
@@ -125,7 +125,7 @@ impl Gateway {
             let is_compressed = is_compressed(&request);
             if let Err(BadBody(message)) = self.ask(id, request, turn) {
                 let invalid = GatewayError {
-                    status: Status::BadRequest,
+                    status: AnswerStatus::BadRequest,
                     code: "gateway_invalid_request",
                     message,
                 };
@@ -137,14 +137,14 @@ impl Gateway {
 
     fn ask(&mut self, id: LinkId, request: Request, turn: &mut InterfaceTurn<'_>) -> Result<(), BadBody> {
         match request.route {
-            Route::Fetch => self.ask_for_jobs(id, &request, turn),
-            Route::Ack => self.ask_to_take(id, request, false, turn),
-            Route::Fail => self.ask_to_take(id, request, true, turn),
-            Route::Heartbeat => self.ask_to_hear(id, &request, turn),
-            Route::Register | Route::Deregister => {
+            RequestKind::Fetch => self.ask_for_jobs(id, &request, turn),
+            RequestKind::Ack => self.ask_to_take(id, request, false, turn),
+            RequestKind::Fail => self.ask_to_take(id, request, true, turn),
+            RequestKind::Heartbeat => self.ask_to_hear(id, &request, turn),
+            RequestKind::Register | RequestKind::Deregister => {
                 let (time, name) = (clock::wall().to_string(), read_worker(&request.body));
                 let Some(link) = self.links.get(&id) else { return Ok(()) };
-                let answer = if request.route == Route::Register {
+                let answer = if request.route == RequestKind::Register {
                     wire::registered(name.as_deref(), &time, link.form)
                 } else {
                     wire::left(name.as_deref(), &time, link.form)
@@ -152,12 +152,12 @@ impl Gateway {
                 self.answer(id, &answer);
                 Ok(())
             }
-            Route::Other => {
+            RequestKind::Other => {
                 self.pass_on(id, request, turn);
                 Ok(())
             }
             // Such a request is refused with its head, and never gets here.
-            Route::Doubtful => {
+            RequestKind::Doubtful => {
                 self.refuse(id, &DOUBTFUL_PATH);
                 Ok(())
             }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::daemon::gateway::family::Family;
+use crate::daemon::gateway::family::FamilyWalk;
 use ojs_os::descriptors::{self, DescriptorList};
 use ojs_os::process::{self, Parent, Pid};
 
@@ -70,7 +70,7 @@ impl fmt::Display for Blind {
 enum Way {
     /// From ourselves downwards.
     Down {
-        walk: Family,
+        walk: FamilyWalk,
         /// The result of the walk before.
         last: Option<BTreeSet<Pid>>,
         walks: usize,
@@ -123,7 +123,7 @@ pub(super) struct Search {
 impl Way {
     fn down() -> Self {
         Self::Down {
-            walk: Family::begin(),
+            walk: FamilyWalk::begin(),
             last: None,
             walks: 0,
         }
@@ -228,7 +228,7 @@ impl Search {
                 } else if walks == MOST_WALKS {
                     self.way = Way::Up;
                 } else {
-                    *walk = Family::begin();
+                    *walk = FamilyWalk::begin();
                 }
                 self.is_ours.extend(found.iter().map(|pid| (*pid, true)));
                 self.add(found);

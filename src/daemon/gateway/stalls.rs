@@ -1,4 +1,4 @@
-//! Room for large bodies: a client that sends nothing loses its place to those that wait for one.
+//! Loss of a permit for a large body: a client that sends nothing loses it to those that wait.
 
 use std::time::Duration;
 
@@ -7,47 +7,47 @@ use crate::daemon::gateway::departures::LAST_BYTES_WITHIN;
 use crate::daemon::gateway::link::{Filled, GatewayLink, LinkStage};
 use crate::daemon::gateway::{Gateway, GatewayTimer};
 use ojs_lifecycle::api::Moment;
-use ojs_wire::gateway::{GatewayError, Status};
+use ojs_wire::gateway::{AnswerStatus, GatewayError};
 
-/// How long a client may send nothing while others wait for its place. An outcome is answered after
-/// 25 s at the latest from when it is whole, and SDKs wait for 30 s: this fits in between.
+/// How long a client may send nothing while others wait for its permit. An outcome is answered
+/// after 25 s at the latest from when it is whole, and SDKs wait for 30 s: this fits in between.
 const LONGEST_STALL: Duration = Duration::from_secs(3);
 
-/// How long a client that had to wait for its place may send nothing from then on, where it has
+/// How long a client that had to wait for its permit may send nothing from then on, where it has
 /// sent nothing for `LONGEST_STALL` before. One that was held up because nobody read on needs a
 /// moment to go on.
 const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(200);
 
 const STALLED: GatewayError<'static> = GatewayError {
-    status: Status::RequestTimeout,
+    status: AnswerStatus::RequestTimeout,
     code: "gateway_stalled",
     message: "the rest of the body did not come, and others wait for its place",
 };
 
 impl Gateway {
-    /// Those who wait for room get what there is. Who holds some and sends nothing loses it to
-    /// them.
-    pub(super) fn give_places(&mut self, now: Moment) {
+    /// Gives free permits to the connections that wait. If there are too few, ends the connection
+    /// that has a permit and has sent nothing for the longest time.
+    pub(super) fn give_permits(&mut self, now: Moment) {
         loop {
             self.give_what_is_left(now);
-            if self.bounds.first().is_none() {
-                return self.deadlines.cancel(GatewayTimer::Places);
+            if self.body_permits.first().is_none() {
+                return self.deadlines.cancel(GatewayTimer::Permits);
             }
-            if self.deadlines.deadline_of(GatewayTimer::Places).is_some() {
+            if self.deadlines.deadline_of(GatewayTimer::Permits).is_some() {
                 return;
             }
             let Some((id, ends)) = self.longest_silent() else {
                 return;
             };
             if ends > now {
-                return self.deadlines.arm(GatewayTimer::Places, ends);
+                return self.deadlines.arm(GatewayTimer::Permits, ends);
             }
             self.end_stall(id, now);
         }
     }
 
     fn give_what_is_left(&mut self, now: Moment) {
-        while let Some(id) = self.bounds.first() {
+        while let Some(id) = self.body_permits.first() {
             let request = match self.links.get_mut(&id).map(|link| &mut link.stage) {
                 Some(LinkStage::Gathering(request)) => request,
                 // The connection has gone meanwhile.
@@ -59,17 +59,17 @@ impl Gateway {
                     | LinkStage::Closing,
                 )
                 | None => {
-                    self.bounds.first_is_served();
+                    self.body_permits.first_is_served();
                     continue;
                 }
             };
-            let Some(place) = self.bounds.place_of_first(request.head.body) else {
+            let Some(permit) = self.body_permits.permit_for_first(request.head.body) else {
                 return;
             };
-            request.place = Some(place);
-            request.waits_for_place = false;
-            request.has_place_since = Some(now);
-            self.bounds.first_is_served();
+            request.permit = Some(permit);
+            request.waits_for_permit = false;
+            request.has_permit_since = Some(now);
+            self.body_permits.first_is_served();
             if self.links.get(&id).is_some_and(|link| link.is_left_behind) {
                 self.deadlines
                     .arm_at_latest(GatewayTimer::Link(id), now.after(LAST_BYTES_WITHIN));
@@ -78,12 +78,12 @@ impl Gateway {
         }
     }
 
-    /// Of those that have a place and have nothing to do here, the one whose time is over first,
+    /// Of those that have a permit and have nothing to do here, the one whose time is over first,
     /// and when that is.
     fn longest_silent(&self) -> Option<(LinkId, Moment)> {
         let ends = |link: &GatewayLink| match &link.stage {
-            LinkStage::Gathering(request) if request.place.is_some() && !link.is_queued => {
-                let at_first = request.has_place_since.map(|since| since.after(FIRST_BYTES_WITHIN));
+            LinkStage::Gathering(request) if request.permit.is_some() && !link.is_queued => {
+                let at_first = request.has_permit_since.map(|since| since.after(FIRST_BYTES_WITHIN));
                 let ends = link.heard_at.after(LONGEST_STALL);
                 Some(at_first.map_or(ends, |at_first| ends.max(at_first)))
             }

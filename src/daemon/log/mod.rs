@@ -1,4 +1,18 @@
 //! The texts that people read afterwards: log records, their words, the termination log.
+//!
+//! Words. A *record* is one line with attributes. The *narrator* turns a notice of the lifecycle
+//! into a record. The *sink* writes records to standard error and never makes PID 1 wait.
+//!
+//! | question | files |
+//! |---|---|
+//! | how is a record written? | `record`, `json_text`, `sink`, `throttle` |
+//! | which words does a notice get? | `narrate`, `narrate_jobs`, `narrate_link`, `narrate_outage`, `narrate_stop`, `narrate_workers`, `words` |
+//! | what are the last lines? | `last_words`, `termination`, `report` |
+//! | what should a person do about an error? | `remedy` |
+//! | lines of jobs | `job_line` |
+//!
+//! The folder may use `config`, `wire`, `os`, `lifecycle::api` and `values`. Start with `narrate`;
+//! `docs/log-records.md` lists every record.
 
 pub(super) mod job_line;
 pub(super) mod json_text;

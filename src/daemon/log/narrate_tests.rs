@@ -151,7 +151,7 @@ fn settled(attempt: u64, outcome: Outcome) -> Notice {
     Notice::Job(JobNotice::Settled { job, outcome, took })
 }
 
-/// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has
+/// Every notice about jobs but the outcomes whose words are the backend's, each as often as it has
 /// texts.
 fn about_jobs() -> Vec<Notice> {
     let job = job(3);

@@ -94,7 +94,7 @@ pub struct WorkerLink {
 
 /// Whether a connection is still worth having.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkState {
     /// There may be more.
     Open,
     Closed,
@@ -160,7 +160,7 @@ impl WorkerLink {
     }
 
     /// Reads its share of this turn.
-    pub fn read(&mut self, budget: &mut ReadBudget, buffer: &mut [u8], events: &mut VecDeque<Event>) -> Link {
+    pub fn read(&mut self, budget: &mut ReadBudget, buffer: &mut [u8], events: &mut VecDeque<Event>) -> LinkState {
         let mut share = budget.share;
         while share > 0 && !budget.is_spent() {
             let most = share.min(budget.bytes).min(self.last_bytes.unwrap_or(usize::MAX));
@@ -177,13 +177,17 @@ impl WorkerLink {
                     // All bytes are read. The kernel tells of more.
                     if count < room && !is_cut && !self.reads_until_nothing && !self.is_ending() {
                         self.may_read = false;
-                        return Link::Open;
+                        return LinkState::Open;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.may_read = false;
-                    return if self.is_ending() { self.closed() } else { Link::Open };
+                    return if self.is_ending() {
+                        self.closed()
+                    } else {
+                        LinkState::Open
+                    };
                 }
                 // A worker that went with words of ours unread resets the connection after all that
                 // it had said.
@@ -196,11 +200,11 @@ impl WorkerLink {
         if self.last_bytes == Some(0) {
             self.closed()
         } else {
-            Link::Open
+            LinkState::Open
         }
     }
 
-    fn closed(&self) -> Link {
+    fn closed(&self) -> LinkState {
         if let Some(rest) = self.reader.unfinished() {
             debug!(
                 "connection {}: {} bytes of an unfinished frame are dropped",
@@ -208,7 +212,7 @@ impl WorkerLink {
                 rest.len()
             );
         }
-        Link::Closed
+        LinkState::Closed
     }
 
     /// Returns how many there were.
@@ -233,9 +237,9 @@ impl WorkerLink {
     }
 
     /// Writes a word, or as much of it as the worker's buffer takes.
-    pub fn tell(&mut self, word: ToWorker, hello: &HelloContext, events: &mut VecDeque<Event>) -> Link {
+    pub fn tell(&mut self, word: ToWorker, hello: &HelloContext, events: &mut VecDeque<Event>) -> LinkState {
         if self.is_ending() {
-            return Link::Open;
+            return LinkState::Open;
         }
         let is_job = matches!(word, ToWorker::Job { .. });
         let kind = if is_job { Kind::Job } else { Kind::Control };
@@ -251,13 +255,13 @@ impl WorkerLink {
                      read in a thread of its own",
                     self.id
                 );
-                return Link::Closed;
+                return LinkState::Closed;
             }
             // Earlier frames of the worker can still be read.
             Written::Closed => self.end(),
         }
         self.tell_whether_heard(events);
-        Link::Open
+        LinkState::Open
     }
 
     fn write(&mut self, word: ToWorker, kind: Kind, hello: &HelloContext) -> Written {
@@ -321,7 +325,7 @@ mod tests {
             let mut events = VecDeque::new();
             let mut buffer = [0; 1024];
             let open = link.read(&mut ReadBudget::of_a_turn(1), &mut buffer, &mut events);
-            assert_eq!(open, Link::Open);
+            assert_eq!(open, LinkState::Open);
             let is_part = |event: &Event| matches!(event, Event::HeardPart(HolderId(1)));
             let is_frame = |event: &Event| matches!(event, Event::Said(HolderId(1), _));
             assert!(

@@ -15,7 +15,7 @@ use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::runtime::admission::{Allowed, may_connect};
 use crate::daemon::tokens::TokenOwner;
-use crate::daemon::workers::link::{Link, READ_BYTES, ReadBudget, WorkerLink};
+use crate::daemon::workers::link::{LinkState, READ_BYTES, ReadBudget, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::ids::HolderId;
 use ojs_lifecycle::api::{Event, Manners, ToWorker};
@@ -126,7 +126,7 @@ impl WorkerSocket {
             if !link.is_ending() {
                 self.last_read = id;
             }
-            if link.read(&mut budget, &mut self.buffer, events) == Link::Closed {
+            if link.read(&mut budget, &mut self.buffer, events) == LinkState::Closed {
                 self.hang_up(id, processes, registry, events);
             }
         }
@@ -164,7 +164,7 @@ impl WorkerSocket {
         if matches!(word, ToWorker::Job { .. }) {
             processes.got_job(link.process);
         }
-        let is_open = link.tell(word, &self.hello, events) == Link::Open;
+        let is_open = link.tell(word, &self.hello, events) == LinkState::Open;
         self.free.append(&mut link.take_free());
         if !is_open || !watch_for_room(link, id, registry) {
             self.hang_up(id, processes, registry, events);

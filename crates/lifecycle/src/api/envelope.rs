@@ -9,11 +9,11 @@ use crate::api::ids::Text;
 
 /// The envelope of a job: JSON on one line. A clone shares the text.
 #[derive(Clone)]
-pub struct Envelope(Place);
+pub struct Envelope(Storage);
 
 /// Where the text is.
 #[derive(Clone)]
-enum Place {
+enum Storage {
     Small(Text),
     /// A large envelope stays in the memory that it was received in. A copy would cost as much as
     /// everything else that is done with it.
@@ -24,7 +24,7 @@ impl Envelope {
     /// An envelope in this memory.
     #[must_use]
     pub fn large(text: String) -> Self {
-        Self(Place::Large(Arc::new(text)))
+        Self(Storage::Large(Arc::new(text)))
     }
 
     /// The memory of a large envelope, for the next one. `None`: the envelope is not large, or
@@ -32,15 +32,15 @@ impl Envelope {
     #[must_use]
     pub fn into_memory(self) -> Option<Vec<u8>> {
         match self.0 {
-            Place::Small(_) => None,
-            Place::Large(text) => Arc::try_unwrap(text).ok().map(String::into_bytes),
+            Storage::Small(_) => None,
+            Storage::Large(text) => Arc::try_unwrap(text).ok().map(String::into_bytes),
         }
     }
 }
 
 impl Default for Envelope {
     fn default() -> Self {
-        Self(Place::Small(Text::default()))
+        Self(Storage::Small(Text::default()))
     }
 }
 
@@ -49,15 +49,15 @@ impl Deref for Envelope {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            Place::Small(text) => text,
-            Place::Large(text) => text,
+            Storage::Small(text) => text,
+            Storage::Large(text) => text,
         }
     }
 }
 
 impl<T: Into<Text>> From<T> for Envelope {
     fn from(text: T) -> Self {
-        Self(Place::Small(text.into()))
+        Self(Storage::Small(text.into()))
     }
 }
 

@@ -1,5 +1,15 @@
-//! The border of the machine: events in, effects out, and the values in them. Nothing here decides,
-//! and nothing here knows the rooms beside it.
+//! The border of the machine: events in, effects out, and the values in them.
+//!
+//! | question | file |
+//! |---|---|
+//! | what is the machine told? | `event`; what a worker says: `frames`; what the backend answers: `call`, `stream` |
+//! | what does it order? | `effect`; requests to the backend: `call`, `endpoint`, `forms` |
+//! | what does it report? | `notice`, `end_report`, `status`, `health`, `snapshot` |
+//! | how is it configured? | `options`, `budget` |
+//! | which names and times do all of these use? | `ids`, `time`, `timer`, `phase`, `words` |
+//!
+//! Nothing here decides, and nothing here knows the modules beside it. The folder may use
+//! `ojs_values`. Start with `event` and `effect`.
 
 pub mod answer;
 pub mod budget;
@@ -69,7 +79,7 @@ pub use processes::{
 };
 pub use snapshot::Snapshot;
 pub use status::{
-    BackendStatus, Ending, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
+    BackendStatus, FinalStep, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
 };
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;

@@ -40,7 +40,7 @@ pub struct Status {
     /// and limits nothing.
     pub is_uncapped: bool,
     /// The next step, if that is the end.
-    pub ending: Option<Ending>,
+    pub ending: Option<FinalStep>,
     pub worker: WorkerStatus,
     pub backend: BackendStatus,
 }
@@ -60,7 +60,7 @@ pub enum NotRunningBecause {
 
 /// The next step of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ending {
+pub enum FinalStep {
     /// SIGKILL to everybody; for PID 1 that is everything in its namespace.
     Kill,
     /// The exit, with this status.

@@ -16,7 +16,7 @@ pub(crate) struct Demand {
     /// Jobs that the concurrency has room for, whoever would take them.
     pub(crate) room: usize,
     /// How many jobs the holders take together, within the concurrency.
-    pub(crate) places: usize,
+    pub(crate) capacity: usize,
     /// How many jobs all pulls can be given.
     pub(crate) pulled: usize,
     /// How many jobs those pulls can be given that a FETCH is for which is for pulls alone.
@@ -46,7 +46,7 @@ impl Link {
     /// Asks for as many jobs as are wanted, if that is worth a request.
     pub(crate) fn fetch(&mut self, demand: Demand, cx: &Context) {
         let newest_pull = demand.newest_pull;
-        let Some(worker) = self.agent.worker().cloned() else {
+        let Some(worker) = self.session.worker().cloned() else {
             return;
         };
         let Some(asked) = self.asked(demand, cx) else { return };
@@ -54,7 +54,7 @@ impl Link {
             return;
         };
         if asked.is_second {
-            self.agent.fetch_pace.second_goes_out(cx.now);
+            self.session.fetch_pace.second_goes_out(cx.now);
         }
         let is_woken = asked.is_for_pushed && self.wake_ups.fetch_goes_out(cx.now);
         if is_woken {
@@ -75,7 +75,7 @@ impl Link {
             count,
             queues: asked.queues,
             visibility: cx.options.visibility_timeout,
-            form: self.agent.fetch_forms.next(),
+            form: self.session.fetch_forms.next(),
         };
         self.call(call, Purpose::Fetch(fetch), cx.options.request_timeout, cx);
     }
@@ -94,11 +94,11 @@ impl Link {
             (demand.queues, demand.of_next_pulls)
         };
         let free = wanted.min(demand.room.saturating_sub(on_their_way));
-        if others > 0 && free < fewest_for_second(demand.places) {
+        if others > 0 && free < fewest_for_second(demand.capacity) {
             return None;
         }
         let most = if is_one_of_two {
-            most_of_two(demand.places)
+            most_of_two(demand.capacity)
         } else {
             MOST_ASKED_FOR
         };
@@ -116,8 +116,8 @@ impl Link {
 
     /// Whether no FETCH may go out, whatever room there is.
     fn is_kept_from_fetching(&self) -> bool {
-        !self.agent.is_registration_answered()
-            || self.agent.heartbeats.awaits_resume()
+        !self.session.is_registration_answered()
+            || self.session.heartbeats.awaits_resume()
             || self.is_fetch_held_up()
             || self.deadline_is_set(LinkTimer::FetchReturned)
     }
@@ -135,7 +135,7 @@ impl Link {
 
     /// Whether two FETCHes bring jobs faster than one.
     fn is_second_fetch_worth_it(&self, cx: &Context) -> bool {
-        self.agent.fetch_pace.is_worth_second(cx.now) && self.agent.fetch_forms.is_full_accepted()
+        self.session.fetch_pace.is_worth_second(cx.now) && self.session.fetch_forms.is_full_accepted()
     }
 
     pub(super) fn pause_fetch_for(&mut self, timer: LinkTimer, pause: Duration, cx: &Context) {
@@ -149,9 +149,11 @@ impl Link {
     }
 
     /// A FETCH was answered with these jobs, or none.
-    pub(crate) fn fetch_brought(&mut self, fetch: &SentFetch, deliveries: &[Delivery], places: usize, cx: &Context) {
-        self.agent.fetches = RetryState::default();
-        self.agent.fetch_pace.answered(fetch, deliveries.len(), places, cx.now);
+    pub(crate) fn fetch_brought(&mut self, fetch: &SentFetch, deliveries: &[Delivery], capacity: usize, cx: &Context) {
+        self.session.fetches = RetryState::default();
+        self.session
+            .fetch_pace
+            .answered(fetch, deliveries.len(), capacity, cx.now);
         if !deliveries.is_empty() {
             self.listen_to_queues_of(deliveries, cx);
             self.store_was_seen(fetch.at);
@@ -164,7 +166,7 @@ impl Link {
                 self.poll_pace.brought(deliveries.len(), fetch.count, is_any_left);
             }
         }
-        if let Some(form) = self.agent.fetch_forms.accepted(cx.now) {
+        if let Some(form) = self.session.fetch_forms.accepted(cx.now) {
             self.notify(LinkNotice::FetchForm(form));
         }
     }
@@ -180,7 +182,7 @@ impl Link {
                 self.rest_until_next_poll(cx);
             }
         }
-        if is_news && self.agent.fetch_forms.sent() != FetchForm::Full {
+        if is_news && self.session.fetch_forms.sent() != FetchForm::Full {
             // The backend alone decides how long they are reserved, until a heartbeat names them.
             self.heartbeat_for_worker(cx);
         }
@@ -189,10 +191,10 @@ impl Link {
 
     /// A FETCH failed. Returns whether it goes out once more in another form, without a pause.
     pub(crate) fn fetch_failed(&mut self, failure: Failure, cx: &Context) -> bool {
-        self.agent.fetch_pace.failed();
+        self.session.fetch_pace.failed();
         self.wake_ups.fetch_failed();
         self.poll_pace.fetch_failed();
-        if failure == Failure::Refused && self.agent.fetch_forms.refused() {
+        if failure == Failure::Refused && self.session.fetch_forms.refused() {
             return true;
         }
         if cx.is_terminating() {
@@ -201,7 +203,7 @@ impl Link {
             }
             return false;
         }
-        let before = self.agent.fetches.add(failure, cx.now);
+        let before = self.session.fetches.add(failure, cx.now);
         let pause = self.draws.retry_pause(before, failure, cx.end.phase);
         self.timers.arm(LinkTimer::FetchAgain, cx.now.after(pause));
         self.notify(Notice::CallFailed {

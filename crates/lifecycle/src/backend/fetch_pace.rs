@@ -1,5 +1,5 @@
 //! When a second FETCH goes out beside the first one. Some backends reserve jobs one by one. The
-//! answer to a FETCH for many jobs then takes long, and meanwhile places are free that no FETCH
+//! answer to a FETCH for many jobs then takes long, and meanwhile capacity is free that no FETCH
 //! asks for.
 //!
 //! Other backends answer one FETCH after the other. Two FETCHes then bring no more jobs than one,
@@ -20,7 +20,7 @@ pub(crate) const MOST_FETCHES: usize = 2;
 pub(super) const MOST_ASKED_FOR: usize = 256;
 
 /// A second FETCH is worth it from this time for each job of a FETCH. A quicker backend answers one
-/// FETCH for all free places before a second one would be back.
+/// FETCH for the whole free capacity before a second one would be back.
 const WORTH_IT_FROM: Duration = Duration::from_micros(300);
 
 /// The time of a FETCH for fewer jobs says nothing, because most of it may be the way to the
@@ -63,16 +63,16 @@ impl FetchPace {
         self.second_at = Some(now);
     }
 
-    /// A FETCH brought so many jobs for a worker with so many places. If it brought fewer than it
+    /// A FETCH brought so many jobs for a worker with this capacity. If it brought fewer than it
     /// asked for, the backend has no more.
-    pub(super) fn answered(&mut self, fetch: &SentFetch, brought: usize, places: usize, now: Moment) {
+    pub(super) fn answered(&mut self, fetch: &SentFetch, brought: usize, capacity: usize, now: Moment) {
         if !fetch.is_for_pushed {
             return;
         }
         if brought < fetch.count {
             return self.failed();
         }
-        if fetch.count < fewest_for_second(places) {
+        if fetch.count < fewest_for_second(capacity) {
             return;
         }
         let jobs = u32::try_from(fetch.count).unwrap_or(u32::MAX);
@@ -106,16 +106,16 @@ impl FetchPace {
     }
 }
 
-/// Most jobs that each of two FETCHes asks for: half of the places, so that the second one has
+/// Most jobs that each of two FETCHes asks for: half of the capacity, so that the second one has
 /// something to ask for.
-pub(super) fn most_of_two(places: usize) -> usize {
-    places.div_ceil(2).min(MOST_ASKED_FOR / MOST_FETCHES)
+pub(super) fn most_of_two(capacity: usize) -> usize {
+    capacity.div_ceil(2).min(MOST_ASKED_FOR / MOST_FETCHES)
 }
 
-/// A second FETCH asks for at least this many jobs: a quarter of the places. One for less would
+/// A second FETCH asks for at least this many jobs: a quarter of the capacity. One for less would
 /// cost a request and gain little.
-pub(super) fn fewest_for_second(places: usize) -> usize {
-    places
+pub(super) fn fewest_for_second(capacity: usize) -> usize {
+    capacity
         .div_ceil(4)
         .clamp(FEWEST_THAT_TELL, MOST_ASKED_FOR / MOST_FETCHES)
 }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_for_few_places_tells_nothing_and_one_that_brings_less_ends_it() {
+    fn a_fetch_for_little_capacity_tells_nothing_and_one_that_brings_less_ends_it() {
         let mut pace = after(100);
         pace.answered(&fetch(at(10_000), 2, false), 2, PLACES, at(20_000));
         assert!(!pace.is_worth_second(at(20_000)));
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn two_fetches_ask_for_no_more_than_one() {
-        for places in [1, 2, 3, 8, 10, 600, usize::MAX] {
-            assert!(most_of_two(places) * MOST_FETCHES <= MOST_ASKED_FOR.min(places.saturating_add(1)));
-            assert!(fewest_for_second(places) >= FEWEST_THAT_TELL);
+        for capacity in [1, 2, 3, 8, 10, 600, usize::MAX] {
+            assert!(most_of_two(capacity) * MOST_FETCHES <= MOST_ASKED_FOR.min(capacity.saturating_add(1)));
+            assert!(fewest_for_second(capacity) >= FEWEST_THAT_TELL);
         }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct SentHeartbeat {
 
 /// The consequence of a refusal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Refusal {
+pub(super) struct HeartbeatRefusal {
     /// The form to try at once; none: each was refused.
     pub(super) next: Option<HeartbeatForm>,
     /// Not said yet: once, and not with each of the forms that are tried again at every interval.
@@ -204,8 +204,9 @@ impl HeartbeatState {
         !(was_foreign && is_foreign)
     }
 
-    /// One in this form was refused: see [`Refusal`]. None: another form is being tried already.
-    pub(super) fn refused(&mut self, refused: HeartbeatForm) -> Option<Refusal> {
+    /// One in this form was refused: see [`HeartbeatRefusal`]. None: another form is being tried
+    /// already.
+    pub(super) fn refused(&mut self, refused: HeartbeatForm) -> Option<HeartbeatRefusal> {
         if refused != self.form {
             return None;
         }
@@ -219,7 +220,7 @@ impl HeartbeatState {
             self.are_refused = true;
             self.lost = 0;
         }
-        Some(Refusal {
+        Some(HeartbeatRefusal {
             next: is_tried.then_some(self.form),
             is_news: !was_said,
         })

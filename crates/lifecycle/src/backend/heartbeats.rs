@@ -34,32 +34,32 @@ impl Link {
     /// one where three are on their way, and where it would say terminate beside a quiet: the
     /// backend could hear them the other way round.
     pub(crate) fn heartbeat_now(&mut self, cx: &Context) {
-        let Some(worker) = self.agent.worker().cloned() else {
+        let Some(worker) = self.session.worker().cloned() else {
             return;
         };
-        if !self.agent.is_registration_answered() || cx.end.has_said_goodbye {
+        if !self.session.is_registration_answered() || cx.end.has_said_goodbye {
             return;
         }
         self.timers
-            .arm(LinkTimer::Heartbeat, cx.now.after(self.agent.heartbeats.interval()));
+            .arm(LinkTimer::Heartbeat, cx.now.after(self.session.heartbeats.interval()));
         // A backend that never heard of the worker need not hear of its end, unless a job of a
         // former worker is still reserved.
-        if cx.is_terminating() && !self.agent.is_known() && !cx.jobs.has_kept() {
+        if cx.is_terminating() && !self.session.is_known() && !cx.jobs.has_kept() {
             return;
         }
-        let says = self.agent.heartbeats.would_say(cx.end.state);
+        let says = self.session.heartbeats.would_say(cx.end.state);
         let comes_too_soon = says == WorkerState::Terminate && self.is_quiet_on_its_way(cx);
         if comes_too_soon || self.beats_in_flight() >= MAX_HEARTBEATS_IN_FLIGHT {
-            self.agent.heartbeats.wants_another();
+            self.session.heartbeats.wants_another();
             return;
         }
-        let (state, says_quiet_first) = self.agent.heartbeats.goes_out(cx.end.state);
+        let (state, says_quiet_first) = self.session.heartbeats.goes_out(cx.end.state);
         let kept = cx.jobs.kept();
         let call = self.heartbeat(worker.clone(), state, &kept, cx);
         let kept_for = kept_for(&kept, cx.options);
         let named = kept.into_iter().map(|job| (job.id, job.claim)).collect();
-        let form = self.agent.heartbeats.form();
-        let patience = cx.options.request_timeout.min(self.agent.heartbeats.interval());
+        let form = self.session.heartbeats.form();
+        let patience = cx.options.request_timeout.min(self.session.heartbeats.interval());
         let heartbeat = SentHeartbeat {
             worker,
             at: cx.now,
@@ -68,7 +68,7 @@ impl Link {
             form,
             says_quiet_first,
             kept_for,
-            is_after_resume: self.agent.heartbeats.awaits_resume(),
+            is_after_resume: self.session.heartbeats.awaits_resume(),
         };
         self.call(call, Purpose::Heartbeat(heartbeat), patience, cx);
     }
@@ -83,14 +83,14 @@ impl Link {
             active: ids.filter(|id| seen.insert(id.clone())).collect(),
             visibility: self.visibility(named, cx),
             takes: self.takes(cx.options),
-            form: self.agent.heartbeats.form(),
+            form: self.session.heartbeats.form(),
         }
     }
 
     /// How that is said. Where the time counts from the start of each job, the oldest one decides.
     fn visibility(&self, named: &[Kept], cx: &Context) -> Duration {
         let ages = named.iter().map(|job| job.claimed_at.elapsed(cx.now));
-        let oldest = ages.max().filter(|_| self.agent.traits().extends_from_start);
+        let oldest = ages.max().filter(|_| self.session.traits().extends_from_start);
         kept_for(named, cx.options).saturating_add(oldest.unwrap_or_default())
     }
 
@@ -111,7 +111,7 @@ impl Link {
 
     /// One hangs: another one says what is so by now. One that has waited for it tells of a change.
     pub(super) fn heartbeat_hangs(&mut self, cx: &Context) {
-        let most = if self.agent.heartbeats.is_another_wanted() {
+        let most = if self.session.heartbeats.is_another_wanted() {
             MAX_HEARTBEATS_IN_FLIGHT
         } else {
             MAX_HEARTBEATS_THAT_HANG
@@ -123,7 +123,7 @@ impl Link {
 
     /// A handler said that it is alive: that counts as often as once a second.
     pub(crate) fn heartbeat_for_worker(&mut self, cx: &Context) {
-        if self.agent.heartbeats.worker_asked(WORKER_HEARTBEAT_EVERY, cx.now) {
+        if self.session.heartbeats.worker_asked(WORKER_HEARTBEAT_EVERY, cx.now) {
             self.heartbeat_now(cx);
         } else {
             self.timers
@@ -134,38 +134,38 @@ impl Link {
     /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements
     /// C-03).
     pub(crate) fn beat_for_terminate(&mut self, from: Phase, cx: &Context) {
-        if self.agent.is_known() {
-            self.agent.heartbeats.end_begins(from == Phase::Running);
+        if self.session.is_known() {
+            self.session.heartbeats.end_begins(from == Phase::Running);
             self.heartbeat_now(cx);
         }
     }
 
     pub(crate) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, cx: &Context) {
         // One that this very answer causes is not sent twice.
-        let mut beats_again = self.agent.heartbeats.takes_another();
+        let mut beats_again = self.session.heartbeats.takes_another();
         self.resume_is_answered(heartbeat, &reply);
         match reply {
             Reply::HeartbeatOk { directive, extended } => {
                 self.is_known_now(&heartbeat.worker, cx);
-                if self.agent.is(&heartbeat.worker) {
+                if self.session.is(&heartbeat.worker) {
                     self.accepted_at = Some(cx.now);
                 }
                 self.reservations_secured(heartbeat.at, heartbeat.kept_for);
-                self.agent.registrations = RetryState::default();
+                self.session.registrations = RetryState::default();
                 // The last heartbeats are no time to try something.
                 let may_try = !cx.is_terminating();
-                self.agent.heartbeats.accepted(heartbeat.form, may_try, cx.now);
+                self.session.heartbeats.accepted(heartbeat.form, may_try, cx.now);
                 // One that is lost now and then is no outage.
-                if self.agent.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
+                if self.session.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(cx);
                 }
-                let has_sent_lists = self.agent.heartbeats.told_extended(extended.is_some());
+                let has_sent_lists = self.session.heartbeats.told_extended(extended.is_some());
                 self.say(Said::HeartbeatAccepted {
                     heartbeat: heartbeat.clone(),
                     has_sent_lists,
                     extended: extended.map(BTreeSet::from_iter),
                 });
-                let is_new = self.agent.directed(directive);
+                let is_new = self.session.directed(directive);
                 self.say(Said::Directed { directive, is_new });
                 return self.say(Said::HeartbeatDone { beats_again });
             }
@@ -179,13 +179,13 @@ impl Link {
                 if self.is_trying_another_form(heartbeat.form) {
                     // Its answer decides what is said next.
                     if beats_again {
-                        self.agent.heartbeats.wants_another();
+                        self.session.heartbeats.wants_another();
                     }
                     return;
                 }
                 let is_tried_again = self.form_refused(heartbeat.form);
                 if is_tried_again && self.has_not_been_heard_to_be_quiet(heartbeat) {
-                    self.agent.heartbeats.say_quiet_again();
+                    self.session.heartbeats.say_quiet_again();
                 }
                 beats_again |= is_tried_again;
             }
@@ -210,7 +210,7 @@ impl Link {
     /// Whether a heartbeat in the present form is on its way, and that is not the one that was
     /// refused.
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
-        let form = self.agent.heartbeats.form();
+        let form = self.session.heartbeats.form();
         refused != form
             && self
                 .calls
@@ -223,11 +223,11 @@ impl Link {
         let is_on_its_way =
             |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
         let was_to_be_said = refused.says_quiet_first || self.calls.is_any(is_on_its_way);
-        was_to_be_said && !self.agent.heartbeats.has_said_terminate()
+        was_to_be_said && !self.session.heartbeats.has_said_terminate()
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {
-        if self.agent.heartbeats.failed(failure) {
+        if self.session.heartbeats.failed(failure) {
             self.note_failure("heartbeat", &Reply::Failed(failure));
         }
     }
@@ -235,7 +235,7 @@ impl Link {
     /// Whether the next form is to be tried at once (requirements C-08). When all of them were
     /// refused it is not the form: then the next attempt is at the next interval.
     pub(crate) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
-        let Some(refusal) = self.agent.heartbeats.refused(refused) else {
+        let Some(refusal) = self.session.heartbeats.refused(refused) else {
             return false;
         };
         if refusal.is_news {

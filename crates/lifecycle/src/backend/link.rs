@@ -11,7 +11,6 @@ use crate::api::ids::{CallId, Claim, JobId};
 use crate::api::{
     Call, Effect, Farewell, JobRequest, LinkNotice, LinkTimer, Moment, Notice, Options, Phase, WorkerId, WorkerState,
 };
-use crate::backend::agent::Agent;
 use crate::backend::calls::Calls;
 use crate::backend::hedges::Hedges;
 use crate::backend::link_said::Said;
@@ -19,6 +18,7 @@ use crate::backend::memory_gate_state::MemoryGate;
 use crate::backend::outages::Outages;
 use crate::backend::poll_pace::PollPace;
 use crate::backend::purpose::{Purpose, WhenItHangs};
+use crate::backend::session::BackendSession;
 use crate::backend::streams::Streams;
 use crate::backend::wake_ups::WakeUps;
 use crate::retry::draws::Draws;
@@ -31,7 +31,7 @@ pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 /// The knowledge of ojs-init and the backend about each other, and every request on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
-    pub(super) agent: Agent,
+    pub(super) session: BackendSession,
     pub(super) calls: Calls,
     pub(super) hedges: Hedges,
     pub(super) memory_gate: MemoryGate,
@@ -109,7 +109,7 @@ impl Context<'_> {
 impl Link {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
-            agent: Agent::new(options.heartbeat_interval),
+            session: BackendSession::new(options.heartbeat_interval),
             calls: Calls::default(),
             hedges: Hedges::default(),
             memory_gate: MemoryGate::default(),
@@ -180,8 +180,8 @@ impl Link {
 /// Questions of the other parts.
 impl Link {
     /// The knowledge of ojs-init and the backend about each other.
-    pub(crate) fn agent(&self) -> &Agent {
-        &self.agent
+    pub(crate) fn session(&self) -> &BackendSession {
+        &self.session
     }
 
     pub(crate) fn calls(&self) -> &Calls {
@@ -294,7 +294,7 @@ impl Link {
     /// Tells the backend that each worker that it knows leaves.
     pub(crate) fn deregister_everybody(&mut self, cx: &Context) {
         self.abandon_heartbeats();
-        for worker in self.agent.take_registered() {
+        for worker in self.session.take_registered() {
             self.deregister(worker, Farewell::Full, cx);
         }
     }

@@ -10,15 +10,14 @@
 //! |---|---|
 //! | where does the part begin? | `link`; what it says: `link_said`; what others tell it: `told` |
 //! | which calls are on their way? | `calls`, `purpose`, `siblings` |
-//! | who are we to the backend? | `registration`, `agent` |
+//! | who are we to the backend? | `registration`, `session` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
 //! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |
 //! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `poll_pace` |
 //! | failures | `answers`, `retries`, `hanging`, `hedges`, `answer_times`, `outage`, `outages` |
 //!
-//! The part may use `api`, `timers` and `retry`.
+//! The part may use `api`, `timers` and `retry`. Start with `link`, then `fetch`.
 
-pub(super) mod agent;
 pub(super) mod answer_times;
 pub(super) mod answers;
 pub(super) mod calls;
@@ -43,6 +42,7 @@ pub(super) mod registration;
 pub(super) mod resume;
 pub(super) mod resumed;
 pub(super) mod retries;
+pub(super) mod session;
 pub(super) mod siblings;
 pub(super) mod streams;
 mod told;

@@ -25,23 +25,23 @@ impl Link {
     /// A new incarnation introduces itself (worker protocol 3.1).
     pub(crate) fn begin_incarnation(&mut self, worker: WorkerId, cx: &Context) {
         self.timers.cancel(LinkTimer::Register);
-        self.agent.begins(worker);
+        self.session.begins(worker);
         self.accepted_at = None;
         self.register(cx);
     }
 
     pub(crate) fn register(&mut self, cx: &Context) {
-        let Some(worker) = self.agent.worker().cloned() else {
+        let Some(worker) = self.session.worker().cloned() else {
             return;
         };
         if cx.is_terminating() {
             return;
         }
         // The first request for jobs names some.
-        if cx.options.queues == Queues::AsAsked && !self.agent.knows_queues() {
+        if cx.options.queues == Queues::AsAsked && !self.session.knows_queues() {
             return;
         }
-        self.agent.registers_queues();
+        self.session.registers_queues();
         let purpose = Purpose::Register(worker.clone());
         let takes = self.takes(cx.options);
         let call = Call::Register { worker, takes };
@@ -53,7 +53,7 @@ impl Link {
     pub(crate) fn takes(&self, options: &Options) -> Takes {
         let is_asked_for = options.queues == Queues::AsAsked;
         Takes {
-            queues: is_asked_for.then(|| self.agent.queues().to_vec()),
+            queues: is_asked_for.then(|| self.session.queues().to_vec()),
             concurrency: self.concurrency_asked_for(options),
         }
     }
@@ -61,7 +61,7 @@ impl Link {
     /// The most jobs that its holders had and asked for at the same time, at least 1; none where
     /// somebody has set a bound.
     pub(crate) fn concurrency_asked_for(&self, options: &Options) -> Option<u32> {
-        is_unbounded(options).then(|| self.agent.most_at_once().max(1))
+        is_unbounded(options).then(|| self.session.most_at_once().max(1))
     }
 
     /// The holders have and want so many jobs together. If the concurrency is configured, nobody
@@ -71,15 +71,15 @@ impl Link {
             return;
         }
         let at_once = u32::try_from(at_once).unwrap_or(MAX_CONCURRENCY);
-        self.agent.wanted_at_once(at_once.min(MAX_CONCURRENCY));
+        self.session.wanted_at_once(at_once.min(MAX_CONCURRENCY));
     }
 
     /// Holders ask for jobs from these queues, where nobody has configured any: the first ones are
     /// what the registration waits for; further ones are registered a moment later, together.
     pub(crate) fn queues_are_asked_for(&mut self, queues: &[Text], cx: &Context) {
-        let is_first = !self.agent.knows_queues();
+        let is_first = !self.session.knows_queues();
         for queue in queues {
-            self.agent.asked_for(queue);
+            self.session.asked_for(queue);
         }
         if is_first && !self.is_registering() {
             self.register(cx);
@@ -90,7 +90,7 @@ impl Link {
 
     fn register_more_queues(&mut self, cx: &Context) {
         let is_under_way = self.is_registering() || self.timers.deadline_of(LinkTimer::Register).is_some();
-        if self.agent.has_more_queues() && !is_under_way && !cx.is_terminating() {
+        if self.session.has_more_queues() && !is_under_way && !cx.is_terminating() {
             self.timers.arm(LinkTimer::Register, cx.now.after(REGISTER_MORE_AFTER));
         }
     }
@@ -98,7 +98,7 @@ impl Link {
     /// The backend has accepted something from this incarnation, perhaps a former one by now.
     pub(super) fn is_known_now(&mut self, worker: &WorkerId, cx: &Context) {
         // Its first answer came after the end had begun: what was held back until then is due.
-        if self.agent.heard_of(worker) && cx.is_terminating() {
+        if self.session.heard_of(worker) && cx.is_terminating() {
             self.heartbeat_now(cx);
         }
     }
@@ -109,7 +109,7 @@ impl Link {
             reply,
             Reply::Registered { .. } | Reply::Failed(Failure::AlreadyCompleted)
         );
-        if !self.agent.is(worker) {
+        if !self.session.is(worker) {
             if is_accepted {
                 self.is_known_now(worker, cx);
             }
@@ -126,7 +126,7 @@ impl Link {
             // Most backends have no such call (requirements C-16): the first heartbeat introduces
             // us.
             Reply::Failed(Failure::Unsupported) => {
-                self.agent.is_without_registration();
+                self.session.is_without_registration();
                 self.notify(LinkNotice::NotRegistered);
                 self.registration_is_settled(cx);
                 if cx.is_terminating() {
@@ -144,7 +144,7 @@ impl Link {
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
             self.notify(LinkNotice::Registered(worker.clone()));
-            self.agent.registered();
+            self.session.registered();
             self.is_known_now(worker, cx);
         }
         self.register_more_queues(cx);
@@ -158,7 +158,7 @@ impl Link {
         let wanted = recommended.filter(|_| !is_fixed).unwrap_or(configured);
         let longest = longest.unwrap_or(wanted).min(cx.options.visibility_timeout / 3);
         let used = wanted.min(longest);
-        let was = self.agent.heartbeats.set_interval(used);
+        let was = self.session.heartbeats.set_interval(used);
         if is_fixed && used < configured && used != was {
             self.notify(LinkNotice::HeartbeatIntervalCut { configured, used });
         }
@@ -171,11 +171,11 @@ impl Link {
         if cx.is_terminating() {
             return;
         }
-        let before = self.agent.registrations.add(failure, cx.now);
+        let before = self.session.registrations.add(failure, cx.now);
         let mut pause = self.draws.retry_pause(before, failure, cx.end.phase);
         if is_of_an_outage(failure) {
             // No heartbeat tells yet that it is over.
-            let longest = self.agent.heartbeats.interval().max(SHORTEST_LONG_PAUSE);
+            let longest = self.session.heartbeats.interval().max(SHORTEST_LONG_PAUSE);
             pause = pause.min(self.draws.jitter.poll_pause(longest));
         }
         self.timers.arm(LinkTimer::Register, cx.now.after(pause));
@@ -190,7 +190,7 @@ impl Link {
     /// The first heartbeat follows at once. After another registration it comes when it is due: a
     /// backend that accepts registrations and then knows nobody must not be asked without a pause.
     fn registration_is_settled(&mut self, cx: &Context) {
-        let was_settled = self.agent.registration_answered();
+        let was_settled = self.session.registration_answered();
         self.streams.forget_backend();
         self.poll_pace.forget_backend();
         self.listen_again(cx);
@@ -204,9 +204,9 @@ impl Link {
             return;
         }
         let done = |worker: &&WorkerId| !cx.jobs.has_any_of(worker) && !self.is_waiting_for_answers(worker);
-        let done: Vec<WorkerId> = self.agent.retired().filter(done).cloned().collect();
+        let done: Vec<WorkerId> = self.session.retired().filter(done).cloned().collect();
         for worker in done {
-            if self.agent.retired_is_done(&worker) {
+            if self.session.retired_is_done(&worker) {
                 self.deregister(worker, Farewell::Full, cx);
             }
         }
@@ -263,7 +263,7 @@ impl Link {
     /// backend that is down is asked no more often than that.
     pub(super) fn ask_for_manifest(&mut self, cx: &Context) {
         let is_asking = self.calls.is_any(|purpose| *purpose == Purpose::Manifest);
-        if !self.agent.knows_traits() && !is_asking && !cx.is_terminating() {
+        if !self.session.knows_traits() && !is_asking && !cx.is_terminating() {
             self.call(Call::Manifest, Purpose::Manifest, cx.options.request_timeout, cx);
         }
     }
@@ -271,13 +271,13 @@ impl Link {
     pub(crate) fn manifest_replied(&mut self, reply: &Reply) {
         let failure = reply.failure();
         if let Reply::Manifest(traits) = reply {
-            self.agent.has_traits(*traits);
+            self.session.has_traits(*traits);
         } else if failure.may_pass() && failure != Failure::Unauthorized {
             // The next heartbeat asks again, a few times.
-            self.agent.traits_not_heard(MANIFEST_ATTEMPTS);
+            self.session.traits_not_heard(MANIFEST_ATTEMPTS);
         } else {
             // The backend does not tell its kind, or not to this worker.
-            self.agent.has_no_traits();
+            self.session.has_no_traits();
         }
     }
 }

@@ -13,9 +13,9 @@ impl Link {
     /// The worker runs again: no FETCH before the next heartbeat was answered, or has failed.
     pub(crate) fn resumed(&mut self, reason: Reason) {
         let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);
-        let was_asked = self.agent.last_directive() == Some(Directive::Quiet);
+        let was_asked = self.session.last_directive() == Some(Directive::Quiet);
         let is_contested = is_operators && was_asked;
-        self.agent.heartbeats.resumed(Resumed { is_contested });
+        self.session.heartbeats.resumed(Resumed { is_contested });
     }
 
     /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or
@@ -24,7 +24,7 @@ impl Link {
         if !heartbeat.is_after_resume {
             return;
         }
-        let Some(resumed) = self.agent.heartbeats.take_resumed() else {
+        let Some(resumed) = self.session.heartbeats.take_resumed() else {
             return;
         };
         let asks_for_quiet = matches!(

@@ -32,7 +32,7 @@ impl Link {
     /// that neither somebody who writes next to the token nor a network that comes and goes makes
     /// ojs-init ask without a pause.
     fn retry_now(&mut self, failures: Failures, later: Duration, cx: &Context) {
-        let last = self.agent.retried_now_at();
+        let last = self.session.retried_now_at();
         let is_soon = last.is_some_and(|last| last.after(RETRY_NOW_EVERY).remaining(cx.now) > Duration::ZERO);
         let at = match last {
             Some(last) if last.remaining(cx.now) > Duration::ZERO => last,
@@ -41,26 +41,26 @@ impl Link {
         };
         let is_registering = self.is_registering();
         let is_fetching = self.is_fetching();
-        let registration = self.agent.registrations.retry_now(failures, is_registering, is_soon);
+        let registration = self.session.registrations.retry_now(failures, is_registering, is_soon);
         // Of two FETCHes one may have failed while the other one is on its way.
         let is_fetch_held_up = self.is_fetch_held_up();
         let mut verdicts = vec![(registration, LinkTimer::Register)];
         if is_fetch_held_up || !is_fetching {
-            let verdict = self.agent.fetches.retry_now(failures, false, is_soon);
+            let verdict = self.session.fetches.retry_now(failures, false, is_soon);
             verdicts.push((verdict, LinkTimer::FetchAgain));
         }
         if is_fetching {
-            let verdict = self.agent.fetches.retry_now(failures, true, is_soon);
+            let verdict = self.session.fetches.retry_now(failures, true, is_soon);
             verdicts.push((verdict, LinkTimer::FetchAgain));
         }
         for (verdict, timer) in verdicts {
             match verdict {
                 RetryNow::Unchanged => {}
-                RetryNow::NextPauseIsShort => self.agent.retries_at(at),
+                RetryNow::NextPauseIsShort => self.session.retries_at(at),
                 RetryNow::EndPause => {
                     if self.timers.deadline_of(timer).is_some() {
                         self.timers.arm_at_latest(timer, at);
-                        self.agent.retries_at(at);
+                        self.session.retries_at(at);
                     }
                 }
             }
@@ -70,7 +70,7 @@ impl Link {
 
     /// Requests of the jobs are retried at this moment.
     pub(crate) fn retries_at(&mut self, at: Moment) {
-        self.agent.retries_at(at);
+        self.session.retries_at(at);
     }
 
     /// Notes whether the backend is there. An answer of another server, or a server error, can be a

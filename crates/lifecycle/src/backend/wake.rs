@@ -23,7 +23,7 @@ impl Link {
     /// There are streams while jobs may be taken. At its end, and in quiet, they are the first that
     /// goes.
     pub(crate) fn watch_streams(&mut self, cx: &Context) {
-        let are_wanted = cx.takes_jobs && self.agent.is_registration_answered();
+        let are_wanted = cx.takes_jobs && self.session.is_registration_answered();
         if !self.streams.are_wanted(are_wanted) {
             return;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::api::ids::{Claim, HolderId, JobId};
 use crate::api::{DropCause, Effect, JobNotice, JobTimer, WorkerState};
-use crate::jobs::job::{Held, Job, Place, Words};
+use crate::jobs::job::{BeatRecord, Held, Job, Place};
 use crate::jobs::memory::Remembered;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
@@ -83,8 +83,8 @@ impl Jobs {
             let claims: Vec<Claim> = self.ledger.claims_of(job).collect();
             for claim in claims {
                 self.take_back_dropped(claim, cx);
-                if let Some(words) = self.words_of(claim) {
-                    *words = Words::named_at(cx.now);
+                if let Some(beats) = self.beats_of(claim) {
+                    *beats = BeatRecord::named_at(cx.now);
                 }
             }
         }
@@ -93,13 +93,13 @@ impl Jobs {
         }
         let held: Vec<Claim> = self.ledger.held_by(id).iter().copied().collect();
         for claim in held {
-            let Some(words) = self.words_of(claim) else { continue };
-            words.beats_without = words.beats_without.saturating_add(1);
-            let Words {
+            let Some(beats) = self.beats_of(claim) else { continue };
+            beats.beats_without = beats.beats_without.saturating_add(1);
+            let BeatRecord {
                 named_at,
                 beats_without,
                 ..
-            } = *words;
+            } = *beats;
             let Some(job) = self.ledger.get(claim).filter(|job| !job.is_dropped) else {
                 continue;
             };
@@ -109,9 +109,9 @@ impl Jobs {
         }
     }
 
-    fn words_of(&mut self, claim: Claim) -> Option<&mut Words> {
+    fn beats_of(&mut self, claim: Claim) -> Option<&mut BeatRecord> {
         match &mut self.ledger.get_mut(claim)?.place {
-            Place::Held(held) => Some(&mut held.words),
+            Place::Held(held) => Some(&mut held.beats),
             Place::Waiting | Place::Reporting(_) => None,
         }
     }

@@ -9,7 +9,7 @@ use crate::api::{
     MOST_JOB_ID_BYTES, Outcome, Phase, ToWorker,
 };
 use crate::jobs::facts::Offered;
-use crate::jobs::job::{Handover, Held, Job, Place, Words};
+use crate::jobs::job::{BeatRecord, Handover, Held, Job, Place};
 use crate::jobs::losses::may_end_for_a_job;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
@@ -96,7 +96,7 @@ impl Jobs {
     pub(crate) fn return_surplus(&mut self, cx: &Context) {
         let keep = match (cx.takes_jobs, cx.takers.pull()) {
             (false, _) => 0,
-            // Suspects run one after the other, so each of them needs room only at its own turn.
+            // Suspects run one after the other, so each needs room only while it is isolated.
             (true, false) if cx.takers.are_ready() => cx.takers.free().max(self.ledger.suspects().len()),
             (true, false) => cx.takers.free(),
             // Somebody may ask for them; see `unasked`.
@@ -187,7 +187,7 @@ impl Jobs {
             cancelled: None,
             is_told_of_shutdown: false,
             is_past_its_time: false,
-            words: Words::named_at(cx.now),
+            beats: BeatRecord::named_at(cx.now),
         };
         self.place(claim, Place::Held(held));
         self.is_given_out(claim, holder, cx);

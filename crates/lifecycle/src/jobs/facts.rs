@@ -22,7 +22,7 @@ pub(crate) struct EndFacts {
 }
 
 /// Questions about the backend.
-pub(crate) trait Backend {
+pub(crate) trait BackendFacts {
     fn traits(&self) -> BackendTraits;
     /// Since when it takes ACKs in the bare form, if an ACK was sent like that within this time.
     fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment>;

@@ -119,12 +119,12 @@ pub struct Held {
     /// The job's timeout is over, and nothing is made of that.
     pub is_past_its_time: bool,
     /// The heartbeats about the job, if they alone show that the worker has it.
-    pub words: Words,
+    pub beats: BeatRecord,
 }
 
 /// The heartbeats of the worker about a job that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Words {
+pub struct BeatRecord {
     /// When a heartbeat last named it; at first, when it was given out or adopted.
     pub named_at: Moment,
     /// Heartbeats of its holder since then that named no job at all.
@@ -133,7 +133,7 @@ pub struct Words {
     pub was_adopted: bool,
 }
 
-impl Words {
+impl BeatRecord {
     /// Named at this moment.
     #[must_use]
     pub fn named_at(now: Moment) -> Self {

@@ -10,7 +10,7 @@ use crate::groups::Groups;
 use crate::jobs::job::{Again, Hold, Job, LookStep, News, Place, Report, Suspicion};
 use crate::jobs::marks::Marks;
 use crate::jobs::stages::ReportStage;
-use crate::jobs::waiting::Waiting;
+use crate::jobs::waiting::WaitingJobs;
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub struct Ledger {
     by_id: BTreeMap<JobId, Vec<Claim>>,
     /// How many were claimed on behalf of each incarnation.
     by_worker: BTreeMap<WorkerId, usize>,
-    waiting: Waiting,
+    waiting: WaitingJobs,
     held: Groups<HolderId, Claim>,
     /// How many these are.
     with_holders: usize,
@@ -333,12 +333,12 @@ impl Ledger {
 
     /// The jobs in our buffer.
     #[must_use]
-    pub fn waiting(&self) -> &Waiting {
+    pub fn waiting(&self) -> &WaitingJobs {
         &self.waiting
     }
 
     /// The same, to note whom they wait for.
-    pub(super) fn waiting_mut(&mut self) -> &mut Waiting {
+    pub(super) fn waiting_mut(&mut self) -> &mut WaitingJobs {
         &mut self.waiting
     }
 

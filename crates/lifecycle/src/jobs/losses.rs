@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::api::ids::{Claim, HolderId, JobId, ProcessId};
 use crate::api::{Call, CancelReason, JobNotice, JobRequest, JobState, JobTimer, Moment, Phase, Reply};
 use crate::jobs::doubts::AcceptedHeartbeat;
-use crate::jobs::job::{Held, Job, Place, Words};
+use crate::jobs::job::{BeatRecord, Held, Job, Place};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
@@ -158,11 +158,11 @@ impl Jobs {
         if let Some(Place::Held(held)) = self.ledger.get(claim).map(|job| job.place.clone()) {
             // Messages from here on are about the new reservation.
             let cancelled = None;
-            let mut words = Words::named_at(cx.now);
-            words.was_adopted = was_dropped;
+            let mut beats = BeatRecord::named_at(cx.now);
+            beats.was_adopted = was_dropped;
             let held = Held {
                 cancelled,
-                words,
+                beats,
                 ..held
             };
             self.place(claim, Place::Held(held));
@@ -207,7 +207,7 @@ impl Jobs {
     /// word of it in between.
     pub(super) fn is_dropped_once_more(&self, claim: Claim) -> bool {
         let job = self.ledger.get(claim).filter(|job| job.is_dropped);
-        job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.words.was_adopted))
+        job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.beats.was_adopted))
     }
 
     /// The handler of a lost job has had its time. It holds a slot of its holder, and nobody but

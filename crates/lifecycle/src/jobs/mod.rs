@@ -19,7 +19,7 @@
 //! | what happens at the end? | `at_the_end` |
 //!
 //! The part asks about the others by `facts` and answers with `said`. It may use `api`, `timers`,
-//! `groups` and `retry`.
+//! `groups` and `retry`. Start with `part` and `job`, then `dispatch`.
 
 pub(super) mod ack_fallback;
 pub(super) mod answers;

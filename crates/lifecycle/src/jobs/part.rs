@@ -1,23 +1,23 @@
 //! The jobs as one part of the machine: who has each, to whom it goes, and its outcome's way to the
 //! backend.
 //!
-//! The part knows no other one. It asks [`Backend`] and [`Takers`] about the others and returns a
-//! list of [`Said`]: orders for the shell and requests to the other parts, in the order in which
-//! they are to be carried out.
+//! The part knows no other one. It asks [`BackendFacts`] and [`Takers`] about the others. The part
+//! returns a list of [`Said`]: orders for the shell and requests to the other parts, in the order
+//! in which they are to be carried out.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::api::ids::{CallId, HolderId, JobId};
 use crate::api::{About, Call, ErrorCode, Failure, JobError, JobRequest, JobTimer, Moment, Notice, Options};
-use crate::jobs::facts::{Backend, EndFacts, Takers};
+use crate::jobs::facts::{BackendFacts, EndFacts, Takers};
 use crate::jobs::job::Place;
 use crate::jobs::ledger::Ledger;
 use crate::jobs::memory::Memory;
 use crate::jobs::returns::Returns;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportEvent;
-use crate::jobs::suspects::{Suspects, Turn};
+use crate::jobs::suspects::{Isolation, Suspects};
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
@@ -41,7 +41,7 @@ pub(crate) struct Context<'a> {
     pub(crate) shutdown_error: &'a dyn Fn() -> JobError,
     /// New jobs may be given out: the phase is running and the worker is alive.
     pub(crate) takes_jobs: bool,
-    pub(crate) backend: &'a dyn Backend,
+    pub(crate) backend: &'a dyn BackendFacts,
     pub(crate) takers: &'a dyn Takers,
     /// Shared with the link to the backend, so that no number is drawn twice.
     pub(crate) draws: &'a Cell<Draws>,
@@ -88,12 +88,12 @@ impl Jobs {
 
     /// Whether a suspect waits, or has a process for itself.
     pub(crate) fn has_suspects(&self) -> bool {
-        self.suspects.turn.is_some() || !self.ledger.suspects().is_empty()
+        self.suspects.isolation.is_some() || !self.ledger.suspects().is_empty()
     }
 
     /// The suspect that has a process for itself.
-    pub(crate) fn turn(&self) -> Option<Turn> {
-        self.suspects.turn
+    pub(crate) fn isolation(&self) -> Option<Isolation> {
+        self.suspects.isolation
     }
 
     /// This job was in a process when it crashed.

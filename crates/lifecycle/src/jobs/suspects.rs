@@ -21,16 +21,16 @@ pub(crate) const EMPTIED_WITHIN: Duration = Duration::from_secs(30);
 /// do so early.
 pub(crate) const ALONE_FOR: Duration = Duration::from_secs(60);
 
-/// How long a suspect waits for its turn, from its claim. Then it is a job like any other: many
-/// suspects would otherwise take the whole concurrency for as long as all of them take one after
-/// the other.
-pub(crate) const TURN_WITHIN: Duration = Duration::from_secs(120);
+/// How long a suspect waits for its isolation, from its claim. Then it is a job like any other:
+/// many suspects would otherwise take the whole concurrency for as long as all of them take one
+/// after the other.
+pub(crate) const ISOLATED_WITHIN: Duration = Duration::from_secs(120);
 
 /// The memory of crashes, and the job that has a process for itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Suspects {
     crashed: Crashed,
-    pub(crate) turn: Option<Turn>,
+    pub(crate) isolation: Option<Isolation>,
 }
 
 /// The jobs that were in a process when it crashed, each with the time at which it is forgotten.
@@ -41,14 +41,14 @@ struct Crashed {
 
 /// One suspect whose process gets no other job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Turn {
+pub struct Isolation {
     /// Which job.
     pub claim: Claim,
     /// Which process.
     pub process: ProcessId,
     /// The job runs; before that the process finishes what it has.
     pub is_running: bool,
-    /// When the turn ends at the latest.
+    /// When the isolation ends at the latest.
     pub until: Moment,
 }
 

@@ -7,9 +7,9 @@ use crate::api::Subject;
 use crate::api::ids::{Claim, Text};
 use crate::groups::Groups;
 
-/// All of them.
+/// All jobs that wait.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Waiting {
+pub struct WaitingJobs {
     all: BTreeSet<Claim>,
     /// Those that can be given to somebody; the others are looked at first.
     in_line: BTreeSet<Claim>,
@@ -23,7 +23,7 @@ pub struct Waiting {
     untaken: BTreeSet<Claim>,
 }
 
-impl Waiting {
+impl WaitingJobs {
     /// A job is in the buffer; where it is known of what kind it is, it stands in line.
     pub(super) fn enters(&mut self, claim: Claim, job: Option<&Subject>) {
         self.all.insert(claim);
@@ -169,8 +169,8 @@ mod tests {
     }
 
     /// Claims 1 and 3 are of type a, 2 is of type b, 4 is to be looked at first.
-    fn four() -> Waiting {
-        let mut waiting = Waiting::default();
+    fn four() -> WaitingJobs {
+        let mut waiting = WaitingJobs::default();
         for (claim, name) in [(1, "a"), (2, "b"), (3, "a")] {
             waiting.enters(Claim(claim), Some(&job(name)));
         }

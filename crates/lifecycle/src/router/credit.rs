@@ -21,7 +21,7 @@ impl Lifecycle {
     /// Jobs that holders are ready for which did not ask for each.
     pub(crate) fn pushed_credit(&self) -> usize {
         // A process that is kept for a suspect takes no other job. Each suspect that waits needs a
-        // slot as well, although only one has a turn: a further suspect could only wait behind
+        // slot as well, although only one is isolated: a further suspect could only wait behind
         // them, and there may be more of them than slots.
         let kept = self.workers.kept_room();
         let suspects = self.jobs.ledger().suspects().len();
@@ -39,7 +39,7 @@ impl Lifecycle {
     }
 
     /// How many jobs the holders take together, within the concurrency.
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         let holders = usize::try_from(self.workers.holders().concurrency()).unwrap_or(usize::MAX);
         holders.min(self.most_active())
     }

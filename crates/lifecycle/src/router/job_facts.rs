@@ -5,41 +5,41 @@ use std::time::Duration;
 use crate::api::ids::{CallId, Claim, HolderId, ProcessId, Text};
 use crate::api::{BackendTraits, EndCause, FetchForm, Moment};
 use crate::backend::link::Link;
-use crate::jobs::facts::{Backend, OfPull, Offered, OldestOf, Takers};
+use crate::jobs::facts::{BackendFacts, OfPull, Offered, OldestOf, Takers};
 use crate::worker::holder::Holder;
 use crate::worker::workers::Workers;
 
-impl Backend for Link {
+impl BackendFacts for Link {
     fn traits(&self) -> BackendTraits {
-        self.agent().traits()
+        self.session().traits()
     }
 
     fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
-        self.agent().bare_acks_since(within, now)
+        self.session().bare_acks_since(within, now)
     }
 
     fn has_no_progress(&self) -> bool {
-        self.agent().has_no_progress()
+        self.session().has_no_progress()
     }
 
     fn has_no_checkpoints(&self) -> bool {
-        self.agent().has_no_checkpoints()
+        self.session().has_no_checkpoints()
     }
 
     fn store_seen(&self) -> Option<Moment> {
-        self.agent().store_seen()
+        self.session().store_seen()
     }
 
     fn outcome_taken_at(&self) -> Option<Moment> {
-        self.agent().outcome_taken_at()
+        self.session().outcome_taken_at()
     }
 
     fn has_told_extended(&self) -> bool {
-        self.agent().heartbeats.has_told_extended()
+        self.session().heartbeats.has_told_extended()
     }
 
     fn is_told_visibility(&self) -> bool {
-        self.agent().fetch_forms.sent() == FetchForm::Full
+        self.session().fetch_forms.sent() == FetchForm::Full
     }
 
     fn reports_on_their_way(&self) -> usize {

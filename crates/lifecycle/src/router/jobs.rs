@@ -114,7 +114,7 @@ impl Lifecycle {
     /// Takes in what a FETCH brought. Returns whether anything of it is new to us.
     pub(crate) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
         let mut is_news = false;
-        let is_former = !self.link.agent().is(worker);
+        let is_former = !self.link.session().is(worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             if seen.insert(delivery.subject.id.clone()) {
@@ -159,11 +159,11 @@ impl Lifecycle {
         }
     }
 
-    /// Gives back what nobody can be given, looks at what came again, and ends the turn of a
+    /// Gives back what nobody can be given, looks at what came again, and ends the isolation of a
     /// suspect that is over.
     pub(crate) fn look_after_jobs(&mut self, now: Moment) {
         let jobs = self.jobs.ledger();
-        if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.turn().is_some() {
+        if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.isolation().is_some() {
             self.jobs(now, |jobs, cx| {
                 jobs.return_surplus(cx);
                 jobs.look_at_redelivered(cx);
@@ -222,7 +222,7 @@ impl Lifecycle {
         if self.jobs(now, Jobs::choose_suspect) {
             self.hand_over(now);
         }
-        self.jobs(now, Jobs::go_on_with_turn);
+        self.jobs(now, Jobs::go_on_with_isolation);
     }
 
     /// A pull waits: it is given what waits for it.

@@ -136,7 +136,7 @@ impl Lifecycle {
         Demand {
             pushed: self.pushed_credit(),
             room: self.room(),
-            places: self.places(),
+            capacity: self.capacity(),
             pulled: pulls.wanted(),
             of_next_pulls,
             queues: queues.map(<[Text]>::to_vec),
@@ -160,8 +160,8 @@ impl Lifecycle {
 
     pub(crate) fn fetch_replied(&mut self, fetch: &SentFetch, reply: Reply, now: Moment) {
         if let Reply::Fetched(deliveries) = reply {
-            let places = self.places();
-            self.link(now, |link, cx| link.fetch_brought(fetch, &deliveries, places, cx));
+            let capacity = self.capacity();
+            self.link(now, |link, cx| link.fetch_brought(fetch, &deliveries, capacity, cx));
             if deliveries.len() < fetch.count {
                 self.answers_pulls(fetch);
             }

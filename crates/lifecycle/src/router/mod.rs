@@ -4,6 +4,9 @@
 //! requests to other parts. The router gathers the facts, lets the part decide, and carries out the
 //! list in order, before anything else happens. A request to another part is a decision of that
 //! part, with a list of its own.
+//!
+//! The router may use everything of the machine. Start with `jobs`: it has the most requests.
+//! `link`, `workers` and `end` do the same for the other parts.
 
 mod credit;
 mod deaths;

@@ -9,6 +9,13 @@
 //! | what a step does | `stop`; in the other parts `router/end` |
 //! | what counts as a request to end, and as a repetition of one | `triggers`, `stop_signals` |
 //! | when the end begins without a request | `idle` |
+//!
+//! Words. A *trigger* moves a phase, or does not. The *drain* lets jobs finish. The *stop phase*
+//! goes in *steps*, each with its time. The *tally* counts outcomes from the beginning of the end
+//! on.
+//!
+//! The part knows no other one. It may use `api`, `timers` and `values`. Start with
+//! `phase` and `steps`; `ending` is the part itself.
 
 pub(super) mod deadline;
 pub(super) mod drain_log;

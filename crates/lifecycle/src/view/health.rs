@@ -58,7 +58,7 @@ impl Lifecycle {
         let Some(accepted_at) = self.link.accepted_at() else {
             return Some(Unhealthy::NoHeartbeat);
         };
-        let (since, interval) = (accepted_at.elapsed(now), self.link.agent().heartbeats.interval());
+        let (since, interval) = (accepted_at.elapsed(now), self.link.session().heartbeats.interval());
         let is_lost = since > interval.saturating_mul(INTERVALS_OF_A_HEARTBEAT);
         is_lost.then_some(Unhealthy::HeartbeatsLost { since, interval })
     }

@@ -11,6 +11,8 @@
 //! | what do `/livez`, `/readyz` and `/healthz` reply? | `health` |
 //! | what is counted for `/metrics`? | `metrics`: it reads orders and replies, and the machine does not know it |
 //! | when does an operator get a reply? | `operators` |
+//!
+//! The folder may use everything of the machine, and changes none of it. Start with `status`.
 
 pub mod health;
 pub(super) mod health_state;

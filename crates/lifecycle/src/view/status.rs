@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::api::{
-    BackendStatus, Ending, EndingTimer, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, JobTimer, Moment,
+    BackendStatus, EndingTimer, FinalStep, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, JobTimer, Moment,
     NotRunningBecause, Phase, Status, Text, WorkerState, WorkerStatus, WorkerTimer,
 };
 use crate::jobs::job::Place;
@@ -47,7 +47,7 @@ impl Lifecycle {
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
-                worker: self.link.agent().worker().cloned(),
+                worker: self.link.session().worker().cloned(),
                 heartbeat_age: self.link.accepted_at().map(|at| at.elapsed(now)),
                 is_unreachable: self.link.is_in_outage(),
                 trouble: self.trouble(now),
@@ -78,10 +78,10 @@ impl Lifecycle {
         }
     }
 
-    fn ending(&self) -> Option<Ending> {
+    fn ending(&self) -> Option<FinalStep> {
         match self.ending.shutdown().step() {
-            StopStep::BeforeKill => Some(Ending::Kill),
-            StopStep::BeforeExit | StopStep::Over => Some(Ending::Exit(self.exit_status())),
+            StopStep::BeforeKill => Some(FinalStep::Kill),
+            StopStep::BeforeExit | StopStep::Over => Some(FinalStep::Exit(self.exit_status())),
             StopStep::NotYet
             | StopStep::Cancel
             | StopStep::Ask

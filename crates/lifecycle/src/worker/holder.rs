@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::api::ids::{HolderId, ProcessId};
 use crate::api::{EndCause, Manners, Moment, Ready};
 use crate::worker::asks::Asks;
-use crate::worker::offers::{OfferNumber, Turn};
+use crate::worker::offers::{HolderRank, OfferNumber};
 
 /// One holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -166,10 +166,10 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) fn turn(&self, holder: HolderId) -> Option<Turn> {
+    pub(super) fn rank(&self, holder: HolderId) -> Option<HolderRank> {
         let last_job_number = self.idle_since?;
         let free = Reverse(self.free);
-        Some(Turn {
+        Some(HolderRank {
             free,
             served: last_job_number,
             holder,

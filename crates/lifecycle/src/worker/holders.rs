@@ -90,8 +90,8 @@ impl Holders {
         self.pulling += usize::from(share.pulls);
         self.concurrency += share.concurrency;
         self.free += share.free;
-        if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
-            self.offers.is_idle(offer, turn);
+        if let Some((offer, rank)) = share.offer.zip(share.rank(id)) {
+            self.offers.is_idle(offer, rank);
         }
         let Some(process_of) = self.processes.get_mut(&process) else {
             return;
@@ -116,8 +116,8 @@ impl Holders {
         self.pulling -= usize::from(share.pulls);
         self.concurrency -= share.concurrency;
         self.free -= share.free;
-        if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
-            self.offers.set_busy(offer, turn);
+        if let Some((offer, rank)) = share.offer.zip(share.rank(id)) {
+            self.offers.set_busy(offer, rank);
         }
         let Some(process_of) = self.processes.get_mut(&process) else {
             return;

@@ -15,7 +15,7 @@
 //! | how does a blocked program learn of a cancel? | `cancel_signals` |
 //!
 //! The part knows how many jobs a holder has, and no job. It may use `api`, `timers`, `groups` and
-//! `values`.
+//! `values`. Start with `workers`, then `holders`.
 
 pub(super) mod asks;
 mod blame;

@@ -23,10 +23,10 @@ pub struct Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OfferNumber(usize);
 
-/// When it is a holder's turn: the one with most room is the first, and between equals whoever was
-/// served least recently.
+/// The rank of a holder that makes an offer. The holder that may get most jobs is the first. Of
+/// equal ones the holder that was served least recently comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Turn {
+pub struct HolderRank {
     /// How many more jobs it may get.
     pub free: Reverse<usize>,
     /// When it got its last job, as a count of jobs.
@@ -43,7 +43,7 @@ struct Takers {
     /// How many of them can be talked to.
     present: usize,
     /// Those who can be given a job now.
-    idle: BTreeSet<Turn>,
+    idle: BTreeSet<HolderRank>,
 }
 
 /// All offers.
@@ -131,17 +131,17 @@ impl Offers {
     }
 
     /// One of those who make it can be given a job now.
-    pub fn is_idle(&mut self, number: OfferNumber, turn: Turn) {
+    pub fn is_idle(&mut self, number: OfferNumber, rank: HolderRank) {
         if let Some((_, takers)) = self.made.get_mut(&number) {
-            takers.idle.insert(turn);
+            takers.idle.insert(rank);
             self.idle.insert(number);
         }
     }
 
     /// The holder cannot take such a job any more.
-    pub fn set_busy(&mut self, number: OfferNumber, turn: Turn) {
+    pub fn set_busy(&mut self, number: OfferNumber, rank: HolderRank) {
         if let Some((_, takers)) = self.made.get_mut(&number) {
-            takers.idle.remove(&turn);
+            takers.idle.remove(&rank);
             if takers.idle.is_empty() {
                 self.idle.remove(&number);
             }
@@ -168,7 +168,7 @@ impl Offers {
     #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         let first = self.to_take(kind, bytes).filter_map(|takers| takers.idle.first()).min();
-        first.map(|turn| turn.holder)
+        first.map(|rank| rank.holder)
     }
 
     /// The offers with somebody who can be given a job now.
@@ -199,8 +199,8 @@ impl Offers {
 mod tests {
     use super::*;
 
-    fn turn(free: usize, served: u64, holder: u64) -> Turn {
-        Turn {
+    fn rank(free: usize, served: u64, holder: u64) -> HolderRank {
+        HolderRank {
             free: Reverse(free),
             served,
             holder: HolderId(holder),
@@ -223,12 +223,12 @@ mod tests {
         let mut offers = Offers::default();
         let mail = offers.join(offer(Some(&["mail"])));
         let any = offers.join(offer(None));
-        for turn in [turn(1, 1, 1), turn(2, 9, 2)] {
-            offers.is_idle(mail, turn);
+        for rank in [rank(1, 1, 1), rank(2, 9, 2)] {
+            offers.is_idle(mail, rank);
         }
-        offers.is_idle(any, turn(2, 3, 3));
+        offers.is_idle(any, rank(2, 3, 3));
         assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(3)));
-        offers.set_busy(any, turn(2, 3, 3));
+        offers.set_busy(any, rank(2, 3, 3));
         assert_eq!(offers.choose(&text("mail"), 1), Some(HolderId(2)));
         assert_eq!(offers.choose(&text("sms"), 1), None);
         assert_eq!(offers.choose(&text("mail"), 101), None);

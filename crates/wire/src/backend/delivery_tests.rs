@@ -1,5 +1,5 @@
 use super::*;
-use crate::backend::request::Answered;
+use crate::backend::request::HttpAnswer;
 use crate::test_support::{beat, fetch, read_any, reply};
 use ojs_lifecycle::api::{Failure, Reply};
 
@@ -103,7 +103,7 @@ fn a_checkpoint_is_found_in_each_of_its_places_and_freed_from_its_wrapper() {
 #[test]
 fn an_element_without_a_usable_id_is_counted_and_the_others_are_delivered() {
     let body = r#"{"jobs":[3,null,{"id":""},{"id":5},{"type":"t"},[],{"id":"\ud800"},{"id":"j"}]}"#;
-    let answered = Answered {
+    let answered = HttpAnswer {
         status: 200,
         retry_after: None,
         now: Duration::ZERO,
@@ -116,13 +116,13 @@ fn an_element_without_a_usable_id_is_counted_and_the_others_are_delivered() {
         panic!("{answer:?}")
     };
     assert_eq!(ids(deliveries), ["j"]);
-    assert!(answer.remark.unwrap().contains("no jobs with an id: 7"));
+    assert!(answer.oddity.unwrap().contains("no jobs with an id: 7"));
 }
 
 #[test]
 fn more_jobs_than_asked_for_are_all_delivered_with_a_remark() {
     let body = br#"{"jobs":[{"id":"a"},{"id":"b"}]}"#;
-    let answered = Answered {
+    let answered = HttpAnswer {
         status: 200,
         retry_after: None,
         now: Duration::ZERO,
@@ -132,7 +132,7 @@ fn more_jobs_than_asked_for_are_all_delivered_with_a_remark() {
     };
     let answer = read_any(&fetch(1), answered);
     assert!(matches!(&answer.reply, Reply::Fetched(deliveries) if deliveries.len() == 2));
-    assert!(answer.remark.unwrap().contains("2 jobs instead of at most 1"));
+    assert!(answer.oddity.unwrap().contains("2 jobs instead of at most 1"));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_answer_that_breaks_off_keeps_the_jobs_before_that_point() {
     assert_eq!(ids(&fetched("{\"jobs\":[{\"id\":\"a\"},{\"id\":\"b\" oops")), ["a"]);
     let mut broken = br#"{"jobs":[{"id":"a"},{"id":"b"#.to_vec();
     broken.extend([0xff, b'"', b'}', b']', b'}']);
-    let answered = Answered {
+    let answered = HttpAnswer {
         status: 200,
         retry_after: None,
         now: Duration::ZERO,

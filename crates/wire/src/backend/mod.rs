@@ -1,4 +1,16 @@
-//! The backend's side: requests out, replies in (HTTP bindings of the Open Job Spec).
+//! The backend's side: requests out, answers in (HTTP binding of the Open Job Spec).
+//!
+//! Words. A *delivery* is one job in the answer to a FETCH, with its reservation. The *envelope* is
+//! the job's own JSON, which nobody changes. The *words* of an answer are its texts for the log.
+//!
+//! | question | files |
+//! |---|---|
+//! | how is a request written? | `request`; the error of a FAIL: `failure`; traces: `trace` |
+//! | what does an answer mean? | `reply`, with the texts of `words` |
+//! | how is a FETCH read? | `delivery`, `elements`, `envelope`; while it arrives: `split`, `spare` |
+//! | how is an event stream read? | `stream` |
+//!
+//! The folder may use the rest of the crate. Start with `request`.
 
 pub(super) mod delivery;
 pub(super) mod elements;

@@ -26,7 +26,7 @@ const MAX_RETRY_AFTER_BYTES: usize = 16;
 
 /// An HTTP answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Answered<'a> {
+pub struct HttpAnswer<'a> {
     /// The HTTP status.
     pub status: u16,
     /// The header Retry-After.
@@ -53,10 +53,9 @@ pub fn is_object(body: &[u8]) -> bool {
 pub struct Answer {
     /// The meaning for the lifecycle.
     pub reply: Reply,
-    /// For the person who reads the log: what is odd about the answer. Never holds anything of a
-    /// job.
-    pub remark: Option<String>,
-    /// For the same person: what the answer itself says.
+    /// The oddity of the answer, for the log. Never holds anything of a job.
+    pub oddity: Option<String>,
+    /// Texts of the answer itself, for the log.
     pub words: Words,
 }
 
@@ -64,7 +63,7 @@ impl From<Reply> for Answer {
     fn from(reply: Reply) -> Self {
         Self {
             reply,
-            remark: None,
+            oddity: None,
             words: Words::default(),
         }
     }
@@ -86,7 +85,7 @@ enum Content<'a> {
     Foreign,
 }
 
-fn content<'a>(call: &Call, answered: &Answered<'a>) -> Content<'a> {
+fn content<'a>(call: &Call, answered: &HttpAnswer<'a>) -> Content<'a> {
     let body = answered.body.trim_ascii();
     if body.is_empty() {
         return if answered.is_whole {
@@ -127,11 +126,11 @@ fn is_success(status: u16) -> bool {
 
 /// The meaning of an answer to this call, but for one that brings jobs: see [`read_jobs`].
 #[must_use]
-pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
+pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     if !is_success(answered.status) {
         return Answer {
             reply: refusal(call, answered),
-            remark: None,
+            oddity: None,
             words: Words::of_failure(answered.status, error_of(answered.body).as_ref()),
         };
     }
@@ -139,7 +138,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
         Content::Foreign => {
             return Answer {
                 reply: Reply::Failed(foreign(call)),
-                remark: None,
+                oddity: None,
                 words: Words::of_foreign(answered.status),
             };
         }
@@ -160,7 +159,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
         // The status says it all.
         Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Answer {
             reply: Reply::Accepted,
-            remark: None,
+            oddity: None,
             words: Words::of_success(call, answered.body),
         },
     }
@@ -201,7 +200,7 @@ fn registered(fields: Option<&Object<'_>>) -> Answer {
         };
         return Answer {
             reply: Reply::Failed(Failure::RetryLater { retry_after: None }),
-            remark: None,
+            oddity: None,
             words,
         };
     }
@@ -265,10 +264,10 @@ fn fetched(body: JobsBody, count: u32) -> Answer {
     } else {
         Reply::Failed(Failure::Unanswered)
     };
-    let remark = (!oddities.is_empty()).then(|| format!("odd answer to a FETCH: {}", oddities.join("; ")));
+    let oddity = (!oddities.is_empty()).then(|| format!("odd answer to a FETCH: {}", oddities.join("; ")));
     Answer {
         reply,
-        remark,
+        oddity,
         words: Words::default(),
     }
 }
@@ -317,7 +316,7 @@ fn nothing_but(state: JobState) -> Reply {
     })
 }
 
-fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
+fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
     let failure = match (answered.status, call.endpoint()) {
         (403, Endpoint::Info) => return nothing_but(JobState::Hidden),
         // A proxy that does not know the way to the backend right now says 404 too, and knows
@@ -429,7 +428,7 @@ fn speaks_of(body: &[u8], thing: &str) -> bool {
     says_so(text("code").replace('_', " ")) || says_so(text("message")) || names_it
 }
 
-fn asked_for(answered: Answered<'_>) -> Option<Duration> {
+fn asked_for(answered: HttpAnswer<'_>) -> Option<Duration> {
     retry_after(answered.retry_after?, answered.now)
 }
 

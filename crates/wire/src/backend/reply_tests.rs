@@ -365,7 +365,7 @@ fn retry_after_may_be_a_date_and_one_that_is_past_is_now() {
         ("tomorrow", None),
     ];
     for (value, expected) in cases {
-        let answered = Answered {
+        let answered = HttpAnswer {
             status: 503,
             retry_after: Some(value),
             now: Duration::from_secs(784_111_770),
@@ -454,9 +454,9 @@ proptest! {
         for call in every_call() {
             for (is_whole, was_sent_twice) in [(true, false), (false, true)] {
                 let retry_after = retry_after.as_deref();
-                let answered = Answered { status, retry_after, now, body: &body, is_whole, was_sent_twice };
+                let answered = HttpAnswer { status, retry_after, now, body: &body, is_whole, was_sent_twice };
                 let answer = read_any(&call, answered);
-                let is_empty = answer.remark.is_some_and(|remark| remark.is_empty());
+                let is_empty = answer.oddity.is_some_and(|oddity| oddity.is_empty());
                 prop_assert!(!is_empty);
                 prop_assert!(answer.words.failure.is_none_or(|text| text.len() < 400));
             }
@@ -465,7 +465,7 @@ proptest! {
         for status in [200, 409, 404] {
             for call in every_call() {
                 let (is_whole, was_sent_twice) = (false, false);
-                let _ = read_any(&call, Answered { status, retry_after: None, now, body: &inside, is_whole, was_sent_twice });
+                let _ = read_any(&call, HttpAnswer { status, retry_after: None, now, body: &inside, is_whole, was_sent_twice });
             }
         }
     }

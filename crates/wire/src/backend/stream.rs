@@ -28,7 +28,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads one stream.
 #[derive(Debug, Default)]
-pub struct StreamReader {
+pub struct EventStreamReader {
     /// The line so far.
     line: Vec<u8>,
     /// The line is too long: what is left of it is not kept.
@@ -53,7 +53,7 @@ struct EventSoFar {
     is_odd: bool,
 }
 
-impl StreamReader {
+impl EventStreamReader {
     /// Takes what came, and tells what that says.
     pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(StreamNews)) {
         let mut rest = bytes;

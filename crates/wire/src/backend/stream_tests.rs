@@ -4,7 +4,7 @@ use super::*;
 
 /// The news of a stream whose bytes come in these pieces.
 fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<StreamNews> {
-    let mut reader = StreamReader::default();
+    let mut reader = EventStreamReader::default();
     let mut news = Vec::new();
     for piece in pieces {
         reader.push(piece, |one| news.push(one));
@@ -130,7 +130,7 @@ fn an_event_that_breaks_off_is_no_news() {
 
 #[test]
 fn nothing_makes_the_reader_keep_more_than_a_line_and_its_data() {
-    let mut reader = StreamReader::default();
+    let mut reader = EventStreamReader::default();
     let piece = [b'x'; 1 << 16];
     for _ in 0..100 {
         reader.push(&piece, |_| ());

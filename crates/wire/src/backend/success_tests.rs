@@ -14,7 +14,7 @@ fn reports() -> [Call; 6] {
 
 /// As the connection gave it: whole, or not.
 fn read_part(call: &Call, body: &str, is_whole: bool) -> Answer {
-    let answered = Answered {
+    let answered = HttpAnswer {
         status: 200,
         retry_after: None,
         now: Duration::ZERO,
@@ -103,7 +103,7 @@ fn a_success_that_has_to_be_read_and_breaks_off_is_no_answer() {
 #[test]
 fn a_conflict_about_an_ack_that_went_out_twice_is_about_its_own_first_half() {
     let conflict = |body: &str| {
-        let answered = Answered {
+        let answered = HttpAnswer {
             status: 409,
             retry_after: None,
             now: Duration::ZERO,

@@ -25,7 +25,7 @@ const JSON_TYPE: &str = "application/json";
 
 /// The status of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum AnswerStatus {
     Ok,
     BadRequest,
     Forbidden,
@@ -42,7 +42,7 @@ pub enum Status {
     GatewayTimeout,
 }
 
-impl Status {
+impl AnswerStatus {
     /// As the first line of a response has it.
     #[must_use]
     pub fn line(self) -> &'static str {
@@ -104,7 +104,7 @@ impl AnswerForm {
         response(status, &lines, body, self.wants_body)
     }
 
-    fn json(self, status: Status, body: &impl Serialize) -> Vec<u8> {
+    fn json(self, status: AnswerStatus, body: &impl Serialize) -> Vec<u8> {
         // Text, numbers and JSON: it cannot fail.
         self.write(status.line(), &serde_json::to_vec(body).unwrap_or_default())
     }
@@ -130,7 +130,7 @@ pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
         body.push_str(&first.envelope);
     }
     body.push('}');
-    form.write(Status::Ok.line(), body.as_bytes())
+    form.write(AnswerStatus::Ok.line(), body.as_bytes())
 }
 
 /// The answer to an ACK or a FAIL that was taken; `state` is what the job is from then on, where
@@ -143,7 +143,7 @@ pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
         job_id: &job.0,
         state,
     };
-    form.json(Status::Ok, &body)
+    form.json(AnswerStatus::Ok, &body)
 }
 
 /// The backend's answer to an ACK or a FAIL, passed on: its status (2xx or 4xx) and its body, a
@@ -182,7 +182,7 @@ pub fn beat(state: WorkerState, jobs: &[JobId], time: &str, form: AnswerForm) ->
         jobs_extended: jobs.iter().map(|job| &*job.0).collect(),
         server_time: time,
     };
-    form.json(Status::Ok, &body)
+    form.json(AnswerStatus::Ok, &body)
 }
 
 /// The answer to a registration; `time` is now, in the form of RFC 3339.
@@ -195,7 +195,7 @@ pub fn registered(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8>
         state: names::worker_state(WorkerState::Running),
         server_time: time,
     };
-    form.json(Status::Ok, &body)
+    form.json(AnswerStatus::Ok, &body)
 }
 
 /// The answer to a deregistration.
@@ -208,7 +208,7 @@ pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
         state: names::worker_state(WorkerState::Terminated),
         server_time: time,
     };
-    form.json(Status::Ok, &body)
+    form.json(AnswerStatus::Ok, &body)
 }
 
 /// The head of an answer that passes through, with how its body and the connection end on this
@@ -250,7 +250,7 @@ fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayError<'a> {
     /// The HTTP status of the answer.
-    pub status: Status,
+    pub status: AnswerStatus,
     /// The code for programs, which begins with `gateway_`.
     pub code: &'a str,
     /// The message for a person.
@@ -262,9 +262,9 @@ impl GatewayError<'static> {
     #[must_use]
     pub fn of_message(bad: BadMessage) -> Self {
         let (status, code, message) = match bad {
-            BadMessage::Malformed(why) => (Status::BadRequest, "gateway_bad_request", why),
+            BadMessage::Malformed(why) => (AnswerStatus::BadRequest, "gateway_bad_request", why),
             BadMessage::HeadTooLarge => (
-                Status::HeadTooLarge,
+                AnswerStatus::HeadTooLarge,
                 "gateway_header_too_large",
                 const {
                     assert!(MOST_HEAD_BYTES == 32 << 10 && MOST_HEADER_LINES == 100);
@@ -272,12 +272,12 @@ impl GatewayError<'static> {
                 },
             ),
             BadMessage::UnknownCoding => (
-                Status::NotImplemented,
+                AnswerStatus::NotImplemented,
                 "gateway_unknown_coding",
                 "the only transfer coding that is known here is chunked",
             ),
             BadMessage::UnknownExpectation => (
-                Status::ExpectationFailed,
+                AnswerStatus::ExpectationFailed,
                 "gateway_unknown_expectation",
                 "the only expectation that is known here is 100-continue",
             ),
@@ -303,8 +303,8 @@ pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
 #[must_use]
 pub fn refused_by_backend(code: ErrorCode, message: &str, form: AnswerForm) -> Vec<u8> {
     let (status, code) = match code {
-        ErrorCode::Lost => (Status::Conflict, "gateway_lost"),
-        ErrorCode::Refused => (Status::Unprocessable, "gateway_refused"),
+        ErrorCode::Lost => (AnswerStatus::Conflict, "gateway_lost"),
+        ErrorCode::Refused => (AnswerStatus::Unprocessable, "gateway_refused"),
         ErrorCode::Unavailable
         | ErrorCode::NotOffered
         | ErrorCode::NotHeld
@@ -312,7 +312,7 @@ pub fn refused_by_backend(code: ErrorCode, message: &str, form: AnswerForm) -> V
         | ErrorCode::InvalidFrame
         | ErrorCode::FrameTooLong
         | ErrorCode::UnknownType
-        | ErrorCode::UnsupportedProtocol => (Status::Unavailable, "gateway_unavailable"),
+        | ErrorCode::UnsupportedProtocol => (AnswerStatus::Unavailable, "gateway_unavailable"),
     };
     failed(&GatewayError { status, code, message }, form)
 }

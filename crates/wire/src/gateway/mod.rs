@@ -3,16 +3,19 @@
 //! Requests are read more leniently than any backend reads them: a field of the wrong type is a
 //! missing field, and a failure whose error makes no sense is a failure. Answers have the words of
 //! every generation of backends, so that each SDK finds what it looks for.
+//!
+//! The folder may use the rest of the crate. Start with `route`: it tells the requests
+//! that ojs-init answers from those that it passes on. Then come `bodies` and `answers`.
 
 mod answers;
 mod bodies;
 mod route;
 
 pub use answers::{
-    AnswerForm, CONTINUE, GatewayError, Status, beat, failed, fetched, handed_on, left, outcome, passed_head,
+    AnswerForm, AnswerStatus, CONTINUE, GatewayError, beat, failed, fetched, handed_on, left, outcome, passed_head,
     refused_by_backend, registered,
 };
 pub use bodies::{
     BadBody, BeatBody, FetchBody, OutcomeBody, read_beat, read_fetch, read_outcome, read_worker, with_worker,
 };
-pub use route::{Route, route};
+pub use route::{RequestKind, route};

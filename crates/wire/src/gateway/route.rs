@@ -3,7 +3,7 @@
 
 /// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub enum RequestKind {
     /// A worker asks for jobs.
     Fetch,
     /// A job is done.
@@ -39,12 +39,12 @@ const DOUBTFUL: &[char] = &['/', '\\', ';', '?', '#', '%'];
 /// The kind of this request. A path is compared as a server may understand it: decoded, without
 /// empty parts, and with `..` resolved.
 #[must_use]
-pub fn route(method: &str, target: &str) -> Route {
+pub fn route(method: &str, target: &str) -> RequestKind {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let decoded: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
     let found = resolve(method, &decoded);
-    if found == Route::Other && is_doubtful(method, path, &decoded) {
-        return Route::Doubtful;
+    if found == RequestKind::Other && is_doubtful(method, path, &decoded) {
+        return RequestKind::Doubtful;
     }
     found
 }
@@ -63,7 +63,7 @@ fn is_doubtful(method: &str, path: &str, decoded: &[String]) -> bool {
         .any(|escape| path.to_ascii_lowercase().contains(escape));
     let has_odd = decoded.iter().any(|part| part.contains(is_odd) && !is_cut_escape(part));
     let lower: Vec<String> = decoded.iter().map(|part| part.to_ascii_lowercase()).collect();
-    has_odd || has_overlong || resolve(&method, &lower) != Route::Other
+    has_odd || has_overlong || resolve(&method, &lower) != RequestKind::Other
 }
 
 /// Whether a path has the name of our routes in it, however often it is to be decoded.
@@ -93,7 +93,7 @@ fn is_cut_escape(part: &str) -> bool {
     is_plain && unescaped(part.as_bytes()) == part.as_bytes()
 }
 
-fn resolve(method: &str, decoded: &[String]) -> Route {
+fn resolve(method: &str, decoded: &[String]) -> RequestKind {
     let mut parts: Vec<&str> = Vec::new();
     for part in decoded {
         match part.as_str() {
@@ -105,13 +105,13 @@ fn resolve(method: &str, decoded: &[String]) -> Route {
     }
     let parts = parts.strip_prefix(&PREFIX).unwrap_or(&parts);
     match (method, parts) {
-        ("POST", ["workers", "fetch"]) => Route::Fetch,
-        ("POST", ["workers", "ack"]) => Route::Ack,
-        ("POST", ["workers", "nack"]) => Route::Fail,
-        ("POST", ["workers", "heartbeat" | "beat"]) => Route::Heartbeat,
-        ("POST", ["workers", "register"]) => Route::Register,
-        ("POST", ["workers", "deregister"]) | ("DELETE", ["workers", _]) => Route::Deregister,
-        _ => Route::Other,
+        ("POST", ["workers", "fetch"]) => RequestKind::Fetch,
+        ("POST", ["workers", "ack"]) => RequestKind::Ack,
+        ("POST", ["workers", "nack"]) => RequestKind::Fail,
+        ("POST", ["workers", "heartbeat" | "beat"]) => RequestKind::Heartbeat,
+        ("POST", ["workers", "register"]) => RequestKind::Register,
+        ("POST", ["workers", "deregister"]) | ("DELETE", ["workers", _]) => RequestKind::Deregister,
+        _ => RequestKind::Other,
     }
 }
 
@@ -158,16 +158,19 @@ mod tests {
             "/../ojs/x/%2e%2e/v1",
         ] {
             let post = |path: &str| route("POST", &format!("{prefix}{path}"));
-            assert_eq!(post("/workers/fetch"), Route::Fetch);
-            assert_eq!(post("/workers/fetch/"), Route::Fetch);
-            assert_eq!(post("/workers/%66etch?x=1"), Route::Fetch);
-            assert_eq!(post("/workers/ack"), Route::Ack);
-            assert_eq!(post("/workers/nack"), Route::Fail);
-            assert_eq!(post("/workers/heartbeat"), Route::Heartbeat);
-            assert_eq!(post("/workers/beat"), Route::Heartbeat);
-            assert_eq!(post("/workers/register"), Route::Register);
-            assert_eq!(post("/workers/deregister"), Route::Deregister);
-            assert_eq!(route("DELETE", &format!("{prefix}/workers/w%201")), Route::Deregister);
+            assert_eq!(post("/workers/fetch"), RequestKind::Fetch);
+            assert_eq!(post("/workers/fetch/"), RequestKind::Fetch);
+            assert_eq!(post("/workers/%66etch?x=1"), RequestKind::Fetch);
+            assert_eq!(post("/workers/ack"), RequestKind::Ack);
+            assert_eq!(post("/workers/nack"), RequestKind::Fail);
+            assert_eq!(post("/workers/heartbeat"), RequestKind::Heartbeat);
+            assert_eq!(post("/workers/beat"), RequestKind::Heartbeat);
+            assert_eq!(post("/workers/register"), RequestKind::Register);
+            assert_eq!(post("/workers/deregister"), RequestKind::Deregister);
+            assert_eq!(
+                route("DELETE", &format!("{prefix}/workers/w%201")),
+                RequestKind::Deregister
+            );
         }
     }
 
@@ -199,12 +202,12 @@ mod tests {
             r"/x\..\workers/fetch",
             "/workers%c0%affetch",
         ] {
-            assert_eq!(route("POST", path), Route::Doubtful, "{path}");
+            assert_eq!(route("POST", path), RequestKind::Doubtful, "{path}");
         }
-        assert_eq!(route("DELETE", "/ojs/v1/workers%2Fw1"), Route::Doubtful);
-        assert_eq!(route("post", "/ojs/v1/workers/fetch"), Route::Doubtful);
+        assert_eq!(route("DELETE", "/ojs/v1/workers%2Fw1"), RequestKind::Doubtful);
+        assert_eq!(route("post", "/ojs/v1/workers/fetch"), RequestKind::Doubtful);
         let often = format!("/%{}77orkers/fetch", "25".repeat(9));
-        assert_eq!(route("POST", &often), Route::Doubtful, "{often}");
+        assert_eq!(route("POST", &often), RequestKind::Doubtful, "{often}");
         for path in [
             "/ojs/v1/jobs/a%2Fb",
             "/ojs/v1/jobs;x=1",
@@ -212,11 +215,15 @@ mod tests {
             "/ojs/v1/jobs/a%252Fb",
             "/JOBS",
         ] {
-            assert_eq!(route("POST", path), Route::Other, "{path}");
+            assert_eq!(route("POST", path), RequestKind::Other, "{path}");
         }
-        assert_eq!(route("GET", "/ojs/v1/jobs?x=workers%2Ffetch;y"), Route::Other);
+        assert_eq!(route("GET", "/ojs/v1/jobs?x=workers%2Ffetch;y"), RequestKind::Other);
         for method in ["GET", "HEAD", "PUT", "PATCH", "OPTIONS"] {
-            assert_eq!(route(method, "/ojs/v1/admin/workers/a%2Fb"), Route::Other, "{method}");
+            assert_eq!(
+                route(method, "/ojs/v1/admin/workers/a%2Fb"),
+                RequestKind::Other,
+                "{method}"
+            );
         }
     }
 
@@ -234,7 +241,7 @@ mod tests {
             ("GET", "/ojs/manifest"),
             ("GET", "/"),
         ] {
-            assert_eq!(route(method, target), Route::Other, "{method} {target}");
+            assert_eq!(route(method, target), RequestKind::Other, "{method} {target}");
         }
     }
 }

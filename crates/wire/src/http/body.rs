@@ -77,8 +77,8 @@ impl BodyReader {
     pub fn is_whole_if_closed(&self, is_clean: bool) -> bool {
         match self.0 {
             BodyPart::ToTheEnd => is_clean,
-            // Only trailer fields can be missing. An answer does without them. A request that is cut
-            // off there does not count.
+            // Only trailer fields can be missing. An answer does without them. A request that is
+            // cut off there does not count.
             BodyPart::Trailer(_) | BodyPart::Over | BodyPart::Counted(0) => true,
             BodyPart::Counted(_) | BodyPart::SizeLine | BodyPart::Chunk(_) | BodyPart::ChunkEnd => false,
         }

@@ -1,6 +1,17 @@
-//! HTTP/1.1 as a server. For connections of one request: its head, the response, and on top of both
-//! what probes ask and are answered. For connections that are kept: heads, bodies, and one request
-//! after the other. As a client: the heads and bodies of answers, and the question to a proxy.
+//! HTTP/1.1, as a server and as a client.
+//!
+//! | question | files |
+//! |---|---|
+//! | a server with one request for each connection | `probe`, `response` |
+//! | a server that keeps its connections | `request_reader`, `message`, `body` |
+//! | the answers that a client reads | `answer_head`, `body` |
+//! | a client behind a proxy | `connect` |
+//! | a request that passes through to the backend | `tunnel`, `header_lines` |
+//!
+//! Words. A *head* is everything before the body. The *framing* of a body says where it ends: by
+//! its length, by chunks, or with the connection.
+//!
+//! `httparse` reads heads and sizes of chunks. Start with `message`, then `body`.
 
 pub mod answer_head;
 pub mod body;

@@ -14,7 +14,7 @@ use crate::operator::status_reply::{
 use crate::text::{count, milliseconds, shortened};
 use crate::trouble;
 use ojs_lifecycle::api::{
-    Ending, Health, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator,
+    FinalStep, Health, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator,
     Snapshot, Status, Text, Trouble,
 };
 
@@ -173,8 +173,8 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
     let (snapshot, worker, backend) = (&status.snapshot, &status.worker, &status.backend);
     let (ending, exit_status) = match status.ending {
         None => (None, None),
-        Some(Ending::Kill) => (Some("kill".to_owned()), None),
-        Some(Ending::Exit(exit_status)) => (Some("exit".to_owned()), Some(exit_status)),
+        Some(FinalStep::Kill) => (Some("kill".to_owned()), None),
+        Some(FinalStep::Exit(exit_status)) => (Some("exit".to_owned()), Some(exit_status)),
     };
     StatusReply {
         ok: true,

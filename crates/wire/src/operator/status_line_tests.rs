@@ -88,7 +88,7 @@ fn everything() -> Status {
         is_uncapped: true,
         jobs: vec![shown_job("secret-id", "secret.type", "secret-queue")],
         not_shown: 2,
-        ending: Some(Ending::Exit(75)),
+        ending: Some(FinalStep::Exit(75)),
         worker: WorkerStatus {
             process: Some(ProcessId(5 << 32 | 77)),
             up: ms(9_000),

@@ -1,8 +1,15 @@
-//! The runner of mode exec: what it is told at its start, what it says and hears on the worker
-//! socket, and what its jobs tell it.
+//! The runner of mode exec: its frames on the worker socket, and the lines of its jobs.
 //!
 //! The runner is the worker that mode exec brings along. It speaks the worker socket protocol as
 //! any other worker does.
+//!
+//! | question | files |
+//! |---|---|
+//! | what does the runner hear and say on the worker socket? | `frames` |
+//! | what may a job write on `OJS_JOB_FD`? | `job_lines` |
+//! | how does a command get values of its job? | `template`, `arguments`; refused placeholders: `guard` |
+//!
+//! The folder may use the rest of the crate. Start with `frames`.
 
 pub mod arguments;
 pub mod frames;

@@ -17,6 +17,8 @@
 //!   (`broken_answer.rs`). The worker is told what was wrong; its first test finds that.
 //!
 //! [`FromWorker::Garbage`]: ojs_lifecycle::api::FromWorker::Garbage
+//!
+//! The folder may use the rest of the crate. Start with `decode`, then `encode`.
 
 mod broken_answer;
 mod decode;

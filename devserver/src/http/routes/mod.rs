@@ -1,4 +1,8 @@
-//! Which request is answered by whom.
+//! Routes: the table from an operation to the function that answers it, and those functions.
+//!
+//! Each file has one group of requests: `workers` those of workers, `jobs` those of producers,
+//! `dev` those that no backend has. A function reads the request, calls the store under its lock,
+//! and returns a reply. Start with `route`, below.
 
 mod admin;
 mod dead_letters;

@@ -77,7 +77,7 @@ impl Blame {
 
     pub fn effect(&mut self, effect: &Effect, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
         match effect {
-            Effect::Notify(remark) => self.remark(remark, ledger, options, now),
+            Effect::Notify(notice) => self.notice(notice, ledger, options, now),
             Effect::CallBackend { call, .. } => self.call(call, ledger),
             Effect::SignalProcess(process, Signal::TERM) => {
                 let is_said = self.main.is_none() || self.endings.iter().any(|ending| ending.process == *process);
@@ -104,8 +104,8 @@ impl Blame {
         }
     }
 
-    fn remark(&mut self, remark: &Notice, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
-        if let Notice::Worker(WorkerNotice::EndingProcess { process, cause, .. }) = remark {
+    fn notice(&mut self, notice: &Notice, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
+        if let Notice::Worker(WorkerNotice::EndingProcess { process, cause, .. }) = notice {
             if *cause == EndCause::Orphaned {
                 return Ok(());
             }
@@ -115,36 +115,36 @@ impl Blame {
                     let is_unanswered = claim.answer.is_none() && !claim.is_decided;
                     claim.id == job.id && is_unanswered && link.is_some_and(|link| link.process == *process)
                 });
-                promise!("who hangs holds the job", is_held, "{remark:?}");
+                promise!("who hangs holds the job", is_held, "{notice:?}");
             }
             self.endings.push(Ending {
                 process: *process,
                 cause: cause.clone(),
                 at: now,
             });
-        } else if let Notice::Worker(WorkerNotice::WorkerEnded(..)) = remark {
-            promise!("a worker that was ended is called that", !self.was_ended, "{remark:?}");
-        } else if let Notice::Worker(WorkerNotice::WorkerWasEnded { .. }) = remark {
+        } else if let Notice::Worker(WorkerNotice::WorkerEnded(..)) = notice {
+            promise!("a worker that was ended is called that", !self.was_ended, "{notice:?}");
+        } else if let Notice::Worker(WorkerNotice::WorkerWasEnded { .. }) = notice {
             promise!(
                 "a worker that ended by itself is called that",
                 self.was_ended,
-                "{remark:?}"
+                "{notice:?}"
             );
-        } else if let Notice::Worker(WorkerNotice::RestartIn(_)) = remark {
-            promise!("restarts as configured", self.is_restarted(options), "{remark:?}");
+        } else if let Notice::Worker(WorkerNotice::RestartIn(_)) = notice {
+            promise!("restarts as configured", self.is_restarted(options), "{notice:?}");
             self.restarts.retain(|at| now < *at + WINDOW);
             self.restarts.push(now);
             promise!("restarts are bounded", self.restarts.len() <= 10, "{:?}", self.restarts);
         } else if let Notice::Ending(EndingNotice::StateChanged {
             reason: Reason::Worker, ..
-        }) = remark
+        }) = notice
             && self.ended.is_some()
         {
             let are_many = self.restarts.iter().filter(|at| now < **at + WINDOW).count() >= 10;
             promise!(
                 "restarts as configured",
                 are_many || !self.is_restarted(options),
-                "{remark:?} after {:?}",
+                "{notice:?} after {:?}",
                 self.ended
             );
         }

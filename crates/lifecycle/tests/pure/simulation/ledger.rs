@@ -86,7 +86,7 @@ impl Ledger {
         self.claims.iter().filter(|claim| claim.is_open)
     }
 
-    /// The claim that an outcome or remark about this job concerns: the oldest.
+    /// The claim that an outcome or notice about this job concerns: the oldest.
     pub fn find(&mut self, id: &JobId) -> Option<&mut Claim> {
         self.claims.iter_mut().find(|claim| claim.is_open && claim.id == *id)
     }
@@ -365,21 +365,21 @@ impl Ledger {
         }
     }
 
-    pub fn remark(&mut self, remark: &Notice) -> Kept {
-        match remark {
-            Notice::Job(remark) => self.about_job(remark),
-            Notice::Ending(remark) => {
-                self.about_ending(remark);
+    pub fn notice(&mut self, notice: &Notice) -> Kept {
+        match notice {
+            Notice::Job(notice) => self.about_job(notice),
+            Notice::Ending(notice) => {
+                self.about_ending(notice);
                 Ok(())
             }
             Notice::Link(_) | Notice::Worker(_) | Notice::CallFailed { .. } => Ok(()),
         }
     }
 
-    fn about_ending(&mut self, remark: &EndingNotice) {
-        if let EndingNotice::StopBegan { .. } = remark {
+    fn about_ending(&mut self, notice: &EndingNotice) {
+        if let EndingNotice::StopBegan { .. } = notice {
             self.stop_began();
-        } else if let EndingNotice::StateChanged { state, .. } = remark {
+        } else if let EndingNotice::StateChanged { state, .. } = notice {
             // A job that waits goes back, now or when an earlier outcome of the same job is
             // settled.
             let goes_back = |claim: &Claim| *state != WorkerState::Running && claim.is_waiting();
@@ -387,8 +387,8 @@ impl Ledger {
         }
     }
 
-    fn about_job(&mut self, remark: &JobNotice) -> Kept {
-        match remark {
+    fn about_job(&mut self, notice: &JobNotice) -> Kept {
+        match notice {
             JobNotice::OutcomeSent { job, .. } => self.outcome_sent(&job.id)?,
             JobNotice::Settled { job, outcome, .. } => self.settled(&job.id, outcome.end())?,
             JobNotice::Abandoned(job, why) => self.abandoned(&job.id, why)?,

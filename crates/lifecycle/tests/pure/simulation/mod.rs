@@ -182,7 +182,7 @@ const KINDS: [&str; 73] = [
 
 /// A simulation that never gets somewhere promises nothing about it.
 #[test]
-fn every_kind_of_order_and_remark_occurs() {
+fn every_kind_of_order_and_notice_occurs() {
     let mut missing: BTreeSet<&str> = KINDS.into_iter().collect();
     for seed in 1..=3_000 {
         let mut world = World::new(Plan::new(seed), true);

@@ -24,12 +24,12 @@ pub struct Stuck {
 
 impl Stuck {
     pub fn effect(&mut self, effect: &Effect, ledger: &Ledger, grace: Duration, now: Duration) -> Kept {
-        let Effect::Notify(remark) = effect else { return Ok(()) };
-        if let Notice::Job(JobNotice::ReservationLost(job, _)) = remark {
+        let Effect::Notify(notice) = effect else { return Ok(()) };
+        if let Notice::Job(JobNotice::ReservationLost(job, _)) = notice {
             self.told.insert(job.id.clone(), now);
-        } else if let Notice::Job(JobNotice::Adopted(job)) = remark {
+        } else if let Notice::Job(JobNotice::Adopted(job)) = notice {
             self.told.remove(&job.id);
-        } else if let Notice::Worker(WorkerNotice::EndingProcess { process, cause, .. }) = remark {
+        } else if let Notice::Worker(WorkerNotice::EndingProcess { process, cause, .. }) = notice {
             if let EndCause::Hung {
                 job,
                 told: CancelReason::Cancelled | CancelReason::Lost,
@@ -43,7 +43,7 @@ impl Stuck {
                 promise!(
                     "nobody is ended for a lost job who can do something else",
                     has_a_timeout || self.can_do_nothing(*process, ledger, grace, now),
-                    "{remark:?}"
+                    "{notice:?}"
                 );
             }
             self.ending.push(*process);

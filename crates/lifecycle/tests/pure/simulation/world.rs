@@ -296,30 +296,30 @@ impl World {
                 let ledger = &mut self.ledger;
                 self.talk.ordered(*id, call, give_up, state, ledger, holder, self.now)
             }
-            Effect::Notify(remark) => {
-                if let Notice::Job(JobNotice::ReservationLost(job, _)) = remark {
+            Effect::Notify(notice) => {
+                if let Notice::Job(JobNotice::ReservationLost(job, _)) = notice {
                     self.hold_up_lost(&job.id)?;
                 }
-                if let Notice::Job(JobNotice::Void(job, _)) = remark {
+                if let Notice::Job(JobNotice::Void(job, _)) = notice {
                     self.hold_up_void(&job.id)?;
                 }
-                if *remark == Notice::Link(LinkNotice::WokenUp) {
+                if *notice == Notice::Link(LinkNotice::WokenUp) {
                     self.streams
                         .wakes(state, self.plan.options.exit_when_idle.is_some(), self.now)?;
                 }
-                if *remark == Notice::Link(LinkNotice::FetchAbandoned) {
+                if *notice == Notice::Link(LinkNotice::FetchAbandoned) {
                     self.talk.fetch_is_abandoned();
                 }
-                if let Notice::Ending(EndingNotice::StopBegan { .. }) = remark {
+                if let Notice::Ending(EndingNotice::StopBegan { .. }) = notice {
                     self.stop_began = Some(self.now);
                 }
-                if let Notice::Job(JobNotice::Abandoned(job, _)) = remark {
+                if let Notice::Job(JobNotice::Abandoned(job, _)) = notice {
                     self.hold_up_left_behind(&job.id)?;
                 }
-                if let Notice::Link(LinkNotice::Hedged(endpoint)) = remark {
+                if let Notice::Link(LinkNotice::Hedged(endpoint)) = notice {
                     self.talk.hedges(*endpoint, state)?;
                 }
-                self.ledger.remark(remark)
+                self.ledger.notice(notice)
             }
             Effect::WriteTerminationLog(account) => self.accounts.written(account),
             Effect::StartWorker

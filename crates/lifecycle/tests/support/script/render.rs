@@ -43,7 +43,7 @@ pub fn effect(effect: &Effect) -> String {
         Effect::Show(OPERATOR, shown) => format!("show: {}", show(shown)),
         Effect::Show(client, shown) => format!("show client {client}: {}", show(shown)),
         Effect::DropClient(client) => format!("drop client {client}"),
-        Effect::Notify(remark) => format!("log: {}", said(remark)),
+        Effect::Notify(notice) => format!("log: {}", said(notice)),
         Effect::WriteTerminationLog(account) => termination_log(account),
         Effect::Exit(status) => format!("exit {status}"),
     }

@@ -12,12 +12,12 @@ use super::render::{cancelled_by, failure, seconds, state};
 use super::words::drain;
 
 /// One notice.
-pub fn said(remark: &Notice) -> String {
-    match remark {
-        Notice::Ending(remark) => ending(remark),
-        Notice::Link(remark) => link(remark),
-        Notice::Worker(remark) => worker(remark),
-        Notice::Job(remark) => about_job(remark),
+pub fn said(notice: &Notice) -> String {
+    match notice {
+        Notice::Ending(notice) => ending(notice),
+        Notice::Link(notice) => link(notice),
+        Notice::Worker(notice) => worker(notice),
+        Notice::Job(notice) => about_job(notice),
         Notice::CallFailed {
             what,
             job,
@@ -31,8 +31,8 @@ pub fn said(remark: &Notice) -> String {
     }
 }
 
-fn ending(remark: &EndingNotice) -> String {
-    match remark {
+fn ending(notice: &EndingNotice) -> String {
+    match notice {
         EndingNotice::StateChanged { state: now, reason } => {
             format!("{} ({})", state(*now), reason.name())
         }
@@ -77,8 +77,8 @@ fn ending(remark: &EndingNotice) -> String {
     }
 }
 
-fn link(remark: &LinkNotice) -> String {
-    match remark {
+fn link(notice: &LinkNotice) -> String {
+    match notice {
         LinkNotice::Hedged(endpoint) => format!("{endpoint:?} hangs: once more on another connection"),
         LinkNotice::Registered(worker) => format!("{worker} is registered"),
         LinkNotice::Listening => "the backend tells of new jobs".to_owned(),
@@ -123,8 +123,8 @@ fn link(remark: &LinkNotice) -> String {
     }
 }
 
-fn worker(remark: &WorkerNotice) -> String {
-    match remark {
+fn worker(notice: &WorkerNotice) -> String {
+    match notice {
         WorkerNotice::Killing { held } => format!("killing: {held} held"),
         WorkerNotice::WorkerEnded(end, Manner::Orderly | Manner::Failed) => {
             format!("worker ended: {end}")
@@ -151,8 +151,8 @@ fn worker(remark: &WorkerNotice) -> String {
     }
 }
 
-fn about_job(remark: &JobNotice) -> String {
-    match remark {
+fn about_job(notice: &JobNotice) -> String {
+    match notice {
         JobNotice::Claimed(job) => format!("claimed {job}"),
         JobNotice::HandedOver(job, connection) => format!("handed {job} to {connection}"),
         JobNotice::GivenBackAgain {

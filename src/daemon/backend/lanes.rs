@@ -28,20 +28,20 @@ const MOST_WAITING_SIDE: usize = 256;
 /// Most streams of events: one for each queue, and one for all together.
 const MOST_STREAMS_AT_ONCE: usize = MOST_STREAMS + 1;
 
-/// Whether there is room for a request.
+/// The answer to a request that enters its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::daemon) enum Room {
+pub(in crate::daemon) enum LaneEntry {
     /// The request can go now.
     Now,
     /// The request waits for another one to end.
     Later,
-    /// There is none.
-    None,
+    /// Neither: as many wait as may.
+    Refused,
 }
 
-/// The requests of one kind.
+/// The requests of one lane.
 #[derive(Debug)]
-struct LaneRoom {
+struct LaneState {
     under_way: usize,
     most_under_way: usize,
     /// So many more may go, in place of those that hang.
@@ -50,7 +50,7 @@ struct LaneRoom {
     most_waiting: usize,
 }
 
-impl LaneRoom {
+impl LaneState {
     fn new(most_under_way: usize, most_waiting: usize) -> Self {
         Self {
             under_way: 0,
@@ -76,30 +76,30 @@ impl LaneRoom {
     }
 }
 
-/// The requests of all kinds.
+/// The requests of all lanes.
 #[derive(Debug)]
-pub(in crate::daemon) struct LaneRooms {
-    beat: LaneRoom,
-    fetch: LaneRoom,
-    report: LaneRoom,
-    side: LaneRoom,
-    stream: LaneRoom,
+pub(in crate::daemon) struct Lanes {
+    beat: LaneState,
+    fetch: LaneState,
+    report: LaneState,
+    side: LaneState,
+    stream: LaneState,
 }
 
-impl LaneRooms {
+impl Lanes {
     /// For a worker with so many jobs at once: each may have a report under way and one that hangs.
     pub(in crate::daemon) fn new(concurrency: usize) -> Self {
         let waiting_reports = concurrency.saturating_mul(2).max(FEWEST_WAITING_REPORTS);
         Self {
-            beat: LaneRoom::new(MOST_BEATS, MOST_BEATS),
-            fetch: LaneRoom::new(MOST_FETCHES, MOST_FETCHES),
-            report: LaneRoom::new(concurrency.saturating_mul(2).clamp(2, MOST_REPORTS), waiting_reports),
-            side: LaneRoom::new(MOST_SIDE, MOST_WAITING_SIDE),
-            stream: LaneRoom::new(MOST_STREAMS_AT_ONCE, 0),
+            beat: LaneState::new(MOST_BEATS, MOST_BEATS),
+            fetch: LaneState::new(MOST_FETCHES, MOST_FETCHES),
+            report: LaneState::new(concurrency.saturating_mul(2).clamp(2, MOST_REPORTS), waiting_reports),
+            side: LaneState::new(MOST_SIDE, MOST_WAITING_SIDE),
+            stream: LaneState::new(MOST_STREAMS_AT_ONCE, 0),
         }
     }
 
-    fn of(&mut self, lane: Lane) -> &mut LaneRoom {
+    fn of(&mut self, lane: Lane) -> &mut LaneState {
         match lane {
             Lane::Beat => &mut self.beat,
             Lane::Fetch => &mut self.fetch,
@@ -110,27 +110,27 @@ impl LaneRooms {
     }
 
     /// A request comes.
-    pub(in crate::daemon) fn enter(&mut self, lane: Lane, id: CallId) -> Room {
-        let room = self.of(lane);
-        if room.has_room() {
-            room.under_way += 1;
-            Room::Now
-        } else if room.waiting.len() < room.most_waiting {
-            room.waiting.push_back(id);
-            Room::Later
+    pub(in crate::daemon) fn enter(&mut self, lane: Lane, id: CallId) -> LaneEntry {
+        let state = self.of(lane);
+        if state.has_room() {
+            state.under_way += 1;
+            LaneEntry::Now
+        } else if state.waiting.len() < state.most_waiting {
+            state.waiting.push_back(id);
+            LaneEntry::Later
         } else {
-            Room::None
+            LaneEntry::Refused
         }
     }
 
     /// A request ends that was under way; the one that goes instead.
     pub(in crate::daemon) fn leave(&mut self, lane: Lane) -> Option<CallId> {
-        let room = self.of(lane);
-        room.under_way = room.under_way.saturating_sub(1);
-        if room.under_way < room.most_under_way {
-            room.stand_ins = 0;
+        let state = self.of(lane);
+        state.under_way = state.under_way.saturating_sub(1);
+        if state.under_way < state.most_under_way {
+            state.stand_ins = 0;
         }
-        room.next()
+        state.next()
     }
 
     /// Whether reports wait for others.
@@ -156,40 +156,40 @@ mod tests {
 
     #[test]
     fn who_waits_goes_when_another_one_ends_and_nobody_waits_without_a_bound() {
-        let mut rooms = LaneRooms::new(10);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(1)), Room::Now);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(2)), Room::Now);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(3)), Room::Later);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(4)), Room::Later);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(5)), Room::None);
-        assert_eq!(rooms.enter(Lane::Beat, CallId(6)), Room::Now);
-        assert_eq!(rooms.leave(Lane::Fetch), Some(CallId(3)));
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(7)), Room::Later);
-        rooms.forget(Lane::Fetch, CallId(4));
-        rooms.forget(Lane::Fetch, CallId(7));
-        assert_eq!(rooms.leave(Lane::Fetch), None);
-        assert_eq!(rooms.enter(Lane::Fetch, CallId(8)), Room::Now);
+        let mut lanes = Lanes::new(10);
+        assert_eq!(lanes.enter(Lane::Fetch, CallId(1)), LaneEntry::Now);
+        assert_eq!(lanes.enter(Lane::Fetch, CallId(2)), LaneEntry::Now);
+        assert_eq!(lanes.enter(Lane::Fetch, CallId(3)), LaneEntry::Later);
+        assert_eq!(lanes.enter(Lane::Fetch, CallId(4)), LaneEntry::Later);
+        assert_eq!(lanes.enter(Lane::Fetch, CallId(5)), LaneEntry::Refused);
+        assert_eq!(lanes.enter(Lane::Beat, CallId(6)), LaneEntry::Now);
+        assert_eq!(lanes.leave(Lane::Fetch), Some(CallId(3)));
+        assert_eq!(lanes.enter(Lane::Fetch, CallId(7)), LaneEntry::Later);
+        lanes.forget(Lane::Fetch, CallId(4));
+        lanes.forget(Lane::Fetch, CallId(7));
+        assert_eq!(lanes.leave(Lane::Fetch), None);
+        assert_eq!(lanes.enter(Lane::Fetch, CallId(8)), LaneEntry::Now);
     }
 
     #[test]
     fn others_go_in_place_of_reports_that_hang_up_to_a_bound() {
-        let mut rooms = LaneRooms::new(1_000);
+        let mut lanes = Lanes::new(1_000);
         let now = (0..300)
-            .filter(|id| rooms.enter(Lane::Report, CallId(*id)) == Room::Now)
+            .filter(|id| lanes.enter(Lane::Report, CallId(*id)) == LaneEntry::Now)
             .count();
         assert_eq!(now, MOST_REPORTS);
-        assert_eq!(rooms.stand_in(0), None);
-        assert_eq!([rooms.stand_in(1), rooms.stand_in(1)], [Some(CallId(64)), None]);
-        let more = std::iter::from_fn(|| rooms.stand_in(usize::MAX)).count();
+        assert_eq!(lanes.stand_in(0), None);
+        assert_eq!([lanes.stand_in(1), lanes.stand_in(1)], [Some(CallId(64)), None]);
+        let more = std::iter::from_fn(|| lanes.stand_in(usize::MAX)).count();
         assert_eq!(more, MOST_REPORTS - 1);
         // Each that ends makes room for one, until all is as usual again.
-        assert!(rooms.leave(Lane::Report).is_some());
-        while rooms.leave(Lane::Report).is_some() {}
+        assert!(lanes.leave(Lane::Report).is_some());
+        while lanes.leave(Lane::Report).is_some() {}
         for _ in 0..MOST_REPORTS {
-            rooms.leave(Lane::Report);
+            lanes.leave(Lane::Report);
         }
         let now = (0..300)
-            .filter(|id| rooms.enter(Lane::Report, CallId(*id)) == Room::Now)
+            .filter(|id| lanes.enter(Lane::Report, CallId(*id)) == LaneEntry::Now)
             .count();
         assert_eq!(now, 1);
     }

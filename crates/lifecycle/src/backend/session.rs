@@ -1,6 +1,6 @@
-//! The backend as ojs-init knows it, and ojs-init as the backend knows it. Other files report
-//! events and ask questions. They change only the parts with verbs of their own: heartbeats, the
-//! forms of a FETCH, and retries.
+//! The session with the backend: what ojs-init knows about the backend, and what the backend knows
+//! about ojs-init. Other files report events and ask questions. They change only the parts with
+//! verbs of their own: heartbeats, the forms of a FETCH, and retries.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -15,9 +15,9 @@ use crate::retry::state::RetryState;
 /// Most queues that a registration names.
 const MOST_KNOWN_QUEUES: usize = 100;
 
-/// Knowledge about the backend.
+/// Registration, traits, heartbeats, forms and retries: everything that lasts between requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Agent {
+pub(crate) struct BackendSession {
     /// Our name; another one for each incarnation of the worker.
     worker: Option<WorkerId>,
     /// Whether registration was answered, one way or the other.
@@ -74,7 +74,7 @@ pub(crate) struct Agent {
     retired: BTreeMap<WorkerId, bool>,
 }
 
-impl Agent {
+impl BackendSession {
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             worker: None,
@@ -107,7 +107,7 @@ impl Agent {
 }
 
 /// The worker as the backend knows it.
-impl Agent {
+impl BackendSession {
     /// Our name.
     pub(crate) fn worker(&self) -> Option<&WorkerId> {
         self.worker.as_ref()
@@ -247,7 +247,7 @@ impl Agent {
 }
 
 /// The kind of the backend.
-impl Agent {
+impl BackendSession {
     /// The differences of this kind of backend.
     pub(crate) fn traits(&self) -> BackendTraits {
         self.traits
@@ -311,7 +311,7 @@ impl Agent {
 }
 
 /// Answers and directives of the backend.
-impl Agent {
+impl BackendSession {
     /// The directive in the last heartbeat's reply.
     pub(super) fn last_directive(&self) -> Option<Directive> {
         self.last_directive

@@ -21,9 +21,9 @@ const MOST_PROCESSES: usize = 4096;
 /// Connections accepted in one turn; then the others get theirs.
 pub(super) const ACCEPTS_PER_TURN: usize = 64;
 
-/// How much there may be.
+/// Bounds of what the clients of the gateway may take.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ConnectionLimits {
     /// Connections above which an answer says that its connection is closed behind it.
     pub(super) many: usize,
     /// Connections that there may be at all.
@@ -34,7 +34,7 @@ pub(super) struct Room {
     pub(super) has_warned: bool,
 }
 
-impl Room {
+impl ConnectionLimits {
     /// With so many descriptors. Each connection may take two: its own and its process's.
     pub(super) fn of(open_files: usize) -> Self {
         let connections = open_files.saturating_sub(OTHER_DESCRIPTORS + MORE_CONNECTIONS) / 2;
@@ -63,14 +63,14 @@ mod tests {
 
     #[test]
     fn a_small_limit_of_open_files_leaves_descriptors_for_connections_and_a_large_one_takes_no_more_than_its_bounds() {
-        let room = |open_files| {
-            let Room {
+        let limits = |open_files| {
+            let ConnectionLimits {
                 many, most, processes, ..
-            } = Room::of(open_files);
+            } = ConnectionLimits::of(open_files);
             [many, most, processes]
         };
-        assert_eq!(room(256), [16, 48, 128]);
-        assert_eq!(room(1024), [192, 320, 512]);
-        assert_eq!(room(1 << 20), [1024, 1152, 4096]);
+        assert_eq!(limits(256), [16, 48, 128]);
+        assert_eq!(limits(1024), [192, 320, 512]);
+        assert_eq!(limits(1 << 20), [1024, 1152, 4096]);
     }
 }
