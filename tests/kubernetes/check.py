@@ -23,6 +23,7 @@ import yaml
 
 import chart
 import kustomize
+import scaling
 from faults import unnoticed
 from kustomize import MERGE_KEYS, found_by, identity
 from promises import each_file_is_used, page_errors, schema_errors, value_errors, variants
@@ -32,7 +33,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = REPOSITORY / "docker/kubernetes"
 CHART = REPOSITORY / "docker/helm/ojs-worker"
 PAGE = (REPOSITORY / "docs/scale-from-zero.md").read_text(encoding="utf-8")
+SCALING = (REPOSITORY / "docs/scaling.md").read_text(encoding="utf-8")
 METRICS = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8")
+ALERTS = (REPOSITORY / "docs/alert-rules.yaml").read_text(encoding="utf-8")
 
 
 def files(root):
@@ -42,6 +45,7 @@ def files(root):
 def schemas(root):
     yield from (error for variant in variants(root) for error in schema_errors(variant))
     yield from page_errors(PAGE)
+    yield from scaling.page_errors(SCALING, METRICS, ALERTS)
 
 
 def values(root):
@@ -56,6 +60,7 @@ def queries(root):
         for scaler in variant.all("ScaledObject")
         for trigger in scaler["spec"]["triggers"]
     }
+    asked |= scaling.asked(SCALING)
     rules = [{"record": "a:b", "expr": query} for query in sorted(asked)]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump({"groups": [{"name": "a", "rules": rules}]}, file)
@@ -148,7 +153,7 @@ def main():
     if len(sys.argv) > 2:
         checks["binary"] = functools.partial(binary, sys.argv[2])
     if sys.argv[1] == "faults":
-        found = unnoticed(MANIFESTS, checks)
+        found = [*unnoticed(MANIFESTS, checks), *scaling.unnoticed(SCALING, METRICS, ALERTS)]
     else:
         of_tools = {"real-kustomize": real_kustomize, "has-kustomize": has_kustomize, "has-helm": chart.has_helm}
         if len(sys.argv) > 2:

@@ -19,7 +19,7 @@ const GRACE_PERIOD: &str = include_str!("../../../docs/grace-period.md");
 const PID_1: &str = include_str!("../../../docs/pid-1.md");
 
 /// Pages that quote messages and name settings.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     GRACE_PERIOD,
     PID_1,
     include_str!("../../../docs/deploy-containers.md"),
@@ -29,6 +29,7 @@ const PAGES: [&str; 10] = [
     include_str!("../../../docs/on-call-backend.md"),
     include_str!("../../../docs/on-call-jobs.md"),
     include_str!("../../../docs/scale-from-zero.md"),
+    include_str!("../../../docs/scaling.md"),
     include_str!("../../../docs/several-processes.md"),
 ];
 
