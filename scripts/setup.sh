@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|bench|test|dist
+# Usage: scripts/setup.sh build|demo|bench|test|dist|dist-test
 # With dist, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -27,6 +27,12 @@ case " ${ARCHES:-} " in
     [ -e /usr/aarch64-linux-gnu/include/stdlib.h ] || missing="$missing libc6-dev-arm64-cross"
     ;;
 esac
+if [ "$want" = dist-test ]; then
+    need debootstrap debootstrap
+    need rpm rpm
+    need cpio cpio
+    need readelf binutils
+fi
 if [ "$want" != build ]; then
     need unshare util-linux
     need python3 python3
