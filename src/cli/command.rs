@@ -128,8 +128,8 @@ fn completions(shell: Shell) -> CommandLine {
     CommandLine::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
-/// The command with every subcommand and option.
-pub(super) fn full() -> Command {
+/// The command with every subcommand and option, for the parser and for pages that describe it.
+pub fn full() -> Command {
     with_options(Command::new("ojs-init"))
         .no_binary_name(true)
         .bin_name("ojs-init")

@@ -15,6 +15,6 @@ pub mod salvage;
 mod subcommands;
 mod usage;
 
-pub use command::parse;
+pub use command::{full, parse};
 pub use command_line::{CommandLine, HealthOf, JobWord, Order, PrestopWait};
 pub use usage::{UsageError, no_command};

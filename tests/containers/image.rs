@@ -109,6 +109,7 @@ fn context() {
         ".cargo/config.toml",
         "devserver/src/lib.rs",
         "bench/Cargo.toml",
+        "packaging/Cargo.toml",
     ] {
         assert!(has(wanted), "{wanted}: {all:?}");
     }
@@ -119,6 +120,7 @@ fn context() {
         "crates/lifecycle/tests",
         "docs",
         "bench/runs",
+        "packaging/nfpm.yaml",
     ] {
         assert!(!has(unwanted), "{unwanted}");
     }

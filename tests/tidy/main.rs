@@ -129,6 +129,7 @@ fn files_stay_short_enough_to_be_read_in_one_go() {
         "devserver/src",
         "devserver/tests",
         "bench/src",
+        "packaging/src",
     ]
     .iter()
     .flat_map(|folder| rust_files(&root().join(folder)))

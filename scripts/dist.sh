@@ -1,0 +1,100 @@
+#!/bin/sh
+# Builds the files of a release into target/dist: docs/release.md says what they are. The same sources, compilers and tools give
+# the same bytes in any folder.
+# Usage: scripts/dist.sh ARCH...    (x86_64, aarch64)
+set -eu
+export LC_ALL=C TZ=UTC0
+umask 022
+cd "$(dirname "$0")/.."
+root=$(pwd -P)
+out=${CARGO_TARGET_DIR:-target}
+mkdir -p "$out"
+out=$(cd "$out" && pwd -P)
+work=$out/dist-work
+dist=$out/dist
+. scripts/versions.sh
+
+if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) || {
+        echo "dist: set SOURCE_DATE_EPOCH: this folder is no git repository, so the time of its last commit is not known" >&2
+        exit 1
+    }
+fi
+export SOURCE_DATE_EPOCH
+VERSION=$(sed -n '/^\[workspace.package\]/,/^version/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+export VERSION
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+[ -z "$(git status --porcelain --untracked-files=no 2>/dev/null)" ] || revision=$revision-modified
+
+rm -rf "$dist" "$work"
+mkdir -p "$dist" "$work"
+
+cargo run --locked --quiet --package ojs-packaging -- "$work/pages"
+
+# Names of folders stay out of the binary; the flags of .cargo/config.toml stay in force beside these.
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+source=$(rustc --print sysroot)/lib/rustlib/src/rust
+commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
+flags="\"--remap-path-prefix=$cargo_home=/cargo\", \"--remap-path-prefix=$source=/rustc/$commit\""
+flags="$flags, \"--remap-path-prefix=$root=/ojs-init\", \"--remap-path-prefix=$out=/ojs-init/target\""
+unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+export CARGO_INCREMENTAL=0
+export CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$out=/ojs-init/target -ffile-prefix-map=$root=/ojs-init"
+
+
+# Cargo hashes the path of the compiler's wrapper into every symbol. cargo-auditable names itself as the wrapper, by its whole path,
+# and starts $CARGO: this one puts the bare name in its place.
+printf '#!/bin/sh\nRUSTC_WORKSPACE_WRAPPER=cargo-auditable exec cargo "$@"\n' >"$work/cargo"
+chmod +x "$work/cargo"
+
+for arch in "$@"; do
+    target=$arch-unknown-linux-musl
+    case $arch in
+    x86_64) NFPM_ARCH=amd64 cc=musl-gcc ;;
+    aarch64)
+        NFPM_ARCH=arm64 cc=aarch64-linux-gnu-gcc
+        export CC_aarch64_unknown_linux_musl=$cc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=$cc
+        ;;
+    *)
+        echo "dist: unknown architecture $arch; accepted are x86_64 and aarch64" >&2
+        exit 1
+        ;;
+    esac
+    export NFPM_ARCH
+    echo "dist: building for $target"
+    PATH="$out/tools/bin:$PATH" CARGO="$work/cargo" cargo-auditable auditable build --locked --release --package ojs-init --target "$target" \
+        --target-dir "$out/dist-build" --config "target.$target.rustflags=[$flags]"
+
+    name=ojs-init-$VERSION-linux-$arch
+    tree=$work/$name
+    mkdir "$tree"
+    cp "$out/dist-build/$target/release/ojs-init" LICENSE "$tree"
+    cp -R "$work/pages/man" "$work/pages/completions" "$tree"
+    # Without the address of the crates that come from this folder: the tool writes one that no reader of package URLs accepts.
+    "$out/tools/bin/auditable2cdx" "$tree/ojs-init" | sed 's/&download_url=redacted//g' >"$dist/$name.cdx.json"
+    python3 packaging/notices.py "$dist/$name.cdx.json" "$target" >"$tree/NOTICES"
+    tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" |
+        gzip -9n >"$dist/$name.tar.gz"
+
+    gzip -9n "$tree"/man/*.1
+    for packager in deb rpm; do
+        (cd "$tree" && "$out/tools/nfpm/bin/nfpm" package --config "$root/packaging/nfpm.yaml" --packager $packager --target "$dist")
+    done
+    "$cc" --version | sed -n "s/^/C compiler for $arch: /p;q" >>"$work/compilers"
+done
+
+{
+    echo "version: $VERSION"
+    echo "revision: $revision"
+    echo "SOURCE_DATE_EPOCH: $SOURCE_DATE_EPOCH"
+    rustc --version --verbose | sed 's/^/rustc: /'
+    cat "$work/compilers"
+    echo "cargo-auditable: $cargo_auditable"
+    echo "auditable2cdx: $auditable2cdx"
+    echo "nfpm: $nfpm"
+    gzip --version | sed -n 's/^/gzip: /p;q'
+    tar --version | sed -n 's/^/tar: /p;q'
+} >"$dist/ojs-init-$VERSION.buildinfo"
+
+(cd "$dist" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
+ls -l "$dist"

