@@ -37,8 +37,7 @@ impl Link {
         if cx.is_terminating() {
             return;
         }
-        // The first request for jobs names some.
-        if cx.options.queues == Queues::AsAsked && !self.session.knows_queues() {
+        if self.waits_for_queues(cx.options) {
             return;
         }
         self.session.registers_queues();
@@ -46,6 +45,11 @@ impl Link {
         let takes = self.takes(cx.options);
         let call = Call::Register { worker, takes };
         self.call(call, purpose, cx.options.request_timeout, cx);
+    }
+
+    /// Whether the registration waits for the first request for jobs, which names queues.
+    pub(crate) fn waits_for_queues(&self, options: &Options) -> bool {
+        options.queues == Queues::AsAsked && !self.session.knows_queues()
     }
 
     /// The jobs that the worker takes, for the backend. Without a configuration it is what the
