@@ -64,6 +64,8 @@ FAULTS = [
     ("values", BUDGET, "maxUnavailable: 1", "maxUnavailable: 3", "leaves no worker"),
     ("values", BUDGET, "AlwaysAllow", "IfHealthyBudget", "keeps a node"),
     ("values", DEPLOYMENT, "maxUnavailable: 0", "maxUnavailable: 1", "takes workers away"),
+    ("schemas", "components/gateway/deployment.yaml", "- name: OJS_CONCURRENCY", "- name: OJS_CONCURENCY", "is to be removed, and is not there"),
+    ("binary", "components/gateway/deployment.yaml", "value: gateway", "value: gatewy", "config check"),
     ("values", "components/hpa/deployment.yaml", "replicas: null", "replicas: 3", "replicas belong to the autoscaler"),
     ("values", "overlays/example/kustomization.yaml", "nents/keda", "nents/keda\n  - ../../components/hpa", "two autoscalers"),
     ("values", HPA, "    name: ojs-worker\n  minReplicas", "    name: worker\n  minReplicas", "scaleTargetRef"),

@@ -42,6 +42,10 @@ fn reason(trouble: &Unhealthy) -> UnhealthyReason {
             "worker_not_ready",
             "no connection of the worker has said ready".to_owned(),
         ),
+        Unhealthy::NothingAskedFor => (
+            "worker_not_ready",
+            "the worker has not asked the gateway for jobs: it has to take its address from OJS_URL".to_owned(),
+        ),
         Unhealthy::WorkerPaused => (
             "worker_paused",
             "the worker asks for no jobs: a concurrency of 0".to_owned(),
@@ -57,6 +61,10 @@ fn reason(trouble: &Unhealthy) -> UnhealthyReason {
             "no_heartbeat",
             "the backend has accepted no heartbeat of this worker yet".to_owned(),
         ),
+        Unhealthy::NotRegistered => (
+            "no_heartbeat",
+            "the worker is not registered: that happens at its first request for jobs".to_owned(),
+        ),
         Unhealthy::HeartbeatsLost { since, interval } => (
             "heartbeats_lost",
             format!(
@@ -69,5 +77,31 @@ fn reason(trouble: &Unhealthy) -> UnhealthyReason {
     UnhealthyReason {
         code: code.into(),
         message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ojs_lifecycle::api::WorkerState;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_has_not_asked_the_gateway_is_told_of_the_gateway_and_not_of_the_socket() {
+        let health = Health {
+            state: WorkerState::Running,
+            troubles: vec![Unhealthy::NothingAskedFor, Unhealthy::NotRegistered],
+            backend: None,
+        };
+        let reasons = reasons(&health, None);
+        let [worker, backend] = reasons.as_slice() else {
+            panic!("{reasons:?}")
+        };
+        assert_eq!((&*worker.code, &*backend.code), ("worker_not_ready", "no_heartbeat"));
+        assert!(
+            worker.message.contains("gateway") && worker.message.contains("OJS_URL"),
+            "{worker:?}"
+        );
+        assert!(backend.message.contains("first request for jobs"), "{backend:?}");
     }
 }

@@ -273,6 +273,10 @@ fn about_the_worker() -> Vec<Notice> {
         Notice::Worker(WorkerNotice::Capacity(CapacityNews::Gained { takes: 6, most: 6 })),
         Notice::Worker(WorkerNotice::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 })),
         Notice::Worker(WorkerNotice::Capacity(CapacityNews::Differs { takes: 50, allowed: 10 })),
+        Notice::Worker(WorkerNotice::Capacity(CapacityNews::TooManyAskedFor {
+            asked: 25,
+            allowed: 10,
+        })),
         Notice::Worker(WorkerNotice::EndingProcess {
             process: ProcessId(7),
             cause: hung.clone(),

@@ -110,6 +110,12 @@ fn capacity(news: CapacityNews) -> LogRecord {
             jobs(takes)
         ))
         .about(RecordFields::default().with("capacity", takes)),
+        CapacityNews::TooManyAskedFor { asked, allowed } => warn(format_args!(
+            "the worker asks for {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed} and it gets no more: set it to {asked}, or \
+             leave it out",
+            jobs(asked)
+        ))
+        .about(RecordFields::default().with("capacity", asked)),
         CapacityNews::Differs { takes, allowed } => warn(format_args!(
             "the worker would take {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes} to make use of that",
             jobs(takes)

@@ -41,6 +41,21 @@ while True:
     assert_eq!(answer.status, 503);
     assert!(answer.reasons().contains(&"worker_not_ready".to_owned()), "{answer:?}");
     probes.become_([200, 503, 200]);
+    let came = run(&stage, &init, &["health", "ready"]);
+    assert!(
+        came.stdout.starts_with(
+            "not ready: the worker has not asked the gateway for jobs: it has to take its address from OJS_URL"
+        ),
+        "{came:?}"
+    );
+    assert!(came.stdout.contains("the worker is not registered"), "{came:?}");
+    let came = run(&stage, &init, &["status"]);
+    for words in [
+        "\nbackend   not asked yet: the worker registers at its first request for jobs\n",
+        ", no jobs asked for yet\n",
+    ] {
+        assert!(came.stdout.contains(words), "{words}: {came:?}");
+    }
     init.order("fetch");
     probes.become_([200, 200, 200]);
     init.stops();
@@ -191,6 +206,30 @@ fn a_concurrency_that_is_set_is_shown_as_the_limit() {
     );
     let came = run(&stage, &init, &["status"]);
     assert!(came.stdout.contains("\njobs      0 of 3 active: "), "{came:?}");
+    init.stops();
+}
+
+#[test]
+fn a_worker_that_asks_for_more_jobs_than_are_allowed_is_told_of_once() {
+    let stage = Stage::new();
+    let script = r#"
+link = Link()
+link.ask(fetch(count=3))
+while True:
+    link.ask(fetch(count=25))
+    time.sleep(0.02)
+"#;
+    let mut init = worker(&stage, script).with("OJS_CONCURRENCY", "2").start();
+    let status = shows(&stage, &init, |status| status["most_asked"] == 25);
+    assert_eq!(
+        (&status["uncapped"], &status["concurrency"]),
+        (&false.into(), &2.into())
+    );
+    let came = run(&stage, &init, &["status"]);
+    assert!(came.stdout.contains(", most jobs asked for at once: 25\n"), "{came:?}");
+    let line = "the worker asks for 25 jobs at once, worker.concurrency (OJS_CONCURRENCY) allows 2 and it gets no more";
+    init.logs(line);
+    assert!(!init.log().contains("asks for 3 jobs"), "{}", init.log());
     init.stops();
 }
 

@@ -30,4 +30,11 @@ pub enum CapacityNews {
         /// Most that may be active (`worker.concurrency`).
         allowed: u32,
     },
+    /// Holders that ask for jobs ask for more than are allowed.
+    TooManyAskedFor {
+        /// The most that they had and asked for at one time, together.
+        asked: u64,
+        /// Most that may be active (`worker.concurrency`).
+        allowed: u32,
+    },
 }

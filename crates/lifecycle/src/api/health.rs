@@ -27,6 +27,8 @@ pub enum Unhealthy {
     WorkerNotRunning,
     /// The worker runs, and none of its holders has said ready.
     WorkerNotReady,
+    /// The worker runs, and has not asked for jobs yet: its holders name the queues.
+    NothingAskedFor,
     /// The worker has said ready, and takes no jobs at the moment: a concurrency of 0.
     WorkerPaused,
     /// The worker has had a ready holder, and none for too long now.
@@ -36,6 +38,8 @@ pub enum Unhealthy {
     },
     /// The backend has accepted no heartbeat of this worker yet.
     NoHeartbeat,
+    /// The worker is not registered, because its first request for jobs names the queues.
+    NotRegistered,
     /// The backend has accepted no heartbeat for too long.
     HeartbeatsLost {
         /// Since the last one.

@@ -39,6 +39,9 @@ pub struct Status {
     /// Nobody has set a concurrency: that of the snapshot is the most that was asked for until now,
     /// and limits nothing.
     pub is_uncapped: bool,
+    /// The most jobs that the worker had and asked for at one time; none before its first request,
+    /// and where holders do not ask for jobs.
+    pub most_asked: Option<u32>,
     /// The next step, if that is the end.
     pub ending: Option<FinalStep>,
     pub worker: WorkerStatus,

@@ -37,8 +37,7 @@ impl Link {
         if cx.is_terminating() {
             return;
         }
-        // The first request for jobs names some.
-        if cx.options.queues == Queues::AsAsked && !self.session.knows_queues() {
+        if self.waits_for_queues(cx.options) {
             return;
         }
         self.session.registers_queues();
@@ -46,6 +45,11 @@ impl Link {
         let takes = self.takes(cx.options);
         let call = Call::Register { worker, takes };
         self.call(call, purpose, cx.options.request_timeout, cx);
+    }
+
+    /// Whether the registration waits for the first request for jobs, which names queues.
+    pub(crate) fn waits_for_queues(&self, options: &Options) -> bool {
+        options.queues == Queues::AsAsked && !self.session.knows_queues()
     }
 
     /// The jobs that the worker takes, for the backend. Without a configuration it is what the
@@ -64,12 +68,15 @@ impl Link {
         is_unbounded(options).then(|| self.session.most_at_once().max(1))
     }
 
-    /// The holders have and want so many jobs together. If the concurrency is configured, nobody
-    /// has to know.
-    pub(crate) fn jobs_are_asked_for(&mut self, at_once: usize, options: &Options) {
-        if !is_unbounded(options) {
-            return;
-        }
+    /// The most jobs that the holders had and asked for at the same time, whether or not somebody
+    /// has set a bound; none before the first request, and none where holders do not name queues.
+    pub(crate) fn most_asked_for(&self, options: &Options) -> Option<u32> {
+        let most = self.agent.most_at_once();
+        (options.queues.are_named_by_holders() && most > 0).then_some(most)
+    }
+
+    /// The holders have and want so many jobs together.
+    pub(crate) fn jobs_are_asked_for(&mut self, at_once: usize) {
         let at_once = u32::try_from(at_once).unwrap_or(MAX_CONCURRENCY);
         self.session.wanted_at_once(at_once.min(MAX_CONCURRENCY));
     }

@@ -56,7 +56,8 @@ impl Lifecycle {
             Said::QueuesAskedFor(queues) => self.link(now, |link, cx| link.queues_are_asked_for(&queues, cx)),
             Said::JobsAskedFor(asked) => {
                 let at_once = asked + self.jobs.ledger().held();
-                self.link.jobs_are_asked_for(at_once, &self.options);
+                self.link.jobs_are_asked_for(at_once);
+                self.workers(now, |workers, cx| workers.were_asked_at_once(at_once, cx));
             }
         }
     }

@@ -46,7 +46,11 @@ impl Lifecycle {
         if !self.workers.supervision().is_alive() {
             Some(Unhealthy::WorkerNotRunning)
         } else if self.workers.holders().ready() == 0 {
-            Some(Unhealthy::WorkerNotReady)
+            Some(if self.options.queues.are_named_by_holders() {
+                Unhealthy::NothingAskedFor
+            } else {
+                Unhealthy::WorkerNotReady
+            })
         } else if self.workers.holders().concurrency() == 0 && !self.workers.holders().pull() {
             Some(Unhealthy::WorkerPaused)
         } else {
@@ -56,7 +60,11 @@ impl Lifecycle {
 
     fn unheard_of(&self, now: Moment) -> Option<Unhealthy> {
         let Some(accepted_at) = self.link.accepted_at() else {
-            return Some(Unhealthy::NoHeartbeat);
+            return Some(if self.link.waits_for_queues(&self.options) {
+                Unhealthy::NotRegistered
+            } else {
+                Unhealthy::NoHeartbeat
+            });
         };
         let (since, interval) = (accepted_at.elapsed(now), self.link.session().heartbeats.interval());
         let is_lost = since > interval.saturating_mul(INTERVALS_OF_A_HEARTBEAT);

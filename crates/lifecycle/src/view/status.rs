@@ -44,6 +44,7 @@ impl Lifecycle {
             given_back: self.shown_returns(now),
             queues: takes.queues,
             is_uncapped: takes.concurrency.is_some(),
+            most_asked: self.link.most_asked_for(&self.options),
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {

@@ -20,6 +20,8 @@ pub(crate) struct Capacity {
     /// Holders whose `ready` was told, and until when that counts.
     pub(super) ready_lines: u32,
     pub(super) ready_lines_until: Option<Moment>,
+    /// The most jobs that holders which ask for them had and asked for at one time.
+    pub(super) most_asked: u64,
     /// The capacity was compared with `worker.concurrency`.
     pub(super) is_compared: bool,
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::api::{CapacityNews, HolderId, ProcessId, WorkerNotice, WorkerTimer};
+use crate::api::{CapacityNews, HolderId, MAX_CONCURRENCY, ProcessId, WorkerNotice, WorkerTimer};
 use crate::worker::capacity::Capacity;
 use crate::worker::workers::{Context, Workers};
 
@@ -58,6 +58,24 @@ impl Workers {
         self.capacity_changed(cx);
     }
 
+    /// The holders had and asked for so many jobs at one time. If the concurrency allows fewer, the
+    /// log gets one line a moment later: many workers ask for their jobs one by one.
+    pub(crate) fn were_asked_at_once(&mut self, at_once: usize, cx: &Context) {
+        let asked = u64::try_from(at_once).unwrap_or(u64::MAX);
+        self.capacity.most_asked = self.capacity.most_asked.max(asked);
+        let is_armed = self.timers.deadline_of(WorkerTimer::Settled).is_some();
+        if self.asks_for_too_many(cx) && !self.capacity.is_compared && !is_armed {
+            self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
+        }
+    }
+
+    /// Whether holders that name their queues ask for more jobs than somebody has allowed.
+    fn asks_for_too_many(&self, cx: &Context) -> bool {
+        let allowed = cx.options.concurrency;
+        let is_bounded = cx.options.queues.are_named_by_holders() && allowed < MAX_CONCURRENCY;
+        is_bounded && self.capacity.most_asked > u64::from(allowed)
+    }
+
     fn capacity_changed(&mut self, cx: &Context) {
         let all = self.holders.concurrency();
         self.capacity.most = self.capacity.most.max(all);
@@ -105,13 +123,16 @@ impl Workers {
     /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once.
     /// Who has gone meanwhile is another matter, and with `--once` the difference is meant.
     pub(super) fn compare_capacity(&mut self, cx: &Context) {
-        let takes = self.capacity.most;
-        if !self.supervision.is_alive() || takes == 0 || cx.options.once {
+        let (takes, allowed) = (self.capacity.most, cx.options.concurrency);
+        let asks_for_too_many = self.asks_for_too_many(cx);
+        if !self.supervision.is_alive() || takes == 0 && !asks_for_too_many || cx.options.once {
             return;
         }
         self.capacity.is_compared = true;
-        let allowed = cx.options.concurrency;
-        if takes != u64::from(allowed) {
+        if asks_for_too_many {
+            let asked = self.capacity.most_asked;
+            self.notify(WorkerNotice::Capacity(CapacityNews::TooManyAskedFor { asked, allowed }));
+        } else if takes != u64::from(allowed) {
             self.notify(WorkerNotice::Capacity(CapacityNews::Differs { takes, allowed }));
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::api::ids::{HolderId, PullId, Text};
-use crate::api::{Effect, GivenJob, Queues, Wants, WorkerTimer};
+use crate::api::{Effect, GivenJob, MAX_CONCURRENCY, Queues, Wants, WorkerTimer};
 use crate::worker::holder::Holder;
 use crate::worker::pulls::Pull;
 use crate::worker::workers::{Context, Workers};
@@ -42,7 +42,9 @@ impl Workers {
         if is_there {
             self.timers.cancel(WorkerTimer::Ready);
             self.supervision.said_ready(cx.now);
-            self.say(Said::JobsAskedFor(left + self.pulls.wanted()));
+            // All of them, also those that the concurrency does not allow.
+            let asked = usize::try_from(count.min(MAX_CONCURRENCY)).unwrap_or(usize::MAX);
+            self.say(Said::JobsAskedFor(asked.saturating_add(self.pulls.wanted())));
         }
         let queues = self.queues_to_take(id, queues, cx);
         if is_there {

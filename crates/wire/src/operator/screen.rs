@@ -288,17 +288,17 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
     wrapped("worker", &parts, screen)
 }
 
-/// By what callers are known, and how many jobs they ask for if nothing limits them.
+/// By what callers are known, and how many jobs they ask for.
 fn gateway(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let Some(proof) = &report.caller_proof else {
         return Vec::new();
     };
     let mut parts = vec![(Style::Plain, format!("callers are known by: {proof}"))];
-    // Before the first request for jobs there is no such number.
-    if report.uncapped && (report.worker.ready > 0 || report.concurrency > 1) {
-        let most = report.concurrency;
-        parts.push((Style::Plain, format!("most jobs asked for at once: {most}")));
-    }
+    let asked = report.most_asked.map_or_else(
+        || "no jobs asked for yet".to_owned(),
+        |most| format!("most jobs asked for at once: {most}"),
+    );
+    parts.push((Style::Plain, asked));
     wrapped("gateway", &parts, screen)
 }
 
@@ -337,6 +337,10 @@ fn backend(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
         _ if !lines.is_empty() => {}
         (false, _) => parts.push((Style::Bad, "unreachable".to_owned())),
         (true, Some(_)) => parts.push((Style::Good, "reachable".to_owned())),
+        (true, None) if waits_for_request(report) => {
+            let when = "not asked yet: the worker registers at its first request for jobs";
+            return wrapped(word, &[(Style::Plain, when.to_owned())], screen);
+        }
         // Nobody has asked it anything yet.
         (true, None) => parts.push((Style::Plain, "not heard of yet".to_owned())),
     }
@@ -352,6 +356,12 @@ fn backend(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
     parts.push((Style::Plain, format!("{} open", several(backend.requests, "request"))));
     lines.extend(wrapped(word, &parts, screen).into_iter().take(most));
     lines
+}
+
+/// Whether ojs-init waits for the queues that the worker's first request for jobs names. Until then
+/// it sends neither a registration nor heartbeats.
+fn waits_for_request(report: &StatusReply) -> bool {
+    report.mode == "gateway" && report.most_asked.is_none() && report.queues.is_empty()
 }
 
 /// Why the backend does not work, since when, and what follows from that.

@@ -197,7 +197,7 @@ fn gateway() -> StatusReply {
     report.mode = "gateway".to_owned();
     report.caller_proof = Some("uid and bearer".to_owned());
     report.uncapped = true;
-    report.concurrency = 32;
+    (report.concurrency, report.most_asked) = (32, Some(32));
     (report.active, report.held, report.waiting, report.reporting) = (14, 14, 0, 0);
     report.jobs_not_shown = 10;
     report.labels.clear();
@@ -219,10 +219,10 @@ fn gateway() -> StatusReply {
 fn not_asked() -> StatusReply {
     StatusReply {
         concurrency: 1,
+        most_asked: None,
+        queues: Vec::new(),
         active: 0,
         held: 0,
-        waiting: 0,
-        reporting: 0,
         jobs: Vec::new(),
         jobs_not_shown: 0,
         connections: Vec::new(),
@@ -230,6 +230,11 @@ fn not_asked() -> StatusReply {
             connections: 0,
             ready: 0,
             ..gateway().worker
+        },
+        backend: BackendReport {
+            worker_id: None,
+            heartbeat_age_ms: None,
+            ..gateway().backend
         },
         ..gateway()
     }

@@ -86,6 +86,7 @@ fn everything() -> Status {
         given_back: vec![("secret.type".into(), 37)],
         queues: None,
         is_uncapped: true,
+        most_asked: Some(25),
         jobs: vec![shown_job("secret-id", "secret.type", "secret-queue")],
         not_shown: 2,
         ending: Some(FinalStep::Exit(75)),
@@ -138,7 +139,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
     let expected = concat!(
         r#"{"ok":true,"version":"VERSION","pid":1,"up_ms":60000,"state":"terminate","phase":"stop","#,
         r#""reasons":["sigterm"],"terminating_for_ms":26000,"left_ms":4000,"left_of_ms":5000,"ending":"exit","#,
-        r#""exit_status":75,"concurrency":10,"uncapped":true,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"dropped":2,"#,
+        r#""exit_status":75,"concurrency":10,"uncapped":true,"most_asked":25,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"dropped":2,"#,
         r#""given_back":[{"type":"secret.type","times":37}],"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
         r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"#,
@@ -285,7 +286,8 @@ fn whoever_reaches_the_port_is_told_no_name() {
     let expected = serde_json::json!({
         "state": "terminate", "phase": "stop", "reasons": ["sigterm"],
         "terminating_for_ms": 26_000, "left_ms": 4_000, "left_of_ms": 5_000,
-        "concurrency": 10, "uncapped": true, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "held_back": 6, "cut_off": 4,
+        "concurrency": 10, "uncapped": true, "most_asked": 25, "active": 3, "waiting": 1, "held": 1, "reporting": 1,
+        "held_back": 6, "cut_off": 4,
         "oldest_job_age_ms": 1_500, "memory_taken_percent": 91, "memory_gate": "closed",
         "worker": {
             "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,

@@ -45,6 +45,9 @@ pub struct StatusReply {
     /// No concurrency is set: `concurrency` is the most that the worker has had and asked for, and
     /// limits nothing.
     pub uncapped: bool,
+    /// In mode gateway the most jobs that the worker had and asked for at one time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_asked: Option<u32>,
     /// Jobs that count against it.
     pub active: u64,
     /// Active jobs that wait in the buffer.

@@ -220,6 +220,9 @@ fn capacity(news: CapacityNews) -> String {
         }
         CapacityNews::Gained { takes, most } => format!("{takes} of {most} jobs can be taken"),
         CapacityNews::Differs { takes, allowed } => format!("the worker takes {takes} jobs, {allowed} are allowed"),
+        CapacityNews::TooManyAskedFor { asked, allowed } => {
+            format!("{asked} jobs are asked for, {allowed} are allowed")
+        }
     }
 }
 
