@@ -71,7 +71,7 @@ impl Link {
     /// The most jobs that the holders had and asked for at the same time, whether or not somebody
     /// has set a bound; none before the first request, and none where holders do not name queues.
     pub(crate) fn most_asked_for(&self, options: &Options) -> Option<u32> {
-        let most = self.agent.most_at_once();
+        let most = self.session.most_at_once();
         (options.queues.are_named_by_holders() && most > 0).then_some(most)
     }
 
