@@ -154,10 +154,6 @@ impl Runner {
                 );
             }
         }
-        if let Some(timeout) = job.timeout {
-            self.timers
-                .arm(RunnerTimer::Timeout(number), job.started.after(timeout));
-        }
         self.jobs.insert(number, job);
         if self.starter.settings.max_memory().is_some() {
             self.timers
