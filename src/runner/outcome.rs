@@ -89,9 +89,11 @@ impl JobOutcome {
         })
     }
 
-    /// Its name in the log.
-    pub fn name(&self) -> &'static str {
+    /// Its name in the log. The outcome of a job that is not ours any more counts for nothing.
+    pub fn name(&self, cause: Option<EndedFor>) -> &'static str {
         match self {
+            _ if cause == Some(EndedFor::Cancel(CancelReason::Cancelled)) => "cancelled",
+            _ if cause == Some(EndedFor::Cancel(CancelReason::Lost)) => "lost",
             Self::Ack { .. } => "acked",
             Self::Release { .. } => "released",
             Self::Fail(error) if error.retryable => "failed",

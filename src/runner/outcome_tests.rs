@@ -113,6 +113,11 @@ fn a_job_that_had_to_end_is_what_made_it_end() {
     for reason in [CancelReason::Cancelled, CancelReason::Lost] {
         assert!(matches!(judged_for(reason), JobOutcome::Release { .. }));
     }
+    let cause = |reason| Some(EndedFor::Cancel(reason));
+    let released = || judged_for(CancelReason::Cancelled);
+    assert_eq!(released().name(cause(CancelReason::Cancelled)), "cancelled");
+    assert_eq!(released().name(cause(CancelReason::Lost)), "lost");
+    assert_eq!(released().name(None), "released");
     // Its own status tells nothing then: who is asked to end ends with whatever.
     let cause = Some(EndedFor::Cancel(CancelReason::Timeout));
     assert_eq!(failed(judged(Ended::Exited(100), cause)).0, "timeout");
