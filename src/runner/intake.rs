@@ -104,10 +104,8 @@ impl Runner {
                 let message = format!("no command takes jobs of type {:?} (exec.routes)", waiting.kind);
                 JobOutcome::failure("handler_not_found", &message, true)
             }
-            NotStarted::Refused(why) => {
-                warn!("job {id} was not started: {why}");
-                JobOutcome::failure("not_started", &why, true)
-            }
+            // PID 1 logs it, with the job and what becomes of it.
+            NotStarted::Refused(why) => JobOutcome::failure("not_started", &why, true),
             NotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
                 warn!(
                     "job {id} is given back: it could not be started for {} s: {}; {}",
