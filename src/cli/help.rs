@@ -41,24 +41,24 @@ Init options, with the letters of tini and dumb-init:
 
 More that people need:
       --url URL                    the backend, or OJS_URL; needed for jobs
+      --mode MODE                  exec: run COMMAND once for each job; gateway:
+                                   COMMAND is a worker that uses an OJS SDK
       --no-agent                   plain init: no backend, no jobs, no sockets
       --grace-period TIME          time to finish after SIGTERM, then SIGKILL
       --termination-grace-period TIME
                                    what the orchestrator allows until SIGKILL
       --user USER[:GROUP]          run COMMAND as another user
       --config FILE                TOML file [/etc/ojs-init.toml if it exists]
-  -h, --help                       this screen
-  -V, --version                    the version
+  -h, --help; -V, --version        this screen; the version
 
 Subcommands:
   run                              the same with COMMAND after the options
   config check, config show        would a start succeed; each value's source
-  quiet, resume, terminate, stop   what SIGTSTP, SIGCONT, SIGTERM and a second
-                                   SIGTERM do, asked of the one that runs
+  quiet, resume, terminate, stop   as SIGTSTP, SIGCONT, SIGTERM, second SIGTERM
   prestop                          for a preStop hook: quiet, then wait
   status [--json] [--watch]        state, time left, jobs, worker, backend
   health [live|ready]              for a HEALTHCHECK: status 0 when it is well
-  job WORD                         for programs that are jobs: progress and more
+  job WORD                         in mode exec: arguments, progress and more
   completions SHELL                completions for bash, zsh, fish and others
 
 `ojs-init run --help` lists every option and its environment variable.

@@ -48,7 +48,7 @@ fn routes(routes: &ExecRoutes, table: &mut String) {
         let _ = writeln!(table, "{pattern:width$}  {command:?}");
     }
     if !routes.0.iter().any(|route| route.pattern == "*") {
-        let _ = writeln!(table, "{ANY_OTHER:width$}  COMMAND, or none where it is left out");
+        let _ = writeln!(table, "{ANY_OTHER:width$}  COMMAND, if one is given");
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         let exec = |file: &str| show(&Given::agent().variable("OJS_MODE=exec").file(file).config());
         assert_says(
             &exec(file),
-            &["a            [\"c\"]\na.*          [\"./a b\", \"-x\"]\n(any other)  COMMAND, or none"],
+            &["a            [\"c\"]\na.*          [\"./a b\", \"-x\"]\n(any other)  COMMAND, if one is given"],
         );
         let all = exec("[exec.routes]\n\"*\" = [\"c\"]");
         assert!(!all.contains(ANY_OTHER), "{all}");

@@ -444,7 +444,7 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
 /// The narrator of the log, which names only what is set.
 fn narrator(config: &Config, facts: &InstanceInfo) -> Narrator {
     let (concurrency, queues) = (options::set_concurrency(config), options::set_queues(config));
-    Narrator::new(concurrency, queues, &facts.url)
+    Narrator::new(concurrency, queues, &facts.url, config.mode == Mode::Socket)
 }
 
 /// The name of the child in a message that it could not be started.

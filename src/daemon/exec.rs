@@ -212,16 +212,17 @@ fn program(
     start::rehearse(&plan, Some(&name.to_string_lossy()))
 }
 
-/// The worker's program as operators see it.
+/// The worker's program as operators see it: COMMAND, and the number of routes.
 #[must_use]
 pub fn shown_program(config: &Config, command: &[OsString]) -> String {
-    match command.first() {
-        Some(program) => program.to_string_lossy().into_owned(),
-        None => {
-            let patterns = config.exec.routes.0.iter().map(|route| route.pattern.as_str());
-            patterns.collect::<Vec<_>>().join(",")
-        }
-    }
+    let routes = match config.exec.routes.0.len() {
+        0 => None,
+        1 => Some("1 route".to_owned()),
+        routes => Some(format!("{routes} routes")),
+    };
+    let command = command.first().map(|program| program.to_string_lossy().into_owned());
+    let parts: Vec<String> = command.into_iter().chain(routes).collect();
+    parts.join(" and ")
 }
 
 fn usage(message: String) -> StartFailure {

@@ -54,6 +54,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         memory_gate: worker.memory_gate.map(|most| most.0),
         exit_when_idle: settings.value(&keys::EXIT_WHEN_IDLE).0,
         once: settings.value(&keys::ONCE),
+        job_timeout: config.exec.timeout.filter(|_| config.mode == Mode::Exec),
         timeout_grace: worker.timeout_grace,
         listen_to: listen_to(config),
         poll_interval: settings.value(&keys::POLL_INTERVAL),

@@ -253,7 +253,7 @@ fn log_end(job: &RunningJob, outcome: &JobOutcome, ended: Option<Ended>, usage: 
         max_attempts: None,
         trace: None,
     };
-    let outcome = outcome.name();
+    let outcome = outcome.name(job.cause);
     let fields = RecordFields::of_job(&subject, None).with("outcome", outcome);
     let fields = match ended {
         Some(Ended::Exited(status)) => fields.with("exit_status", u64::from(status)),

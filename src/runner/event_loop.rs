@@ -161,13 +161,6 @@ impl Runner {
 
     fn fire(&mut self, timer: RunnerTimer, now: Moment) {
         match timer {
-            RunnerTimer::Timeout(number) => {
-                let timeout = self.jobs.get(&number).and_then(|job| job.timeout);
-                if let Some(timeout) = timeout {
-                    let grace = self.starter.settings.worker.timeout_grace;
-                    self.ask_to_end(number, EndedFor::Timeout(timeout), grace, now);
-                }
-            }
             RunnerTimer::Kill(number) => self.kill(number),
             RunnerTimer::Pass(number) => self.clear(number, now),
             RunnerTimer::News(number) => self.send_news(number, now),

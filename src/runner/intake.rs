@@ -110,10 +110,8 @@ impl Runner {
                 let message = format!("no command takes jobs of type {:?} (exec.routes)", waiting.kind);
                 JobOutcome::failure("handler_not_found", &message, true)
             }
-            ProcessNotStarted::Refused(why) => {
-                warn!("job {id} was not started: {why}");
-                JobOutcome::failure("not_started", &why, true)
-            }
+            // PID 1 logs it, with the job and what becomes of it.
+            ProcessNotStarted::Refused(why) => JobOutcome::failure("not_started", &why, true),
             ProcessNotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
                 warn!(
                     "job {id} is given back: it could not be started for {} s: {}; {}",
@@ -159,10 +157,6 @@ impl Runner {
                     remedy(&error)
                 );
             }
-        }
-        if let Some(timeout) = job.timeout {
-            self.timers
-                .arm(RunnerTimer::Timeout(number), job.started.after(timeout));
         }
         self.jobs.insert(number, job);
         if self.starter.settings.max_memory().is_some() {

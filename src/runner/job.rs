@@ -32,8 +32,6 @@ pub struct RunningJob {
     /// When PID 1 wants to know what became of it.
     pub answer_by: Option<Moment>,
     pub started: Moment,
-    /// `exec.timeout`, where its envelope has none of its own.
-    pub timeout: Option<Duration>,
     pub belongings: Belongings,
 }
 

@@ -13,6 +13,9 @@ use ojs_wire::runner::job_lines::{self, JobLine};
 /// The least time between two frames about the same job. What comes sooner replaces what waits.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Most letters of a line that are logged. The longest accepted word, `checkpoint`, has ten.
+const MOST_LETTERS: usize = 12;
+
 /// News of a job that PID 1 has not heard yet: at most one of each kind.
 #[derive(Debug, Default)]
 pub struct UnsentNews {
@@ -45,16 +48,16 @@ impl UnsentNews {
             }
             Ok(JobLine::Checkpoint { state }) => self.checkpoint = Some(state.to_owned()),
             Ok(JobLine::Heartbeat) => self.is_alive = true,
-            Err(why) => self.complain(job, why),
+            Err(why) => self.complain(job, first_letters(line), why),
         }
     }
 
-    /// A line of the job cannot be used; said once for each job.
-    pub fn complain(&mut self, job: &str, why: &str) {
+    /// A line of the job that begins with this word cannot be used; logged once for each job.
+    pub fn complain(&mut self, job: &str, word: &str, why: &str) {
         if !std::mem::replace(&mut self.has_complained, true) {
             warn!(
-                "job {job}: a line on OJS_JOB_FD is ignored, further ones without a word: {why}; accepted: progress NUMBER \
-                 [TEXT], checkpoint JSON, heartbeat"
+                "job {job}: a line on OJS_JOB_FD is ignored, further ones without a word: it begins with {word:?}, and {why}; \
+                 accepted: progress NUMBER [TEXT], checkpoint JSON, heartbeat"
             );
         }
     }
@@ -85,7 +88,7 @@ impl UnsentNews {
         }
         if let Some(progress) = self.progress.take() {
             let frame = frames::progress(job, &progress.fraction, progress.message.as_deref());
-            self.send_if_short(job, &frame, connection);
+            self.send_if_short(job, "progress", &frame, connection);
         }
         if std::mem::take(&mut self.is_alive) {
             connection.send(&frames::heartbeat(job));
@@ -101,17 +104,40 @@ impl UnsentNews {
 
     fn send_checkpoint(&mut self, job: &str, connection: &mut InitConnection) {
         if let Some(state) = self.checkpoint.take() {
-            self.is_saving = self.send_if_short(job, &frames::checkpoint(job, &state), connection);
+            self.is_saving = self.send_if_short(job, "checkpoint", &frames::checkpoint(job, &state), connection);
         }
     }
 
-    fn send_if_short(&mut self, job: &str, frame: &[u8], connection: &mut InitConnection) -> bool {
+    fn send_if_short(&mut self, job: &str, word: &str, frame: &[u8], connection: &mut InitConnection) -> bool {
         let is_short = connection.takes(frame);
         if is_short {
             connection.send(frame);
         } else {
-            self.complain(job, "it is longer than worker.max_frame");
+            self.complain(job, word, "it is longer than worker.max_frame");
         }
         is_short
+    }
+}
+
+/// The letters at the beginning of a line, for the log. Not more of it: the line may hold arguments
+/// of the job, or a secret.
+pub fn first_letters(line: &[u8]) -> &str {
+    let is_letter = |byte: &&u8| byte.is_ascii_alphabetic();
+    let count = line.iter().take(MOST_LETTERS).take_while(is_letter).count();
+    let letters = line.get(..count).unwrap_or_default();
+    str::from_utf8(letters).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_letters;
+
+    #[test]
+    fn the_log_has_no_more_of_a_line_than_its_first_letters() {
+        assert_eq!(first_letters(b"progres 0.5 half"), "progres");
+        assert_eq!(first_letters(br#"{"token": "x"}"#), "");
+        assert_eq!(first_letters(b"ghp_5hunter2"), "ghp");
+        assert_eq!(first_letters(b"AVeryLongSecretOfLettersAlone"), "AVeryLongSec");
+        assert_eq!(first_letters("ärger".as_bytes()), "");
     }
 }

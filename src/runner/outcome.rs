@@ -11,7 +11,7 @@ use crate::runner::redaction::Redaction;
 use ojs_lifecycle::api::{CancelReason, JobError};
 use ojs_values::exit::Ended;
 use ojs_wire::runner::frames;
-use ojs_wire::text::{beginning, milliseconds, seconds};
+use ojs_wire::text::{beginning, milliseconds};
 
 /// Most bytes of standard error in the details of a failure.
 pub const STDERR_BYTES: usize = 4096;
@@ -46,8 +46,6 @@ pub struct JobEnding<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedFor {
     Cancel(CancelReason),
-    /// `exec.timeout` is over.
-    Timeout(Duration),
     /// The job took more than these bytes, which are `exec.max_memory`.
     Memory(u64),
     /// Not by us: the kernel, which had no memory left.
@@ -91,9 +89,11 @@ impl JobOutcome {
         })
     }
 
-    /// Its name in the log.
-    pub fn name(&self) -> &'static str {
+    /// Its name in the log. The outcome of a job that is not ours any more counts for nothing.
+    pub fn name(&self, cause: Option<EndedFor>) -> &'static str {
         match self {
+            _ if cause == Some(EndedFor::Cancel(CancelReason::Cancelled)) => "cancelled",
+            _ if cause == Some(EndedFor::Cancel(CancelReason::Lost)) => "lost",
             Self::Ack { .. } => "acked",
             Self::Release { .. } => "released",
             Self::Fail(error) if error.retryable => "failed",
@@ -120,16 +120,14 @@ impl Meanings {
             Ended::Signalled(signal) => ProcessEnd::Signal(signal),
         };
         let verdict = self.verdicts.0.get(&end).copied().unwrap_or(ExitVerdict::Retry);
-        // A job that was asked to end may still have finished, or may give itself back.
+        // A job that was asked to end may still have finished, or may give itself back. After its
+        // timeout it may not: the next attempt would run into the same timeout, without end.
         let has_exited = matches!(ending.ended, Ended::Exited(_));
+        let may_go_back = has_exited && ending.cause != Some(EndedFor::Cancel(CancelReason::Timeout));
         match (verdict, ending.cause) {
             (ExitVerdict::Ack, _) if has_exited => self.acknowledge(ending, redaction),
-            (ExitVerdict::Release(after), _) if has_exited => release(&ending.ended.to_string(), milliseconds(after)),
+            (ExitVerdict::Release(after), _) if may_go_back => release(&ending.ended.to_string(), milliseconds(after)),
             (_, Some(EndedFor::Cancel(reason))) => self.cancelled(reason, ending, redaction),
-            (_, Some(EndedFor::Timeout(limit))) => {
-                let message = format!("timed out after {} (exec.timeout)", seconds(limit));
-                failure(ending, redaction, "timeout", message, true)
-            }
             (_, Some(EndedFor::Memory(most))) if !has_exited => {
                 let message = format!("the job took more memory than exec.max_memory allows ({most} bytes)");
                 out_of_memory(ending, redaction, message)

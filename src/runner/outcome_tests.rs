@@ -81,7 +81,7 @@ fn a_signal_has_a_meaning_of_its_own_and_is_no_status() {
 
 #[test]
 fn who_was_asked_to_end_may_have_finished_or_give_the_job_back() {
-    for reason in [CancelReason::Shutdown, CancelReason::Timeout, CancelReason::Lost] {
+    for reason in [CancelReason::Shutdown, CancelReason::Lost] {
         let cause = Some(EndedFor::Cancel(reason));
         assert_eq!(judged(Ended::Exited(0), cause), acked());
         assert!(matches!(
@@ -96,6 +96,16 @@ fn who_was_asked_to_end_may_have_finished_or_give_the_job_back() {
 }
 
 #[test]
+fn a_job_that_gives_itself_back_after_its_timeout_has_failed_and_one_that_finished_has_not() {
+    let cause = Some(EndedFor::Cancel(CancelReason::Timeout));
+    for status in [75, 76] {
+        let (code, retryable, _) = failed(judged(Ended::Exited(status), cause));
+        assert_eq!((code.as_str(), retryable), ("timeout", true));
+    }
+    assert_eq!(judged(Ended::Exited(0), cause), acked());
+}
+
+#[test]
 fn a_job_that_had_to_end_is_what_made_it_end() {
     let judged_for = |reason| judged(signalled(15), Some(EndedFor::Cancel(reason)));
     assert_eq!(failed(judged_for(CancelReason::Timeout)).0, "timeout");
@@ -103,11 +113,14 @@ fn a_job_that_had_to_end_is_what_made_it_end() {
     for reason in [CancelReason::Cancelled, CancelReason::Lost] {
         assert!(matches!(judged_for(reason), JobOutcome::Release { .. }));
     }
+    let cause = |reason| Some(EndedFor::Cancel(reason));
+    let released = || judged_for(CancelReason::Cancelled);
+    assert_eq!(released().name(cause(CancelReason::Cancelled)), "cancelled");
+    assert_eq!(released().name(cause(CancelReason::Lost)), "lost");
+    assert_eq!(released().name(None), "released");
     // Its own status tells nothing then: who is asked to end ends with whatever.
     let cause = Some(EndedFor::Cancel(CancelReason::Timeout));
     assert_eq!(failed(judged(Ended::Exited(100), cause)).0, "timeout");
-    let cause = Some(EndedFor::Timeout(Duration::from_secs(2)));
-    assert_eq!(failed(judged(signalled(9), cause)).0, "timeout");
 }
 
 #[test]

@@ -101,21 +101,17 @@ impl Starter {
             ..belongings
         };
         match self.start_with(order, facts, &belongings) {
-            Ok((process, streams)) => {
-                let own_timeout = self.settings.exec.timeout;
-                Ok(RunningJob {
-                    names: names(facts),
-                    stage: Stage::Running,
-                    process,
-                    streams,
-                    news: UnsentNews::default(),
-                    cause: None,
-                    answer_by: None,
-                    started: Moment::new(clock::monotonic()),
-                    timeout: own_timeout.filter(|_| facts.timeout.is_none()),
-                    belongings,
-                })
-            }
+            Ok((process, streams)) => Ok(RunningJob {
+                names: names(facts),
+                stage: Stage::Running,
+                process,
+                streams,
+                news: UnsentNews::default(),
+                cause: None,
+                answer_by: None,
+                started: Moment::new(clock::monotonic()),
+                belongings,
+            }),
             Err(error) => {
                 self.give_back(belongings);
                 Err(error)

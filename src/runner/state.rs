@@ -93,8 +93,6 @@ pub struct PostponedJob {
 /// Owners of deadlines. Those of a job end with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunnerTimer {
-    /// `exec.timeout` of a job is over.
-    Timeout(JobNumber),
     /// A job that was asked to end gets its SIGKILL.
     Kill(JobNumber),
     /// The next look for what a job has left behind.
@@ -201,7 +199,6 @@ impl Runner {
     /// Forgets what a job would have had to wait for.
     pub fn disarm(&mut self, number: JobNumber) {
         for timer in [
-            RunnerTimer::Timeout(number),
             RunnerTimer::Kill(number),
             RunnerTimer::Pass(number),
             RunnerTimer::News(number),

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::config::values::enums::ExecOutput;
 use crate::daemon::log::sink;
-use crate::runner::news::UnsentNews;
+use crate::runner::news::{UnsentNews, first_letters};
 use crate::runner::outcome::STDERR_BYTES;
 use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
@@ -229,7 +229,7 @@ impl JobStreams {
         while let Some(frame) = self.channel_lines.next_frame(&mut bytes) {
             match frame {
                 Frame::Line(line) => news.take_line(job, line),
-                Frame::TooLong(_) => news.complain(job, "it is longer than worker.max_frame"),
+                Frame::TooLong(line) => news.complain(job, first_letters(line), "it is longer than worker.max_frame"),
             }
         }
     }

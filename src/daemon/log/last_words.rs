@@ -23,9 +23,31 @@ pub struct LastWords {
     no_worker: Option<String>,
     /// Why there is no process for it at the moment, and what to do.
     shortage: Option<(String, &'static str)>,
+    /// The worker speaks the protocol of the worker socket, if it is a worker at all.
+    speaks_our_protocol: bool,
+    /// The worker has said ready.
+    has_said_ready: bool,
 }
 
 impl LastWords {
+    /// For a worker in mode socket, or in another one.
+    pub fn new(speaks_our_protocol: bool) -> Self {
+        Self {
+            speaks_our_protocol,
+            ..Self::default()
+        }
+    }
+
+    /// The worker has said ready.
+    pub fn said_ready(&mut self) {
+        self.has_said_ready = true;
+    }
+
+    /// Whether the worker may be a program that knows nothing of ojs-init.
+    pub fn may_be_no_worker(&self) -> bool {
+        self.speaks_our_protocol && !self.has_said_ready
+    }
+
     /// The worker could not be started, for this reason.
     pub fn not_started(&mut self, why: String) {
         self.no_worker = Some(why);
@@ -43,7 +65,7 @@ impl LastWords {
 
     /// The worker was started.
     pub fn started(&mut self) {
-        *self = Self::default();
+        *self = Self::new(self.speaks_our_protocol);
     }
 
     /// The record that there is no process for the worker at the moment.
@@ -166,13 +188,17 @@ fn fate(end: WorkerEnd, status: u8) -> String {
 }
 
 /// The worker's process was reaped.
-pub fn worker_ended(end: WorkerEnd, manner: Manner) -> LogRecord {
+pub fn worker_ended(end: WorkerEnd, manner: Manner, last_words: &LastWords) -> LogRecord {
     let fields = how_it_ended(end, RecordFields::default());
     match manner {
         Manner::Orderly => info(format_args!("the worker ended: {end}")),
         Manner::Disorderly => warn(format_args!(
             "the worker ended, but not as it was asked to: {end}; accepted: exit status 0, 130 or 143, a status that \
              --remap-exit maps to 0, SIGTERM or SIGINT; its own output says why"
+        )),
+        Manner::Unasked if last_words.may_be_no_worker() => warn(format_args!(
+            "the worker ended by itself, with success: {end}; it never said ready on OJS_SOCKET; a program that does one \
+             job and ends needs OJS_MODE=exec"
         )),
         Manner::Unasked => warn(format_args!("the worker ended by itself, with success: {end}")),
         Manner::Failed => error(format_args!("the worker failed: {end}{}", hint(end.ended))),

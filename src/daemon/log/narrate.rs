@@ -12,7 +12,9 @@ use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, in_progress, info, jobs, what_follows};
 use crate::daemon::log::{narrate_link, narrate_stop, narrate_workers};
-use ojs_lifecycle::api::{Call, EndReport, EndingNotice, JobNotice, LinkNotice, Notice, Reason, WorkerId, WorkerState};
+use ojs_lifecycle::api::{
+    Call, EndReport, EndingNotice, JobNotice, LinkNotice, Notice, Reason, WorkerId, WorkerNotice, WorkerState,
+};
 use ojs_os::clock;
 use ojs_os::process::Pid;
 use ojs_wire::backend::request::Words;
@@ -38,14 +40,15 @@ pub struct Narrator {
 
 impl Narrator {
     /// For a worker with these settings, as far as they are set, and the backend at this address.
-    pub fn new(concurrency: Option<u32>, queues: Option<&[String]>, url: &str) -> Self {
+    /// In mode socket the worker `speaks_our_protocol`.
+    pub fn new(concurrency: Option<u32>, queues: Option<&[String]>, url: &str, speaks_our_protocol: bool) -> Self {
         Self {
             began: clock::monotonic(),
             concurrency,
             queues: queues.map(|queues| queues.join(",")),
             jobs: JobNarrator::default(),
             ended_by: None,
-            last_words: LastWords::default(),
+            last_words: LastWords::new(speaks_our_protocol),
             outages: OutageNarrator::new(url),
             backend_error: None,
         }
@@ -125,7 +128,12 @@ impl Narrator {
         match notice {
             Notice::Ending(notice) => self.ending(notice, now),
             Notice::Link(notice) => Some(narrate_link::record(notice, &mut self.outages, said)),
-            Notice::Worker(notice) => Some(narrate_workers::record(notice, &self.last_words)),
+            Notice::Worker(notice) => {
+                if let WorkerNotice::HolderReady { .. } = notice {
+                    self.last_words.said_ready();
+                }
+                Some(narrate_workers::record(notice, &self.last_words))
+            }
             Notice::Job(notice) => self.jobs.record(notice, words, now),
             Notice::CallFailed {
                 what,

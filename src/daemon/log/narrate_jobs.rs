@@ -75,7 +75,7 @@ impl JobNarrator {
             JobNotice::Void(job, why) => void(job, why),
             JobNotice::Adopted(job) => note(Level::Warn, job, Some("active"), ADOPTED),
             JobNotice::Replaced(job) => note(Level::Warn, job, Some("active"), REPLACED),
-            JobNotice::ReservationLost(job, reason) => reservation_lost(job, *reason, said),
+            JobNotice::ReservationLost(job, reason) => reservation_lost(job, *reason, words),
             JobNotice::Unanswered(job, reason) => unanswered(job, *reason),
             JobNotice::DoneTwice(job) => note(Level::Warn, job, None, &format!("{DONE_TWICE}{}", in_parentheses(said))),
             JobNotice::TimedOut(job, elapsed) => timed_out(job, *elapsed),
@@ -216,16 +216,16 @@ fn void(job: &Subject, why: &str) -> LogRecord {
     )
 }
 
-/// The job is no longer ours.
-/// `said` is what the answer says that ended it, if one did.
-fn reservation_lost(job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {
-    match reason {
-        CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
-        CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
-            let message = "Job lost: its reservation is over, and its outcome is not reported";
-            note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
-        }
+/// The job is no longer ours. `words` are those of the answer that ended it, if one did: it may
+/// refuse the outcome because the job was cancelled.
+fn reservation_lost(job: &Subject, reason: CancelReason, words: &Words) -> LogRecord {
+    let is_cancelled = reason == CancelReason::Cancelled || words.state.as_deref() == Some("cancelled");
+    if is_cancelled {
+        return note(Level::Info, job, Some("cancelled"), "Job cancelled");
     }
+    let said = in_parentheses(words.failure.as_deref());
+    let message = format!("Job lost: its reservation is over, and its outcome is not reported{said}");
+    note(Level::Warn, job, None, &message)
 }
 
 /// Its handler was told to stop, and does not.

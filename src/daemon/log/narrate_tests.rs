@@ -464,6 +464,21 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
 }
 
 #[test]
+fn a_job_whose_outcome_is_refused_because_it_was_cancelled_is_cancelled_and_not_lost() {
+    let mut narrator = narrator();
+    let lost = Notice::Job(JobNotice::ReservationLost(job(1), CancelReason::Lost));
+    let words = Words {
+        failure: Some("status 409 conflict: job j1 is cancelled, not active".to_owned()),
+        state: Some("cancelled".to_owned()),
+    };
+    let record = read(&narrator.note(&lost, &words, Duration::ZERO).unwrap());
+    assert_eq!(
+        (&record["message"], &record["severity"], &record["ojs"]["state"]),
+        (&"Job cancelled".into(), &"INFO".into(), &"cancelled".into())
+    );
+}
+
+#[test]
 fn a_job_s_time_is_told_with_its_outcome_where_a_worker_had_it() {
     let mut narrator = narrator();
     let mut told = |notice: &Notice| {

@@ -17,7 +17,7 @@ const CLIENT_CHARS: usize = 100;
 pub fn record(notice: &WorkerNotice, last_words: &LastWords) -> LogRecord {
     match notice {
         WorkerNotice::Killing { held } => killing(*held),
-        WorkerNotice::WorkerEnded(end, manner) => worker_ended(*end, *manner),
+        WorkerNotice::WorkerEnded(end, manner) => worker_ended(*end, *manner, last_words),
         WorkerNotice::WorkerWasEnded { end, cause } => worker_was_ended(*end, cause),
         WorkerNotice::DescendantsLeft(left) => descendants_left(*left),
         WorkerNotice::RestartIn(pause) => restart_in(*pause),

@@ -83,7 +83,7 @@ impl fmt::Display for NoInstance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None(reasons) => {
-                f.write_str("no ojs-init with an agent runs here: ")?;
+                f.write_str("no ojs-init was found running here (a plain init cannot be asked): ")?;
                 for (path, why) in reasons {
                     write!(f, "{}: {why}; ", path.display())?;
                 }

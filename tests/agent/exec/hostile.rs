@@ -40,26 +40,27 @@ fn a_process_that_ignores_sigterm_is_killed_when_its_grace_is_over_and_the_runne
 }
 
 #[test]
-fn a_process_that_ends_at_sigterm_keeps_its_answer() {
-    for (ending, outcome) in [
-        ("0", Some(Outcome::Acked(None))),
-        ("75", Some(Outcome::Requeued)),
-        ("1", None),
-    ] {
-        let stage = Stage::new();
-        enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":300"#);
-        let script = format!("trap 'exit {ending}' TERM; while :; do sleep 0.02; done");
-        let mut init = handler(&stage, &script).start();
-        assert!(
-            wait_until(PATIENCE, || !stage.outcomes("j1").is_empty()),
-            "{}",
-            init.story()
-        );
-        match outcome {
-            Some(expected) => assert_eq!(stage.outcomes("j1")[0], expected),
-            None => assert_eq!(stage.failure("j1")["code"], "timeout"),
+fn a_process_that_ends_at_the_sigterm_of_a_timeout_may_have_finished_and_is_not_given_back() {
+    for (ending, is_done) in [("0", true), ("75", false), ("1", false)] {
+        for (of_job, of_all) in [(r#","timeout_ms":300"#, ""), ("", "300ms")] {
+            let stage = Stage::new();
+            enqueue(&stage, "j1", "t", &json!([]), of_job);
+            let script = format!("trap 'exit {ending}' TERM; while :; do sleep 0.02; done");
+            let mut init = handler(&stage, &script).with("OJS_EXEC_TIMEOUT", of_all).start();
+            assert!(
+                wait_until(PATIENCE, || !stage.outcomes("j1").is_empty()),
+                "{}",
+                init.story()
+            );
+            if is_done {
+                assert_eq!(stage.outcomes("j1")[0], Outcome::Acked(None));
+            } else {
+                let error = stage.failure("j1");
+                assert_eq!(error["code"], "timeout", "{error}");
+                assert_eq!(error["retryable"], true, "{error}");
+            }
+            init.stops();
         }
-        init.stops();
     }
 }
 
@@ -70,6 +71,7 @@ fn a_job_without_a_timeout_of_its_own_has_the_one_that_is_set() {
     let mut init = handler(&stage, "sleep 300").with("OJS_EXEC_TIMEOUT", "300ms").start();
     let error = stage.failure("j1");
     assert_eq!(error["code"], "timeout", "{error}");
+    init.logs("Job execution timed out after");
     nobody_is_left(&mut init);
     init.stops();
 }

@@ -235,6 +235,7 @@ fn a_job_that_the_backend_cancelled_is_ended() {
     let mut init = begun(&stage, start, "j1");
     stage.backend.cancel("j1");
     init.notes_line("term j1");
+    init.logs("(cancelled), ");
     nobody_is_left(&mut init);
     init.stops();
 }

@@ -48,6 +48,16 @@ fn a_worker_that_fails_is_the_last_line_and_so_is_one_that_ends_well() {
 }
 
 #[test]
+fn a_program_for_one_job_that_is_run_as_a_worker_is_told_of_mode_exec() {
+    let stage = Stage::new();
+    let mut init = stage.command(&["true"]).with("OJS_LOG_LEVEL", "warn").start();
+    init.ends_with(0);
+    let expected = "warn: the worker ended by itself, with success: exit status 0; it never said ready on OJS_SOCKET; a \
+                    program that does one job and ends needs OJS_MODE=exec";
+    assert!(said(&init).iter().any(|said| said == expected), "{}", init.log());
+}
+
+#[test]
 fn a_worker_that_crashes_again_and_again_is_told_each_time_at_level_warn() {
     let stage = Stage::new();
     let mut init = stage

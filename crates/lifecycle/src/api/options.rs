@@ -42,6 +42,8 @@ pub struct Options {
     pub exit_when_idle: Option<Duration>,
     /// The end begins with the outcome of the first job (`--once`). It takes a concurrency of 1.
     pub once: bool,
+    /// The timeout of a job that has none of its own (`exec.timeout`); `None`: the job has none.
+    pub job_timeout: Option<Duration>,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,
     /// The queues of whose events we ask to be told (`worker.wake`), the first [`MOST_STREAMS`] of

@@ -17,7 +17,8 @@ use crate::jobs::said::Said;
 impl Jobs {
     /// Takes in one of the jobs that a FETCH brought. It may have been sent on behalf of an
     /// incarnation that is over by now (`is_former`). Whether the job is new to us.
-    pub(crate) fn claim(&mut self, delivery: Delivery, worker: &WorkerId, is_former: bool, cx: &Context) -> bool {
+    pub(crate) fn claim(&mut self, mut delivery: Delivery, worker: &WorkerId, is_former: bool, cx: &Context) -> bool {
+        delivery.timeout = delivery.timeout.or(cx.options.job_timeout);
         let subject = Arc::clone(&delivery.subject);
         let id = &subject.id;
         if self.adopt(id, &delivery, worker, cx) {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::api::ids::{CallId, Claim, HolderId};
 use crate::api::{
-    About, Call, Failure, JobNotice, JobRequest, JobState, JobTimer, JobView, Moment, Notice, Outcome, Reply,
+    About, Call, CancelReason, Failure, JobError, JobNotice, JobRequest, JobState, JobTimer, JobView, Moment, Notice,
+    Outcome, Reply,
 };
 use crate::jobs::brake::{Braked, GivenBackBy};
 use crate::jobs::job::{Hold, Job, Place, Question, Report};
@@ -36,6 +37,10 @@ impl Jobs {
         is_surplus: bool,
         cx: &Context,
     ) {
+        let what = match listener {
+            Some(_) => self.meant_after_a_timeout(claim, what),
+            None => what,
+        };
         let is_ack = what.is_ack();
         if let Some(job) = self.ledger.get(claim)
             && job.holder().is_some()
@@ -83,6 +88,29 @@ impl Jobs {
         self.timers.cancel(JobTimer::Checkpoint(claim));
         if !is_ack {
             self.send_checkpoint(claim, cx);
+        }
+    }
+
+    /// Turns a release into a failure if the worker was told that the job's timeout is over. A
+    /// release costs no attempt, and the next attempt would run into the same timeout: the job
+    /// would go round for ever. A worker that was also told of the shutdown may have released the
+    /// job because of that.
+    fn meant_after_a_timeout(&self, claim: Claim, what: Outcome) -> Outcome {
+        let has_timed_out = match self.ledger.get(claim).map(|job| &job.place) {
+            Some(Place::Held(held)) => held.cancelled == Some(CancelReason::Timeout) && !held.is_told_of_shutdown,
+            Some(Place::Waiting | Place::Reporting(_)) | None => false,
+        };
+        match what {
+            Outcome::Requeued { reason, .. } if has_timed_out => {
+                let message = format!("timed out, and was given back after that ({reason})");
+                let error = JobError {
+                    code: Some("timeout".into()),
+                    kind: Some("timeout".into()),
+                    ..JobError::new(message)
+                };
+                Outcome::Failed { error }
+            }
+            Outcome::Acked { .. } | Outcome::Failed { .. } | Outcome::Requeued { .. } => what,
         }
     }
 

@@ -22,8 +22,8 @@ const CUT: char = '…';
 pub struct Words {
     /// The words of an answer that is no success: its status, and the error's code and message.
     pub failure: Option<String>,
-    /// The state of a job after a FAIL or a requeue, in the backend's word: `retryable`,
-    /// `discarded`.
+    /// The state of a job after a FAIL or a requeue, or the one that is in the way of an outcome
+    /// (409), in the backend's word: `retryable`, `discarded`, `cancelled`.
     pub state: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Words {
         let message = text("message", MESSAGE_BYTES).map_or(String::new(), |message| format!(": {message}"));
         Self {
             failure: Some(format!("status {status}{code}{message}")),
-            state: None,
+            state: error.filter(|_| status == 409).and_then(current_state),
         }
     }
 
@@ -74,6 +74,13 @@ fn state(fields: &Object<'_>) -> Option<String> {
     let text = fields.text("state").or_else(|| inner?.text("state"));
     text.filter(|text| !text.is_empty())
         .map(|text| clipped(&text, NAME_BYTES))
+}
+
+/// The job's state in the error of a conflict. Not every backend has it.
+fn current_state(error: &Object<'_>) -> Option<String> {
+    let details = error.object("details")?;
+    let text = details.text("current_state").filter(|text| !text.is_empty());
+    text.map(|text| clipped(&text, NAME_BYTES))
 }
 
 /// At most so many bytes of it.
@@ -106,6 +113,16 @@ mod tests {
         for body in ["", "<html>secret</html>", r#"{"code":1,"message":["x"]}"#, "[]"] {
             assert_eq!(said(502, body), "status 502", "{body}");
         }
+    }
+
+    #[test]
+    fn the_state_that_is_in_the_way_of_an_outcome_is_read_from_a_conflict() {
+        let body = r#"{"error":{"code":"conflict","details":{"current_state":"cancelled"}}}"#;
+        let fields = Object::read(body).unwrap();
+        let state = |status| Words::of_failure(status, fields.object("error").as_ref()).state;
+        assert_eq!(state(409).as_deref(), Some("cancelled"));
+        assert_eq!(state(404), None);
+        assert_eq!(Words::of_failure(409, None).state, None);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
         let mut shown = 0;
         let mut left = room;
         for job in &report.jobs {
-            let rows = rows(job, screen);
+            let rows = rows(job, is_exec(report), screen);
             // The last line says how many more there are.
             let reserve = usize::from(total > count(shown + 1));
             if rows.len() + reserve > left {
@@ -247,8 +247,9 @@ fn jobs(report: &StatusReply, screen: &Screen) -> Vec<String> {
     } else {
         format!("{active} of {allowed} active")
     };
+    let held = if is_exec(report) { "running" } else { "with the worker" };
     let mut parts = vec![
-        format!("{active}: {} with the worker", report.held),
+        format!("{active}: {} {held}", report.held),
         format!("{} waiting", report.waiting),
         format!("{} reporting", report.reporting),
     ];
@@ -262,11 +263,19 @@ fn jobs(report: &StatusReply, screen: &Screen) -> Vec<String> {
     wrapped("jobs", &parts, screen)
 }
 
+/// Whether each job is a process.
+fn is_exec(report: &StatusReply) -> bool {
+    report.mode == "exec"
+}
+
 fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let worker = &report.worker;
     let name = worker.program.rsplit('/').next().unwrap_or_default();
-    let for_each = if report.mode == "exec" { " for each job" } else { "" };
-    let mut program = format!("{}{for_each}", fit(name, 24).trim_end());
+    let name = fit(name, 24);
+    let mut program = match is_exec(report) {
+        true => format!("{}, a process for each job", name.trim_end()),
+        false => name.trim_end().to_owned(),
+    };
     let runs = worker.pid.zip(worker.up_ms);
     let mut parts = Vec::new();
     match runs {
@@ -281,7 +290,13 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
         parts.push((Style::Plain, format!("next start in {}", time(next))));
     }
     parts.push((Style::Plain, several(worker.restarts, "restart")));
-    if worker.pid.is_some() || worker.connections > 0 {
+    if is_exec(report) {
+        // Its one connection is that of the runner, and no program has one.
+        parts.push((
+            Style::Plain,
+            if worker.ready > 0 { "ready" } else { "not ready" }.to_owned(),
+        ));
+    } else if worker.pid.is_some() || worker.connections > 0 {
         parts.push((Style::Plain, several(worker.connections, "connection")));
         parts.push((Style::Plain, format!("{} ready", worker.ready)));
     }
@@ -318,7 +333,7 @@ fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
 fn returns(report: &StatusReply, screen: &Screen) -> Option<String> {
     let types = report.given_back.iter();
     let types: Vec<String> = types.map(|of| format!("{} {} times", of.kind, of.times)).collect();
-    let held = format!("{} held before they go", several(report.held_back, "job"));
+    let held = format!("{} held, to go back later", several(report.held_back, "job"));
     let mut line = Line::begin("returns", screen);
     match (types.is_empty(), report.held_back) {
         (true, 0) => return None,
@@ -393,7 +408,7 @@ fn heading(screen: &Screen) -> String {
 }
 
 /// The row of a job, and below it the last progress, and that the job is past its timeout.
-fn rows(job: &JobReport, screen: &Screen) -> Vec<String> {
+fn rows(job: &JobReport, is_exec: bool, screen: &Screen) -> Vec<String> {
     let (id, kind) = widths(screen);
     let mut line = Line::new(screen);
     let age = time(job.age_ms);
@@ -404,6 +419,7 @@ fn rows(job: &JobReport, screen: &Screen) -> Vec<String> {
     match (job.ends_in_ms, job.cancelled, job.connection) {
         (Some(_), _, _) => line.put(Style::Bad, "timed out"),
         (None, true, _) => line.put(Style::Warning, "cancelled"),
+        (None, false, Some(_)) if is_exec => line.put(Style::Plain, "running"),
         (None, false, Some(connection)) => line.put(Style::Plain, &format!("conn {connection}")),
         (None, false, None) => line.put(Style::Plain, &job.place),
     }

@@ -135,6 +135,7 @@ impl Ledger {
                     is_closing: false,
                     told: None,
                     cancelled: BTreeSet::new(),
+                    timed_out: BTreeSet::new(),
                     pulls: BTreeMap::new(),
                 };
                 self.links.insert(*connection, link);
@@ -218,7 +219,13 @@ impl Ledger {
             return;
         };
         if claim.answer.is_none() || claim.may_answer_again {
-            claim.answer = Some(answer);
+            let link = self.links.get_mut(&connection);
+            let has_timed_out = link.is_some_and(|link| link.timed_out.remove(job));
+            // The next attempt would run into the same timeout.
+            claim.answer = Some(match answer {
+                Answer::Release if has_timed_out => Answer::Fail,
+                Answer::Ack | Answer::Fail | Answer::Release => answer,
+            });
             claim.may_answer_again = false;
             claim.is_open = !claim.is_lost;
         }

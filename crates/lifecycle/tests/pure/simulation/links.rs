@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_lifecycle::api::{GivenJob, HolderId, JobId, ProcessId, PullId, Ready, ToWorker, WorkerState};
+use ojs_lifecycle::api::{CancelReason, GivenJob, HolderId, JobId, ProcessId, PullId, Ready, ToWorker, WorkerState};
 
 use super::ledger::{Claim, Ledger, broken};
 use super::promise::{Kept, promise};
@@ -23,6 +23,8 @@ pub struct Link {
     pub told: Option<WorkerState>,
     /// The jobs that it was told to stop.
     pub cancelled: BTreeSet<JobId>,
+    /// The jobs that it was told to stop, the last time because of their timeout.
+    pub timed_out: BTreeSet<JobId>,
     /// The request without an answer: how many jobs, and until when it waits.
     pub pulls: BTreeMap<PullId, (usize, Duration)>,
 }
@@ -32,8 +34,13 @@ impl Link {
     pub fn is_told(&mut self, word: &ToWorker) {
         if let ToWorker::Hello { state, .. } | ToWorker::Lifecycle { state, .. } = word {
             self.told = Some(*state);
-        } else if let ToWorker::Cancel { job, .. } = word {
+        } else if let ToWorker::Cancel { job, reason, .. } = word {
             self.cancelled.insert(job.clone());
+            if *reason == CancelReason::Timeout {
+                self.timed_out.insert(job.clone());
+            } else {
+                self.timed_out.remove(job);
+            }
         }
     }
 

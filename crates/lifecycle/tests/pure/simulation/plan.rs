@@ -289,6 +289,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         memory_gate: memory::gate(seed),
         exit_when_idle: idle::time(seed),
         once: idle::once(seed),
+        job_timeout: None,
         timeout_grace: ms(*chance.pick(&[0, 300, 2_000])),
         listen_to: streams::queues(seed),
         poll_interval: ms(*chance.pick(&[100, 1_000])),

@@ -22,6 +22,7 @@ pub fn defaults() -> Options {
         memory_gate: None,
         exit_when_idle: None,
         once: false,
+        job_timeout: None,
         timeout_grace: Duration::from_secs(30),
         listen_to: Vec::new(),
         poll_interval: Duration::from_secs(1),

@@ -20,6 +20,7 @@ pub fn apply(options: &mut Options, max_frame: &mut usize, text: &str) -> Result
             "memory_gate" => options.memory_gate = Some(number(value)?),
             "exit_when_idle" => options.exit_when_idle = Some(period(value)?),
             "once" => options.once = true,
+            "job_timeout" => options.job_timeout = Some(period(value)?),
             "timeout_grace" => options.timeout_grace = period(value)?,
             "poll_interval" => options.poll_interval = period(value)?,
             "poll_interval_max" => options.poll_interval_max = period(value)?,
