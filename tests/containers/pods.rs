@@ -82,7 +82,8 @@ const EXEC: Duration = Duration::from_secs(3);
 const GOING: Duration = Duration::from_millis(500);
 
 /// From the first step of the end on nobody was told that it is healthy, and never that it is dead.
-/// Nor was a probe left without an answer, which a kubelet takes for the same, until it had ended.
+/// Nor were two probes in a row left without an answer until it had ended. A kubelet takes three for
+/// death; one of them a machine may lose that stands still for a second.
 fn probed_well(terminated: &Terminated) {
     let is_answered = |probe: &Probe| probe.health.is_some() && probe.live.is_some();
     let probes = &terminated.probes;
@@ -92,10 +93,11 @@ fn probed_well(terminated: &Terminated) {
     let quiet = &before[quiet.unwrap_or_else(|| panic!("{terminated:?}"))..];
     let settled = terminated.hook.map_or(terminated.sigterm + HEARD, |_| EXEC + HEARD);
     assert!(quiet[0].at < settled, "quiet from {:?} on: {terminated:?}", quiet[0].at);
-    let is_odd = |probe: &&Probe| !is_answered(probe) || probe.live == Some(503);
-    let odd: Vec<_> = before.iter().filter(is_odd).collect();
-    assert!(odd.is_empty(), "{odd:?} of {terminated:?}");
-    assert!(quiet.iter().all(|probe| probe.health == Some(503)), "{terminated:?}");
+    let is_dead = before.iter().any(|probe| probe.live == Some(503));
+    let is_silent = before.windows(2).any(|probes| !probes.iter().any(is_answered));
+    assert!(!is_dead && !is_silent, "{terminated:?}");
+    let is_quiet = |probe: &Probe| probe.health.is_none_or(|status| status == 503);
+    assert!(quiet.iter().all(is_quiet), "{terminated:?}");
     let is_early = |probe: &Probe| probe.at + GOING < terminated.took;
     assert!(!after.iter().any(is_early), "no answer: {terminated:?}");
 }
