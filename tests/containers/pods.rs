@@ -82,8 +82,8 @@ const EXEC: Duration = Duration::from_secs(3);
 const GOING: Duration = Duration::from_millis(500);
 
 /// From the first step of the end on nobody was told that it is healthy, and never that it is dead.
-/// Nor were two probes in a row left without an answer until it had ended. A kubelet takes three for
-/// death; one of them a machine may lose that stands still for a second.
+/// Nor were two probes in a row left without an answer until it had ended. A kubelet takes three
+/// for death; one of them a machine may lose that stands still for a second.
 fn probed_well(terminated: &Terminated) {
     let is_answered = |probe: &Probe| probe.health.is_some() && probe.live.is_some();
     let probes = &terminated.probes;
