@@ -19,6 +19,7 @@ use ojs_os::entry::Environ;
 use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
 use ojs_wire::runner::template::{Template, command_name};
+use ojs_wire::text::several;
 
 /// The name of the runner.
 pub const OWN_NAME: &str = "ojs-init";
@@ -215,11 +216,8 @@ fn program(
 /// The worker's program as operators see it: COMMAND, and the number of routes.
 #[must_use]
 pub fn shown_program(config: &Config, command: &[OsString]) -> String {
-    let routes = match config.exec.routes.0.len() {
-        0 => None,
-        1 => Some("1 route".to_owned()),
-        routes => Some(format!("{routes} routes")),
-    };
+    let routes = config.exec.routes.0.len();
+    let routes = (routes > 0).then(|| several(routes, "route"));
     let command = command.first().map(|program| program.to_string_lossy().into_owned());
     let parts: Vec<String> = command.into_iter().chain(routes).collect();
     parts.join(" and ")

@@ -272,10 +272,12 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let worker = &report.worker;
     let name = worker.program.rsplit('/').next().unwrap_or_default();
     let name = fit(name, 24);
-    let mut program = match is_exec(report) {
-        true => format!("{}, a process for each job", name.trim_end()),
-        false => name.trim_end().to_owned(),
+    let for_each = if is_exec(report) {
+        ", a process for each job"
+    } else {
+        ""
     };
+    let mut program = format!("{}{for_each}", name.trim_end());
     let runs = worker.pid.zip(worker.up_ms);
     let mut parts = Vec::new();
     match runs {
@@ -292,10 +294,8 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
     parts.push((Style::Plain, several(worker.restarts, "restart")));
     if is_exec(report) {
         // Its one connection is that of the runner, and no program has one.
-        parts.push((
-            Style::Plain,
-            if worker.ready > 0 { "ready" } else { "not ready" }.to_owned(),
-        ));
+        let ready = if worker.ready > 0 { "ready" } else { "not ready" };
+        parts.push((Style::Plain, ready.to_owned()));
     } else if worker.pid.is_some() || worker.connections > 0 {
         parts.push((Style::Plain, several(worker.connections, "connection")));
         parts.push((Style::Plain, format!("{} ready", worker.ready)));
