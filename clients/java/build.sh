@@ -37,7 +37,7 @@ compile() { # compile CLASSPATH DIRECTORY SOURCES...
 compile "$out/lib/*" "$work/main" "$here/src/main/java"
 mkdir "$work/main/META-INF"
 cp "$here/LICENSE" "$work/main/META-INF/LICENSE"
-printf 'Automatic-Module-Name: dev.ojs.worker\nImplementation-Title: ojs-worker\nImplementation-Version: 0.2.0\nBundle-License: Apache-2.0\n' > "$work/manifest"
+printf 'Automatic-Module-Name: dev.ojs.worker\nImplementation-Title: ojs-worker\nImplementation-Version: 0.1.0\nBundle-License: Apache-2.0\n' > "$work/manifest"
 jar --create --file "$work/ojs-worker.jar" --manifest "$work/manifest" -C "$work/main" .
 mv "$work/ojs-worker.jar" "$out/ojs-worker.jar"
 
