@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the packages of the clients into target/packages: docs/release-clients.md says what they are. The same sources and tools
+# Builds the packages of the clients into target/packages: docs/release.md says what they are. The same sources and tools
 # give the same bytes in any folder.
 # Usage: scripts/packages.sh
 set -eu
@@ -63,7 +63,7 @@ echo "packages: PHP"
     composer archive --quiet --no-interaction --no-plugins --format=zip --dir "$packages" --file "ojs-worker-php-$VERSION")
 
 echo "packages: Java"
-clients/java/build.sh "$work/java"
+"$sources/java/build.sh" "$work/java"
 cp "$work/java/ojs-worker.jar" "$packages/ojs-worker-$VERSION.jar"
 cp clients/java/pom.xml "$packages/ojs-worker-$VERSION.pom"
 chmod 644 "$packages/ojs-worker-$VERSION.pom"

@@ -1,4 +1,4 @@
-//! What is in each package: everything that git has of the client but for what only its authors
+//! The files in each package: those that git has of the client, without those that only its authors
 //! need.
 
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use crate::temp::TempDir;
-use crate::{VERSION, output, package, path, place};
+use crate::{VERSION, output, package, packages, path, place};
 
 /// How to unpack a file `$1` into the folder that the command runs in.
 const TAR: &str = "tar -xzf \"$1\"";
 const ZIP: &str = "python3 -m zipfile -e \"$1\" .";
 
-/// What is expected of one package.
+/// A package, and the files that it should have.
 struct Package {
     file: &'static str,
     unpack: &'static str,
@@ -152,7 +152,7 @@ impl Package {
         tree
     }
 
-    /// What git has of the client, less what stays out, and what the tool adds.
+    /// The files that git has of the client, without `left_out`, with `added`.
     fn expected(&self) -> BTreeSet<String> {
         let tracked = output(&path(self.client), &[], &["git", "ls-files"]);
         let stays_out = |file: &str| {
@@ -160,7 +160,7 @@ impl Package {
                 file.strip_prefix(*name)
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
-            self.left_out.iter().any(|name| below(&name))
+            self.left_out.iter().any(|name| below(name))
         };
         let kept = tracked.lines().filter(|file| !stays_out(file));
         kept.chain(self.added.iter().copied()).map(str::to_owned).collect()
@@ -256,4 +256,24 @@ fn the_jar_with_javadoc_has_a_page_for_the_worker() {
     for file in ["index.html", "dev/ojs/worker/Worker.html", "META-INF/LICENSE"] {
         assert!(jar.path().join(file).exists(), "{file}");
     }
+}
+
+#[test]
+fn the_pom_has_what_maven_central_asks_for_but_for_the_addresses() {
+    let program = "import sys, xml.etree.ElementTree as xml; pom = xml.parse(sys.argv[1]).getroot()
+for name in 'groupId artifactId version name description licenses/*/name developers/*/name'.split():
+    print(pom.findtext('/'.join('{*}' + part for part in name.split('/'))))";
+    let pom = package("ojs-worker-VERSION.pom");
+    let said = output(&packages(), &[], &["python3", "-c", program, &pom]);
+    let description = "A worker for the Open Job Spec that runs under ojs-init.";
+    let expected = [
+        "dev.ojs",
+        "ojs-worker",
+        VERSION,
+        "ojs-worker",
+        description,
+        "Apache-2.0",
+        "The ojs-init authors",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

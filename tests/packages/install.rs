@@ -75,7 +75,7 @@ fn the_wheel_is_installed_and_its_worker_does_a_job() {
 
 #[test]
 fn the_sdist_is_installed_and_its_worker_does_a_job() {
-    // What `make packages` builds with stands in for the network.
+    // The tools of `make packages` stand in for the network.
     let tools = packages().with_file_name("tools").join("python");
     let tools = tools.to_str().unwrap();
     python(

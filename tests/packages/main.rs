@@ -30,7 +30,7 @@ use temp::TempDir;
 /// The version of ojs-init, which all clients have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What would lead an interpreter to the sources beside the package.
+/// Variables that could lead an interpreter to sources beside the package.
 const LEADING_ELSEWHERE: [&str; 7] = [
     "PYTHONPATH",
     "NODE_PATH",
