@@ -51,7 +51,7 @@ find "$work/go/$module@v$VERSION" -mindepth 2 -name go.mod | while read -r neste
 cp clients/go/go.mod "$proxy/v$VERSION.mod"
 date --date="@$SOURCE_DATE_EPOCH" "+{\"Version\":\"v$VERSION\",\"Time\":\"%FT%TZ\"}" >"$proxy/v$VERSION.info"
 echo "v$VERSION" >"$proxy/list"
-pack "$work" gnu goproxy >"$packages/$(basename "$module")-go-$VERSION.tar.gz"
+pack "$work" gnu goproxy >"$packages/ojsworker-go-$VERSION.tar.gz"
 
 echo "packages: Rust"
 # In its place and not in the copy: the crate names the revision.
