@@ -116,14 +116,7 @@ const COMPOSER: Package = Package {
     unpack: ZIP,
     folder: ".",
     client: "clients/php",
-    left_out: &[
-        ".gitattributes",
-        "bench",
-        "client.json",
-        "examples",
-        "phpunit.xml.dist",
-        "tests",
-    ],
+    left_out: &["bench", "client.json", "examples", "phpunit.xml.dist", "tests"],
     added: &[],
 };
 
