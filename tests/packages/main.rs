@@ -102,3 +102,17 @@ fn each_file_has_its_sum() {
     let files: BTreeSet<String> = files.filter(|name| name != "SHA256SUMS").collect();
     assert_eq!(checked, files);
 }
+
+#[test]
+fn a_build_in_another_folder_has_the_same_bytes() {
+    let place = place();
+    let tools = packages().with_file_name("tools");
+    std::os::unix::fs::symlink(tools, place.path().join("tools")).unwrap();
+    let target = [
+        ("CARGO_TARGET_DIR", place.path().to_str().unwrap()),
+        ("TZ", "Asia/Tokyo"),
+    ];
+    output(&path("."), &target, &["scripts/packages.sh"]);
+    let sums = |folder: PathBuf| fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+    assert_eq!(sums(place.path().join("packages")), sums(packages()));
+}
