@@ -153,7 +153,7 @@ impl Package {
                 file.strip_prefix(*name)
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
-            self.left_out.iter().any(|name| below(name))
+            self.left_out.iter().any(below)
         };
         let kept = tracked.lines().filter(|file| !stays_out(file));
         kept.chain(self.added.iter().copied()).map(str::to_owned).collect()
