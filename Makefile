@@ -4,6 +4,8 @@
 # make release       the static binary, at $(BINARY)
 # make dist          a release, in $(OUT)/dist: archives, packages, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
+# make packages      the packages of the clients, in $(OUT)/packages: wheel, npm, gem, Go module, crate, Composer, jar; docs/release.md
+# make packages-test installs what make packages has made, and runs a worker from each; not a part of make test: minutes, network
 # make image         the container image ojs-init, from the sources; docker/README.md
 # make check         the work in between: lint, and every test that needs no process; three minutes on two processors
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
@@ -30,7 +32,7 @@ TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture release dist dist-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
+.PHONY: both check demo picture release dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -47,6 +49,14 @@ dist:
 dist-test: dist
 	@scripts/setup.sh dist-test
 	DIST=$(abspath $(OUT)/dist) cargo test --locked --test dist
+
+packages:
+	@scripts/setup.sh packages
+	@scripts/packages.sh
+
+packages-test: packages release
+	@scripts/setup.sh packages-test
+	PACKAGES=$(abspath $(OUT)/packages) $(STATIC_ENV) cargo test --locked --test packages
 
 image:
 	docker build --file docker/Dockerfile --tag ojs-init --build-arg REVISION=$$(git rev-parse HEAD) \

@@ -3,28 +3,11 @@
 # the same bytes in any folder.
 # Usage: scripts/dist.sh ARCH...    (x86_64, aarch64)
 set -eu
-export LC_ALL=C TZ=UTC0
-umask 022
 cd "$(dirname "$0")/.."
-root=$(pwd -P)
-out=${CARGO_TARGET_DIR:-target}
-mkdir -p "$out"
-out=$(cd "$out" && pwd -P)
+. scripts/revision.sh
+. scripts/versions.sh
 work=$out/dist-work
 dist=$out/dist
-. scripts/versions.sh
-
-if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
-    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) || {
-        echo "dist: set SOURCE_DATE_EPOCH: this folder is no git repository, so the time of its last commit is not known" >&2
-        exit 1
-    }
-fi
-export SOURCE_DATE_EPOCH
-VERSION=$(sed -n '/^\[workspace.package\]/,/^version/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-export VERSION
-revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-[ -z "$(git status --porcelain --untracked-files=no 2>/dev/null)" ] || revision=$revision-modified
 
 rm -rf "$dist" "$work"
 mkdir -p "$dist" "$work"

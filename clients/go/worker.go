@@ -28,7 +28,7 @@ import (
 )
 
 // Version is that of this package.
-const Version = "0.2.0"
+const Version = "0.1.0"
 
 const (
 	anyType        = "*"

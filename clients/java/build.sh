@@ -37,8 +37,12 @@ compile() { # compile CLASSPATH DIRECTORY SOURCES...
 compile "$out/lib/*" "$work/main" "$here/src/main/java"
 mkdir "$work/main/META-INF"
 cp "$here/LICENSE" "$work/main/META-INF/LICENSE"
-printf 'Automatic-Module-Name: dev.ojs.worker\nImplementation-Title: ojs-worker\nImplementation-Version: 0.2.0\nBundle-License: Apache-2.0\n' > "$work/manifest"
-jar --create --file "$work/ojs-worker.jar" --manifest "$work/manifest" -C "$work/main" .
+version=$(sed -n 's:^  <version>\(.*\)</version>:\1:p' "$here/pom.xml")
+printf 'Automatic-Module-Name: dev.ojs.worker\nImplementation-Title: ojs-worker\nImplementation-Version: %s\nBundle-License: Apache-2.0\n' \
+    "$version" > "$work/manifest"
+# SOURCE_DATE_EPOCH, in seconds: the same sources give the same bytes.
+jar --create --file "$work/ojs-worker.jar" --manifest "$work/manifest" \
+    ${SOURCE_DATE_EPOCH:+--date "$(date --utc --date "@$SOURCE_DATE_EPOCH" +%FT%TZ)"} -C "$work/main" .
 mv "$work/ojs-worker.jar" "$out/ojs-worker.jar"
 
 if [ -n "$tests" ]; then

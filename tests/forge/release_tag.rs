@@ -97,6 +97,15 @@ fn a_tag_of_a_known_key_gives_the_signed_list_to_the_byte() {
 }
 
 #[test]
+fn the_tag_of_the_go_client_gives_its_signed_list() {
+    let repository = Repository::new("folder");
+    repository.sign("clients/go/v0.1.0", "ours", &repository.place.join("SHA256SUMS"));
+    let output = repository.check("clients/go/v0.1.0");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), SUMS);
+}
+
+#[test]
 fn a_tag_of_another_key_or_of_none_is_refused() {
     let repository = Repository::new("unknown");
     repository.sign("v0.1.0", "theirs", &repository.place.join("SHA256SUMS"));

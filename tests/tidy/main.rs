@@ -16,6 +16,7 @@ mod modules;
 mod names;
 mod prose;
 mod table;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -11,7 +11,7 @@ const { Session } = require("./session.cjs");
 const { className } = require("./stack.cjs");
 
 /** The version of this package; a test holds it to package.json's. */
-const VERSION = "0.2.0";
+const VERSION = "0.1.0";
 const OPTIONS = ["handlers", "middleware", "concurrency", "ping", "client", "log", "socketPath"];
 
 /**

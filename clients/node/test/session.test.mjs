@@ -14,7 +14,7 @@ const untilCancelled = (job) => job.sleep(1e8);
 test("ready has the smaller concurrency and the types, and the frames of answers begin with type and job_id", async (t) => {
   const handlers = { a: () => 1, b: () => { throw new Error("no"); } };
   const { init, ready } = await startWorker(t, { handlers, concurrency: 4 });
-  assert.deepEqual([ready.concurrency, ready.types, ready.client], [4, ["a", "b"], "ojs-node 0.2.0"]);
+  assert.deepEqual([ready.concurrency, ready.types, ready.client], [4, ["a", "b"], "ojs-node 0.1.0"]);
   init.send(job("a"), job("b", [], { id: "j2" }));
   const lines = [await init.line(), await init.line()].sort();
   assert.equal(lines[0], '{"type":"ack","job_id":"j1","result":1}');

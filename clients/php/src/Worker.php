@@ -7,7 +7,7 @@ namespace Ojs\Worker;
 /** Takes jobs from ojs-init and passes them to handlers, in processes that do one job at a time. */
 final class Worker
 {
-    public const VERSION = '0.2.0';
+    public const VERSION = '0.1.0';
     private const MOST = 1000;
 
     private readonly Runner $runner;

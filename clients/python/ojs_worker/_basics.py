@@ -11,7 +11,7 @@ import logging
 import re
 from typing import Any, Callable, Dict, Iterable, Optional, Type, TypeVar, cast
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
 MAX_COUNT = 10_000
 """The most jobs at once, processes, and tries of a request."""
 MAX_LOGGED = 10_000

@@ -2,6 +2,6 @@ module example/email
 
 go 1.21
 
-require ojs-init.example/ojsworker v0.2.0
+require ojs-init.example/ojsworker v0.1.0
 
 replace ojs-init.example/ojsworker => ../..
