@@ -2,9 +2,9 @@
 #                    built on an SDK; MODE=exec: each job is a process
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
-# make dist          a release, in $(OUT)/dist: archives, packages, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
+# make dist          a release, in $(OUT)/dist: archives, packages, image, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
-# make image         the container image ojs-init, from the sources; docker/README.md
+# make image         the container image ojs-init, from the sources, by Docker; docker/README.md
 # make check         the work in between: lint, and every test that needs no process; three minutes on two processors
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
