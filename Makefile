@@ -2,11 +2,11 @@
 #                    built on an SDK; MODE=exec: each job is a process
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
-# make dist          a release, in $(OUT)/dist: archives, packages, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
+# make dist          a release, in $(OUT)/dist: archives, packages, image, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
 # make packages      the packages of the clients, in $(OUT)/packages: wheel, npm, gem, Go module, crate, Composer, jar; docs/release.md
 # make packages-test installs what make packages has made, and runs a worker from each; not a part of make test: minutes, network
-# make image         the container image ojs-init, from the sources; docker/README.md
+# make image         the container image ojs-init, from the sources, by Docker; docker/README.md
 # make check         the work in between: lint, and every test that needs no process; three minutes on two processors
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again

@@ -79,5 +79,7 @@ done
     tar --version | sed -n 's/^/tar: /p;q'
 } >"$dist/ojs-init-$VERSION.buildinfo"
 
+python3 packaging/image.py "$work" "$dist"
+
 (cd "$dist" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
 ls -l "$dist"

@@ -32,6 +32,12 @@ if [ "$want" = dist-test ]; then
     need rpm rpm
     need cpio cpio
     need readelf binutils
+    need skopeo skopeo
+fi
+if [ "$want" = dist-test ] || [ "$want" = test ]; then
+    need dockerd docker.io
+    need docker docker.io
+    need docker-compose docker-compose
 fi
 if [ "$want" = packages-test ]; then
     python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
@@ -87,9 +93,6 @@ if [ "$want" = test ]; then
         php-illuminate-queue php-illuminate-container php-illuminate-events php-illuminate-bus; do
         [ -e "/var/lib/dpkg/info/$package.list" ] || missing="$missing $package"
     done
-    need dockerd docker.io
-    need docker docker.io
-    need docker-compose docker-compose
     # The images of the tests are made of these.
     [ -x /usr/bin/python3 ] || missing="$missing python3"
     has_jsonschema() { python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; }
@@ -110,7 +113,7 @@ if [ -n "$missing" ]; then
 fi
 
 # From Debian 13 on the client is a package of its own.
-if [ "$want" = test ] && ! command -v docker >/dev/null 2>&1; then
+if { [ "$want" = dist-test ] || [ "$want" = test ]; } && ! command -v docker >/dev/null 2>&1; then
     echo "setup: installing docker-cli"
     if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker-cli >/dev/null; then
         echo "setup: missing: docker, the client of Docker's engine" >&2

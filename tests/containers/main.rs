@@ -16,7 +16,7 @@
 )]
 
 mod container;
-#[path = "engine.rs"]
+#[path = "../support/engine.rs"]
 mod docker_engine;
 mod images;
 #[path = "../support/network.rs"]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-use crate::temp::TempDir;
+use crate::support::temp::TempDir;
 use crate::{output, text};
 
 /// The version in every file name.
@@ -60,11 +60,17 @@ pub fn rpm(arch: &str) -> PathBuf {
     dist().join(format!("ojs-init-{VERSION}-1.{arch}.rpm"))
 }
 
+/// A value of the file `.buildinfo`.
+pub fn information(name: &str) -> String {
+    let info = fs::read_to_string(dist().join(format!("ojs-init-{VERSION}.buildinfo"))).unwrap();
+    let mut lines = info.lines().filter_map(|line| line.split_once(": "));
+    let (_, value) = lines.find(|(found, _)| *found == name).unwrap();
+    value.to_owned()
+}
+
 /// SOURCE_DATE_EPOCH of the build.
 pub fn epoch() -> String {
-    let info = fs::read_to_string(dist().join(format!("ojs-init-{VERSION}.buildinfo"))).unwrap();
-    let line = info.lines().find_map(|line| line.strip_prefix("SOURCE_DATE_EPOCH: "));
-    line.unwrap().to_owned()
+    information("SOURCE_DATE_EPOCH")
 }
 
 /// An archive or a package, unpacked.

@@ -1,7 +1,7 @@
 //! The files of `make dist`, as a user gets them. `make dist-test` builds them and names their
 //! folder in DIST. `make test` leaves this program out: a new Debian takes minutes and a mirror.
 //!
-//! Needs root, debootstrap, rpm, cpio, binutils and python3.
+//! Needs root, debootstrap, rpm, cpio, binutils, python3, skopeo and Docker.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -12,8 +12,13 @@
 )]
 
 mod artefacts;
-#[path = "../support/temp.rs"]
-mod temp;
+#[allow(dead_code, reason = "the containers' tests use all of it")]
+#[path = "../support/engine.rs"]
+mod engine;
+mod image;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
