@@ -1,6 +1,6 @@
 # make demo          the life of one worker container in ten seconds, seen from all sides; MODE=gateway: with a worker that was
 #                    built on an SDK; MODE=exec: each job is a process
-# make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
+# make picture       the pictures of a shutdown in docs/lifecycle.md and docs/control.md, from new runs
 # make release       the static binary, at $(BINARY)
 # make dist          a release, in $(OUT)/dist: archives, packages, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
@@ -59,9 +59,10 @@ demo: release
 	@$(DEMO) $(or $(MODE),socket)
 
 picture: release
-	@scripts/setup.sh demo
+	@scripts/setup.sh picture
 	cargo build --locked --profile test --package ojs-devserver
 	@python3 examples/picture/shutdown.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
+	@python3 examples/picture/watch.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
 
 setup:
 	@scripts/setup.sh test

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|bench|test|dist|dist-test
+# Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test
 # With dist, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -40,6 +40,9 @@ fi
 if [ "$want" = dist ]; then
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
     need git git
+fi
+if [ "$want" = picture ]; then
+    need tmux tmux
 fi
 if [ "$want" = bench ] || [ "$want" = test ]; then
     need tini tini
