@@ -2,6 +2,7 @@
 #                    built on an SDK; MODE=exec: each job is a process
 # make picture       the pictures of a shutdown in docs/lifecycle.md and docs/control.md, from new runs
 # make site          the pages of docs/ as a site with a search, in $(OUT)/site; fails on a broken link
+# make site-test     looks at the site in Chromium: narrow and wide, light and dark, by keyboard; writes screenshots
 # make release       the static binary, at $(BINARY)
 # make dist          a release, in $(OUT)/dist: archives, packages, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
@@ -31,7 +32,7 @@ TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture site release dist dist-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
+.PHONY: both check demo picture site site-test release dist dist-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -71,6 +72,10 @@ site:
 	@python3 scripts/site/stage.py $(OUT)/site-pages
 	$(OUT)/tools/bin/mdbook build $(OUT)/site-pages --dest-dir $(abspath $(OUT)/site)
 	$(OUT)/tools/bin/hyperlink $(OUT)/site --check-anchors
+
+site-test: site
+	@scripts/setup.sh site-test
+	NODE_PATH=$(abspath $(OUT))/tools/browser/node_modules node scripts/site/look.cjs $(OUT)/site $(OUT)/site-screenshots
 
 setup:
 	@scripts/setup.sh test

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test|site
+# Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test|site|site-test
 # With dist, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -43,6 +43,11 @@ if [ "$want" = dist ]; then
 fi
 if [ "$want" = site ]; then
     need git git
+fi
+if [ "$want" = site-test ]; then
+    need chromium chromium
+    need node nodejs
+    need npm npm
 fi
 if [ "$want" = picture ]; then
     need tmux tmux
@@ -201,6 +206,10 @@ if [ "$want" = site ]; then
     # Without the server for authors.
     crate mdbook "$mdbook" --no-default-features --features search
     crate hyperlink "$hyperlink"
+fi
+if [ "$want" = site-test ]; then
+    npm install --silent --no-fund --no-audit --prefix "$tools/browser" \
+        "playwright-core@$playwright_core" "axe-core@$axe_core"
 fi
 if [ "$want" = dist ]; then
     crate cargo-auditable "$cargo_auditable"
