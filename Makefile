@@ -1,6 +1,8 @@
 # make demo          the life of one worker container in ten seconds, seen from all sides; MODE=gateway: with a worker that was
 #                    built on an SDK; MODE=exec: each job is a process
-# make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
+# make picture       the pictures of a shutdown in docs/lifecycle.md and docs/control.md, from new runs
+# make site          the pages of docs/ as a site with a search, in $(OUT)/site; fails on a broken link
+# make site-test     looks at the site in Chromium: narrow and wide, light and dark, by keyboard; writes screenshots
 # make release       the static binary, at $(BINARY)
 # make dist          a release, in $(OUT)/dist: archives, packages, image, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
@@ -32,7 +34,7 @@ TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture release dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
+.PHONY: both check demo picture site site-test release dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -69,9 +71,21 @@ demo: release
 	@$(DEMO) $(or $(MODE),socket)
 
 picture: release
-	@scripts/setup.sh demo
+	@scripts/setup.sh picture
 	cargo build --locked --profile test --package ojs-devserver
 	@python3 examples/picture/shutdown.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
+	@python3 examples/picture/watch.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
+
+# docs/README.md is the list of its pages.
+site:
+	@scripts/setup.sh site
+	@python3 scripts/site/stage.py $(OUT)/site-pages
+	$(OUT)/tools/bin/mdbook build $(OUT)/site-pages --dest-dir $(abspath $(OUT)/site)
+	$(OUT)/tools/bin/hyperlink $(OUT)/site --check-anchors
+
+site-test: site
+	@scripts/setup.sh site-test
+	NODE_PATH=$(abspath $(OUT))/tools/browser/node_modules node scripts/site/look.cjs $(OUT)/site $(OUT)/site-screenshots
 
 setup:
 	@scripts/setup.sh test

