@@ -296,7 +296,7 @@ impl Jobs {
             }
             AfterFailure::Missing => self.job_not_found(claim, asked_at, cx),
             AfterFailure::Completed => self.job_is_completed(claim, cx),
-            AfterFailure::OtherForm => self.report_is_refused(claim, cx),
+            AfterFailure::OtherForm { .. } => self.report_is_refused(claim, cx),
             AfterFailure::Gone => self.report_is_lost(claim, cx),
         }
     }
