@@ -10,7 +10,7 @@
 //! | who may connect? | `listener`, `arrivals`, `limits`, `caller`; whose socket it is: `known`, `search`, `family` |
 //! | how is a request read? | `link`, `requests`, `body_permits`, `stalls` |
 //! | who answers it? | `book`, `answers`; the backend, by way of a tunnel: `relay` |
-//! | what happens when a process ends? | `departures` |
+//! | how does a connection end? | `closing`; when a process ends: `departures` |
 //! | what does the worker find in its environment? | `environment` |
 //!
 //! The folder may use `config`, `wire`, `os`, `lifecycle`, `values`, `daemon::backend`,
@@ -21,6 +21,7 @@ mod arrivals;
 mod body_permits;
 mod book;
 pub mod caller;
+mod closing;
 mod departures;
 pub mod environment;
 mod family;
@@ -75,9 +76,6 @@ const STEPS_PER_TURN: usize = 16;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 16 << 10;
-
-/// How long a client that was told that its connection ends may take to close it.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longest time that a request for jobs waits for some: SDKs wait for 30 s.
 const LONGEST_PULL: Duration = Duration::from_secs(20);

@@ -5,7 +5,7 @@ use crate::daemon::gateway::arrivals::FORBIDDEN;
 use crate::daemon::gateway::body_permits::SMALL_BODY_BYTES;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
-use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn, Step, release};
+use crate::daemon::gateway::{Gateway, InterfaceTurn, Step, release};
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use ojs_os::clock;
 use ojs_wire::gateway::{
@@ -306,11 +306,7 @@ impl Gateway {
         if is_kept {
             return Step::Again;
         }
-        if let Some(link) = self.links.get(&id) {
-            link.finish_writing();
-        }
-        let closes = turn.now.after(CLOSING_PATIENCE);
-        self.deadlines.arm_at_latest(GatewayTimer::Link(id), closes);
+        self.begin_closing(id, turn.now);
         Step::WantsBytes
     }
 }
