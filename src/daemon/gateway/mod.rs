@@ -55,6 +55,7 @@ use crate::daemon::gateway::book::{Book, LinkId};
 use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::limits::{ACCEPTS_PER_TURN, Arrival, ConnectionLimits};
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
+use crate::daemon::log::throttle::Throttle;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
@@ -140,6 +141,8 @@ pub struct Gateway {
     /// Where we listen.
     address: SocketAddr,
     body_permits: BodyPermits,
+    /// For the log: ACKs and FAILs that ojs-init refuses itself.
+    refused_outcomes: Throttle,
     fetches: FetchRules,
     limits: ConnectionLimits,
     /// Boxed: a connection is large, and a map moves what is in it.
@@ -187,6 +190,7 @@ impl Gateway {
             arrivals: Vec::new(),
             address,
             body_permits: BodyPermits::new(most_body),
+            refused_outcomes: Throttle::default(),
             fetches: FetchRules {
                 within: fetches.within.min(LONGEST_PULL),
                 ..fetches

@@ -127,6 +127,36 @@ def notes(link):
 "#;
 
 #[test]
+fn an_ack_that_is_too_large_gets_413_with_a_warning_and_a_shorter_one_counts_after_it() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = format!(
+        r#"{TOO_LARGE}
+job = Link().job()["id"]
+refused = Link()
+refused.send(b"".join(too_large(job, 65537)))
+notes(refused)
+longest = Link()
+longest.send(b"".join(too_large(job, 65536)))
+note("longest", longest.answer()[0])
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).with(MAX_FRAME.0, MAX_FRAME.1).start();
+    assert_eq!(init.noted("refused"), "413 close gateway_too_large False");
+    assert_eq!(init.noted("limit"), "True");
+    assert_eq!(init.noted("closed"), "True");
+    assert_eq!(init.noted("longest"), "200");
+    assert!(wait_until(PATIENCE, || acked(&stage, "j1")));
+    init.logs(
+        "warn: gateway: an ACK of the worker is refused and does not count (413 Content Too Large): the body is longer \
+         than worker.max_frame, 65536 bytes",
+    );
+    stage.backend.assert_one_outcome_each();
+    init.stops();
+}
+
+#[test]
 fn a_client_that_reads_only_after_a_long_upload_finds_the_413() {
     let stage = Stage::new();
     stage.enqueue([1]);
