@@ -38,23 +38,60 @@ pub(super) fn renewed_patience(link: &GatewayLink, now: Moment) -> Option<Moment
     if !is_closing || link.is_refused || link.is_deaf {
         return None;
     }
-    Some(patience_ends(link.heard_at, link.closes_by)).filter(|ends| *ends > now)
-}
-
-/// When a client has had its time that was heard last at `heard_at`.
-fn patience_ends(heard_at: Moment, closes_by: Moment) -> Moment {
-    heard_at.after(CLOSING_PATIENCE).min(closes_by)
+    let ends = link.heard_at.after(CLOSING_PATIENCE).min(link.closes_by);
+    Some(ends).filter(|ends| *ends > now)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its connection has failed")]
 mod tests {
+    use std::net::TcpListener;
+
+    use mio::net::TcpStream;
+
     use super::*;
 
+    fn at(seconds: u64) -> Moment {
+        Moment::new(Duration::from_secs(seconds))
+    }
+
+    /// A client that got its last answer at 100 s and sent something at `heard_at`.
+    fn closing(heard_at: u64) -> GatewayLink {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut link = GatewayLink::new(stream, at(90));
+        link.stage = LinkStage::Closing;
+        link.heard_at = at(heard_at);
+        link.closes_by = at(100).after(LONGEST_CLOSING);
+        link
+    }
+
     #[test]
-    fn each_byte_gives_a_client_five_more_seconds_but_not_beyond_the_end() {
-        let at = |seconds| Moment::new(Duration::from_secs(seconds));
-        assert_eq!(patience_ends(at(3), at(30)), at(8));
-        assert_eq!(patience_ends(at(24), at(30)), at(29));
-        assert_eq!(patience_ends(at(29), at(30)), at(30));
+    fn a_client_that_still_sends_gets_five_more_seconds_and_thirty_in_all() {
+        for (heard_at, now, until) in [
+            (95, 105, None),
+            (103, 105, Some(108)),
+            (127, 128, Some(130)),
+            (129, 130, None),
+        ] {
+            assert_eq!(
+                renewed_patience(&closing(heard_at), at(now)),
+                until.map(at),
+                "{heard_at}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_caller_that_is_refused_or_dead_gets_no_more_time() {
+        let mut refused = closing(103);
+        refused.is_refused = true;
+        let mut dead = closing(103);
+        dead.leave_behind();
+        let mut asks = closing(103);
+        asks.stage = LinkStage::Head;
+        for link in [refused, dead, asks] {
+            assert_eq!(renewed_patience(&link, at(105)), None, "{link:?}");
+        }
     }
 }
