@@ -245,7 +245,7 @@ keys! {
             "Take one job, then end: status 0 if it was acknowledged, else 1; the concurrency is 1";
         MAX_FRAME: Bytes [FRAME_BYTES] = Bytes(4 << 20);
             "worker.max_frame", "max-frame", ["OJS_MAX_FRAME"];
-            "Largest frame on the worker socket";
+            "Largest frame on the worker socket; mode gateway: longest body of an ACK, FAIL, FETCH or heartbeat";
     }
 
     in Worker, OwnWorker {

@@ -96,7 +96,7 @@ impl Gateway {
             let Some(form) = self.form_of(id, job) else { continue };
             let answer = match own {
                 Some(own) => wire::handed_on(own.status, &own.body, form),
-                None => wire::refused_by_backend(code, message, form),
+                None => wire::outcome_not_taken(code, message, form),
             };
             self.answer(id, &answer);
         }

@@ -10,9 +10,10 @@ use mio::Interest;
 use mio::net::TcpStream;
 
 use crate::daemon::gateway::caller::Admission;
+use crate::daemon::gateway::closing::CLOSING_PATIENCE;
 use crate::daemon::gateway::limits::{ACCEPTS_PER_TURN, Arrival};
 use crate::daemon::gateway::link::GatewayLink;
-use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn};
+use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn};
 use crate::daemon::tokens::TokenOwner;
 use ojs_lifecycle::api::ProcessId;
 use ojs_os::clock;

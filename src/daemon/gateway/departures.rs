@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::daemon::gateway::book::LinkId;
+use crate::daemon::gateway::closing::renewed_patience;
 use crate::daemon::gateway::link::LinkStage;
 use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn};
 use ojs_lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
@@ -35,6 +36,9 @@ impl Gateway {
     /// A connection has had its time: nothing more is read of it.
     pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
+        if let Some(until) = renewed_patience(link, turn.now) {
+            return self.deadlines.arm(GatewayTimer::Link(id), until);
+        }
         match &link.stage {
             // A complete request of a dead process still counts. This one waits for body space. Its
             // timeout starts when it gets some.

@@ -34,7 +34,7 @@ pub(super) enum LinkStage {
     /// Its answer goes out; that to a request for jobs has to arrive, or they go back.
     Answering(Option<Pulling>),
     /// The client was told that the connection ends here. It closes it, and what it sends until
-    /// then is dropped.
+    /// then is dropped: see `closing`.
     Closing,
 }
 
@@ -139,6 +139,8 @@ pub(super) struct GatewayLink {
     pub(super) since: Moment,
     /// When something of its client has arrived last.
     pub(super) heard_at: Moment,
+    /// In the stage [`LinkStage::Closing`]: when it ends, whatever the client sends.
+    pub(super) closes_by: Moment,
     /// Something has arrived, and when that was is to be noted.
     pub(super) has_news: bool,
     /// A whole request has come on it.
@@ -186,6 +188,7 @@ impl GatewayLink {
             reader: RequestReader::default(),
             since: now,
             heard_at: now,
+            closes_by: now,
             has_asked: false,
             has_news: false,
             outbound: Vec::new(),

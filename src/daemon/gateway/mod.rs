@@ -10,7 +10,7 @@
 //! | who may connect? | `listener`, `arrivals`, `limits`, `caller`; whose socket it is: `known`, `search`, `family` |
 //! | how is a request read? | `link`, `requests`, `body_permits`, `stalls` |
 //! | who answers it? | `book`, `answers`; the backend, by way of a tunnel: `relay` |
-//! | what happens when a process ends? | `departures` |
+//! | how does a connection end? | `closing`; when a process ends: `departures` |
 //! | what does the worker find in its environment? | `environment` |
 //!
 //! The folder may use `config`, `wire`, `os`, `lifecycle`, `values`, `daemon::backend`,
@@ -21,6 +21,7 @@ mod arrivals;
 mod body_permits;
 mod book;
 pub mod caller;
+mod closing;
 mod departures;
 pub mod environment;
 mod family;
@@ -54,6 +55,7 @@ use crate::daemon::gateway::book::{Book, LinkId};
 use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::limits::{ACCEPTS_PER_TURN, Arrival, ConnectionLimits};
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
+use crate::daemon::log::throttle::Throttle;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
@@ -75,9 +77,6 @@ const STEPS_PER_TURN: usize = 16;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 16 << 10;
-
-/// How long a client that was told that its connection ends may take to close it.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longest time that a request for jobs waits for some: SDKs wait for 30 s.
 const LONGEST_PULL: Duration = Duration::from_secs(20);
@@ -142,6 +141,8 @@ pub struct Gateway {
     /// Where we listen.
     address: SocketAddr,
     body_permits: BodyPermits,
+    /// For the log: ACKs and FAILs that ojs-init refuses itself.
+    refused_outcomes: Throttle,
     fetches: FetchRules,
     limits: ConnectionLimits,
     /// Boxed: a connection is large, and a map moves what is in it.
@@ -189,6 +190,7 @@ impl Gateway {
             arrivals: Vec::new(),
             address,
             body_permits: BodyPermits::new(most_body),
+            refused_outcomes: Throttle::default(),
             fetches: FetchRules {
                 within: fetches.within.min(LONGEST_PULL),
                 ..fetches

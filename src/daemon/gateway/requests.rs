@@ -5,7 +5,7 @@ use crate::daemon::gateway::arrivals::FORBIDDEN;
 use crate::daemon::gateway::body_permits::SMALL_BODY_BYTES;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
-use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, InterfaceTurn, Step, release};
+use crate::daemon::gateway::{Gateway, InterfaceTurn, Step, release};
 use ojs_lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use ojs_os::clock;
 use ojs_wire::gateway::{
@@ -14,12 +14,6 @@ use ojs_wire::gateway::{
 };
 use ojs_wire::http::body::{BadChunk, BodyStep};
 use ojs_wire::http::message::{BadMessage, BodyLength};
-
-const TOO_LARGE: GatewayError<'static> = GatewayError {
-    status: AnswerStatus::ContentTooLarge,
-    code: "gateway_too_large",
-    message: "the body is longer than worker.max_frame",
-};
 
 const COMPRESSED: GatewayError<'static> = GatewayError {
     status: AnswerStatus::UnsupportedMediaType,
@@ -63,10 +57,8 @@ impl Gateway {
         if route == RequestKind::Doubtful {
             return self.refuse(id, &DOUBTFUL_PATH);
         }
-        if matches!(head.body, BodyLength::Bytes(length) if length > self.body_permits.most as u64) {
-            return self.refuse(id, &TOO_LARGE);
-        }
-        if head.awaits_continue && head.body != BodyLength::Bytes(0) {
+        let is_too_large = matches!(head.body, BodyLength::Bytes(length) if length > self.body_permits.most as u64);
+        if head.awaits_continue && head.body != BodyLength::Bytes(0) && !is_too_large {
             link.say(CONTINUE);
         }
         link.stage = LinkStage::Gathering(Request {
@@ -77,7 +69,11 @@ impl Gateway {
             waits_for_permit: false,
             has_permit_since: None,
         });
-        Step::Again
+        if is_too_large {
+            self.refuse_too_large(id)
+        } else {
+            Step::Again
+        }
     }
 
     /// Whether there are more connections than shall stay. Those that end anyway are not counted.
@@ -106,7 +102,7 @@ impl Gateway {
             };
             let length = request.body.len() + payload.len();
             if length > self.body_permits.most {
-                return self.refuse(id, &TOO_LARGE);
+                return self.refuse_too_large(id);
             }
             if length > SMALL_BODY_BYTES && request.permit.is_none() {
                 request.permit = self.body_permits.permit(request.head.body);
@@ -122,14 +118,16 @@ impl Gateway {
         }
         link.has_asked = true;
         if let LinkStage::Gathering(request) = std::mem::replace(&mut link.stage, LinkStage::Head) {
-            let is_compressed = is_compressed(&request);
+            let (is_compressed, route) = (is_compressed(&request), request.route);
             if let Err(BadBody(message)) = self.ask(id, request, turn) {
                 let invalid = GatewayError {
                     status: AnswerStatus::BadRequest,
                     code: "gateway_invalid_request",
                     message,
                 };
-                self.fail(id, if is_compressed { &COMPRESSED } else { &invalid });
+                let error = if is_compressed { &COMPRESSED } else { &invalid };
+                self.warn_of_refused_outcome(route, error);
+                self.fail(id, error);
             }
         }
         Step::Again
@@ -277,9 +275,46 @@ impl Gateway {
     pub(super) fn refuse(&mut self, id: LinkId, error: &GatewayError<'_>) -> Step {
         if let Some(link) = self.links.get_mut(&id) {
             link.form.is_kept = false;
+            if let LinkStage::Gathering(request) = &link.stage {
+                let route = request.route;
+                self.warn_of_refused_outcome(route, error);
+            }
             self.fail(id, error);
         }
         Step::Again
+    }
+
+    /// Refuses a request whose body is too long. Without the rest of the body ojs-init cannot say
+    /// which job it is about.
+    fn refuse_too_large(&mut self, id: LinkId) -> Step {
+        let most = self.body_permits.most;
+        let message = format!("the body is longer than worker.max_frame, {most} bytes: send less, or raise that");
+        let too_large = GatewayError {
+            status: AnswerStatus::ContentTooLarge,
+            code: "gateway_too_large",
+            message: &message,
+        };
+        self.refuse(id, &too_large)
+    }
+
+    /// Warns of an outcome that does not count. An SDK may give up after that without a word, and
+    /// its job stays reserved.
+    fn warn_of_refused_outcome(&mut self, route: RequestKind, error: &GatewayError<'_>) {
+        let outcome = match route {
+            RequestKind::Ack => "an ACK",
+            RequestKind::Fail => "a FAIL",
+            RequestKind::Fetch
+            | RequestKind::Heartbeat
+            | RequestKind::Register
+            | RequestKind::Deregister
+            | RequestKind::Other
+            | RequestKind::Doubtful => return,
+        };
+        let (status, why) = (error.status.line(), error.message);
+        self.refused_outcomes.warn(format_args!(
+            "gateway: {outcome} of the worker is refused and does not count ({status}): {why}; until another outcome comes, \
+             its job stays with the worker"
+        ));
     }
 
     /// The same, because the chunks of its body make no sense.
@@ -306,11 +341,7 @@ impl Gateway {
         if is_kept {
             return Step::Again;
         }
-        if let Some(link) = self.links.get(&id) {
-            link.finish_writing();
-        }
-        let closes = turn.now.after(CLOSING_PATIENCE);
-        self.deadlines.arm_at_latest(GatewayTimer::Link(id), closes);
+        self.begin_closing(id, turn.now);
         Step::WantsBytes
     }
 }

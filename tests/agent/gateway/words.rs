@@ -75,6 +75,32 @@ fn a_worker_that_is_not_to_be_told_hears_running_until_its_end() {
     stage.becomes("j1", &[Outcome::Acked(None)]);
 }
 
+#[test]
+fn a_heartbeat_is_answered_with_those_of_its_jobs_that_are_kept_and_an_unknown_one_is_left_out() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let script = r#"
+link = Link()
+has = [link.job()["id"], link.job()["id"]]
+def extended(**fields):
+    status, headers, body = link.ask(post("heartbeat", worker_id="w", **fields))
+    return status, *sorted(json.loads(body)["jobs_extended"])
+note("unknown", *extended(active_jobs=["unknown", has[0]]))
+note("unknown_alone", *extended(job_id="unknown"))
+note("unsaid", *extended())
+note("none", *extended(active_jobs=[]))
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    assert_eq!(init.noted("unknown"), "200 j1");
+    assert_eq!(init.noted("unknown_alone"), "200");
+    assert_eq!(init.noted("unsaid"), "200 j1 j2");
+    assert_eq!(init.noted("none"), "200");
+    init.signal(libc::SIGTERM);
+    init.signal_again(libc::SIGTERM);
+    init.ends_with(0);
+}
+
 /// Takes two jobs, of which its heartbeats name the first alone.
 const DROPS: &str = r#"
 link = Link()

@@ -179,7 +179,7 @@ pub enum Failure {
     },
     /// The job is completed already (409): what an ACK wanted is so, by whomever.
     AlreadyCompleted,
-    /// The backend will never accept this request (400, 413, 422).
+    /// The backend will never accept this request (400, 413, 415, 422).
     Refused,
 }
 

@@ -45,8 +45,9 @@ pub enum Effect {
         holder: HolderId,
         /// The state for the reply.
         state: WorkerState,
-        /// Those of the jobs that it named which it has, and whose reservations are ours; where it
-        /// named none, all that it has.
+        /// The jobs whose reservations ojs-init keeps. If the heartbeat lists jobs: those of the
+        /// list that any holder has, and none for an empty list. If it does not say which jobs it
+        /// has: all of its holder.
         jobs: Vec<JobId>,
     },
     /// The process at the other end is gone: read what it left, then `HungUp`.

@@ -52,7 +52,7 @@ pub enum FromWorker {
     },
     /// A heartbeat of the holder, with the jobs that it has. It is answered at once.
     Beats {
-        /// All of its jobs; none where it does not say which they are.
+        /// The jobs that it has; empty: it has none. `None`: it does not say which it has.
         jobs: Option<Vec<JobId>>,
     },
     Pong {

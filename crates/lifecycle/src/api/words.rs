@@ -104,7 +104,7 @@ pub enum About {
 /// Why a job was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropCause {
-    /// The holder names its jobs, and did not name this one several times in a row.
+    /// No heartbeat named it for long enough, and several said that its holder has no job.
     NotNamed,
     /// The holder sent nothing for longer than the job may take.
     Silent,

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use crate::api::{Claim, ErrorCode, JobNotice, JobTimer, Outcome};
+use crate::api::{Claim, ErrorCode, JobNotice, JobTimer, Moment, Outcome};
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
-/// How long the worker may answer differently when the backend does not take its result.
+/// How long the worker may answer differently when the backend does not take its result, from the
+/// first refusal of a result of the job on. A worker that repeats its ACK gets no further time, so
+/// the repetition ends.
 const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long an ACK goes out in the bare form without another attempt in the full one.
@@ -40,16 +42,17 @@ impl Jobs {
                 self.ledger.step(claim, ReportStage::Due);
             }
             Outcome::Acked { result: Some(_) } => {
+                let until = self.other_answer_until(claim, cx);
                 self.ledger.step(claim, ReportStage::ResultRefused);
                 match listener.filter(|id| cx.takers.is_open(*id)) {
-                    Some(holder) => {
+                    Some(holder) if until > cx.now => {
                         let message = "the backend does not take this result; ack with a smaller one, or fail";
                         self.refuse(holder, ErrorCode::Refused, message, id);
                         self.listener_was_told(claim, holder, cx);
-                        self.timers
-                            .arm(JobTimer::WithoutResult(claim), cx.now.after(OTHER_ANSWER_WITHIN));
+                        self.timers.arm(JobTimer::WithoutResult(claim), until);
                     }
-                    None => self.drop_result(claim, cx),
+                    // The holder hears how the ACK without the result ends.
+                    Some(_) | None => self.drop_result(claim, cx),
                 }
             }
             Outcome::Acked { result: None } | Outcome::Failed { .. } | Outcome::Requeued { .. } => {
@@ -65,6 +68,13 @@ impl Jobs {
                 }
             }
         }
+    }
+
+    /// Until when the worker may answer differently.
+    fn other_answer_until(&mut self, claim: Claim, cx: &Context) -> Moment {
+        let latest = cx.now.after(OTHER_ANSWER_WITHIN);
+        let report = self.ledger.report_mut(claim);
+        report.map_or(latest, |report| *report.other_answer_until.get_or_insert(latest))
     }
 
     /// Nobody answered differently: better an ACK without its result than none.

@@ -115,7 +115,7 @@ impl Jobs {
     }
 
     /// Whether an outcome of this job would be accepted, confirmed or refused here, and not by the
-    /// backend.
+    /// backend. Heartbeats have a narrower rule: `is_kept_by_somebody`.
     pub(crate) fn knows(&self, id: &JobId) -> bool {
         !matches!(self.standing(id), Standing::Unknown)
     }

@@ -1,4 +1,5 @@
-//! Heartbeats of holders, which name the jobs that they have.
+//! Heartbeats of holders. A heartbeat lists the jobs that its holder has, says with an empty list
+//! that the holder has none, or does not say which jobs it has.
 //!
 //! If the process of a holder is unknown, only its heartbeats show that it still works on a job. A
 //! job that no heartbeat names for long enough is dropped: ojs-init names it in no heartbeat of its
@@ -16,8 +17,8 @@ use crate::jobs::memory::Remembered;
 use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
-/// Heartbeats that name no job at all, without which no job of their holder is dropped for want of
-/// a name.
+/// Heartbeats with an empty list, without which no job of their holder is dropped for want of a
+/// name.
 const LEAST_BEATS_WITHOUT: u8 = 3;
 
 /// Shortest time without a word of a job, or of its holder, after which the job is dropped.
@@ -31,7 +32,9 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
 const MOST_DROPPED: usize = 1_000;
 
 impl Jobs {
-    /// A holder tells that it is there, and what it has: it is told which of that is.
+    /// Answers a heartbeat with the jobs whose reservations ojs-init keeps: those of its list, or
+    /// all of its holder if it does not say which it has. A job that is not kept is left out: so a
+    /// backend says that it did not extend a job.
     pub(crate) fn beats(&mut self, holder: HolderId, named: Option<Vec<JobId>>, cx: &Context) {
         if let Some(named) = &named {
             self.weigh_names(holder, named, cx);
@@ -72,9 +75,9 @@ impl Jobs {
         }
     }
 
-    /// Weighs a heartbeat for jobs that only heartbeats show. A heartbeat speaks for the jobs that
-    /// it names, whichever holder has them. If it names no job at all, it speaks against the jobs
-    /// of its holder. If it names some, it says nothing of the others.
+    /// Weighs a heartbeat for jobs that only heartbeats show. A heartbeat speaks for the jobs on
+    /// its list, whichever holder has them. An empty list speaks against the jobs of its holder.
+    /// Any other list says nothing of the jobs that are not on it.
     fn weigh_names(&mut self, id: HolderId, named: &[JobId], cx: &Context) {
         if !cx.takers.is_known_by_words_alone(id) {
             return;
@@ -190,7 +193,8 @@ impl Jobs {
         }
     }
 
-    /// Whether somebody has this job, and its reservation is ours.
+    /// Whether a holder has this job, and ojs-init keeps its reservation. This is narrower than
+    /// [`Self::knows`]: an outcome also counts for a job that is dropped, lost or decided.
     fn is_kept_by_somebody(&self, id: &JobId) -> bool {
         let mut jobs = self.ledger.claims_of(id).filter_map(|claim| self.ledger.get(claim));
         jobs.any(|job| job.holder().is_some() && job.is_kept_reserved())

@@ -127,7 +127,7 @@ pub struct Held {
 pub struct BeatRecord {
     /// When a heartbeat last named it; at first, when it was given out or adopted.
     pub named_at: Moment,
-    /// Heartbeats of its holder since then that named no job at all.
+    /// Heartbeats since then that said of its holder that it has no job.
     pub beats_without: u8,
     /// The job was dropped, came again and was adopted, and no heartbeat has named it since.
     pub was_adopted: bool,
@@ -168,6 +168,9 @@ pub struct Report {
     pub question: Question,
     /// The backend said that there is no such job.
     pub missing: Option<Missing>,
+    /// The backend has refused a result of this job. From this moment on, a refused ACK goes out
+    /// without its result.
+    pub other_answer_until: Option<Moment>,
 }
 
 /// The question of a look at a job before its outcome is sent again.

@@ -122,6 +122,9 @@ impl Jobs {
 
     fn put_report(&mut self, claim: Claim, what: Outcome, listener: Option<HolderId>, is_surplus: bool, cx: &Context) {
         self.forget_timers(claim);
+        // Another outcome in the place of a refused one gets no further time.
+        let before = self.ledger.get(claim).and_then(Job::report);
+        let other_answer_until = before.and_then(|report| report.other_answer_until);
         let report = Report {
             is_bare: self.is_bare_at_first(&what, cx),
             what,
@@ -133,6 +136,7 @@ impl Jobs {
             sent: 0,
             question: Question::Done,
             missing: None,
+            other_answer_until,
         };
         self.place(claim, Place::Reporting(Box::new(report)));
     }
@@ -296,7 +300,7 @@ impl Jobs {
             }
             AfterFailure::Missing => self.job_not_found(claim, asked_at, cx),
             AfterFailure::Completed => self.job_is_completed(claim, cx),
-            AfterFailure::OtherForm => self.report_is_refused(claim, cx),
+            AfterFailure::OtherForm { .. } => self.report_is_refused(claim, cx),
             AfterFailure::Gone => self.report_is_lost(claim, cx),
         }
     }

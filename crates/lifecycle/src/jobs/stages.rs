@@ -217,8 +217,9 @@ pub enum AfterFailure {
     Missing,
     /// The job is completed: by an earlier ACK of ours, or by somebody else.
     Completed,
-    /// Another form is tried, then an ACK without its result; then the job is left alone.
-    OtherForm,
+    /// The bare form is tried. After that an ACK goes out without its result, if it has one; any
+    /// other outcome is left alone.
+    OtherForm { is_ack: bool },
     /// The reservation is lost: the job is struck out.
     Gone,
 }
@@ -235,9 +236,10 @@ impl fmt::Display for AfterFailure {
                 "**→ Pausing**, or **→ Doubtful** where only a look decides; believed when the reservation is over"
             }
             Self::Completed => "**done** if an earlier ACK may have got through, else gone",
-            Self::OtherForm => {
-                "**→ Due** in the bare form, then **→ ResultRefused**, then left to the visibility timeout"
+            Self::OtherForm { is_ack: true } => {
+                "**→ Due** in the bare form; then **→ ResultRefused** with a result, left to the visibility timeout without one"
             }
+            Self::OtherForm { is_ack: false } => "**→ Due** in the bare form, then left to the visibility timeout",
             Self::Gone => "gone: the reservation is lost",
         })
     }
@@ -253,7 +255,7 @@ pub fn after_failure(is_ack: bool, failure: Failure) -> AfterFailure {
         Failure::Conflict { was_sent_twice } if is_ack => AfterFailure::LookWhetherCompleted { was_sent_twice },
         Failure::AlreadyCompleted | Failure::Conflict { .. } => AfterFailure::Gone,
         Failure::NotFound => AfterFailure::Missing,
-        Failure::Refused => AfterFailure::OtherForm,
+        Failure::Refused => AfterFailure::OtherForm { is_ack },
         Failure::ServerError if is_ack => AfterFailure::RepeatOrDoubtResult,
         Failure::Unanswered if is_ack => AfterFailure::Repeat,
         Failure::Unanswered | Failure::ServerError => AfterFailure::Look,

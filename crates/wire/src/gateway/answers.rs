@@ -64,12 +64,21 @@ impl AnswerStatus {
         }
     }
 
-    /// Whether the same request may be taken later.
+    /// Whether the same request may be taken later: `retryable` of the error.
     fn is_retryable(self) -> bool {
-        matches!(
-            self,
-            Self::RequestTimeout | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout
-        )
+        match self {
+            Self::RequestTimeout | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout => true,
+            Self::Ok
+            | Self::BadRequest
+            | Self::Forbidden
+            | Self::Conflict
+            | Self::ContentTooLarge
+            | Self::UnsupportedMediaType
+            | Self::ExpectationFailed
+            | Self::Unprocessable
+            | Self::HeadTooLarge
+            | Self::NotImplemented => false,
+        }
     }
 }
 
@@ -162,7 +171,9 @@ fn reason(status: u16) -> &'static str {
         400 => "Bad Request",
         404 => "Not Found",
         409 => "Conflict",
+        410 => "Gone",
         413 => "Content Too Large",
+        415 => "Unsupported Media Type",
         422 => "Unprocessable Content",
         _ => "",
     }
@@ -299,20 +310,23 @@ pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
     form.json(error.status, &body)
 }
 
-/// The answer to an ACK or a FAIL that was not taken.
+/// The answer to an ACK or a FAIL that the lifecycle did not take: the backend refuses it, the
+/// reservation is lost, or no worker runs. A body that is too long does not come this far: it gets
+/// `gateway_too_large`.
 #[must_use]
-pub fn refused_by_backend(code: ErrorCode, message: &str, form: AnswerForm) -> Vec<u8> {
+pub fn outcome_not_taken(code: ErrorCode, message: &str, form: AnswerForm) -> Vec<u8> {
     let (status, code) = match code {
         ErrorCode::Lost => (AnswerStatus::Conflict, "gateway_lost"),
         ErrorCode::Refused => (AnswerStatus::Unprocessable, "gateway_refused"),
-        ErrorCode::Unavailable
-        | ErrorCode::NotOffered
-        | ErrorCode::NotHeld
+        ErrorCode::Unavailable | ErrorCode::NotHeld => (AnswerStatus::Unavailable, "gateway_unavailable"),
+        // Errors of frames and of checkpoints. A worker that speaks HTTP sends neither, so the
+        // lifecycle never answers an outcome with these.
+        ErrorCode::NotOffered
         | ErrorCode::NotJson
         | ErrorCode::InvalidFrame
         | ErrorCode::FrameTooLong
         | ErrorCode::UnknownType
-        | ErrorCode::UnsupportedProtocol => (AnswerStatus::Unavailable, "gateway_unavailable"),
+        | ErrorCode::UnsupportedProtocol => (AnswerStatus::Unprocessable, "gateway_refused"),
     };
     failed(&GatewayError { status, code, message }, form)
 }

@@ -165,11 +165,41 @@ fn an_outcome_that_is_not_taken_says_why() {
         (ErrorCode::Refused, "422 ", "gateway_refused", false),
         (ErrorCode::Unavailable, "503 ", "gateway_unavailable", true),
     ] {
-        let (head, body) = parts(refused_by_backend(code, "why", KEPT));
+        let (head, body) = parts(outcome_not_taken(code, "why", KEPT));
         assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
         assert_eq!(
             serde_json::from_str::<Value>(&body).unwrap(),
             json!({"error": {"code": name, "message": "why", "retryable": retryable}})
         );
+    }
+}
+
+#[test]
+fn an_error_says_that_a_repetition_may_help_only_where_it_may() {
+    for (status, retryable) in [
+        (AnswerStatus::Ok, false),
+        (AnswerStatus::BadRequest, false),
+        (AnswerStatus::Forbidden, false),
+        (AnswerStatus::RequestTimeout, true),
+        (AnswerStatus::Conflict, false),
+        (AnswerStatus::ContentTooLarge, false),
+        (AnswerStatus::UnsupportedMediaType, false),
+        (AnswerStatus::ExpectationFailed, false),
+        (AnswerStatus::Unprocessable, false),
+        (AnswerStatus::HeadTooLarge, false),
+        (AnswerStatus::NotImplemented, false),
+        (AnswerStatus::BadGateway, true),
+        (AnswerStatus::Unavailable, true),
+        (AnswerStatus::GatewayTimeout, true),
+    ] {
+        let error = GatewayError {
+            status,
+            code: "gateway_x",
+            message: "why",
+        };
+        let (head, body) = parts(failed(&error, KEPT));
+        assert!(head.starts_with(&format!("HTTP/1.1 {}\r\n", status.line())), "{head}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["error"]["retryable"], json!(retryable), "{status:?}");
     }
 }

@@ -41,7 +41,7 @@ pub struct FetchBody {
 pub struct BeatBody {
     /// The SDK's name for itself.
     pub worker: Option<String>,
-    /// All jobs that it has; none: it does not say which.
+    /// The jobs that it has; empty: it has none. `None`: it does not say which it has.
     pub jobs: Option<Vec<JobId>>,
 }
 
@@ -94,7 +94,8 @@ fn worker(body: &Object<'_>) -> Option<String> {
 }
 
 /// Reads the body of a heartbeat: the jobs as an array in `active_jobs` or in `active_job_ids`, or
-/// one in `job_id`. One that cannot be read is a heartbeat that names no job.
+/// one in `job_id`. An empty array, or the number 0 in `active_jobs`, says that there are none. If
+/// none of these can be read, the heartbeat does not say which jobs it has.
 ///
 /// # Errors
 ///

@@ -60,7 +60,7 @@ fn words(failure: Failure) -> &'static str {
         Failure::Lost => "409: not active, or not ours",
         Failure::Conflict { .. } => "409 without the job's state",
         Failure::AlreadyCompleted => "409: completed",
-        Failure::Refused => "400, 413, 422",
+        Failure::Refused => "400, 413, 415, 422",
     }
 }
 
