@@ -105,6 +105,7 @@ impl Request {
             "--fan-out" => self.base.fan_out = milliseconds(value)?,
             "--lead-s" => self.base.lead = milliseconds(value)? * 1000,
             "--warm-up-s" => self.base.warm_up = milliseconds(value)? * 1000,
+            "--streams-last-s" => self.base.streams_last = Some(milliseconds(value)? * 1000),
             "--measured-s" => self.measured = Some(milliseconds(value)? * 1000),
             _ => return Err("there is no such option".into()),
         }

@@ -39,6 +39,7 @@ pub struct Job {
 pub struct Stream {
     pub worker: usize,
     pub call: CallId,
+    pub opened: Duration,
     /// When the last event reaches the worker.
     pub told_until: Duration,
 }
@@ -57,6 +58,7 @@ pub struct Backend {
     pub jobs: Vec<Job>,
     pub streams: Vec<Stream>,
     kind: Streams,
+    streams_last: Option<Duration>,
     service: Duration,
     /// When it has carried out all requests that have arrived.
     free_at: Duration,
@@ -72,6 +74,7 @@ impl Backend {
             jobs: Vec::new(),
             streams: Vec::new(),
             kind: conditions.streams,
+            streams_last: conditions.streams_last,
             service: conditions.service,
             free_at: Duration::ZERO,
             available: VecDeque::new(),
@@ -153,7 +156,7 @@ impl Backend {
             }
             Call::Manifest => Reply::Manifest(BackendTraits::default()),
             Call::Report { job, outcome, .. } => self.report(job, outcome.is_ack(), &mut changes),
-            Call::Listen { topic } => self.listen(topic, worker, id),
+            Call::Listen { topic } => self.listen(topic, worker, id, now),
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Reply::Accepted,
             Call::GetJob { .. } => Reply::Failed(Failure::Unsupported),
         };
@@ -178,7 +181,7 @@ impl Backend {
         Reply::Accepted
     }
 
-    fn listen(&mut self, topic: &StreamTopic, worker: usize, call: CallId) -> Reply {
+    fn listen(&mut self, topic: &StreamTopic, worker: usize, call: CallId, now: Duration) -> Reply {
         let is_offered = match topic {
             StreamTopic::Queue(_) => self.kind == Streams::OfEachQueue,
             StreamTopic::Queues(_) => self.kind == Streams::OfAllTogether,
@@ -189,10 +192,21 @@ impl Backend {
         self.streams.push(Stream {
             worker,
             call,
+            opened: now,
             told_until: Duration::ZERO,
         });
         // The worker's shell makes `Opened` of it.
         Reply::Accepted
+    }
+
+    /// Something is to be written to all streams. Ends those that are too old for that, which get
+    /// no word of it.
+    pub fn cut_old_streams(&mut self, now: Duration) -> Vec<(usize, CallId)> {
+        let Some(last) = self.streams_last else {
+            return Vec::new();
+        };
+        let cut = self.streams.extract_if(.., |stream| now - stream.opened >= last);
+        cut.map(|stream| (stream.worker, stream.call)).collect()
     }
 
     /// The worker closes a stream.

@@ -20,6 +20,8 @@ pub struct Conditions {
     /// The mean of a Poisson process; 0 is a fleet without work.
     pub jobs_a_second: f64,
     pub streams: Streams,
+    /// A stream ends at the first write after so long. None: it never ends.
+    pub streams_last: Option<Duration>,
     /// Jobs of one worker at a time.
     pub concurrency: u32,
     pub handler: Duration,
@@ -48,6 +50,7 @@ impl Conditions {
             workers,
             jobs_a_second,
             streams: Streams::OfEachQueue,
+            streams_last: None,
             concurrency: 10,
             handler: Duration::from_millis(20),
             service: Duration::from_micros(200),

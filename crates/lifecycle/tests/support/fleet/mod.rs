@@ -45,6 +45,8 @@ enum Item {
     Answered(usize, CallId),
     /// The next stream hears of a change.
     Told(usize),
+    /// The end of a stream reaches its worker.
+    Cut(usize, CallId),
     /// The handler has done the job.
     Handled(usize, usize),
     /// The reservation of a job ends, if nobody is at it.
@@ -170,6 +172,7 @@ impl Fleet<'_> {
             Item::Served(worker, call) => self.serve(worker, call),
             Item::Answered(worker, call) => self.answered(worker, call),
             Item::Told(number) => self.tell_next(number),
+            Item::Cut(worker, call) => self.stream_is_cut(worker, call),
             Item::Handled(worker, job) => self.handled(worker, job),
             Item::Lapses(job) => {
                 if self.backend.lapses(job) {
@@ -214,6 +217,9 @@ impl Fleet<'_> {
     fn changed(&mut self, job: usize, change: Change) {
         if self.backend.news(job, change).is_none() {
             return;
+        }
+        for (worker, call) in self.backend.cut_old_streams(self.now) {
+            self.later(self.conditions.heard_after(0), Item::Cut(worker, call));
         }
         let streams = &mut self.backend.streams;
         let mut heard = Vec::with_capacity(streams.len());

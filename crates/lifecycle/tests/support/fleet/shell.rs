@@ -201,6 +201,15 @@ impl Fleet<'_> {
         }
     }
 
+    /// The backend has ended a stream.
+    pub(super) fn stream_is_cut(&mut self, worker: usize, call: CallId) {
+        if self.workers[worker].stream == Some(call) {
+            self.workers[worker].stream = None;
+            let reply = Reply::Failed(Failure::Unanswered);
+            self.tell(worker, Event::BackendReplied(call, reply));
+        }
+    }
+
     /// A handler begins with the job.
     fn run(&mut self, worker: usize, job: usize) {
         let begun = &mut self.backend.jobs[job];
