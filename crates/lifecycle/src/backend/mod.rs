@@ -13,7 +13,7 @@
 //! | who are we to the backend? | `registration`, `session` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
 //! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |
-//! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `poll_pace` |
+//! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `window_step`, `poll_pace` |
 //! | failures | `answers`, `retries`, `hanging`, `hedges`, `answer_times`, `outage`, `outages` |
 //!
 //! The part may use `api`, `timers` and `retry`. Start with `link`, then `fetch`.
@@ -48,3 +48,4 @@ pub(super) mod streams;
 mod told;
 pub(super) mod wake;
 pub(super) mod wake_ups;
+mod window_step;

@@ -65,8 +65,11 @@ impl PollPace {
         now: Moment,
     ) -> Duration {
         self.judge_silence(now);
-        if !are_streams_open || !self.are_streams_trusted(now) {
+        let are_trusted = self.are_streams_trusted(now);
+        if !are_trusted {
             self.begins_again();
+        }
+        if !are_trusted || !are_streams_open {
             return least;
         }
         let longest = self.longest.max(least);
@@ -123,7 +126,7 @@ impl PollPace {
         }
     }
 
-    /// A stream ended, or is new: the pace begins from the start.
+    /// A stream ended for longer than a moment, or is new: the pace begins from the start.
     pub(super) fn begins_again(&mut self) {
         self.longest = Duration::ZERO;
     }

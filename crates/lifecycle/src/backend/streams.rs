@@ -13,8 +13,13 @@ use crate::retry::state::asked_for;
 /// Public backends end each stream at its first write after 30 s.
 const STEADY_AFTER: Duration = Duration::from_secs(20);
 
-/// A steady stream that was cut is asked for again within this time.
+/// A steady stream that was cut is asked for again within this time, or within the window of a
+/// wake-up, which grows with the number of workers: a backend may cut the streams of all of them at
+/// one moment.
 const REOPEN_WITHIN: Duration = Duration::from_millis(100);
+
+/// And within this time, however wide the window is.
+const REOPEN_AT_LATEST: Duration = Duration::from_secs(5);
 
 /// So many answers in a row that something went wrong there (500) say that the backend has no
 /// streams.
@@ -58,6 +63,9 @@ struct Stream {
     awaits_backend: bool,
     /// The backend has said that there is no such stream, or the stream is deaf.
     is_missing: bool,
+    /// The stream was steady and was cut, and it is asked for again. That lasts for
+    /// `REOPEN_AT_LATEST` and one request at most.
+    was_cut: bool,
     /// The stream has told something, at any time.
     has_told: bool,
     /// When it last told that somebody has taken a job.
@@ -98,6 +106,7 @@ impl Streams {
             server_errors: 0,
             awaits_backend: false,
             is_missing: false,
+            was_cut: false,
             has_told: false,
             taken_at: None,
             missed: 0,
@@ -179,14 +188,16 @@ impl Streams {
         }
     }
 
-    /// The stream is open.
-    pub(super) fn opened(&mut self, index: usize, call: CallId, now: Moment) {
-        if let Some(stream) = self.all.get_mut(index) {
-            stream.stage = StreamStage::Open(call, now);
-            stream.is_missing = false;
-            stream.had_job = false;
-            stream.server_errors = 0;
-        }
+    /// The stream is open. Returns whether that ends the gap of a steady stream that was cut.
+    pub(super) fn opened(&mut self, index: usize, call: CallId, now: Moment) -> bool {
+        let Some(stream) = self.all.get_mut(index) else {
+            return false;
+        };
+        stream.stage = StreamStage::Open(call, now);
+        stream.is_missing = false;
+        stream.had_job = false;
+        stream.server_errors = 0;
+        std::mem::take(&mut stream.was_cut)
     }
 
     /// The stream is not wanted any more. Returns the request to give up.
@@ -198,7 +209,15 @@ impl Streams {
     }
 
     /// The stream is over, or was not to be had. Returns the time until it is asked for again.
-    pub(super) fn ended(&mut self, index: usize, failure: Failure, jitter: &mut Jitter, now: Moment) -> Duration {
+    /// `window` is that of a wake-up.
+    pub(super) fn ended(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        window: Duration,
+        jitter: &mut Jitter,
+        now: Moment,
+    ) -> Duration {
         let Some(stream) = self.all.get_mut(index) else {
             return NOT_OFFERED;
         };
@@ -206,6 +225,7 @@ impl Streams {
         if was_steady {
             stream.failures = 0;
         }
+        stream.was_cut = was_steady && failure == Failure::Unanswered;
         stream.stage = StreamStage::Closed;
         let is_server_error = failure == Failure::ServerError;
         stream.server_errors = if is_server_error {
@@ -225,7 +245,7 @@ impl Streams {
         };
         match failure {
             Failure::ServerError if is_always_error => jitter.poll_pause(NOT_OFFERED),
-            Failure::Unanswered if was_steady => jitter.up_to(REOPEN_WITHIN),
+            Failure::Unanswered if was_steady => jitter.up_to(window.clamp(REOPEN_WITHIN, REOPEN_AT_LATEST)),
             Failure::NotSent
             | Failure::NoCredentials
             | Failure::Unanswered
@@ -245,6 +265,11 @@ impl Streams {
             | Failure::AlreadyCompleted
             | Failure::Refused => jitter.poll_pause(NOT_OFFERED),
         }
+    }
+
+    /// Whether it was steady and was cut, and is not open again.
+    pub(super) fn was_cut(&self, index: usize) -> bool {
+        self.all.get(index).is_some_and(|stream| stream.was_cut)
     }
 
     /// Whether an outage has ended it.

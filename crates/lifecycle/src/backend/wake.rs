@@ -93,18 +93,23 @@ impl Link {
     /// Closes the stream of a backend that leaves. It is asked for again after a pause, and sooner
     /// when the backend answers again.
     fn let_go(&mut self, index: usize, call: CallId, cx: &Context) {
-        let pause = self
-            .streams
-            .ended(index, Failure::NotSent, &mut self.draws.jitter, cx.now);
+        let pause = self.stream_is_over(index, Failure::NotSent, cx);
         self.timers.cancel(LinkTimer::Call(call));
         self.order(Effect::AbandonCall(call));
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
         self.polls_are_alone(cx);
     }
 
+    /// Returns the time until it is asked for again.
+    fn stream_is_over(&mut self, index: usize, failure: Failure, cx: &Context) -> Duration {
+        let window = self.wake_ups.window();
+        self.streams
+            .ended(index, failure, window, &mut self.draws.jitter, cx.now)
+    }
+
     fn stream_opened(&mut self, index: usize, call: CallId, cx: &Context) {
         self.timers.cancel(LinkTimer::Call(call));
-        self.streams.opened(index, call, cx.now);
+        let was_cut = self.streams.opened(index, call, cx.now);
         if let Some(together) = self.streams.together().filter(|together| *together != index) {
             self.timers.cancel(LinkTimer::Listen(together));
             self.close_stream(together);
@@ -113,17 +118,26 @@ impl Link {
             self.notify(LinkNotice::Listening);
         }
         // The stream tells of no job that became available while there was none.
-        self.poll_pace.begins_again();
-        self.wake_ups.opened();
+        if was_cut {
+            self.wake_ups.missed_a_moment();
+            self.polls_go_on();
+        } else {
+            self.wake_ups.opened();
+            self.poll_pace.begins_again();
+        }
         self.wake_up(cx);
     }
 
     /// The stream is over, or was not to be had.
     pub(crate) fn stream_ended(&mut self, call: CallId, failure: Failure, cx: &Context) {
         let Some(index) = self.streams.find(call) else { return };
-        let pause = self.streams.ended(index, failure, &mut self.draws.jitter, cx.now);
+        let pause = self.stream_is_over(index, failure, cx);
         self.timers.arm(LinkTimer::Listen(index), cx.now.after(pause));
-        self.polls_are_alone(cx);
+        if self.streams.was_cut(index) {
+            self.stream_was_cut(pause, cx);
+        } else {
+            self.polls_are_alone(cx);
+        }
         if let Some(together) = self.streams.together().filter(|together| *together != index)
             && self.streams.are_all_missing()
             && self.streams.is_closed(together)
@@ -214,6 +228,33 @@ impl Link {
         }
         if self.wake_ups.is_any_told() {
             self.wake_up(cx);
+        }
+    }
+
+    /// A steady stream was cut, perhaps because the backend wrote to it: what it wrote is lost. The
+    /// pace of the polls stays, so that a fleet whose streams are all cut at one moment does not
+    /// poll at that moment.
+    fn stream_was_cut(&mut self, reopened_after: Duration, cx: &Context) {
+        let latest = cx.now.after(reopened_after + cx.options.poll_interval);
+        self.poll_pace.looks_again_at(latest);
+        if self
+            .timers
+            .deadline_of(LinkTimer::Fetch)
+            .is_some_and(|due| due > latest)
+        {
+            self.timers.arm(LinkTimer::Fetch, latest);
+        }
+        self.wake_ups.missed_a_moment();
+        self.wake_up(cx);
+    }
+
+    /// No job is left for which the next poll comes sooner.
+    fn polls_go_on(&mut self) {
+        self.poll_pace.goes_on();
+        if let Some(ends) = self.poll_pace.pause_ends()
+            && self.timers.deadline_of(LinkTimer::Fetch).is_some()
+        {
+            self.timers.arm(LinkTimer::Fetch, ends);
         }
     }
 

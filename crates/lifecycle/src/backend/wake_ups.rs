@@ -19,10 +19,11 @@
 //! Some backends do not tell when a job is taken. Another worker then counts as quicker when the
 //! time by chance is above the patience, and the job is left to it. Polls find what is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::api::{Delivery, JobId, Moment};
+use crate::backend::window_step::WindowStep;
 use crate::retry::jitter::Jitter;
 
 /// Narrowest window. A worker that is alone asks within this time.
@@ -50,21 +51,27 @@ const DELAY_RISES_BY: u32 = 32;
 /// takes longer.
 const ANSWER_TIME_RISES_BY: u32 = 8;
 
-/// A window becomes so many times as wide or as narrow by a job that was taken far too soon or far
-/// too late.
+/// A window becomes so many times as wide by each job that this worker found, and as narrow by each
+/// patience that a job was left far too late.
 const STEP: u32 = 2;
 
-/// Far is this many times sooner or later than usual.
-const FAR: u32 = 2;
+/// Most jobs of one FETCH that widen the window: a worker that found many would be too lazy for the
+/// rest of a fleet that is busy.
+const MOST_JOBS_OF_STEP: u32 = 4;
 
-/// And by this part of it where the job was taken a little too soon or too late.
-const NEAR_PART: u32 = 5;
+/// A job that nobody took for so many times the patience was left far too late.
+const FAR_TOO_LATE: u32 = 2;
 
 /// A window becomes so many times as wide by a FETCH in vain.
 const STEP_IN_VAIN: u32 = 4;
 
-/// A worker is alone that found jobs so many times in a row while nobody else took one.
-const ALONE_AFTER: u8 = 3;
+/// A worker that found jobs so many times in a row, while nobody else took one, leaves the next job
+/// to others for a while. If it finds that one as well it is alone.
+const PROBES_AFTER: u8 = 3;
+
+/// The job is left for so long. That is longer than the others of a small fleet wait, which have
+/// seen four jobs.
+const PROBE: Duration = Duration::from_millis(300);
 
 /// And that has heard of no other worker for so long: one that is the quickest for a while must not
 /// believe that it is alone, because the others would leave all jobs to it.
@@ -85,6 +92,7 @@ const MOST_TOLD: usize = 32;
 pub(crate) struct WakeUps {
     /// A wake-up waits for any time up to this.
     window: Duration,
+    step: WindowStep,
     /// A wake-up has found a job.
     has_found: bool,
     /// How often in a row a FETCH found a job that a stream had told of. Nobody else took one in
@@ -110,20 +118,34 @@ pub(crate) struct WakeUps {
     is_asking: bool,
     /// Jobs that were taken while it was, by it or by others, and how late.
     taken_meanwhile: BTreeMap<JobId, Duration>,
-    /// A stream has opened: jobs that came before it are to be had, and no other worker heard that.
-    has_opened: bool,
+    /// Jobs may be to be had of which no stream of this worker tells.
+    untold: Untold,
     /// The answer to the last FETCH says how quick the others are.
     tells_of_others: bool,
+    /// Jobs of the last FETCH, until the stream tells that they were taken: it may be slower than the
+    /// answer.
+    brought: BTreeSet<JobId>,
     /// FETCH is brought forward to this moment.
     at: Option<Moment>,
     /// Until then nothing is brought forward.
     held_until: Option<Moment>,
 }
 
+/// Jobs that a stream does not tell of, because it was not open when they became available.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Untold {
+    No,
+    /// Of a moment. Others may have heard of them, or missed the same moment.
+    OfMoment,
+    /// Of all the time before. This worker alone asks for them.
+    OfBefore,
+}
+
 impl Default for WakeUps {
     fn default() -> Self {
         Self {
             window: NARROWEST,
+            step: WindowStep::default(),
             has_found: false,
             found_in_a_row: 0,
             others_heard_at: None,
@@ -136,8 +158,9 @@ impl Default for WakeUps {
             taken_meanwhile: BTreeMap::new(),
             is_asking: false,
             asked_without_id: None,
-            has_opened: false,
+            untold: Untold::No,
             tells_of_others: false,
+            brought: BTreeSet::new(),
             at: None,
             held_until: None,
         }
@@ -149,6 +172,7 @@ impl WakeUps {
     /// A job is to be had.
     pub(super) fn told(&mut self, job: Option<JobId>, now: Moment) {
         match job.filter(|_| self.told.len() < MOST_TOLD) {
+            Some(job) if self.takings_are_told && self.brought.contains(&job) => {}
             Some(job) => {
                 self.told.entry(job).or_insert(now);
             }
@@ -158,12 +182,22 @@ impl WakeUps {
 
     /// A stream has opened. It tells of no job that became available before.
     pub(super) fn opened(&mut self) {
-        self.has_opened = true;
+        self.brought.clear();
+        self.untold = Untold::OfBefore;
+    }
+
+    /// A stream was not open for a moment, or is not for the next one.
+    pub(super) fn missed_a_moment(&mut self) {
+        self.brought.clear();
+        if self.untold == Untold::No {
+            self.untold = Untold::OfMoment;
+        }
     }
 
     /// A job is taken, by another worker or by a FETCH of ours.
     pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
         self.takings_are_told = true;
+        self.brought.remove(job);
         let is_waited_for = self.at.is_some_and(|at| at > now);
         let told = self.told.remove(job);
         let Some(since) = self.asked_for.remove(job).or(told) else {
@@ -184,7 +218,11 @@ impl WakeUps {
 
     /// Whether a job is to be had that no FETCH went out for.
     pub(super) fn is_any_told(&self) -> bool {
-        !self.told.is_empty() || self.told_without_id.is_some() || self.has_opened
+        self.is_any_heard() || self.untold != Untold::No
+    }
+
+    fn is_any_heard(&self) -> bool {
+        !self.told.is_empty() || self.told_without_id.is_some()
     }
 
     /// Whether a job is left of those that the last FETCH was for, as far as is known.
@@ -226,16 +264,24 @@ impl WakeUps {
     pub(super) fn bring_forward(&mut self, due: Moment, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
         let patience = self.patience();
         let mut waited = Duration::ZERO;
-        let mut window = if self.has_opened { NARROWEST } else { self.window };
+        let is_of_before = self.untold == Untold::OfBefore;
+        let mut window = if is_of_before { NARROWEST } else { self.window };
+        let are_takings_told = self.takings_are_told && self.is_any_heard();
         let mut chance = jitter.up_to(window);
         // Nobody took the job within the patience: all others are as lazy, so it goes on with half
         // of the window. A window is at most `WIDEST`, which ends this after 14 rounds.
-        while chance > patience && self.takings_are_told {
+        while chance > patience && are_takings_told {
             waited += patience;
             window /= STEP;
             chance = jitter.up_to(window);
         }
         let is_left_to_others = chance > patience;
+        if is_left_to_others && self.untold == Untold::OfMoment {
+            self.untold = Untold::No;
+        }
+        if self.found_in_a_row == PROBES_AFTER && are_takings_told && self.are_others_forgotten(now) {
+            (waited, chance) = (PROBE, Duration::ZERO);
+        }
         let at = now.after(waited + chance);
         let at = at.max(self.held_until.unwrap_or(at));
         self.at = Some(at).filter(|at| !is_left_to_others && *at < due);
@@ -252,8 +298,8 @@ impl WakeUps {
         self.taken_meanwhile.clear();
         self.is_asking = true;
         self.asked_without_id = self.told_without_id.take();
-        let is_about_the_past = std::mem::take(&mut self.has_opened);
-        self.tells_of_others = is_woken && !is_about_the_past;
+        self.tells_of_others = is_woken && self.untold == Untold::No;
+        self.untold = Untold::No;
         is_woken
     }
 
@@ -272,6 +318,7 @@ impl WakeUps {
         self.is_asking = false;
         let since = self.asked_for.values().copied().chain(self.asked_without_id).min();
         let mut late = since.map(|since| since.elapsed(now));
+        self.brought = jobs.iter().take(MOST_TOLD).map(|job| job.subject.id.clone()).collect();
         for job in jobs {
             self.told.remove(&job.subject.id);
             self.asked_for.remove(&job.subject.id);
@@ -295,20 +342,25 @@ impl WakeUps {
                 self.set_window(self.window / STEP);
             }
         } else if tells_of_others {
-            self.found(late, now);
+            self.found(jobs.len(), late, now);
         }
     }
 
-    fn found(&mut self, late: Option<Duration>, now: Moment) {
+    fn found(&mut self, jobs: usize, late: Option<Duration>, now: Moment) {
         self.found_in_a_row = self.found_in_a_row.saturating_add(1);
-        let is_forgotten = |at: Moment| at.elapsed(now) >= FORGOTTEN_AFTER;
-        if self.found_in_a_row >= ALONE_AFTER && self.others_heard_at.is_none_or(is_forgotten) {
+        if self.found_in_a_row > PROBES_AFTER && self.are_others_forgotten(now) {
             return self.set_window(NARROWEST);
         }
         if let Some(late) = late {
             self.learn(late, true);
         }
-        self.set_window(self.window * STEP);
+        let jobs = u32::try_from(jobs).unwrap_or(u32::MAX).min(MOST_JOBS_OF_STEP);
+        self.set_window(self.window * STEP.pow(jobs));
+    }
+
+    fn are_others_forgotten(&self, now: Moment) -> bool {
+        let is_long_ago = |at: Moment| at.elapsed(now) >= FORGOTTEN_AFTER;
+        self.others_heard_at.is_none_or(is_long_ago)
     }
 
     /// A job was taken this late. If this worker waited for its time to ask, so did others.
@@ -319,20 +371,21 @@ impl WakeUps {
         let answer_time = self.answer_time.unwrap_or_default();
         let usual = USUAL.max(delay).max(answer_time);
         let late = late.saturating_sub(delay.max(answer_time / 2));
-        if late < usual {
-            let is_far = late < usual / FAR;
-            let wider = if is_far { self.window } else { self.window / NEAR_PART };
-            return self.set_window(self.window + wider);
-        }
-        if !is_waited_for {
+        let is_too_soon = late < usual;
+        if !is_too_soon && !is_waited_for {
             return;
         }
-        if late < usual * FAR {
-            return self.set_window(self.window - self.window / NEAR_PART);
-        }
-        // All that time nobody asked, so the windows were wider by so much.
         let rounds = u32::try_from(late.as_nanos() / self.patience().as_nanos()).unwrap_or(u32::MAX);
-        self.set_window(self.window / STEP.saturating_pow(rounds.saturating_add(1)));
+        if rounds >= FAR_TOO_LATE {
+            // All that time nobody asked, so the windows were wider by so much.
+            return self.set_window(self.window / STEP.saturating_pow(rounds.saturating_add(1)));
+        }
+        let parts = self.step.next(is_too_soon);
+        self.set_window(if is_too_soon {
+            self.window + self.window / parts
+        } else {
+            self.window - self.window / (parts + 1)
+        });
     }
 
     fn set_window(&mut self, window: Duration) {

@@ -72,14 +72,16 @@ fn jobs_that_are_taken_at_once_make_the_window_wider_and_jobs_that_nobody_takes_
 }
 
 #[test]
-fn jobs_that_are_taken_a_little_too_soon_or_too_late_change_the_window_a_little() {
+fn jobs_that_are_taken_too_soon_and_too_late_in_turn_change_the_window_less_and_less() {
     let mut wake_ups = in_a_fleet();
-    for (late, window) in [(USUAL, WIDEST * 4 / 5), (USUAL * 3 / 4, WIDEST * 24 / 25)] {
+    let late = [USUAL, USUAL / 2].into_iter().cycle();
+    let windows = late.take(4).map(|late| {
         wake_ups.told(Some(job("b")), at(20_000));
         wake_ups.at = Some(at(30_000));
         wake_ups.taken(&job("b"), at(20_000).after(AT_ONCE + late));
-        assert_eq!(wake_ups.window, window);
-    }
+        wake_ups.window.as_secs()
+    });
+    assert_eq!(windows.collect::<Vec<_>>(), [400, 500, 444, 500]);
 }
 
 #[test]
@@ -127,8 +129,56 @@ fn who_does_not_wait_is_not_the_reason_that_a_job_is_taken_late() {
 #[test]
 fn a_worker_that_finds_every_job_and_hears_of_nobody_becomes_as_quick_as_can_be() {
     let mut wake_ups = in_a_fleet();
-    finds(&mut wake_ups, 700..703);
+    finds(&mut wake_ups, 700..704);
     assert_eq!(wake_ups.window, NARROWEST);
+}
+
+#[test]
+fn a_worker_that_may_be_alone_leaves_one_job_to_others_first() {
+    let mut wake_ups = in_a_fleet();
+    let mut jitter = Jitter::new(7);
+    for (found, waits) in [(701, false), (702, false), (703, true), (704, false)] {
+        finds(&mut wake_ups, found - 1..found);
+        wake_ups.told(Some(job("c")), at(found * 1_000));
+        let asks = wake_ups.bring_forward(at(900_000), &mut jitter, at(found * 1_000));
+        assert_eq!(asks == Some(at(found * 1_000).after(PROBE)), waits, "{asks:?}");
+        wake_ups.cancel();
+        wake_ups.told.clear();
+    }
+}
+
+#[test]
+fn a_stream_that_is_slower_than_an_answer_tells_of_no_other_worker() {
+    let mut wake_ups = in_a_fleet();
+    woken(&mut wake_ups, 20_000, &[delivery("b")]);
+    let heard = wake_ups.others_heard_at;
+    for _ in 0..2 {
+        wake_ups.told(Some(job("b")), at(20_001));
+        assert!(!wake_ups.is_any_told());
+        wake_ups.taken(&job("b"), at(20_002));
+        assert_eq!(wake_ups.others_heard_at, heard);
+        woken(&mut wake_ups, 20_003, &[delivery("b")]);
+    }
+    wake_ups.taken(&job("b"), at(20_004));
+    wake_ups.told(Some(job("b")), at(30_000));
+    assert!(wake_ups.is_any_told(), "the job failed and is retried");
+}
+
+#[test]
+fn of_many_workers_that_missed_a_moment_a_few_ask_for_its_jobs() {
+    let mut jitter = Jitter::new(7);
+    let asks = (0..1_000).filter(|_| {
+        let mut wake_ups = in_a_fleet();
+        wake_ups.set_window(PATIENCE * 300);
+        wake_ups.missed_a_moment();
+        let asks = wake_ups.bring_forward(at(600_000), &mut jitter, at(30_000));
+        assert_eq!(wake_ups.is_any_told(), asks.is_some());
+        asks.is_some()
+    });
+    assert!((1..10).contains(&asks.count()));
+    let mut alone = WakeUps::default();
+    alone.missed_a_moment();
+    assert!(alone.bring_forward(at(600_000), &mut jitter, at(0)) <= Some(at(10)));
 }
 
 #[test]
@@ -213,6 +263,7 @@ fn where_takings_are_told_a_job_that_nobody_takes_is_asked_for_within_two_second
     let mut jitter = Jitter::new(7);
     for _ in 0..1_000 {
         let mut wake_ups = in_a_fleet();
+        wake_ups.told(Some(job("b")), at(30_000));
         let asks = wake_ups.bring_forward(at(600_000), &mut jitter, at(30_000));
         assert!(asks.is_some_and(|asks| asks <= at(32_000)), "{asks:?}");
     }
