@@ -137,7 +137,8 @@ fn set_up(
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config, environ);
-    exec::check(config, command, environ, credentials.as_ref())?;
+    let faults = exec::check(config, command, environ, credentials.as_ref());
+    faults.into_iter().next().map_or(Ok(()), Err)?;
     let inherited = Inherited::look();
     let mut options = options::options(config, surroundings(environ), seed());
     let memory = MemoryWatch::of(config);
