@@ -8,7 +8,7 @@ use std::time::Duration;
 use ojs_init::cli::{self, CommandLine};
 use ojs_init::commands::{self, Target, Terminal};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
-use ojs_init::daemon::log::report::report;
+use ojs_init::daemon::log::report::{report, report_all};
 use ojs_init::daemon::prepare::{refuse, with_command};
 use ojs_init::daemon::{agent, plain_loop, rehearsal};
 use ojs_init::runner;
@@ -30,17 +30,17 @@ fn run(mut invocation: Invocation) -> u8 {
         if let Some((program, command)) = runner::is_meant(&invocation.args, &invocation.environ) {
             return runner::run(program, command, invocation.environ);
         }
-        dispatch(&mut invocation).unwrap_or_else(|message| {
-            refuse(&message, &invocation.args, &invocation.environ);
+        dispatch(&mut invocation).unwrap_or_else(|messages| {
+            refuse(&messages, &invocation.args, &invocation.environ);
             Exit::Usage
         })
     }));
     exit.unwrap_or(Exit::Internal).code()
 }
 
-/// Does what the command line asks for; an error is a message about wrong usage or configuration.
-fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
-    match cli::parse(&invocation.args).map_err(|error| error.to_string())? {
+/// Does what the command line asks for; errors are messages about wrong usage or configuration.
+fn dispatch(invocation: &mut Invocation) -> Result<Exit, Vec<String>> {
+    match cli::parse(&invocation.args).map_err(|error| vec![error.to_string()])? {
         CommandLine::Run { flags, command } => {
             let config = load(invocation, &flags);
             let config = with_command(config, &flags, &command, &invocation.environ)?;
@@ -52,7 +52,7 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
         CommandLine::ConfigCheck { flags, command } => {
             let checked = rehearsal::run(load(invocation, &flags)?, &command, &invocation.environ);
             let exit = print(&checked.report);
-            checked.errors.iter().for_each(|error| report(error));
+            report_all(&checked.errors);
             Ok(if checked.errors.is_empty() { exit } else { Exit::Usage })
         }
         CommandLine::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
@@ -68,9 +68,9 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
     }
 }
 
-fn load(invocation: &Invocation, flags: &Flags) -> Result<Config, String> {
+fn load(invocation: &Invocation, flags: &Flags) -> Result<Config, Vec<String>> {
     let environment = Environment::from_entries(invocation.environ.entries());
-    config::load(flags, &environment).map_err(|error| error.to_string())
+    config::load(flags, &environment).map_err(|errors| errors.messages())
 }
 
 fn print(text: &str) -> Exit {

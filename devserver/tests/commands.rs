@@ -181,6 +181,10 @@ fn one_job_is_enqueued_shown_and_cancelled() {
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
+    let (_, line, _) = told(&bench, &["job", id, "--json"]);
+    let job: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&job["id"], &job["priority"]), (&id.into(), &4.into()), "{line}");
+    assert!(line.contains("[1.50]") && line.lines().count() == 1, "{line}");
     assert_eq!(told(&bench, &["cancel", id]).1, format!("{id} is cancelled\n"));
     assert_eq!(bench.server.job(id).unwrap().state, JobState::Cancelled);
     let (is_ok, _, said) = told(&bench, &["cancel", id]);

@@ -8,10 +8,8 @@ case $OJS_JOB_TYPE in
         while :; do sleep 1; done
         ;;
 esac
-seconds=${OJS_JOB_ARGS#\[}
-seconds=${seconds%%,*}
-address=${OJS_JOB_ARGS##*,}
-address=${address%\]}
+seconds=$("$OJS_INIT" job arg 0) || exit 100
+address=$("$OJS_INIT" job arg 1) || exit 100
 sleep "$seconds"
 echo "sent to $address" >&2
-echo "{\"sent_to\": $address}"
+echo "{\"sent_to\": \"$address\"}"

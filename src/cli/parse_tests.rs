@@ -112,6 +112,29 @@ fn a_wrong_subcommand_for_an_instance_is_answered_with_its_own_usage() {
 }
 
 #[test]
+fn a_wrong_word_behind_job_is_one_line_whose_first_words_are_the_cause() {
+    for (args, cause) in [
+        (
+            &["job", "frobnicate"][..],
+            "unexpected word frobnicate; usage: ojs-init job ",
+        ),
+        (&["job", "--quiet"], "unknown option --quiet; usage: "),
+        (
+            &["job", "progress"],
+            "the following required arguments were not provided: <FRACTION>; usage: ",
+        ),
+        (&["job"], "'ojs-init job' requires a subcommand"),
+    ] {
+        let message = message(args);
+        assert!(
+            message.starts_with(cause) && message.ends_with("| arg PATH"),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}
+
+#[test]
 fn a_switch_takes_a_value_only_with_an_equals_sign() {
     assert_eq!(
         run(&["--subreaper=false", "--", "x"]).1,

@@ -49,7 +49,7 @@ pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[Os
     let text = rendered.trim_end();
     if let Some(usage) = order_usage(args) {
         let problem = text.split("\n\n").next().unwrap_or(text);
-        return with_usage(problem.strip_prefix("error: ").unwrap_or(problem), &[usage]);
+        return usage.with(problem.strip_prefix("error: ").unwrap_or(problem));
     }
     of_message(text.strip_prefix("error: ").unwrap_or(text))
 }
@@ -81,8 +81,31 @@ fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
 
 /// The usage of the subcommand which the command line begins with, for an instance that runs or for
 /// a job.
-fn order_usage(args: &[OsString]) -> Option<&'static str> {
-    subcommands::usage(args.first()?.to_str()?)
+fn order_usage(args: &[OsString]) -> Option<OrderUsage> {
+    let name = args.first()?.to_str()?;
+    let usage = subcommands::usage(name)?;
+    Some(OrderUsage {
+        usage,
+        is_of_job: name == subcommands::JOB,
+    })
+}
+
+/// The usage of a subcommand.
+struct OrderUsage {
+    usage: &'static str,
+    is_of_job: bool,
+}
+
+impl OrderUsage {
+    /// The problem and the usage. One line for `job`: the last line on a job's standard error
+    /// becomes the message of its failure.
+    fn with(&self, problem: &str) -> UsageError {
+        if self.is_of_job {
+            let line = format!("{problem}; usage: {}", self.usage);
+            return of_message(&line.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        with_usage(problem, &[self.usage])
+    }
 }
 
 fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> UsageError {
@@ -92,7 +115,7 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
         .unwrap_or_default();
     let problem = format!("unknown option {option}{hint}");
     match order_usage(args) {
-        Some(usage) => with_usage(&problem, &[usage]),
+        Some(usage) => usage.with(&problem),
         None => with_usage(&problem, RUN),
     }
 }
@@ -100,7 +123,7 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
 /// A word that stands where an option, a subcommand or `--` should.
 fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if let Some(usage) = order_usage(args) {
-        return with_usage(&format!("unexpected word {word}"), &[usage]);
+        return usage.with(&format!("unexpected word {word}"));
     }
     if let Some(meant) = most_alike(word, subcommands::names()) {
         return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"), RUN);

@@ -207,7 +207,7 @@ mod tests {
     fn a_value_that_is_not_utf8_is_an_error() {
         let environment = [b"OJS_QUEUES=\xff".as_slice()];
         let error = load(&Flags::default(), &Environment::from_entries(environment.into_iter())).unwrap_err();
-        assert_says(&error.to_string(), &["OJS_QUEUES", "not UTF-8"]);
+        assert_says(&error.messages()[0], &["OJS_QUEUES", "not UTF-8"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The one message that a wrong configuration ends with.
+//! The messages that a wrong configuration ends with: one for each mistake.
 
 use std::fmt;
 
@@ -13,8 +13,48 @@ const MAX_SHOWN: usize = 100;
 /// or nothing.
 pub(super) type OnMistake<'o> = &'o mut dyn FnMut(Option<&Row>, ConfigError) -> Result<(), ConfigError>;
 
-/// Why there is no configuration. `Display` is the whole message, one line, without the name of the
-/// program.
+/// Most errors that are reported of one configuration.
+const MOST_ERRORS: usize = 20;
+
+/// Why there is no configuration: all mistakes that were found, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// Fails if there are any errors; of too many the last ones are only counted.
+    pub(super) fn none_of(mut errors: Vec<ConfigError>) -> Result<(), Self> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let more = errors.len().saturating_sub(MOST_ERRORS);
+        if more > 0 {
+            errors.truncate(MOST_ERRORS);
+            errors.push(ConfigError::new(&format!("more errors in the configuration: {more}")));
+        }
+        Err(Self(errors))
+    }
+
+    /// Adds to the first error what may be behind it.
+    pub(super) fn with_hints(mut self, hints: &[String]) -> Self {
+        self.0.iter_mut().take(1).for_each(|error| error.add_hints(hints));
+        self
+    }
+
+    /// The messages, in the order of command line, environment and file.
+    #[must_use]
+    pub fn messages(&self) -> Vec<String> {
+        self.0.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        Self(vec![error])
+    }
+}
+
+/// One mistake in the configuration. `Display` is the whole message, one line, without the name of
+/// the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     message: String,
@@ -39,12 +79,11 @@ impl ConfigError {
     }
 
     /// Adds what may be behind the error; each hint ends a line that goes on.
-    #[must_use]
-    pub(super) fn with_hints(self, hints: &[String]) -> Self {
-        let message = hints
-            .iter()
-            .fold(self.message, |message, hint| format!("{message}; {hint}"));
-        Self { message }
+    fn add_hints(&mut self, hints: &[String]) {
+        for hint in hints {
+            self.message.push_str("; ");
+            self.message.push_str(hint);
+        }
     }
 }
 

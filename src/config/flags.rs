@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use super::error::ConfigError;
+use super::error::{ConfigError, OnMistake};
 use super::key::Row;
 use super::settings::Settings;
 use super::source::Source;
@@ -22,20 +22,15 @@ impl Flags {
     /// Puts every flag into the settings.
     ///
     /// # Errors
-    /// A value is none that its key accepts.
-    pub(super) fn apply(&self, settings: &mut Settings) -> Result<(), ConfigError> {
+    /// A value is none that its key accepts, unless that is passed over.
+    pub(super) fn apply(&self, settings: &mut Settings, on_mistake: OnMistake<'_>) -> Result<(), ConfigError> {
         for (key, values) in &self.0 {
             let source = Source::CommandLine(key.flag.unwrap_or_default());
-            settings.offer_raw(key, values.iter().map(|value| value.as_bytes()), source)?;
+            settings
+                .offer_raw(key, values.iter().map(|value| value.as_bytes()), source)
+                .or_else(|error| on_mistake(Some(key), error))?;
         }
         Ok(())
-    }
-
-    /// Puts every flag whose value is right into the settings, and passes over the others.
-    pub(super) fn apply_what_is_right(&self, settings: &mut Settings) {
-        for flag in &self.0 {
-            let _ = Self(vec![flag.clone()]).apply(settings);
-        }
     }
 }
 

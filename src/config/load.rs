@@ -1,9 +1,9 @@
-//! From the three places where something can be set to one configuration, or to one error.
+//! From the three places where something can be set to one configuration, or to its errors.
 
 use log::Level;
 
 use super::environment::Environment;
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
 use super::flags::Flags;
 use super::key::Row;
 use super::keys::{
@@ -17,15 +17,21 @@ use super::{file, misspelt, of_others, proxy_choice, validate};
 /// The configuration that the flags, the environment and the TOML file make together.
 ///
 /// # Errors
-/// One message that names key, value, source and what is accepted: an unreadable file, an unknown
-/// key, a value that its key does not accept, or an impossible combination.
-pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, ConfigError> {
+/// Messages that name key, value, source and what is accepted. An unreadable file, unknown keys and
+/// values that their keys do not accept are reported together. If there are none of these, all
+/// impossible combinations are.
+pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, ConfigErrors> {
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
-    flags.apply(&mut settings)?;
-    let mut refuse = |_: Option<&Row>, error: ConfigError| Err(error);
-    environment.apply(&mut settings, &mut warnings, &mut refuse)?;
-    file::apply(&mut settings, &mut refuse)?;
+    let mut mistakes = Vec::new();
+    let mut note = |_: Option<&Row>, error: ConfigError| {
+        mistakes.push(error);
+        Ok(())
+    };
+    flags.apply(&mut settings, &mut note)?;
+    environment.apply(&mut settings, &mut warnings, &mut note)?;
+    file::apply(&mut settings, &mut note)?;
+    ConfigErrors::none_of(mistakes)?;
     apply_no_agent(&mut settings, &mut warnings)?;
     apply_once(&mut settings, &mut warnings);
     raise_level(&mut settings);
@@ -50,7 +56,7 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
 pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths, Vec<String>), ConfigError> {
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
-    flags.apply(&mut settings)?;
+    flags.apply(&mut settings, &mut |_, error| Err(error))?;
     let mut pass_over = |key: Option<&Row>, error: ConfigError| {
         if key.is_some_and(|key| *key == *RUNTIME_DIR || *key == *CONFIG_FILE) {
             return Err(error);
@@ -70,8 +76,8 @@ pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths
 pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     let mut settings = Settings::default();
     let mut pass_over = |_: Option<&Row>, _: ConfigError| Ok(());
-    flags.apply_what_is_right(&mut settings);
     // Nothing is left to object to.
+    let _ = flags.apply(&mut settings, &mut pass_over);
     let _ = environment.apply(&mut settings, &mut Vec::new(), &mut pass_over);
     let _ = file::apply(&mut settings, &mut pass_over);
     Salvaged {

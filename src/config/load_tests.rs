@@ -258,3 +258,38 @@ fn v_raises_the_level_and_show_says_so() {
         "log.level = trace (environment OJS_INIT_VERBOSE)"
     );
 }
+
+#[test]
+fn wrong_values_and_unknown_keys_of_all_sources_are_reported_together() {
+    let file = "[worker]\ntimout = 1\nconcurrency = \"many\"\n[exec]\noutput = \"bla\"\n";
+    let given = Given::agent()
+        .file(file)
+        .variable("OJS_READY_TIMEOUT=soon")
+        .flag(&POLL_INTERVAL, "never");
+    let errors = given.errors();
+    let words = [
+        "worker.poll_interval",
+        "OJS_READY_TIMEOUT",
+        "worker.timout",
+        "many",
+        "bla",
+    ];
+    for word in words {
+        assert_eq!(
+            errors.iter().filter(|error| error.contains(word)).count(),
+            1,
+            "{word}: {errors:?}"
+        );
+    }
+    assert_eq!(errors.len(), words.len(), "{errors:?}");
+}
+
+#[test]
+fn of_a_file_that_is_no_configuration_twenty_errors_are_reported() {
+    let errors = Given::agent()
+        .file(&(1..=25).map(|n| format!("x{n} = 1\n")).collect::<String>())
+        .errors();
+    assert_eq!(errors.len(), 21, "{errors:?}");
+    assert_says(&errors[19], &["is not a key"]);
+    assert_eq!(errors[20], "more errors in the configuration: 5");
+}

@@ -33,7 +33,7 @@ pub mod values;
 
 pub use doubtful_times::doubtful_times;
 pub use environment::Environment;
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigErrors};
 pub use flags::Flags;
 pub use handover::{OwnProgram, RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 pub use key::{Key, Row};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::keys::{CONFIG_FILE, NO_AGENT};
-use super::{Config, ConfigError, Environment, Flags, Paths, Row, load, load_paths};
+use super::{Config, ConfigError, ConfigErrors, Environment, Flags, Paths, Row, load, load_paths};
 
 /// Everything that may be given; loads when asked.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Given {
         self
     }
 
-    pub fn load(&self) -> Result<Config, ConfigError> {
+    pub fn load(&self) -> Result<Config, ConfigErrors> {
         load(
             &self.flags,
             &Environment::from_entries(self.variables.iter().map(String::as_bytes)),
@@ -62,8 +62,13 @@ impl Given {
         self.load().unwrap()
     }
 
+    pub fn errors(&self) -> Vec<String> {
+        self.load().unwrap_err().messages()
+    }
+
+    /// The error, if there is no other one.
     pub fn error(&self) -> String {
-        let error = self.load().unwrap_err().to_string();
+        let error = self.errors().join("\n");
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
 use super::key::Row;
 use super::keys::{
     AUTH_TOKEN_FILE, CA_FILE, CERT_FILE, CONCURRENCY, EXEC_OUTPUT_LIMIT, EXEC_USERS, GRACE_PERIOD, HEARTBEAT_INTERVAL,
@@ -20,14 +20,16 @@ use ojs_lifecycle::api::{LEAST_LIMIT, stop_margin};
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
 ///
 /// # Errors
-/// The first impossible combination.
-pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
-    backend(config)?;
-    limits(config)?;
-    heartbeat(config)?;
+/// The impossible combinations.
+pub(super) fn check(config: &mut Config) -> Result<(), ConfigErrors> {
+    let mut errors = Vec::new();
+    backend(config, &mut errors);
+    limits(config, &mut errors);
+    heartbeat(config, &mut errors);
     if config.mode == Mode::Exec {
-        exec(config)?;
+        exec(config, &mut errors);
     }
+    ConfigErrors::none_of(errors)?;
     let mut warnings = Vec::new();
     cut_grace(config, &mut warnings);
     without_effect(config, &mut warnings);
@@ -40,10 +42,10 @@ pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn backend(config: &Config) -> Result<(), ConfigError> {
+fn backend(config: &Config, errors: &mut Vec<ConfigError>) {
     if config.backend.url.is_none() && config.mode != Mode::None {
         let mode = config.mode.show();
-        return Err(ConfigError::new(&format!(
+        errors.push(ConfigError::new(&format!(
             "backend.url is not set, and mode {mode} needs it; set OJS_URL, --url or backend.url, or use --no-agent for a \
              plain init",
         )));
@@ -51,71 +53,67 @@ fn backend(config: &Config) -> Result<(), ConfigError> {
     let (set, missing): (&Row, &Row) = match (&config.backend.cert_file, &config.backend.key_file) {
         (Some(_), None) => (&CERT_FILE, &KEY_FILE),
         (None, Some(_)) => (&KEY_FILE, &CERT_FILE),
-        (Some(_), Some(_)) | (None, None) => return Ok(()),
+        (Some(_), Some(_)) | (None, None) => return,
     };
     let (set, missing) = (config.settings.describe(set), missing.label());
-    Err(ConfigError::new(&format!("{set} needs {missing}; set both or neither")))
+    errors.push(ConfigError::new(&format!("{set} needs {missing}; set both or neither")));
 }
 
-fn limits(config: &Config) -> Result<(), ConfigError> {
+fn limits(config: &Config, errors: &mut Vec<ConfigError>) {
     let limits = &config.shutdown.limits;
     let Some(limit) = limits.termination_grace_period else {
-        return Ok(());
+        return;
     };
-    let clash = |key: &Row, rule: String| {
+    let mut clash = |key: &Row, rule: String| {
         let value = config.settings.describe(key);
         let limit = config.settings.describe(&TERMINATION_GRACE_PERIOD);
-        Err(ConfigError::new(&format!(
+        errors.push(ConfigError::new(&format!(
             "{value} does not fit {limit}; accepted: {rule}"
-        )))
+        )));
     };
     if limits.stop_margin.is_some_and(|margin| margin > limit / 2) {
-        return clash(&STOP_MARGIN, format!("at most half of it, {}", Human(limit / 2)));
+        clash(&STOP_MARGIN, format!("at most half of it, {}", Human(limit / 2)));
     }
     let most = limit.saturating_sub(LEAST_LIMIT);
     if limits.prestop_time > most {
-        return clash(
-            &PRESTOP_TIME,
-            format!("at most {}, so that {} are left", Human(most), Human(LEAST_LIMIT)),
-        );
+        let rule = format!("at most {}, so that {} are left", Human(most), Human(LEAST_LIMIT));
+        clash(&PRESTOP_TIME, rule);
     }
     if config.shutdown.term_delay >= limit {
-        return clash(&TERM_DELAY, format!("less than {}", Human(limit)));
+        clash(&TERM_DELAY, format!("less than {}", Human(limit)));
     }
-    Ok(())
 }
 
-fn heartbeat(config: &Config) -> Result<(), ConfigError> {
+fn heartbeat(config: &Config, errors: &mut Vec<ConfigError>) {
     let most = config.worker.visibility_timeout / 3;
     if config.worker.heartbeat_interval <= most {
-        return Ok(());
+        return;
     }
     let interval = config.settings.describe(&HEARTBEAT_INTERVAL);
     let timeout = config.settings.describe(&VISIBILITY_TIMEOUT);
-    Err(ConfigError::new(&format!(
+    errors.push(ConfigError::new(&format!(
         "{interval} is too long for {timeout}; accepted: at most a third of it, {}",
         Human(most)
-    )))
+    )));
 }
 
 /// A result that no frame could hold, and too few users for the jobs.
-fn exec(config: &Config) -> Result<(), ConfigError> {
+fn exec(config: &Config, errors: &mut Vec<ConfigError>) {
     let (settings, exec, worker) = (&config.settings, &config.exec, &config.worker);
     if exec.output_limit > worker.max_frame {
-        return Err(ConfigError::new(&format!(
+        errors.push(ConfigError::new(&format!(
             "{} is more than {}; accepted: at most as much, or raise that",
             settings.describe(&EXEC_OUTPUT_LIMIT),
             settings.describe(&MAX_FRAME),
         )));
     }
     if exec.users.is_some_and(|users| users.count() < worker.concurrency) {
-        return Err(ConfigError::new(&format!(
+        errors.push(ConfigError::new(&format!(
             "{} has too few users for {}; accepted: a user for each job that runs at a time",
             settings.describe(&EXEC_USERS),
             settings.describe(&CONCURRENCY),
         )));
     }
-    Ok(())
 }
 
 /// A grace period that somebody asked for and that the limit does not allow.
@@ -280,6 +278,26 @@ mod tests {
                 "at most a third of it, 10s",
             ],
         );
+    }
+
+    #[test]
+    fn all_impossible_combinations_are_reported_together() {
+        let given = Given::default()
+            .variable("OJS_TERMINATION_GRACE_PERIOD=30s")
+            .flag(&STOP_MARGIN, "16s")
+            .flag(&TERM_DELAY, "30s")
+            .flag(&CERT_FILE, "/c");
+        let errors = given.errors().join("\n");
+        assert_says(
+            &errors,
+            &[
+                "backend.url is not set",
+                "stop_margin = 16s",
+                "term_delay = 30s",
+                "backend.cert_file = /c",
+            ],
+        );
+        assert_eq!(errors.lines().count(), 4, "{errors}");
     }
 
     #[test]

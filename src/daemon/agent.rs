@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use log::{info, warn};
 use mio::net::TcpListener;
@@ -42,7 +43,7 @@ use crate::daemon::tokens::TokenOwner;
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
-use ojs_lifecycle::api::Restart;
+use ojs_lifecycle::api::{Restart, time_to_kill};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
 use ojs_os::cgroup::OomKills;
@@ -136,7 +137,8 @@ fn set_up(
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config, environ);
-    exec::check(config, command, environ, credentials.as_ref())?;
+    let faults = exec::check(config, command, environ, credentials.as_ref());
+    faults.into_iter().next().map_or(Ok(()), Err)?;
     let inherited = Inherited::look();
     let mut options = options::options(config, surroundings(environ), seed());
     let memory = MemoryWatch::of(config);
@@ -423,6 +425,7 @@ fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
 }
 
 fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
+    let grace = config.worker.timeout_grace;
     InstanceInfo {
         pid: std::process::id(),
         program: match config.mode {
@@ -433,6 +436,10 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
                 .unwrap_or_default(),
         },
         mode: config.mode.show(),
+        kill_lead: match config.mode {
+            Mode::Exec => grace.saturating_sub(time_to_kill(grace)),
+            Mode::Socket | Mode::Gateway | Mode::None => Duration::ZERO,
+        },
         url: config.backend.url.as_ref().map_or("", |url| url.as_str()).to_owned(),
         queues: config.worker.queues.clone(),
         labels: config.worker.labels.clone(),

@@ -99,31 +99,32 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
 }
 
 /// Looks for what would keep every job, or every copy, from being started: a user, a directory or a
-/// program that does not exist. Nothing is run.
-///
-/// # Errors
-/// The first of them.
+/// program that does not exist. Nothing is run. Returns what was found: of commands every fault.
+#[must_use]
 pub fn check(
     config: &Config,
     command: &[OsString],
     environ: &Environ,
     credentials: Option<&Credentials>,
-) -> Result<(), StartFailure> {
+) -> Vec<StartFailure> {
     match config.own_program() {
         Some(OwnProgram::Runner) => {}
-        Some(OwnProgram::Copies) => return check_copies(command, environ, credentials),
-        None => return Ok(()),
+        Some(OwnProgram::Copies) => return Vec::from_iter(check_copies(command, environ, credentials).err()),
+        None => return Vec::new(),
     }
-    directory(config)?;
-    let user = job_user(config, environ, credentials)?;
-    for (words, of) in programs(config, command) {
-        Template::read(&words).map_err(|problem| usage(format!("{of}: {problem}")))?;
-        program(config, &words, environ, user.as_ref()).map_err(|mut failure| {
-            failure.message = format!("{of}: {}", failure.message);
-            failure
-        })?;
-    }
-    Ok(())
+    let user = match directory(config).and_then(|()| job_user(config, environ, credentials)) {
+        Ok(user) => user,
+        Err(failure) => return vec![failure],
+    };
+    let fault = |(words, of): (Vec<OsString>, String)| {
+        if let Err(problem) = Template::read(&words) {
+            return Some(usage(format!("{of}: {problem}")));
+        }
+        let mut failure = program(config, &words, environ, user.as_ref()).err()?;
+        failure.message = format!("{of}: {}", failure.message);
+        Some(failure)
+    };
+    programs(config, command).into_iter().filter_map(fault).collect()
 }
 
 fn check_copies(

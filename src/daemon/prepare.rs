@@ -7,7 +7,7 @@ use log::{Level, info, warn};
 use crate::cli;
 use crate::cli::salvage::{self, Intent};
 use crate::config::{self, Config, Environment, Flags, LogFormat, LogLevels, Mode};
-use crate::daemon::log::report::report;
+use crate::daemon::log::report::report_all;
 use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::options::{doubtful_times, surroundings};
@@ -22,46 +22,46 @@ use ojs_wire::termination_log;
 /// is missing as well, naming COMMAND helps more.
 ///
 /// # Errors
-/// The error of loading, or that there is nothing to run.
+/// The errors of loading, or that there is nothing to run.
 pub fn with_command(
-    loaded: Result<Config, String>,
+    loaded: Result<Config, Vec<String>>,
     flags: &Flags,
     command: &[OsString],
     environ: &Environ,
-) -> Result<Config, String> {
+) -> Result<Config, Vec<String>> {
     let lacks_command = command.is_empty()
         && match &loaded {
             Ok(config) => config.needs_command(),
             Err(_) => config::salvage(flags, &Environment::from_entries(environ.entries())).mode != Mode::Exec,
         };
     if lacks_command {
-        return Err(cli::no_command().to_string());
+        return Err(vec![cli::no_command().to_string()]);
     }
     loaded
 }
 
-/// Tells the user why COMMAND does not run at all. The record has the log's format, as far as that
+/// Tells the user why COMMAND does not run at all. Each record has the log's format, as far as that
 /// can be found where the configuration has a mistake. It is also written where an orchestrator
 /// shows the last words of a container.
-pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
+pub fn refuse(messages: &[String], args: &[OsString], environ: &Environ) {
     let ends_a_container = match salvage::intent(args) {
         Intent::Run => true,
-        Intent::Other => return report(message),
+        Intent::Other => return report_all(messages),
         // A person may try a subcommand beside a worker that runs.
         Intent::Unclear => init::is_pid_1(),
     };
     let environment = Environment::from_entries(environ.entries());
     let salvaged = config::salvage(&salvage::reporting_flags(args), &environment);
     if log_sink::format(salvaged.format) == LogFormat::Json {
-        // The only record: its level is not asked for.
+        // The only records: their level is not asked for.
         let _ = log_sink::install(Some(LogFormat::Json), &LogLevels::all(Level::Error));
     }
-    report(message);
+    report_all(messages);
     if !ends_a_container {
         return;
     }
     let mut termination_log = TerminationLog::open_for_error(salvaged.termination_log.as_deref());
-    termination_log.write(termination_log::not_started(message, Exit::Usage.code()));
+    termination_log.write(termination_log::not_started(&messages.join("; "), Exit::Usage.code()));
     termination_log.finish();
 }
 

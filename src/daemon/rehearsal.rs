@@ -70,8 +70,11 @@ fn play(config: &Config, command: &[OsString], environ: &Environ) -> Vec<String>
         agent_steps(config, environ, known, &mut note);
     }
     match credentials {
-        Ok(credentials) => note(child(config, command, environ, credentials).map_err(|refused| refused.message)),
-        Err(unknown) => note(Err(unknown)),
+        Ok(credentials) => {
+            let refused = child(config, command, environ, credentials).unwrap_or_else(|refused| vec![refused]);
+            errors.extend(refused.into_iter().map(|refused| refused.message));
+        }
+        Err(unknown) => errors.push(unknown),
     }
     errors
 }
@@ -137,13 +140,16 @@ fn warn_of_address(trouble: &str, pid: &str) {
     warn!("{trouble}; perhaps because ojs-init runs here already (pid {pid})");
 }
 
-/// The child's user, and whether there is such a program.
+/// The child's user, and whether there is such a program. Returns the faults of all programs.
+///
+/// # Errors
+/// A fault before these.
 fn child(
     config: &Config,
     command: &[OsString],
     environ: &Environ,
     credentials: Option<Credentials>,
-) -> Result<(), StartFailure> {
+) -> Result<Vec<StartFailure>, StartFailure> {
     if config.own_program().is_some() {
         return programs(config, command, environ, credentials);
     }
@@ -152,7 +158,8 @@ fn child(
         Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, &[])?,
     };
     let program = command.first().map(|program| program.to_string_lossy());
-    start::rehearse(&plan.run_as(credentials), program.as_deref())
+    start::rehearse(&plan.run_as(credentials), program.as_deref())?;
+    Ok(Vec::new())
 }
 
 /// The settings and the user of our own program, and whether there are all the programs that it
@@ -162,12 +169,12 @@ fn programs(
     command: &[OsString],
     environ: &Environ,
     credentials: Option<Credentials>,
-) -> Result<(), StartFailure> {
+) -> Result<Vec<StartFailure>, StartFailure> {
     let variables = [exec::variable(config)?];
     let plan = agent::plan(config, command, environ, &variables)?;
     let as_them = credentials.clone();
     start::rehearse(&plan.run_as(as_them), Some(exec::OWN_NAME))?;
-    exec::check(config, command, environ, credentials.as_ref())
+    Ok(exec::check(config, command, environ, credentials.as_ref()))
 }
 
 /// Where warnings go instead of to standard error.

@@ -15,7 +15,7 @@ use crate::runner::state::{Runner, RunnerTimer};
 use ojs_lifecycle::api::{JobId, Moment, Subject};
 use ojs_os::process::Pid;
 use ojs_os::reaper;
-use ojs_values::exit::{Ended, Exit};
+use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 use ojs_wire::text::milliseconds;
 
@@ -155,10 +155,7 @@ impl Runner {
         }
         log_end(&job, &outcome, ended, usage, now);
         self.by_id.remove(&job.names.id);
-        // PID 1 is about to end us, and waits for our end if it has nothing else to wait for.
-        if matches!(outcome, JobOutcome::CutOff) && !self.has_jobs() {
-            self.exit = Some(Exit::Success);
-        }
+        self.has_cut_off |= matches!(outcome, JobOutcome::CutOff);
         self.tell(&job.names.id, outcome);
         self.starter.give_back(job.belongings);
         self.end_strays(now);

@@ -117,6 +117,8 @@ impl Runner {
         if signals.is_told_to_end || is_closed {
             let is_clean = signals.is_told_to_end || !self.has_jobs();
             self.exit = Some(if is_clean { Exit::Success } else { Exit::Status(1) });
+        } else if self.has_cut_off && !self.has_jobs() {
+            self.exit = Some(Exit::Success);
         }
         Ok(())
     }

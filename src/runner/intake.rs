@@ -6,11 +6,11 @@ use log::{debug, warn};
 
 use crate::daemon::log::remedy::remedy;
 use crate::runner::connection::ReadState;
-use crate::runner::job::{JobNumber, RunningJob, Stage, time_to_kill};
+use crate::runner::job::{JobNumber, RunningJob, Stage};
 use crate::runner::outcome::{EndedFor, JobOutcome};
 use crate::runner::start::ProcessNotStarted;
 use crate::runner::state::{PostponedJob, Runner, RunnerTimer, RunnerTokenOwner};
-use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
+use ojs_lifecycle::api::{CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause, time_to_kill};
 use ojs_os::errno::meaning;
 use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
 

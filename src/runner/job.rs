@@ -1,7 +1,6 @@
 //! One job: its process and everything that is known of it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::runner::news::UnsentNews;
 use crate::runner::outcome::EndedFor;
@@ -11,13 +10,6 @@ use ojs_lifecycle::api::{CancelReason, Moment};
 
 /// The number of a job among those of this runner; none comes twice.
 pub type JobNumber = u64;
-
-/// Of the time that a job has to end, so much is kept back for its SIGKILL, for what it leaves
-/// behind and for the answer: one part in this many ...
-const KILL_PART: u32 = 5;
-
-/// ... and at most this.
-const MOST_FOR_KILL: Duration = Duration::from_secs(2);
 
 /// A job whose process was started.
 #[derive(Debug)]
@@ -84,24 +76,5 @@ impl RunningJob {
         if self.cause.is_none() || is_last_word {
             self.cause = Some(cause);
         }
-    }
-}
-
-/// How long after its SIGTERM a job that has so much time gets its SIGKILL.
-pub fn time_to_kill(grace: Duration) -> Duration {
-    grace.saturating_sub((grace / KILL_PART).min(MOST_FOR_KILL))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kill_leaves_time_for_the_answer() {
-        let seconds = Duration::from_secs;
-        assert_eq!(time_to_kill(seconds(30)), seconds(28));
-        assert_eq!(time_to_kill(seconds(5)), seconds(4));
-        assert_eq!(time_to_kill(Duration::from_millis(500)), Duration::from_millis(400));
-        assert_eq!(time_to_kill(Duration::ZERO), Duration::ZERO);
     }
 }

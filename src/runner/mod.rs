@@ -204,6 +204,7 @@ fn assemble(
         children: OwnChildren::open(),
         has_looked: false,
         oom_kills: OomKills::find(),
+        has_cut_off: false,
         exit: None,
     })
 }

@@ -76,6 +76,8 @@ pub struct Runner {
     /// The children were looked at in this turn, and those reaped that had ended.
     pub has_looked: bool,
     pub oom_kills: Option<OomKills>,
+    /// The shutdown has cut off a job. PID 1 was not told of that job's end, and waits for ours.
+    pub has_cut_off: bool,
     /// The runner ends with this status.
     pub exit: Option<Exit>,
 }

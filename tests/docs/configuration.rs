@@ -221,7 +221,7 @@ fn loaded(text: &str, name: &str) -> Result<Vec<String>, String> {
     fs::remove_file(&file).unwrap();
     config
         .map(|config| config.warnings.clone())
-        .map_err(|error| error.to_string())
+        .map_err(|errors| errors.messages().join("; "))
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::client::{Client, parse, segment};
 use super::failure::Failure;
 use super::table;
 use crate::JobState;
-use crate::json::Object;
+use crate::json::{Object, raw};
 
 /// How often a watched list is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -172,14 +172,17 @@ fn wait_to_look_again() {
     thread::sleep(LOOK_EVERY);
 }
 
-/// Shows everything about a job, as it is spelled.
-pub(super) fn show(client: &Client, id: &str, out: &mut impl Write) -> Result<(), Failure> {
+/// Shows everything about a job, as it is spelled: a field on each line, or the whole as JSON.
+pub(super) fn show(client: &Client, id: &str, as_json: bool, out: &mut impl Write) -> Result<(), Failure> {
     let body = client.get(&format!("/ojs/v1/jobs/{}", segment(id)))?;
     let answer = Object::read(body.as_bytes())?;
     let job: Option<Object> = answer
         .get("job", "an object")
         .map_err(|_| "the answer has no job".to_owned())?;
     let job = job.unwrap_or_default();
+    if as_json {
+        return Ok(writeln!(out, "{}", raw(&job).get())?);
+    }
     let rows: Vec<_> = job
         .fields()
         .map(|(name, value)| format!("{name}: {}", value.get()))

@@ -53,6 +53,9 @@ enum Command {
     Job {
         /// The job's id
         id: String,
+        /// Print one line of JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         backend: BackendArgs,
     },
@@ -99,7 +102,7 @@ fn carry_out(command: Command) -> Result<(), Failure> {
         Command::Serve(serve) => serve::run(&serve),
         Command::Enqueue(enqueue) => enqueue::run(&enqueue, out),
         Command::Jobs(jobs) => jobs::run(&jobs, out),
-        Command::Job { id, backend } => jobs::show(&Client::new(&backend)?, &id, out),
+        Command::Job { id, json, backend } => jobs::show(&Client::new(&backend)?, &id, json, out),
         Command::Workers { backend } => workers::run(&Client::new(&backend)?, out),
         Command::Timeline(timeline) => timeline::run(&timeline, out),
         Command::Cancel { id, backend } => jobs::cancel(&Client::new(&backend)?, &id, out),

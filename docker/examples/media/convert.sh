@@ -3,7 +3,7 @@
 # stop it gives the job back.
 set -eu
 
-pieces=$(printf %s "$OJS_JOB_ARGS" | tr -dc '0-9,' | tr ',' '\n' | tail -n 1)
+pieces=$("$OJS_INIT" job arg 1) || exit 100
 first=$(printf %s "${OJS_JOB_CHECKPOINT:-}" | sed -n 's/.*"done": *\([0-9]*\).*/\1/p')
 stopping=
 trap 'stopping=yes' TERM

@@ -23,29 +23,23 @@ pub struct LastWords {
     no_worker: Option<String>,
     /// Why there is no process for it at the moment, and what to do.
     shortage: Option<(String, &'static str)>,
-    /// The worker speaks the protocol of the worker socket, if it is a worker at all.
-    speaks_our_protocol: bool,
-    /// The worker has said ready.
-    has_said_ready: bool,
+    /// The worker may be a program that knows nothing of ojs-init: it should say ready on the
+    /// worker socket, and has not since the first start.
+    may_be_no_worker: bool,
 }
 
 impl LastWords {
     /// For a worker in mode socket, or in another one.
     pub fn new(speaks_our_protocol: bool) -> Self {
         Self {
-            speaks_our_protocol,
+            may_be_no_worker: speaks_our_protocol,
             ..Self::default()
         }
     }
 
     /// The worker has said ready.
     pub fn said_ready(&mut self) {
-        self.has_said_ready = true;
-    }
-
-    /// Whether the worker may be a program that knows nothing of ojs-init.
-    pub fn may_be_no_worker(&self) -> bool {
-        self.speaks_our_protocol && !self.has_said_ready
+        self.may_be_no_worker = false;
     }
 
     /// The worker could not be started, for this reason.
@@ -65,7 +59,7 @@ impl LastWords {
 
     /// The worker was started.
     pub fn started(&mut self) {
-        *self = Self::new(self.speaks_our_protocol);
+        *self = Self::new(self.may_be_no_worker);
     }
 
     /// The record that there is no process for the worker at the moment.
@@ -196,12 +190,11 @@ pub fn worker_ended(end: WorkerEnd, manner: Manner, last_words: &LastWords) -> L
             "the worker ended, but not as it was asked to: {end}; accepted: exit status 0, 130 or 143, a status that \
              --remap-exit maps to 0, SIGTERM or SIGINT; its own output says why"
         )),
-        Manner::Unasked if last_words.may_be_no_worker() => warn(format_args!(
-            "the worker ended by itself, with success: {end}; it never said ready on OJS_SOCKET; a program that does one \
-             job and ends needs OJS_MODE=exec"
+        Manner::Unasked => warn(format_args!(
+            "the worker ended by itself, with success: {end}{}",
+            hint(end.ended, last_words)
         )),
-        Manner::Unasked => warn(format_args!("the worker ended by itself, with success: {end}")),
-        Manner::Failed => error(format_args!("the worker failed: {end}{}", hint(end.ended))),
+        Manner::Failed => error(format_args!("the worker failed: {end}{}", hint(end.ended, last_words))),
     }
     .about(fields)
 }
@@ -227,10 +220,13 @@ pub fn about_cause(cause: &EndCause) -> RecordFields {
     }
 }
 
-/// The hint about a worker that a signal killed.
-fn hint(ended: Ended) -> &'static str {
+/// The hint about a worker that ended unasked.
+fn hint(ended: Ended, last_words: &LastWords) -> &'static str {
     match ended {
         Ended::Signalled(Signal::HUP) => "; ojs-init passes SIGHUP on, and the worker has no handler for it",
+        Ended::Exited(_) if last_words.may_be_no_worker => {
+            "; it never said ready on OJS_SOCKET; a program that does one job and ends needs OJS_MODE=exec"
+        }
         Ended::Signalled(_) | Ended::Exited(_) => "",
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{enqueue, handler, program, python};
 use crate::backend::{Endpoint, Outcome};
+use crate::operator;
 use crate::stage::{Init, PATIENCE, Stage};
 use serde_json::json;
 
@@ -120,4 +121,37 @@ fn outside_of_a_job_there_is_nobody_to_tell() {
     let init = handler(&stage, "true").start();
     let came = crate::operator::run(&stage, &init, &["job", "cancelled"]);
     assert_eq!(came.status, Some(2), "{came:?}");
+}
+
+#[test]
+fn a_wrong_word_of_a_job_is_the_message_of_its_failure() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = handler(&stage, r#"set -e; "$OJS_INIT" job frobnicate; exit 0"#).start();
+    let error = stage.failure("j1");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("exit status 2: ojs-init: unexpected word frobnicate; usage: "),
+        "{error}"
+    );
+    init.stops();
+}
+
+#[test]
+fn the_status_counts_to_the_sigkill_of_a_job_that_is_past_its_timeout() {
+    let stage = Stage::new();
+    enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":100"#);
+    let script = r#"trap 'echo term >> "$NOTES"' TERM; while :; do sleep 0.02; done"#;
+    let mut init = handler(&stage, script).with("OJS_TIMEOUT_GRACE", "5m").start();
+    init.notes_line("term");
+    let came = operator::run(&stage, &init, &["status", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&came.stdout).unwrap();
+    // The runner kills the job 2 s before its own end.
+    let left = shown["jobs"][0]["ends_in_ms"].as_u64();
+    assert!(left.is_some_and(|left| left <= 298_000), "{shown}");
+    let screen = operator::run(&stage, &init, &["status"]).stdout;
+    assert!(screen.contains("timed out, SIGKILL in 4m"), "{screen}");
+    init.signal(libc::SIGTERM);
+    init.signal_again(libc::SIGTERM);
+    init.ends_with(0);
 }

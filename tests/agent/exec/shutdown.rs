@@ -138,6 +138,35 @@ fn a_runner_that_holds_nothing_any_more_ends_by_itself() {
 }
 
 #[test]
+fn a_runner_ends_by_itself_when_the_job_beside_a_cut_off_one_has_an_outcome_of_its_own() {
+    let script = r#"echo "began $OJS_JOB_ID" >> "$NOTES"
+[ "$OJS_JOB_TYPE" = t ] || { echo $$ > "$NOTES.pid"; exec sleep 300; }
+trap 'echo term >> "$NOTES"; while kill -0 "$(cat "$NOTES.pid")"; do sleep 0.01; done 2> /dev/null; exit "$STATUS"' TERM
+while :; do sleep 0.02; done"#;
+    for (status, timeout) in [("75", ""), ("0", ""), ("1", r#","timeout_ms":100"#)] {
+        let stage = Stage::new();
+        enqueue(&stage, "cut", "cut", &json!([]), "");
+        let start = handler(&stage, script).with("STATUS", status);
+        let start = start.with_all(&[("OJS_GRACE_PERIOD", "100ms"), ("OJS_CANCEL_GRACE", "9s")]);
+        let mut init = begun(&stage, start, "cut");
+        enqueue(&stage, "beside", "t", &json!([]), timeout);
+        init.notes_line("began beside");
+        if !timeout.is_empty() {
+            init.notes_line("term");
+        }
+        init.signal(libc::SIGTERM);
+        init.ends_with(0);
+        assert_eq!(stage.failure("cut")["type"], "ShutdownError", "{}", init.story());
+        match status {
+            "75" => assert_eq!(stage.outcomes("beside"), [Outcome::Requeued]),
+            "0" => assert_eq!(stage.outcomes("beside"), [Outcome::Acked(None)]),
+            _ => assert_eq!(stage.failure("beside")["code"], "timeout"),
+        }
+        assert!(!init.log().contains("SIGKILL"), "{}", init.story());
+    }
+}
+
+#[test]
 fn what_is_left_is_given_back_where_that_is_wanted() {
     let stage = Stage::new();
     stage.enqueue([1]);

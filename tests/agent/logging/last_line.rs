@@ -49,12 +49,41 @@ fn a_worker_that_fails_is_the_last_line_and_so_is_one_that_ends_well() {
 
 #[test]
 fn a_program_for_one_job_that_is_run_as_a_worker_is_told_of_mode_exec() {
+    let hint = "it never said ready on OJS_SOCKET; a program that does one job and ends needs OJS_MODE=exec";
+    let a_script_of_the_docs = r#"address=$("$OJS_INIT" job arg 0) || exit 100"#;
+    for (script, status, ended) in [
+        (
+            "true",
+            0,
+            "warn: the worker ended by itself, with success: exit status 0",
+        ),
+        (a_script_of_the_docs, 100, "error: the worker failed: exit status 100"),
+    ] {
+        let stage = Stage::new();
+        let command = stage.command(&["sh", "-c", script]);
+        let mut init = command.with("OJS_LOG_LEVEL", "warn").start();
+        init.ends_with(status);
+        let expected = format!("{ended}; {hint}");
+        assert!(said(&init).contains(&expected), "{}", init.log());
+    }
+}
+
+#[test]
+fn a_worker_that_has_said_ready_once_is_not_told_of_mode_exec_in_any_life() {
     let stage = Stage::new();
-    let mut init = stage.command(&["true"]).with("OJS_LOG_LEVEL", "warn").start();
-    init.ends_with(0);
-    let expected = "warn: the worker ended by itself, with success: exit status 0; it never said ready on OJS_SOCKET; a \
-                    program that does one job and ends needs OJS_MODE=exec";
-    assert!(said(&init).iter().any(|said| said == expected), "{}", init.log());
+    let script = "if os.path.exists('lived'): sys.exit(9)
+open('lived', 'w').close()
+link = Link(); link.ready()
+while not orders(): time.sleep(0.01)
+sys.exit(7)";
+    let script = script.replace("'lived'", &format!("{:?}", stage.at("lived")));
+    let mut init = stage.worker(&script).with("OJS_RESTART", "always").start();
+    init.logs("takes up to");
+    init.order("end");
+    init.logs("the worker failed: exit status 7");
+    init.logs("the worker failed: exit status 9");
+    assert!(!init.log().contains("OJS_MODE=exec"), "{}", init.log());
+    init.stops();
 }
 
 #[test]
@@ -66,10 +95,12 @@ fn a_worker_that_crashes_again_and_again_is_told_each_time_at_level_warn() {
         .start();
     init.logs("warn: starting the worker again in 2 s");
     let said = said(&init);
+    let failed = "error: the worker failed: exit status 9; it never said ready on OJS_SOCKET; a program that does one job and \
+                  ends needs OJS_MODE=exec";
     let expected = [
-        "error: the worker failed: exit status 9",
+        failed,
         "warn: starting the worker again in 1 s",
-        "error: the worker failed: exit status 9",
+        failed,
         "warn: starting the worker again in 2 s",
     ];
     assert_eq!(said, expected, "{}", init.log());

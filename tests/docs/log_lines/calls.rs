@@ -97,7 +97,7 @@ const TEXTS: [&str; 11] = [
 
 /// Texts of such functions and files that are written at another level, or are parts of lines which
 /// the pages show with other words in their place.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     ", through the proxy {} ({})",
     "; 1 outcome waits",
     "; did you mean {}?",
@@ -109,6 +109,7 @@ const OTHERS: [&str; 12] = [
     "looking up",
     "ojs-init runner/",
     "ojs-init {}-- {}{}",
+    "{}; usage: {}",
     "{}nnUsage: {}nnMore: ojs-init --help",
 ];
 

@@ -164,6 +164,18 @@ fn every_error_is_said_at_once() {
 }
 
 #[test]
+fn every_command_of_mode_exec_that_cannot_be_started_is_an_error() {
+    let scene = agent().variable("OJS_MODE", "exec");
+    let routes = "[exec.routes]\na = [\"no-such-a\"]\nb = [\"true\"]\nc = [\"no-such-c\"]\n";
+    let file = scene.file(routes);
+    let checked = scene.run(&["config", "check", "--config", &file, "--", "no-such-command"]);
+    assert_eq!(checked.status, Some(2));
+    let names = ["exec.routes \"a\": ", "exec.routes \"c\": ", "COMMAND: "];
+    assert_says(&checked.stderr, &names);
+    assert_eq!(checked.stderr.lines().count(), 3, "{}", checked.stderr);
+}
+
+#[test]
 fn what_a_start_goes_on_with_is_a_warning_of_config_check_in_the_same_words() {
     let scene = agent()
         .variable("OJS_AUTH_TOKEN_FILE", "/nonexistent/token")

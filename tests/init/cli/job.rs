@@ -111,9 +111,9 @@ fn nobody_who_reads_is_status_1() {
 #[test]
 fn what_cannot_be_said_is_one_message_and_status_2_and_nothing_is_written() {
     for (args, says) in [
-        (&["job"][..], "Usage: ojs-init job progress"),
-        (&["job", "stop"], "Usage: ojs-init job progress"),
-        (&["job", "heartbeat", "now"], "Usage: ojs-init job progress"),
+        (&["job"][..], "usage: ojs-init job progress"),
+        (&["job", "stop"], "usage: ojs-init job progress"),
+        (&["job", "heartbeat", "now"], "usage: ojs-init job progress"),
         (&["job", "progress"], "FRACTION"),
         (&["job", "progress", "50%"], "not a number from 0 to 1"),
         (&["job", "progress", "-0.5"], "not a number from 0 to 1"),
@@ -126,6 +126,7 @@ fn what_cannot_be_said_is_one_message_and_status_2_and_nothing_is_written() {
             message.contains(says) && output.stdout.is_empty(),
             "{args:?}: {message}"
         );
+        assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
         assert!(lines(runner).is_empty(), "{args:?}");
     }
 }

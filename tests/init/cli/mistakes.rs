@@ -28,3 +28,26 @@ fn a_mistake_is_reported_in_the_format_of_the_log_wherever_that_is_set() {
     let asked = Scene::new().run(&["config", "check", "--concurrency", "many"]);
     assert!(asked.stderr.starts_with("ojs-init: "), "{}", asked.stderr);
 }
+
+#[test]
+fn every_mistake_is_a_line_of_its_own_in_a_start_and_in_config_check() {
+    let scene = Scene::new().variable("OJS_URL", "http://127.0.0.1:9");
+    let file = scene.file("[worker]\ntimout = 1\nconcurrency = \"many\"\n[exec]\noutput = \"bla\"\n");
+    let (started, has_run) = scene.supervise(&["--format=text", "--config", &file]);
+    let checked = scene.run(&["config", "check", "--config", &file]);
+    assert!(!has_run);
+    assert_eq!((started.status, checked.status), (Some(2), Some(2)));
+    for said in [&started.stderr, &checked.stderr] {
+        for word in ["timout", "many", "bla"] {
+            let is_its_line = |line: &str| line.starts_with("ojs-init: ") && line.contains(word);
+            assert_eq!(
+                said.lines().filter(|line| is_its_line(line)).count(),
+                1,
+                "{word}: {said}"
+            );
+        }
+    }
+    let json = scene.run(&["--config", &file, "--", "true"]).stderr;
+    let records = json.lines().filter(|line| line.starts_with('{') && line.ends_with('}'));
+    assert_eq!(records.count(), 3, "{json}");
+}

@@ -75,7 +75,7 @@ pub use outcome::{FIRST_HOLD, JobEnd, LONGEST_HOLD, Outcome};
 pub use phase::Phase;
 pub use processes::{
     KILL_RESCAN_AFTER, MAX_RESTARTS, RESCAN_AFTER, RESTART_WINDOW, SHORTAGE_WINDOW, doubled, restart_pause,
-    shortage_pause,
+    shortage_pause, time_to_kill,
 };
 pub use snapshot::Snapshot;
 pub use status::{

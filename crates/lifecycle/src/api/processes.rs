@@ -26,6 +26,19 @@ pub fn shortage_pause(pauses: u32) -> Duration {
     doubled(FIRST_SHORTAGE, pauses, LONGEST_SHORTAGE)
 }
 
+/// The part of a job's time to end, one in this many, that mode exec keeps back for its SIGKILL,
+/// for the processes that it leaves behind and for the answer.
+const KILL_PART: u32 = 5;
+
+/// Most time that is kept back for these.
+const MOST_FOR_KILL: Duration = Duration::from_secs(2);
+
+/// How long after its SIGTERM a job of mode exec that has so much time gets its SIGKILL.
+#[must_use]
+pub fn time_to_kill(grace: Duration) -> Duration {
+    grace.saturating_sub((grace / KILL_PART).min(MOST_FOR_KILL))
+}
+
 /// First pause before a worker that ended is started again.
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 
@@ -54,6 +67,15 @@ pub fn doubled(first: Duration, failures: u32, longest: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kill_of_a_job_leaves_time_for_the_answer() {
+        let seconds = Duration::from_secs;
+        assert_eq!(time_to_kill(seconds(30)), seconds(28));
+        assert_eq!(time_to_kill(seconds(5)), seconds(4));
+        assert_eq!(time_to_kill(Duration::from_millis(500)), Duration::from_millis(400));
+        assert_eq!(time_to_kill(Duration::ZERO), Duration::ZERO);
+    }
 
     #[test]
     fn restarts_come_after_1_2_4_and_so_on_up_to_60_seconds() {

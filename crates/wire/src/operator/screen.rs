@@ -425,7 +425,8 @@ fn rows(job: &JobReport, is_exec: bool, screen: &Screen) -> Vec<String> {
     }
     let mut below = Line::new(screen);
     if let Some(left) = job.ends_in_ms {
-        below.put(Style::Bad, &format!("  timed out, process ends in {}", time(left)));
+        let end = if is_exec { "SIGKILL" } else { "process ends" };
+        below.put(Style::Bad, &format!("  timed out, {end} in {}", time(left)));
     }
     if let Some(Fraction(fraction)) = job.progress {
         let message = job.progress_message.as_deref().unwrap_or_default();

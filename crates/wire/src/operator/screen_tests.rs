@@ -313,6 +313,14 @@ fn a_worker_that_takes_fewer_jobs_than_are_allowed_is_full_at_its_own_number() {
 }
 
 #[test]
+fn past_a_timeout_the_screen_counts_to_the_end_of_the_process() {
+    let mut report = running();
+    report.jobs[0].ends_in_ms = Some(3_200);
+    let text = draw(&report, &NORMAL).join("\n");
+    assert!(text.contains("timed out, process ends in 3.2s"), "{text}");
+}
+
+#[test]
 fn as_many_jobs_are_shown_as_fit_and_the_rest_is_counted() {
     for height in 0..130 {
         let screen = Screen { height, ..NORMAL };

@@ -52,6 +52,9 @@ pub struct InstanceInfo {
     pub labels: Vec<String>,
     /// How jobs reach the program (`worker.mode`).
     pub mode: String,
+    /// How long before the end of a job's timeout grace its process gets SIGKILL. Zero where no job
+    /// has a process of its own.
+    pub kill_lead: Duration,
     /// In mode gateway, by what callers are known.
     pub caller_proof: Option<&'static str>,
     /// The last failed request to the backend, in the words of the log.
@@ -202,7 +205,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         dropped: count(snapshot.dropped),
         given_back: status.given_back.iter().map(returns).collect(),
         cut_off: count(snapshot.cut_off),
-        jobs: status.jobs.iter().map(job).collect(),
+        jobs: status.jobs.iter().map(|status| job(status, facts.kill_lead)).collect(),
         jobs_not_shown: count(status.not_shown),
         connections: worker.most_loaded.iter().map(connection).collect(),
         connections_not_shown: count(worker.holders.saturating_sub(worker.most_loaded.len())),
@@ -262,7 +265,7 @@ fn memory_gate(snapshot: &Snapshot) -> Option<&'static str> {
     snapshot.memory_taken.map(|_| word)
 }
 
-fn job(job: &JobStatus) -> JobReport {
+fn job(job: &JobStatus, kill_lead: Duration) -> JobReport {
     let (place, connection) = match job.place {
         JobPlace::Waiting => ("waiting", None),
         JobPlace::Held(connection) => ("held", Some(connection.0)),
@@ -278,7 +281,7 @@ fn job(job: &JobStatus) -> JobReport {
         place: place.to_owned(),
         connection,
         cancelled: job.is_cancelled,
-        ends_in_ms: job.ends_in.map(milliseconds),
+        ends_in_ms: job.ends_in.map(|left| milliseconds(left.saturating_sub(kill_lead))),
         progress: job
             .progress
             .as_ref()

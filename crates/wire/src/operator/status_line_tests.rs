@@ -120,6 +120,7 @@ fn facts() -> InstanceInfo {
         pid: 1,
         program: "secret-program".to_owned(),
         mode: "gateway".to_owned(),
+        kill_lead: Duration::ZERO,
         url: "http://secret-host/".to_owned(),
         queues: vec!["secret-queue".to_owned()],
         labels: vec!["secret-label".to_owned()],
@@ -269,6 +270,7 @@ fn the_longest_answer_keeps_its_bound() {
         queues: names(),
         labels: names(),
         mode: "gateway".to_owned(),
+        kill_lead: Duration::ZERO,
         caller_proof: Some("uid and bearer"),
         backend_error: Some(worst.clone()),
     };
@@ -276,6 +278,16 @@ fn the_longest_answer_keeps_its_bound() {
     assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());
     // Not much more than it takes.
     assert!(text.len() > MAX_ANSWER / 2, "{}", text.len());
+}
+
+#[test]
+fn a_job_with_a_process_of_its_own_is_shown_with_the_time_until_its_sigkill() {
+    let with_a_lead = |lead| InstanceInfo {
+        kill_lead: ms(lead),
+        ..facts()
+    };
+    assert!(text(everything(), &with_a_lead(2_000)).contains(r#""ends_in_ms":1200,"#));
+    assert!(text(everything(), &with_a_lead(4_000)).contains(r#""ends_in_ms":0,"#));
 }
 
 #[test]
