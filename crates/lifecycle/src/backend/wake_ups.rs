@@ -13,8 +13,12 @@
 //! few jobs.
 //!
 //! The worker that got the job makes its own window wider once more, so the next job is rather for
-//! another one. A worker that finds jobs and hears of nobody else is alone, and is as quick as it
-//! can be.
+//! another one. A worker that finds every job may be alone. It then leaves one job to others for
+//! longer than they would wait. If it finds that one as well, it is as quick as it can be.
+//!
+//! Some backends end all streams at one moment, with the word of a job. A few workers then ask for
+//! jobs at once, as many as would have asked for one, and each asks for its stream again at another
+//! moment.
 //!
 //! Some backends do not tell when a job is taken. Another worker then counts as quicker when the
 //! time by chance is above the patience, and the job is left to it. Polls find what is left.
