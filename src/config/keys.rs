@@ -200,10 +200,10 @@ keys! {
     in Worker, Agent {
         QUEUES: Vec<String> = vec!["default".to_owned()];
             "worker.queues", "queues", ["OJS_QUEUES", "OJS_QUEUE"];
-            "Queues to fetch from, highest priority first, with commas between";
+            "Queues to fetch from, highest priority first, with commas between; unset in mode gateway: as the SDK asks";
         CONCURRENCY: u32 [1..=MAX_CONCURRENCY] = 10;
             "worker.concurrency", "concurrency", ["OJS_CONCURRENCY"];
-            "Most jobs active at once, over all connections";
+            "Most jobs active at once, over all connections; unset in mode gateway: as the SDK asks";
         LABELS: Vec<String> = Vec::new();
             "worker.labels", "labels", ["OJS_LABELS"];
             "Labels of this worker, with commas between";

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::key::{Row, Scope};
-use super::keys::{EXEC_OUTPUT_LIMIT, GRACE_PERIOD, HEARTBEAT_INTERVAL, KEYS};
+use super::keys::{CONCURRENCY, EXEC_OUTPUT_LIMIT, GRACE_PERIOD, HEARTBEAT_INTERVAL, KEYS, QUEUES};
 use super::sections::Config;
 use super::values::Value;
 use super::values::duration::{Bytes, Human};
@@ -66,6 +66,11 @@ fn effective(config: &Config, key: &Row) -> String {
     let has_limit = limits.grace_period_is_explicit || limits.termination_grace_period.is_some();
     if *key == *GRACE_PERIOD && config.mode == Mode::None && !has_limit {
         return "none: waits for ever".to_owned();
+    }
+    let is_left_to_sdk =
+        (*key == *QUEUES && !worker.queues_are_explicit) || (*key == *CONCURRENCY && !worker.concurrency_is_explicit);
+    if config.mode == Mode::Gateway && is_left_to_sdk {
+        return "unset: as the SDK asks".to_owned();
     }
     if *key == *HEARTBEAT_INTERVAL && !worker.heartbeat_interval_is_explicit {
         return format!("{}, or as registered", Human(worker.heartbeat_interval));
@@ -147,6 +152,24 @@ mod tests {
             let (effective, without) = shown.split_once(&heading).unwrap();
             assert_says(effective, &[works, "worker.queues"]);
             assert_says(without, &[idle]);
+        }
+    }
+
+    #[test]
+    fn queues_and_concurrency_that_are_not_set_are_the_sdks_in_mode_gateway_alone() {
+        let row = |given: Given, name: &str| -> String {
+            let shown = show(&given.config());
+            let row = shown.lines().find(|line| line.starts_with(&format!("{name} ")));
+            row.unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let gateway = || Given::agent().variable("OJS_MODE=gateway");
+        for (name, default, variable, set) in [
+            ("worker.queues", "default", "OJS_QUEUES=mail", "mail"),
+            ("worker.concurrency", "10", "OJS_CONCURRENCY=7", "7"),
+        ] {
+            assert_eq!(row(gateway(), name), format!("{name} unset: as the SDK asks default"));
+            assert_says(&row(gateway().variable(variable), name), &[&format!("{name} {set} ")]);
+            assert_eq!(row(Given::agent(), name), format!("{name} {default} default"));
         }
     }
 

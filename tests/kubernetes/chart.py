@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kustomize import Wrong, build, parse
+from kustomize import Wrong, apply, build, parse
 from promises import Variant, schema_errors, value_errors
 from sequence import sequence_errors, setting_errors
 
@@ -28,6 +28,9 @@ AS_THE_BASE = {
     "replicas": 3,
 }
 
+# With these it is the base with the component gateway.
+AS_THE_GATEWAY = {**AS_THE_BASE, "mode": "gateway"}
+
 EVERY_VALUE = {
     "image": {
         "repository": "registry.example.com:5000/mail/worker",
@@ -41,7 +44,7 @@ EVERY_VALUE = {
     "mode": "gateway",
     "queues": ["critical", "default"],
     "concurrency": 10000,
-    "shutdown": {"gracePeriodSeconds": 570, "prestopSeconds": 20},
+    "shutdown": {"gracePeriodSeconds": 570, "prestopUntil": "time", "prestopSeconds": 20},
     "env": [
         {"name": "OJS_LOG_LEVEL", "value": "debug"},
         {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -57,7 +60,10 @@ EVERY_VALUE = {
     "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
 }
 
-CASES = {"least": LEAST, "as the base": AS_THE_BASE, "every value": EVERY_VALUE}
+CASES = {"least": LEAST, "as the base": AS_THE_BASE, "as the gateway": AS_THE_GATEWAY, "every value": EVERY_VALUE}
+
+# The component of docker/kubernetes that a case has.
+COMPONENTS = {"as the base": [], "as the gateway": ["gateway"]}
 
 # Values beside LEAST that have to be refused, and a part of what helm says. helm 4 writes /backend/url, and helm 3 backend.url.
 REFUSED = [
@@ -68,9 +74,9 @@ REFUSED = [
     ({"backend": {"url": "backend:8080"}}, "backend.url"),
     ({"replicas": "3"}, "replicas"),
     ({"mode": "none"}, "mode"),
-    ({"queues": []}, "queues"),
     ({"queues": ["a,b"]}, "queues"),
-    ({"concurrency": 0}, "concurrency"),
+    ({"concurrency": -1}, "concurrency"),
+    ({"shutdown": {"prestopUntil": "--until-idle"}}, "shutdown.prestopUntil"),
     ({"shutdown": {"gracePeriodSeconds": "45s"}}, "shutdown.gracePeriodSeconds"),
     ({"shutdown": {"grace": 45}}, "grace"),
     ({"env": [{"name": "OJS_TERMINATION_GRACE_PERIOD", "value": "60s"}]}, "env.0.name"),
@@ -89,7 +95,11 @@ FAULTS = [
     ("templates/deployment.yaml", "name: {{ .Release.Name", "name: {{ .Release.Nam", "helm"),
     ("templates/pod-disruption-budget.yaml", "maxUnavailable: 1", "maxUnavailable: 0", "leaves no worker"),
     ("values.yaml", "tmpSize: 64Mi", "tmpSize: 64Mi\ntmpSiz: 1Mi", "helm lint"),
-    ("values.yaml", "concurrency: 10", "concurrency: 11", "differs from docker/kubernetes/base"),
+    ("values.yaml", "concurrency: 0", "concurrency: 11", "as the base: differs from docker/kubernetes/base"),
+    ("values.yaml", "concurrency: 0", "concurrency: 10", "as the gateway: differs from docker/kubernetes/base"),
+    ("values.yaml", "queues: []", "queues: [default]", "as the gateway: differs from docker/kubernetes/base"),
+    ("values.yaml", 'prestopUntil: ""', "prestopUntil: time", "as the gateway: differs from docker/kubernetes/base"),
+    ("templates/_helpers.tpl", "ternary \"idle\" \"time\"", "ternary \"idle\" \"idle\"", "as the base: differs from docker/kubernetes/base"),
     ("values.schema.json", '"concurrency"', '"concurency"', "helm lint"),
     ("README.md", "| `tmpSize` |", "| `tmpSpace` |", "says nothing of tmpSize"),
 ]
@@ -126,8 +136,12 @@ def chart_errors(chart, base, metrics):
         variant = rendered(chart, name, values)
         yield from schema_errors(variant)
         yield from value_errors(variant, metrics)
-        if name == "as the base" and comparable(variant.resources) != comparable(build(base)):
-            yield f"{variant.name}: differs from docker/kubernetes/base: {comparable(variant.resources)}"
+        if name in COMPONENTS:
+            manifests = build(base)
+            for component in COMPONENTS[name]:
+                manifests = apply(base.parent / "components" / component, manifests)
+            if comparable(variant.resources) != comparable(manifests):
+                yield f"{variant.name}: differs from docker/kubernetes/base: {comparable(variant.resources)}"
 
 
 def page_errors(chart):
@@ -150,8 +164,8 @@ def leaves(values, prefix=""):
 
 
 def comparable(resources):
-    """Without what the chart has besides: labels of the release, OJS_MODE and OJS_QUEUES with their defaults, and the time of
-    the hook, which is that of `prestop` without an option.
+    """Without what only one of the two has: labels of the release, OJS_MODE=socket and OJS_CONCURRENCY=10, which are the defaults of
+    ojs-init, the order of variables, and the time of the hook, which is that of `prestop` without an option.
     """
     found = copy.deepcopy(resources)
     for resource in found:
@@ -168,8 +182,11 @@ def strip(value):
     for label in ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"):
         value.pop(label, None)
     if "env" in value:
-        defaults = [{"name": "OJS_MODE", "value": "socket"}, {"name": "OJS_QUEUES", "value": "default"}]
-        value["env"] = [entry for entry in value["env"] if entry not in defaults]
+        is_gateway = {"name": "OJS_MODE", "value": "gateway"} in value["env"]
+        defaults = [{"name": "OJS_MODE", "value": "socket"}]
+        # In mode gateway there is no default: a number caps the SDK.
+        defaults += [] if is_gateway else [{"name": "OJS_CONCURRENCY", "value": "10"}]
+        value["env"] = sorted((entry for entry in value["env"] if entry not in defaults), key=lambda entry: entry["name"])
     if value.get("command") == ["/ojs-init", "prestop", "--for", "5s"]:
         value["command"] = ["/ojs-init", "prestop"]
     for item in value.values():
@@ -211,5 +228,5 @@ def binary_errors(chart, binary):
     for name, values in CASES.items():
         variant = rendered(chart, name, values)
         yield from setting_errors(binary, variant)
-        if name == "least":
+        if name in ("least", "as the gateway"):
             yield from sequence_errors(binary, variant)

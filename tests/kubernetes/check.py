@@ -52,6 +52,30 @@ def values(root):
     return (error for variant in variants(root) for error in value_errors(variant, METRICS))
 
 
+def rule_errors(page, alerts):
+    """The command of the page makes a PrometheusRule of the rules, as they are."""
+    command = next(block for block in re.findall(r"^```sh\n(.*?)^```$", page, re.S | re.M) if "PrometheusRule" in block)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "docs").mkdir()
+        Path(folder, "docs/alert-rules.yaml").write_text(alerts, encoding="utf-8")
+        script = f"kubectl() {{ cat; }}\n{command}"
+        said = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, text=True)
+    try:
+        rule = yaml.safe_load(said.stdout)
+    except yaml.YAMLError as wrong:
+        return [f"docs/metrics.md: the PrometheusRule is no YAML: {wrong}"]
+    kind = rule["apiVersion"], rule["kind"]
+    is_right = kind == ("monitoring.coreos.com/v1", "PrometheusRule") and rule["spec"] == yaml.safe_load(alerts)
+    return [] if is_right else [f"docs/metrics.md: not the rules, or no PrometheusRule: {kind} {said.stderr}"]
+
+
+def unnoticed_rules():
+    """Broken commands that were not found."""
+    for old, new in (("s/^/  /", "s/^//"), ("metadata: {", "metadata: "), ("spec:\n", ""), ("kind: PrometheusRule\n", "kind: PrometheusRules\n")):
+        if old not in METRICS or not rule_errors(METRICS.replace(old, new, 1), ALERTS):
+            yield f"docs/metrics.md: {new!r} instead of {old!r} is not noticed"
+
+
 def queries(root):
     """Prometheus' own tool reads what the autoscalers ask."""
     asked = {
@@ -66,7 +90,8 @@ def queries(root):
         json.dump({"groups": [{"name": "a", "rules": rules}]}, file)
         file.flush()
         said = subprocess.run(["promtool", "check", "rules", "--lint=none", file.name], capture_output=True, text=True)
-    return [] if asked and said.returncode == 0 else [f"promtool: {said.stdout}{said.stderr}"]
+    found = rule_errors(METRICS, ALERTS)
+    return found if asked and said.returncode == 0 else [*found, f"promtool: {said.stdout}{said.stderr}"]
 
 
 # What builds a kustomization with components: the command, how it tells its version, and the first one that can.
@@ -153,7 +178,7 @@ def main():
     if len(sys.argv) > 2:
         checks["binary"] = functools.partial(binary, sys.argv[2])
     if sys.argv[1] == "faults":
-        found = [*unnoticed(MANIFESTS, checks), *scaling.unnoticed(SCALING, METRICS, ALERTS)]
+        found = [*unnoticed(MANIFESTS, checks), *scaling.unnoticed(SCALING, METRICS, ALERTS), *unnoticed_rules()]
     else:
         of_tools = {"real-kustomize": real_kustomize, "has-kustomize": has_kustomize, "has-helm": chart.has_helm}
         if len(sys.argv) > 2:

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use crate::api::ids::{CallId, JobId};
 use crate::api::{
-    Effect, EndingTimer, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Reply, Snapshot, Timer, WorkerState,
+    Effect, Event, Failure, LinkTimer, Moment, Notice, Options, Phase, Reply, Snapshot, Timer, WorkerState,
 };
 use crate::backend::answers::Answered;
 use crate::backend::link::Link;
@@ -225,8 +225,7 @@ impl Lifecycle {
             deaf_streams: self.link.streams().deaf(),
             worker_is_alive: self.workers.supervision().is_alive(),
             heartbeat_interval: self.link.session().heartbeats.interval(),
-            terminating_since: self.ending.shutdown().began(),
-            stop_by: self.ending.timers().deadline_of(EndingTimer::Deadline),
+            drain_since: self.ending.drain_since(),
             cut_off: self.ending.shutdown().cut_off(),
             exit_by: self.ending.shutdown().exit_by(),
             deadlines: self.all_timers().count(),

@@ -27,6 +27,8 @@ pub struct Observed<'a> {
     pub metrics: &'a Metrics,
     /// How many of everything there are at this moment.
     pub snapshot: &'a Snapshot,
+    /// The time until jobs are cut off; none before the drain and the preStop hook.
+    pub drain_left: Option<Duration>,
     pub log_records_dropped: u64,
     pub now: Moment,
 }
@@ -207,20 +209,16 @@ impl Page {
             let is_in = u8::from(state == snapshot.state);
             self.sample(name, &[("state", names::worker_state(state))], is_in);
         }
-        let took = snapshot
-            .terminating_since
-            .map_or(Duration::ZERO, |since| since.elapsed(now));
+        let took = snapshot.drain_since.map_or(Duration::ZERO, |since| since.elapsed(now));
         self.gauge(
             "ojs_init_drain_seconds",
-            "Since terminate began; 0 before.",
+            "Since the preStop hook or, without one, since terminate began; 0 before.",
             took.as_secs_f64(),
         );
-        let is_terminating = snapshot.terminating_since.is_some();
-        let until_stop = snapshot.stop_by.map_or(Duration::ZERO, |stop| stop.remaining(now));
         self.gauge_if(
             "ojs_init_drain_left_seconds",
-            "In terminate: until jobs are cut off; 0 in the stop phase.",
-            is_terminating.then_some(until_stop),
+            "During a preStop hook and in terminate: until jobs are cut off; 0 in the stop phase.",
+            observed.drain_left,
         );
         self.gauge_if(
             "ojs_init_exit_left_seconds",

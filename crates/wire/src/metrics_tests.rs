@@ -35,8 +35,7 @@ fn running() -> Snapshot {
         deaf_streams: 3,
         worker_is_alive: true,
         heartbeat_interval: Duration::from_millis(2500),
-        terminating_since: None,
-        stop_by: None,
+        drain_since: None,
         cut_off: 0,
         exit_by: None,
         deadlines: 0,
@@ -47,8 +46,7 @@ fn draining() -> Snapshot {
     Snapshot {
         phase: Phase::Drain,
         state: WorkerState::Terminate,
-        terminating_since: Some(at(100)),
-        stop_by: Some(at(125)),
+        drain_since: Some(at(100)),
         cut_off: 0,
         exit_by: Some(at(130)),
         ..running()
@@ -60,9 +58,14 @@ fn metrics() -> Metrics {
 }
 
 fn shown(metrics: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
+    shown_with(None, metrics, snapshot, now)
+}
+
+fn shown_with(drain_left: Option<u64>, metrics: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
     text(&Observed {
         metrics,
         snapshot,
+        drain_left: drain_left.map(Duration::from_secs),
         log_records_dropped: 5,
         now,
     })
@@ -165,7 +168,7 @@ fn each_gauge_shows_what_is_so_now() {
 
 #[test]
 fn in_terminate_the_time_that_went_by_and_the_time_that_is_left_are_shown() {
-    let text = shown(&metrics(), &draining(), at(110));
+    let text = shown_with(Some(15), &metrics(), &draining(), at(110));
     for line in [
         "ojs_init_state{state=\"terminate\"} 1",
         "ojs_init_drain_seconds 10",
@@ -176,11 +179,10 @@ fn in_terminate_the_time_that_went_by_and_the_time_that_is_left_are_shown() {
     }
     let stop = Snapshot {
         phase: Phase::Stop,
-        stop_by: None,
         cut_off: 2,
         ..draining()
     };
-    let text = shown(&metrics(), &stop, at(127));
+    let text = shown_with(Some(0), &metrics(), &stop, at(127));
     has(&text, "ojs_init_drain_left_seconds 0");
     has(&text, "ojs_init_exit_left_seconds 3");
     has(&text, "ojs_init_jobs_cut_off_total 2");
@@ -248,7 +250,7 @@ fn every_sample_follows_the_help_and_the_type_of_its_family_and_none_comes_twice
     for outcome in outcomes() {
         work(&mut metrics, &job("q", "t"), outcome, 1);
     }
-    let text = shown(&metrics, &draining(), at(110));
+    let text = shown_with(Some(15), &metrics, &draining(), at(110));
     let mut family = String::new();
     let mut series = BTreeSet::new();
     let mut families: BTreeMap<String, usize> = BTreeMap::new();

@@ -236,6 +236,7 @@ fn about_the_backend() -> Vec<Notice> {
         Notice::Link(LinkNotice::BackendIsStillAway(outage(0, Some(Duration::ZERO)))),
         Notice::Link(LinkNotice::BackendIsBack(outage(2, None))),
         Notice::Link(LinkNotice::BackendIsUnsteady { failed: 3 }),
+        Notice::Link(LinkNotice::FetchAbandoned),
         memory_gate(true),
         memory_gate(false),
     ]
@@ -254,7 +255,6 @@ fn about_the_worker() -> Vec<Notice> {
         }),
         Notice::Worker(WorkerNotice::NotReady),
         Notice::Worker(WorkerNotice::NothingAskedFor),
-        Notice::Link(LinkNotice::FetchAbandoned),
         Notice::Ending(EndingNotice::StateChanged {
             state: WorkerState::Terminate,
             reason,
@@ -277,6 +277,7 @@ fn about_the_worker() -> Vec<Notice> {
             asked: 25,
             allowed: 10,
         })),
+        Notice::Worker(WorkerNotice::QueuesRefused(vec!["emails".into(), "reports".into()])),
         Notice::Worker(WorkerNotice::EndingProcess {
             process: ProcessId(7),
             cause: hung.clone(),

@@ -5,13 +5,19 @@ use std::time::Duration;
 use log::Level;
 
 use crate::daemon::log::last_words::{LastWords, about_cause, worker_ended, worker_was_ended};
-use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::record::{LogRecord, RecordFields, clipped};
 use crate::daemon::log::words::{info, jobs, warn};
 use ojs_lifecycle::api::{CapacityNews, EndCause, HolderId, ProcessId, Text, WorkerNotice};
 use ojs_wire::text::{milliseconds, seconds};
 
 /// Characters of a client's name that are logged; it may send a novel.
 const CLIENT_CHARS: usize = 100;
+
+/// Bytes of a queue's name that are logged.
+const QUEUE_BYTES: usize = 64;
+
+/// Most queues that are listed in one line.
+const LISTED_QUEUES: usize = 8;
 
 /// The record of a notice.
 pub fn record(notice: &WorkerNotice, last_words: &LastWords) -> LogRecord {
@@ -31,6 +37,7 @@ pub fn record(notice: &WorkerNotice, last_words: &LastWords) -> LogRecord {
             client,
         } => ready(*holder, *concurrency, client.as_ref()),
         WorkerNotice::Capacity(news) => capacity(*news),
+        WorkerNotice::QueuesRefused(queues) => queues_refused(queues),
         WorkerNotice::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
     }
 }
@@ -122,6 +129,22 @@ fn capacity(news: CapacityNews) -> LogRecord {
         ))
         .about(RecordFields::default().with("capacity", takes)),
     }
+}
+
+fn queues_refused(queues: &[Text]) -> LogRecord {
+    let names: Vec<String> = queues
+        .iter()
+        .take(LISTED_QUEUES)
+        .map(|name| clipped(name, QUEUE_BYTES))
+        .collect();
+    let more = match queues.len().saturating_sub(LISTED_QUEUES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    warn(format_args!(
+        "the worker asks for queues that worker.queues (OJS_QUEUES) does not have, and gets no jobs of them: {}{more}; add them, or leave it out",
+        names.join(", ")
+    ))
 }
 
 fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> LogRecord {

@@ -99,6 +99,7 @@ fn metrics_text(sources: &ProbeContext<'_>, now: Moment) -> String {
     metrics::text(&Observed {
         metrics: sources.metrics,
         snapshot: &sources.machine.snapshot(),
+        drain_left: sources.machine.drain_left(now),
         log_records_dropped: sources.log.dropped(),
         now,
     })

@@ -234,6 +234,42 @@ while True:
 }
 
 #[test]
+fn queues_that_the_worker_asks_for_and_that_are_not_configured_are_in_the_log_once_and_in_the_status() {
+    let stage = Stage::new();
+    let script = r#"
+link = Link()
+while True:
+    link.ask(fetch(queues=["emails", "reports"]))
+    link.ask(fetch(queues=["default", "reports", "faxes"]))
+    time.sleep(0.02)
+"#;
+    let mut init = worker(&stage, script).with("OJS_QUEUES", "default").start();
+    let status = shows(&stage, &init, |status| {
+        status["queues_refused"]
+            .as_array()
+            .is_some_and(|refused| refused.len() == 3)
+    });
+    let expected = serde_json::json!(["emails", "reports", "faxes"]);
+    assert_eq!(
+        (&status["queues"], &status["queues_refused"]),
+        (&serde_json::json!(["default"]), &expected)
+    );
+    let came = run(&stage, &init, &["status"]);
+    let line = "\nrefused   not in OJS_QUEUES, and asked for: emails, reports, faxes\n";
+    assert!(came.stdout.contains(line), "{came:?}");
+    let line = "the worker asks for queues that worker.queues (OJS_QUEUES) does not have, and gets no jobs of them: emails, reports, faxes; \
+                add them, or leave it out";
+    init.logs(line);
+    assert_eq!(
+        init.log().matches("worker.queues (OJS_QUEUES)").count(),
+        1,
+        "{}",
+        init.log()
+    );
+    init.stops();
+}
+
+#[test]
 fn the_status_names_the_queues_and_the_number_of_jobs_that_the_worker_asks_for() {
     let stage = Stage::new();
     let script = r#"

@@ -53,6 +53,7 @@ fn page_dashboard_and_rules_name_no_metric_that_there_is_not() {
         "docs/metrics.md",
         "docs/grafana-dashboard.json",
         "docs/alert-rules.yaml",
+        "docs/on-call.md",
     ] {
         let named = named(&read(path));
         let unknown: Vec<&String> = named.difference(&known).collect();
@@ -101,6 +102,20 @@ fn each_alert_has_a_severity_and_a_runbook_whose_heading_is_there() {
             .map(|line| anchor(line.trim_start_matches('#').trim()))
             .any(|found| found == wanted);
         assert!(is_there, "{page} has no heading {wanted}");
+    }
+}
+
+#[test]
+fn the_page_on_call_has_a_query_for_the_instances_of_each_alert_that_names_none() {
+    let page = read("docs/on-call.md");
+    let rules = read("docs/alert-rules.yaml");
+    let names_none = |alert: &&str| alert.contains("by (job)") || alert.contains("by (job, type)");
+    let alerts: Vec<&str> = rules.split("- alert: ").skip(1).filter(names_none).collect();
+    assert!(alerts.len() >= 6, "{}", alerts.len());
+    for alert in alerts {
+        let name = alert.split_whitespace().next().unwrap();
+        let is_row = |line: &str| line.starts_with('|') && line.contains(name) && line.contains("{job=\"JOB\"");
+        assert!(page.lines().any(is_row), "{name}");
     }
 }
 

@@ -88,6 +88,22 @@ fn promtool_can_read_every_question_of_the_dashboard() {
 }
 
 #[test]
+fn promtool_can_read_every_query_of_the_page_on_call() {
+    let stage = Stage::new();
+    let page = std::fs::read_to_string(root().join("docs/on-call.md")).unwrap();
+    let queries: Vec<&str> = page.split('`').filter(|code| code.contains("{job=\"JOB\"")).collect();
+    assert!(queries.len() > 4, "{queries:?}");
+    let mut rules = "groups:\n- name: queries\n  rules:\n".to_owned();
+    for (number, query) in queries.iter().enumerate() {
+        rules.push_str(&format!("  - record: a:b{number}\n    expr: |\n      {query}\n"));
+    }
+    let file = stage.at("queries.yaml");
+    std::fs::write(&file, &rules).unwrap();
+    let (is_good, said) = promtool(&["check", "rules", file.to_str().unwrap()], "");
+    assert!(is_good, "{said}\n{rules}");
+}
+
+#[test]
 fn each_rule_fires_when_it_should_and_only_then() {
     let (is_good, said) = promtool(&["test", "rules", "tests/agent/metrics/alert-rules.test.yaml"], "");
     assert!(is_good, "{said}");

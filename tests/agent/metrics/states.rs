@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::scrape::{families, value};
 use super::{ANY_PORT, OBEYS, OFTEN};
 use crate::backend::{Behaviour, Endpoint};
+use crate::operator::{Place, start};
 use crate::probe_client::Probes;
 use crate::stage::{PATIENCE, Stage};
 use crate::support::wait::{now, wait_until};
@@ -43,6 +44,35 @@ fn the_state_follows_quiet_resume_and_terminate_and_the_drain_has_its_times() {
         "{drain} {exit}"
     );
     init.order("ack j1");
+    init.ends_with(0);
+}
+
+#[test]
+fn a_pre_stop_hook_counts_as_the_beginning_of_the_drain() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let limit = ("OJS_TERMINATION_GRACE_PERIOD", "20s");
+    let mut init = stage.worker(OBEYS).with_all(&[ANY_PORT, OFTEN, limit]).start();
+    let probes = Probes::of(&mut init);
+    init.notes_line("job j1");
+    let hook = start(&stage, &init, Place::Inside, &["prestop", "--until-idle"]);
+    probes.counts(&state("quiet"), 1.0);
+    probes.shows("ojs_init_drain_seconds", |since| since > 0.5);
+    let text = probes.scrape();
+    let (since, left) = (
+        value(&text, "ojs_init_drain_seconds").unwrap(),
+        value(&text, "ojs_init_drain_left_seconds").unwrap(),
+    );
+    // Of the limit of 20 s, 5 s are for the stop phase.
+    assert!((since + left - 15.0).abs() < 0.1, "{since} {left}");
+    init.signal(libc::SIGTERM);
+    probes.counts(&state("terminate"), 1.0);
+    let text = probes.scrape();
+    let later = value(&text, "ojs_init_drain_seconds").unwrap();
+    let rest = value(&text, "ojs_init_drain_left_seconds").unwrap();
+    assert!(later > since && rest < left, "{since} {later}, {left} {rest}");
+    init.order("ack j1");
+    hook.ends();
     init.ends_with(0);
 }
 

@@ -212,6 +212,8 @@ pub enum WorkerNotice {
     },
     /// How many jobs the holders take at a time.
     Capacity(CapacityNews),
+    /// Holders ask for jobs of these queues, which the configuration does not have.
+    QueuesRefused(Vec<Text>),
     /// A process is ended, for this reason.
     EndingProcess {
         process: ProcessId,

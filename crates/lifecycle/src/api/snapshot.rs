@@ -57,9 +57,9 @@ pub struct Snapshot {
     pub deaf_streams: usize,
     pub worker_is_alive: bool,
     pub heartbeat_interval: Duration,
-    pub terminating_since: Option<Moment>,
-    /// When the stop phase begins at the latest; set in terminate until it does.
-    pub stop_by: Option<Moment>,
+    /// When the drain began: with terminate, or with the preStop hook before it, during which the
+    /// orchestrator's clock runs too.
+    pub drain_since: Option<Moment>,
     pub cut_off: usize,
     /// When we are gone at the latest; set from terminate on.
     pub exit_by: Option<Moment>,

@@ -36,6 +36,8 @@ pub struct Status {
     /// The queues that jobs are taken from, where holders say that; none: those that are
     /// configured.
     pub queues: Option<Vec<Text>>,
+    /// Queues that holders asked for, and that the configuration does not have.
+    pub refused_queues: Vec<Text>,
     /// Nobody has set a concurrency: that of the snapshot is the most that was asked for until now,
     /// and limits nothing.
     pub is_uncapped: bool,

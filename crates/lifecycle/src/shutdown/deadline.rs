@@ -17,6 +17,24 @@ impl Ending {
         now.after(options.times.drain(elapsed))
     }
 
+    /// When the drain began: with terminate, or with the preStop hook before it.
+    pub(crate) fn drain_since(&self) -> Option<Moment> {
+        let clock = self.shutdown.clock();
+        match self.shutdown.began() {
+            Some(began) => Some(clock.map_or(began, |clock| clock.min(began))),
+            None => clock.filter(|_| self.shutdown.quiet_by().prestop),
+        }
+    }
+
+    /// The time until jobs are cut off; zero in the stop phase. During a preStop hook it is what a
+    /// drain that begins now could take. None before both.
+    pub(crate) fn drain_left(&self, options: &Options, now: Moment) -> Option<Duration> {
+        self.drain_since().map(|_| match self.shutdown.began() {
+            Some(_) => self.time_to_deadline(now),
+            None => self.latest_deadline(options, now).remaining(now),
+        })
+    }
+
     pub(super) fn set_deadline(&mut self, deadline: Moment, cx: &Context) {
         self.shutdown.grants_until(deadline);
         let margin = deadline.after(cx.options.times.stop_margin);

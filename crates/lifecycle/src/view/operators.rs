@@ -170,6 +170,13 @@ impl Lifecycle {
         self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
     }
 
+    /// The time until jobs are cut off, in a drain and during the preStop hook before it; zero in
+    /// the stop phase.
+    #[must_use]
+    pub fn drain_left(&self, now: Moment) -> Option<Duration> {
+        self.ending.drain_left(&self.options, now)
+    }
+
     /// See [`OperatorAnswer::left`].
     pub(super) fn time_left(&self, now: Moment) -> Option<Duration> {
         match self.phase() {

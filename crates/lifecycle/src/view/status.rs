@@ -43,6 +43,7 @@ impl Lifecycle {
             jobs: self.shown_jobs(now),
             given_back: self.shown_returns(now),
             queues: takes.queues,
+            refused_queues: self.workers.refused_queues().to_vec(),
             is_uncapped: takes.concurrency.is_some(),
             most_asked: self.link.most_asked_for(&self.options),
             ending: self.ending(),

@@ -1,6 +1,6 @@
 //! How many jobs all holders of the worker take together, as the log was last told.
 
-use crate::api::{HolderId, Moment, ProcessId};
+use crate::api::{HolderId, Moment, ProcessId, Text};
 
 /// The capacity as the log knows it. No decision depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -24,4 +24,9 @@ pub(crate) struct Capacity {
     pub(super) most_asked: u64,
     /// The capacity was compared with `worker.concurrency`.
     pub(super) is_compared: bool,
+    /// Queues that holders asked for and `worker.queues` does not have, in the order in which they
+    /// came; at most `MOST_REFUSED_QUEUES`.
+    pub(super) refused_queues: Vec<Text>,
+    /// The log has them.
+    pub(super) refused_queues_are_told: bool,
 }

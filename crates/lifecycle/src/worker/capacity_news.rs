@@ -1,4 +1,5 @@
-//! The log line about a worker that takes more or fewer jobs than before.
+//! The log lines about a worker that takes more or fewer jobs than before, or asks for more jobs or
+//! other queues than the configuration allows.
 //!
 //! Capacity changes in crowds: a parent starts its processes one after the other, or loses them all
 //! at once. The line therefore comes after a moment, and not again for a while. The last line
@@ -6,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::api::{CapacityNews, HolderId, MAX_CONCURRENCY, ProcessId, WorkerNotice, WorkerTimer};
+use crate::api::{CapacityNews, HolderId, MAX_CONCURRENCY, ProcessId, Text, WorkerNotice, WorkerTimer};
 use crate::worker::capacity::Capacity;
 use crate::worker::workers::{Context, Workers};
 
@@ -22,6 +23,9 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 /// How long after a change it is told: who closes a connection is most often on the way out, and
 /// that is told otherwise.
 const TELL_AFTER: Duration = Duration::from_millis(500);
+
+/// Most queues that are remembered because they were asked for and refused.
+const MOST_REFUSED_QUEUES: usize = 100;
 
 impl Workers {
     /// Another incarnation begins: nobody is there yet.
@@ -63,8 +67,31 @@ impl Workers {
     pub(crate) fn were_asked_at_once(&mut self, at_once: usize, cx: &Context) {
         let asked = u64::try_from(at_once).unwrap_or(u64::MAX);
         self.capacity.most_asked = self.capacity.most_asked.max(asked);
-        let is_armed = self.timers.deadline_of(WorkerTimer::Settled).is_some();
-        if self.asks_for_too_many(cx) && !self.capacity.is_compared && !is_armed {
+        if self.asks_for_too_many(cx) && !self.capacity.is_compared {
+            self.settles_later(cx);
+        }
+    }
+
+    /// A holder asks for jobs of this queue, which the configuration does not have. The log gets
+    /// one line for all such queues a moment later, because each process may name others.
+    pub(super) fn queue_is_refused(&mut self, queue: Text, cx: &Context) {
+        let refused = &mut self.capacity.refused_queues;
+        if refused.len() >= MOST_REFUSED_QUEUES || refused.contains(&queue) {
+            return;
+        }
+        refused.push(queue);
+        if !self.capacity.refused_queues_are_told {
+            self.settles_later(cx);
+        }
+    }
+
+    /// Queues that the worker asked for and that the configuration does not have.
+    pub(crate) fn refused_queues(&self) -> &[Text] {
+        &self.capacity.refused_queues
+    }
+
+    fn settles_later(&mut self, cx: &Context) {
+        if self.timers.deadline_of(WorkerTimer::Settled).is_none() {
             self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
         }
     }
@@ -120,9 +147,27 @@ impl Workers {
         self.capacity.quiet_until = Some(cx.now.after(TELL_EVERY));
     }
 
-    /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once.
-    /// Who has gone meanwhile is another matter, and with `--once` the difference is meant.
-    pub(super) fn compare_capacity(&mut self, cx: &Context) {
+    /// Everybody who will come has come, as far as can be told: does the worker get what it asks
+    /// for?
+    pub(super) fn has_settled(&mut self, cx: &Context) {
+        self.tell_refused_queues();
+        self.compare_capacity(cx);
+    }
+
+    /// Logs the refused queues, once for each start of the worker.
+    fn tell_refused_queues(&mut self) {
+        let refused = &self.capacity.refused_queues;
+        if !self.supervision.is_alive() || refused.is_empty() || self.capacity.refused_queues_are_told {
+            return;
+        }
+        let refused = refused.clone();
+        self.capacity.refused_queues_are_told = true;
+        self.notify(WorkerNotice::QueuesRefused(refused));
+    }
+
+    /// Do the two numbers fit? Said once. Who has gone meanwhile is another matter, and with
+    /// `--once` the difference is meant.
+    fn compare_capacity(&mut self, cx: &Context) {
         let (takes, allowed) = (self.capacity.most, cx.options.concurrency);
         let asks_for_too_many = self.asks_for_too_many(cx);
         if !self.supervision.is_alive() || takes == 0 && !asks_for_too_many || cx.options.once {

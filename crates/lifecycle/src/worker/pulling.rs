@@ -82,7 +82,11 @@ impl Workers {
         };
         match &cx.options.queues {
             Queues::Configured => {}
-            Queues::Only(taken) => named.retain(|queue| taken.contains(queue)),
+            Queues::Only(taken) => {
+                for refused in named.extract_if(.., |queue| !taken.contains(queue)) {
+                    self.queue_is_refused(refused, cx);
+                }
+            }
             Queues::AsAsked => self.say(Said::QueuesAskedFor(named.clone())),
         }
         if named.len() <= MOST_QUEUES {

@@ -133,7 +133,7 @@ impl Workers {
                 Queues::AsAsked | Queues::Only(_) => WorkerNotice::NothingAskedFor,
             }),
             WorkerTimer::Capacity => self.tell_capacity(cx),
-            WorkerTimer::Settled => self.compare_capacity(cx),
+            WorkerTimer::Settled => self.has_settled(cx),
             WorkerTimer::HungUp(process) => self.lingered_after_hang_up(process, cx),
             WorkerTimer::KillProcess(process) => self.kill_process(process),
             WorkerTimer::Ping(holder) => self.ping(holder, cx),

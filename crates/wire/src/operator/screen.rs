@@ -149,6 +149,7 @@ fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
             lines.push(field(word, &names.join(", "), screen));
         }
     }
+    lines.extend(queues_refused(report, screen));
     lines.extend(gateway(report, screen).into_iter().take(most));
     lines.extend(memory(report, screen));
     lines.extend(returns(report, screen));
@@ -315,6 +316,14 @@ fn gateway(report: &StatusReply, screen: &Screen) -> Vec<String> {
     );
     parts.push((Style::Plain, asked));
     wrapped("gateway", &parts, screen)
+}
+
+/// Where the worker asks for queues that it does not get.
+fn queues_refused(report: &StatusReply, screen: &Screen) -> Option<String> {
+    let mut line = Line::begin("refused", screen);
+    let names = report.queues_refused.join(", ");
+    line.put(Style::Warning, &format!("not in OJS_QUEUES, and asked for: {names}"));
+    (!names.is_empty()).then_some(line.text)
 }
 
 /// Where there is a memory gate.

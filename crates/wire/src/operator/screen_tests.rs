@@ -197,6 +197,7 @@ fn gateway() -> StatusReply {
     report.mode = "gateway".to_owned();
     report.caller_proof = Some("uid and bearer".to_owned());
     report.uncapped = true;
+    report.queues_refused = vec!["emails".to_owned(), "reports".to_owned()];
     (report.concurrency, report.most_asked) = (32, Some(32));
     (report.active, report.held, report.waiting, report.reporting) = (14, 14, 0, 0);
     report.jobs_not_shown = 10;
@@ -221,6 +222,7 @@ fn not_asked() -> StatusReply {
         concurrency: 1,
         most_asked: None,
         queues: Vec::new(),
+        queues_refused: Vec::new(),
         active: 0,
         held: 0,
         jobs: Vec::new(),

@@ -37,6 +37,9 @@ const LONGEST_ERROR: usize = 300;
 /// Most queues, and most labels.
 const MOST_NAMES: usize = 40;
 
+/// Most refused queues.
+const MOST_REFUSED: usize = 10;
+
 /// Facts that only the shell knows.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceInfo {
@@ -210,6 +213,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         connections: worker.most_loaded.iter().map(connection).collect(),
         connections_not_shown: count(worker.holders.saturating_sub(worker.most_loaded.len())),
         queues: status.queues.as_deref().map_or_else(|| names(&facts.queues), names),
+        queues_refused: refused(status),
         labels: names(&facts.labels),
         memory_taken_percent: snapshot.memory_taken,
         memory_gate: memory_gate(snapshot).map(str::to_owned),
@@ -338,6 +342,12 @@ fn health_line(probe: Probe, health: &Health, words: Option<&str>) -> HealthRepo
         state: names::worker_state(health.state).to_owned(),
         reasons: why_unhealthy(health, words),
     }
+}
+
+/// Queues that the worker asks for and does not get.
+fn refused(status: &Status) -> Vec<String> {
+    let all = &status.refused_queues;
+    names(all.get(..MOST_REFUSED).unwrap_or(all))
 }
 
 fn names<T: AsRef<str>>(names: &[T]) -> Vec<String> {

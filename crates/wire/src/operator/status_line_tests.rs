@@ -73,8 +73,7 @@ fn everything() -> Status {
             deaf_streams: 0,
             worker_is_alive: true,
             heartbeat_interval: ms(5_000),
-            terminating_since: None,
-            stop_by: None,
+            drain_since: None,
             cut_off: 4,
             exit_by: None,
             deadlines: 0,
@@ -85,6 +84,7 @@ fn everything() -> Status {
         left_of: Some(ms(5_000)),
         given_back: vec![("secret.type".into(), 37)],
         queues: None,
+        refused_queues: vec!["secret-refused".into()],
         is_uncapped: true,
         most_asked: Some(25),
         jobs: vec![shown_job("secret-id", "secret.type", "secret-queue")],
@@ -144,7 +144,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""given_back":[{"type":"secret.type","times":37}],"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
         r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"#,
-        r#""connections":[{"connection":3,"pid":78,"jobs":2,"concurrency":7,"state":"given up"}],"connections_not_shown":1,"queues":["secret-queue"],"#,
+        r#""connections":[{"connection":3,"pid":78,"jobs":2,"concurrency":7,"state":"given up"}],"connections_not_shown":1,"queues":["secret-queue"],"queues_refused":["secret-refused"],"#,
         r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
         r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
@@ -261,6 +261,7 @@ fn the_longest_answer_keeps_its_bound() {
         };
         MOST_HOLDERS_SHOWN
     ];
+    status.refused_queues = vec![worst.as_str().into(); 1000];
     status.given_back = vec![(worst.as_str().into(), u32::MAX); MOST_TYPES_SHOWN];
     status.backend.worker = Some(WorkerId(worst.as_str().into()));
     let facts = InstanceInfo {

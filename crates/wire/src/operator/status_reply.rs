@@ -75,6 +75,9 @@ pub struct StatusReply {
     /// Connections that are not among `connections`.
     pub connections_not_shown: u64,
     pub queues: Vec<String>,
+    /// In mode gateway the queues that the worker asked for and `worker.queues` does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues_refused: Vec<String>,
     /// The labels in the registration.
     pub labels: Vec<String>,
     /// How much of the memory is taken that the container may have, where there is a gate before

@@ -15,6 +15,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- add (int .Values.shutdown.gracePeriodSeconds) (int .Values.shutdown.prestopSeconds) 10 -}}
 {{- end }}
 
+{{/* The preStop hook: docs/control.md#prestop compares the two. */}}
+{{- define "ojs-worker.hook" -}}
+{{- $until := .Values.shutdown.prestopUntil | default (ternary "idle" "time" (eq .Values.mode "gateway")) -}}
+{{- if eq $until "idle" -}}
+["/ojs-init", "prestop", "--until-idle"]
+{{- else -}}
+["/ojs-init", "prestop", "--for", {{ printf "%ds" (int .Values.shutdown.prestopSeconds) | quote }}]
+{{- end -}}
+{{- end }}
+
 {{- define "ojs-worker.image" -}}
 {{- $repository := required "image.repository: name your image, without its tag" .Values.image.repository -}}
 {{- if .Values.image.digest -}}

@@ -145,6 +145,7 @@ fn worker(notice: &WorkerNotice) -> String {
             ..
         } => format!("connection {connection} is ready for {concurrency}"),
         WorkerNotice::Capacity(news) => capacity(*news),
+        WorkerNotice::QueuesRefused(queues) => format!("the queues {} are asked for and refused", queues.join(" ")),
         WorkerNotice::EndingProcess { process, cause, jobs } => {
             format!("ending process {process} with {jobs} jobs: {cause}")
         }
