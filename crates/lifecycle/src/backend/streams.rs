@@ -14,8 +14,7 @@ use crate::retry::state::asked_for;
 const STEADY_AFTER: Duration = Duration::from_secs(20);
 
 /// A steady stream that was cut is asked for again within this time, or within the window of a
-/// wake-up, which grows with the number of workers: a backend may cut the streams of all of them at
-/// one moment.
+/// wake-up. That grows with the number of workers, and a backend may cut all their streams at once.
 const REOPEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// And within this time, however wide the window is.

@@ -126,8 +126,8 @@ pub(crate) struct WakeUps {
     untold: Untold,
     /// The answer to the last FETCH says how quick the others are.
     tells_of_others: bool,
-    /// Jobs of the last FETCH, until the stream tells that they were taken: it may be slower than the
-    /// answer.
+    /// Jobs of the last FETCH, until the stream tells that they were taken. That may be later than
+    /// the answer.
     brought: BTreeSet<JobId>,
     /// FETCH is brought forward to this moment.
     at: Option<Moment>,

@@ -11,7 +11,7 @@ const LONG_ROW: u8 = 4;
 /// The smallest step is this part of the window.
 const MOST_PARTS: u32 = 8;
 
-/// What the last jobs told.
+/// The step, and the signs of the last jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WindowStep {
     /// The last job was taken too soon.

@@ -484,12 +484,10 @@ proptest! {
         report.jobs[0].id = names[0].clone();
         report.jobs[1].kind = names[1].clone();
         report.jobs[2].place = names[2].clone();
-        report.worker.program = names[3].clone();
-        report.worker.last_end = Some(names[4].clone());
+        (report.worker.program, report.worker.last_end) = (names[3].clone(), Some(names[4].clone()));
         report.backend.url = names[5].clone();
         report.queues = vec![names[6].clone()];
-        report.version = names[7].clone();
-        report.state = names[2].clone();
+        (report.version, report.state) = (names[7].clone(), names[2].clone());
         report.connections[0].state = names[3].clone();
         report.connections[1].jobs = u64::MAX;
         report.connections[1].state = names[4].clone();
