@@ -52,8 +52,8 @@ const NOTHING_ASKED_FOR: &str = "the worker has not asked for jobs within worker
 
 fn killing(held: usize) -> LogRecord {
     warn(format_args!(
-        "SIGKILL to the worker's processes that are left, which hold {}; handlers have to end on a cancel, programs on \
-         SIGTERM",
+        "SIGKILL to the worker's processes that are left, which hold {}: the cancel grace is over, or a forced stop \
+         gave none; handlers have to end on a cancel, programs on SIGTERM",
         jobs(held)
     ))
     .about(RecordFields::default().with("active_jobs", held))
