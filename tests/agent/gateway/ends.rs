@@ -167,6 +167,33 @@ rest()
 }
 
 #[test]
+fn a_fetch_in_terminate_gets_an_empty_list_on_an_old_and_a_new_connection_while_a_job_runs() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = r#"
+link = Link()
+job = link.job()["id"]
+note("took", job)
+orders("fetch")
+for it in [link, Link()]:
+    status, headers, body = it.ask(fetch(queues=["default", "other"]))
+    note("got", status, body.decode())
+link.ask(post("ack", job_id=job))
+rest()
+"#;
+    let mut init = worker(&stage, script).with("OJS_QUEUES", "default").start();
+    init.noted("took");
+    init.signal(libc::SIGTERM);
+    stage.states_become(&["running", "quiet", "terminate"]);
+    let before = stage.count(Endpoint::Fetch);
+    init.order("fetch");
+    init.notes_times(r#"got 200 {"jobs":[]}"#, 2);
+    init.ends_with(0);
+    assert_eq!(stage.count(Endpoint::Fetch), before);
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+}
+
+#[test]
 fn the_same_worker_talks_to_the_backend_itself_in_mode_none() {
     let stage = Stage::new();
     stage.enqueue([1]);
