@@ -357,7 +357,7 @@ impl Job {
     pub fn why_not_requeue(&self, backend: BackendTraits) -> Option<&'static str> {
         match (self.delivery.reservation.attempt, self.delivery.subject.max_attempts) {
             (Some(attempt), Some(most)) if attempt < most => None,
-            (Some(_), Some(_)) => Some("a requeue would discard it: its attempts are used up"),
+            (Some(_), Some(_)) => Some("its attempts are used up, and a requeue could discard it"),
             (None, _) | (_, None) if backend.discards_requeues => {
                 Some("a requeue could discard it: whether it has an attempt left is not known")
             }
