@@ -1,5 +1,5 @@
-//! Members in groups, each found by the name of its group. A group that has no member is none: what
-//! is kept follows from the members alone, and does not grow with those that were.
+//! Members in groups, each found by the name of its group. A group without members is removed, so
+//! the memory depends on the present members alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Groups<K: Ord, V: Ord> {
     groups: BTreeMap<K, BTreeSet<V>>,
-    /// Always empty: the members of a group that there is not.
+    /// Always empty: the members of a group that does not exist.
     none: BTreeSet<V>,
 }
 
@@ -47,7 +47,7 @@ impl<K: Ord, V: Ord> Groups<K, V> {
         self.groups.keys()
     }
 
-    /// How many members all of them have.
+    /// How many members all groups have.
     #[must_use]
     pub fn members(&self) -> usize {
         self.groups.values().map(BTreeSet::len).sum()

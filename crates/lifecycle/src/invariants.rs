@@ -7,9 +7,9 @@ use crate::jobs::stages::ReportStage;
 use crate::machine::Lifecycle;
 use crate::worker::holder::Holder;
 
-/// Most jobs and holders with which debug builds look after each event. It takes a walk: with
-/// thousands of them a debug build would do nothing else, and what goes wrong with thousands goes
-/// wrong with a few.
+/// Most jobs and holders with which debug builds check after each event. The check is a walk: with
+/// thousands of them a debug build would do nothing else, and errors with thousands also show with
+/// a few.
 const MOST_THINGS_OF_A_SMALL_ONE: usize = 50;
 
 impl Lifecycle {
@@ -21,8 +21,8 @@ impl Lifecycle {
         self.invariants()
     }
 
-    /// Whether the machine agrees with itself. It takes a walk through everything that there is.
-    /// After the exit nothing counts.
+    /// Checks that the machine agrees with itself, by a walk through its whole state. After the
+    /// exit nothing is checked.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Lifecycle {
     }
 
     /// Checks that each pull has a holder and is answered in time, and that no job waits that a
-    /// pull would take.
+    /// pull would accept.
     fn check_pulls(&self) -> Result<(), String> {
         self.workers.pulls().check()?;
         if !self.is_open_for_jobs() && !self.workers.pulls().is_empty() {
@@ -102,7 +102,7 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// An outcome that is on its way has a request that is.
+    /// Checks that an outcome in flight has a request in flight.
     fn check_reports(&self) -> Result<(), String> {
         let lacks_its_call = |place: &Place| match place {
             Place::Waiting | Place::Held(_) => false,
@@ -117,8 +117,8 @@ impl Lifecycle {
         })
     }
 
-    /// Each deadline is about something that there is, so that their number is bounded; and each
-    /// request has one.
+    /// Checks that each deadline belongs to an existing object, so their number is bounded, and
+    /// that each request has a deadline.
     fn check_deadlines(&self) -> Result<(), String> {
         if let Some((timer, _)) = self.all_timers().find(|(timer, _)| !self.has_a_use(*timer)) {
             return Err(format!("nobody needs {timer:?}"));
@@ -141,7 +141,7 @@ impl Lifecycle {
             Timer::Client(client) => self.operators.knows(client),
             Timer::Link(LinkTimer::Listen(index)) => self.link.streams().is_closed(index),
             Timer::Ending(EndingTimer::Idle) => self.ending.idle_time_runs(),
-            // A request that was struck out keeps its timer, and nobody waits for its answer.
+            // A request that was removed keeps its timer, although its answer is not needed.
             Timer::Link(_) | Timer::Ending(_) => true,
         }
     }
@@ -190,7 +190,8 @@ impl Lifecycle {
         }
     }
 
-    /// Never more jobs than the concurrency, with those that may still be asked for.
+    /// Checks that there are never more jobs than the concurrency allows, with those that may still
+    /// be fetched.
     fn check_credit(&self) -> Result<(), String> {
         let (active, credit, most) = (self.jobs.ledger().active(), self.credit(), self.most_active());
         if active > most {

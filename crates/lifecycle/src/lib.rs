@@ -1,4 +1,4 @@
-//! PURE. Decides, and does nothing: events and the time go in, effects come out.
+//! PURE. Decides, and does nothing: its input is events and the time, its output is effects.
 //!
 //! The crate has no clock, no socket, no process and no randomness. The same input gives the same
 //! output, so everything hard is tested here without waiting. The shell (`daemon`) carries out the
@@ -6,7 +6,8 @@
 //!
 //! Words. An *event* is a fact, in the past tense. An *effect* is an order to the shell, in the
 //! imperative. A *part* of the machine owns one share of the state and knows no other part. The
-//! *router* carries out what a part says. A *notice* is a fact for the log that decides nothing.
+//! *router* carries out the orders of a part. A *notice* is a fact for the log that decides
+//! nothing.
 //!
 //! The crate may use `ojs_values`. Start with `machine`, then read the events (`api::event`) and
 //! the effects (`api::effect`). `plain` is a machine of its own, for mode none. `docs/machine.md`

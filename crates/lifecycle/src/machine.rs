@@ -6,13 +6,14 @@
 //!
 //! | part | folder | owns |
 //! |---|---|---|
-//! | [`Jobs`] | `jobs` | every job, its outcome's way to the backend, what is remembered of jobs |
-//! | [`Workers`] | `worker` | the worker process, the holders of jobs, what they offer and ask for |
+//! | [`Jobs`] | `jobs` | every job, its outcome's way to the backend, the memory of former jobs |
+//! | [`Workers`] | `worker` | the worker process, the holders of jobs, their offers and requests |
 //! | [`Link`] | `backend` | registration, heartbeats, FETCH, streams of events, requests that hang, outages |
 //! | [`Ending`] | `shutdown` | the phase, the times and the steps of the end, the account of it |
 //!
-//! `router` gathers the facts and carries out what a part says. `view` shows all of it to operators
-//! and probes. What follows from each event, and in which order, is the table [`CONSEQUENCES`].
+//! `router` gathers the facts and carries out the orders of a part. `view` shows the whole machine
+//! to operators and probes. The table [`CONSEQUENCES`] has the possible consequences of each event,
+//! in their order.
 
 use std::collections::VecDeque;
 
@@ -50,8 +51,8 @@ const CONSEQUENCES: [Consequence; 10] = [
     Lifecycle::look_after_link,
 ];
 
-/// The same, after the last of several events that came at once. Who waits until nothing is left
-/// looks whether a FETCH is on its way.
+/// The consequences after the last of several simultaneous events. A wait for idleness depends on
+/// whether a FETCH is in flight, so the FETCH is first.
 const OF_THE_LAST_EVENT: [Consequence; 2] = [Lifecycle::fetch, Lifecycle::answer_waits];
 
 /// The life of one worker, its jobs and its conversation with the backend.
@@ -87,14 +88,14 @@ impl Lifecycle {
         machine
     }
 
-    /// Takes in one fact, and draws every consequence.
+    /// Handles one fact with all its consequences.
     pub fn handle(&mut self, event: Event, now: Moment) {
         self.handle_one_of_several(event, now, true);
     }
 
-    /// Takes in one of several events that came at once. If it is not the last of them, the next
-    /// one has to follow without a wait. The FETCH is left to the last event, so that one FETCH
-    /// asks for the room that all of them made. So are the replies for which operators wait.
+    /// Handles one of several simultaneous events. If it is not the last of them, the next one has
+    /// to follow without a wait. The FETCH is left to the last event, so one FETCH asks for the
+    /// room that all of them made. The replies for which operators wait are left to it as well.
     pub fn handle_one_of_several(&mut self, event: Event, now: Moment, is_last: bool) {
         if self.phase() != Phase::Exited {
             self.take_in(event, now);
@@ -143,8 +144,8 @@ impl Lifecycle {
         }
     }
 
-    /// Acts on the timer that was due first, if one is. What it orders can be done before the next
-    /// one, of which there may be thousands: `poll_timeout` names it.
+    /// Acts on the timer that was due first, if one is due. Its orders can be carried out before
+    /// the next timer, of which there may be thousands. `poll_timeout` returns the next one.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.phase() != Phase::Exited
             && let Some((_, timer)) = self.poll_timeout().filter(|(due, _)| *due <= now)
@@ -193,7 +194,7 @@ impl Lifecycle {
             .filter(|(_, job)| job.is_held_beside())
             .count();
         let count = |is: fn(&Place) -> bool| self.jobs.ledger().iter().filter(|(_, job)| is(&job.place)).count();
-        // Their handlers may run, so that an end waits for them.
+        // The handlers of dropped jobs may run, so an end waits for them.
         let dropped = if self.phase().is_terminating() {
             self.jobs.ledger().dropped()
         } else {
@@ -242,7 +243,7 @@ impl Lifecycle {
         active.map(|(_, job)| job.claimed_at).min()
     }
 
-    /// The concurrency. Without a setting it is what the worker asks for.
+    /// The concurrency. Without a setting it follows the worker's requests.
     fn shown_concurrency(&self) -> u32 {
         let active = u32::try_from(self.jobs.ledger().active()).unwrap_or(u32::MAX);
         self.link
@@ -277,8 +278,8 @@ impl Lifecycle {
         }
     }
 
-    /// Draws every consequence of what was just taken in. Each step looks at the whole state, so
-    /// none can be forgotten at one of the many places that could cause it.
+    /// Runs every consequence of the last fact. Each step looks at the whole state, so none can be
+    /// forgotten at one of the many places that could cause it.
     fn converge(&mut self, now: Moment, is_last: bool) {
         while self.phase() != Phase::Exited {
             for consequence in CONSEQUENCES {
@@ -289,7 +290,7 @@ impl Lifecycle {
                     consequence(self, now);
                 }
             }
-            // Each round moves the end one step on, and there are only a few.
+            // Each round moves the end one step on, and there are only a few steps.
             if !self.advance(now) {
                 self.watch_holders(now);
                 self.ending.watch_drain(self.jobs.ledger().unfinished(), now);
@@ -315,7 +316,7 @@ impl Lifecycle {
         }
     }
 
-    /// Every timer that is armed, whoever owns it.
+    /// Every armed timer of every part.
     pub(super) fn all_timers(&self) -> impl Iterator<Item = (Timer, Moment)> {
         let of_the_end = self.ending.timers().iter();
         let of_the_end = of_the_end.map(|(timer, due)| (Timer::Ending(timer), due));
@@ -337,7 +338,7 @@ impl Lifecycle {
         self.ending.phase()
     }
 
-    /// The phase as the worker and the backend know it.
+    /// The phase that the worker and the backend know.
     pub(super) fn state(&self) -> WorkerState {
         self.ending.state()
     }

@@ -1,5 +1,5 @@
-//! Tests only: every state that one part of the machine can reach, breadth first, while the other
-//! parts and the outside do whatever they like. A broken promise is shown with the shortest way to
+//! Tests only: every state that one part of the machine can reach, breadth first, with any
+//! behaviour of the other parts and the outside. A broken promise is shown with the shortest way to
 //! it.
 //!
 //! The exploration in `tests/pure` walks the whole machine and has to bound its worlds, because
@@ -12,21 +12,21 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 /// A part with everything that its test remembers.
 pub(crate) trait Walk: Clone + Debug + Hash {
-    /// An event, with what the other parts answer at that moment.
+    /// An event, with the answers of the other parts at that moment.
     type Step: Clone + Debug;
 
-    /// Every step that is possible now. None: the walk is over here.
+    /// Every step that is possible now. None: the walk ends here.
     fn steps(&self) -> Vec<Self::Step>;
 
-    /// Takes one step. An error is a broken promise.
+    /// Carries out one step. An error is a broken promise.
     fn take(&mut self, step: &Self::Step) -> Result<(), String>;
 
-    /// Whether the walk may be over here.
+    /// Whether the walk may end here.
     fn may_end(&self) -> bool;
 }
 
-/// Walks from `first` to every state. Returns how many there are. Fails where a promise is broken
-/// or no step leads on.
+/// Walks from `first` to every state. Returns the number of states. Fails if a promise is broken or
+/// no step leads on.
 pub(crate) fn walk<W: Walk>(first: W, most_states: usize) -> usize {
     let mut ways: Vec<Option<(usize, W::Step)>> = vec![None];
     let mut known = BTreeSet::from([identity(&first)]);

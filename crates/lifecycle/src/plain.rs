@@ -1,5 +1,5 @@
-//! The plain init (mode none): signals go to the child, its status comes back, and with a limit the
-//! end is enforced.
+//! The plain init (mode none). ojs-init forwards signals to the child and exits with its status.
+//! With a limit it enforces the end.
 //!
 //! ```text
 //!            stop signal           deadline             all reaped, or given up
@@ -13,10 +13,11 @@
 //!                     no descendant is left
 //! ```
 //!
-//! Without a limit only Running and Gone exist: the child's end is ours.
+//! Without a limit only Running and Gone exist, because ojs-init exits when the child ends.
 //!
 //! SIGTERM goes to direct children only, so a supervisor among the leftovers ends its own children
-//! in its own order. What it leaves behind becomes ours, and gets its SIGTERM then.
+//! in its own order. ojs-init adopts the processes that it leaves behind, and sends them SIGTERM
+//! then.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::timers::Timers;
 use ojs_values::exit::{Ended, RemapExit};
 use ojs_values::signal::Signal;
 
-/// How long SIGKILLed processes get to be reaped, at most half of what is left until the
+/// Time for SIGKILLed processes to be reaped, at most half of the time left until the
 /// orchestrator's own SIGKILL.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(1);
 
@@ -39,31 +40,31 @@ pub struct PlainOptions {
     pub process_group: bool,
     /// Statuses of the child that become 0 (`-e`).
     pub remap_exit: RemapExit,
-    /// How long a stop may take; without it we wait for ever.
+    /// How long a stop may last. Without a budget ojs-init waits for ever.
     pub budget: Option<Budget>,
 }
 
 /// Facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainEvent {
-    /// Somebody sent us this signal; never SIGCHLD.
+    /// A process sent ojs-init this signal; never SIGCHLD.
     SignalArrived(Signal),
     ChildEnded(Ended),
-    /// Everything that had ended was reaped. Says whether we still have children, adopted ones
-    /// included.
+    /// Every ended child was reaped. `children_left` states whether ojs-init still has children,
+    /// adopted ones included.
     Reaped {
         children_left: bool,
     },
 }
 
-/// The timers. If two are due at the same moment, the one that comes first here goes first.
+/// The timers. If two are due at one moment, the one listed first here is handled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlainTimer {
-    /// When do we stop waiting for processes that SIGKILL did not end?
+    /// When ojs-init stops waiting for processes that SIGKILL did not end.
     GiveUp,
-    /// When has the child had all the time that it gets after a stop was asked for?
+    /// When the time of the child after a stop request ends.
     Deadline,
-    /// When is it time to look for descendants that became ours since the last look?
+    /// When ojs-init looks for descendants that it adopted since the last look.
     Rescan,
 }
 
@@ -78,10 +79,10 @@ pub enum SignalTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainEffect {
     Send(Signal, SignalTarget),
-    /// SIGTERM and SIGCONT to each child that has not had them yet.
+    /// SIGTERM and SIGCONT to each child that has not received them yet.
     TerminateLeftovers,
-    /// SIGKILL to the child's group, and to everything else that is ours: all of the namespace for
-    /// PID 1, else our children.
+    /// SIGKILL to the child's group, and to every other process of ojs-init: the whole namespace if
+    /// it is PID 1, otherwise its children.
     KillEverything,
     /// Write a line of the log.
     Notify(PlainNotice),
@@ -95,10 +96,10 @@ pub enum PlainNotice {
     /// A stop signal started the clock.
     StopAsked(Signal, Duration),
     Dropped(Signal),
-    /// The child ended, others are still there and get this long.
+    /// The child ended, and its leftovers get this long.
     LeftoversFound(Duration),
     DeadlineReached,
-    /// SIGKILLed processes are still there: the kernel holds them. We leave without them.
+    /// SIGKILLed processes still exist, because the kernel holds them. ojs-init exits without them.
     GaveUp,
 }
 
@@ -108,7 +109,7 @@ enum PlainPhase {
     Running,
     /// A stop signal was forwarded; the deadline is set.
     Stopping,
-    /// The child was reaped; whether it left anybody behind is not known yet.
+    /// The child was reaped. Whether it left descendants is not known yet.
     ChildGone,
     /// The child left processes behind, which have until the deadline.
     Leftovers,
@@ -129,7 +130,7 @@ pub struct PlainInit {
 }
 
 impl PlainInit {
-    /// An init whose child was just started.
+    /// An init whose child has just started.
     #[must_use]
     pub fn new(options: PlainOptions) -> Self {
         Self {
@@ -141,7 +142,7 @@ impl PlainInit {
         }
     }
 
-    /// Takes in one fact.
+    /// Handles one fact.
     pub fn handle(&mut self, event: PlainEvent, now: Moment) {
         match event {
             PlainEvent::SignalArrived(signal) => self.signal(signal, now),
@@ -177,8 +178,8 @@ impl PlainInit {
             self.notify(PlainNotice::Dropped(arrived));
             return;
         };
-        // Either side of a rewrite may be the request to stop: the orchestrator's clock runs from
-        // what it sent, and what the child gets may be its own word for it.
+        // Either side of a rewrite may be the request to stop. The orchestrator's clock runs from
+        // the signal that it sent, and the child may know the request by the rewritten signal.
         let is_stop = asks_to_stop(arrived) || asks_to_stop(signal);
         match self.phase {
             PlainPhase::Running => {
@@ -189,13 +190,14 @@ impl PlainInit {
             }
             // The clock runs already; a repeated request is the child's to understand.
             PlainPhase::Stopping => self.forward(signal),
-            // Nobody left to forward to, but the orchestrator's clock may start here.
+            // No child is left that could get the signal, but the orchestrator's clock may start
+            // here.
             PlainPhase::ChildGone | PlainPhase::Leftovers => {
                 if is_stop && let Some(budget) = self.options.budget {
                     self.timers.arm_at_latest(PlainTimer::Deadline, now.after(budget.drain));
                 }
             }
-            // SIGKILL is on its way, or everything is over: no signal adds to that.
+            // SIGKILL was sent, or the end is reached, so no signal changes anything.
             PlainPhase::Killing | PlainPhase::Gone => {}
         }
     }
@@ -209,7 +211,7 @@ impl PlainInit {
         self.effects.push_back(PlainEffect::Send(signal, target));
     }
 
-    /// With a limit: the child has until the deadline from here on, and is woken in case it is
+    /// With a limit: the child has until the deadline from here on, and gets SIGCONT in case it is
     /// stopped.
     fn start_clock(&mut self, arrived: Signal, now: Moment) {
         if let Some(budget) = self.options.budget {
@@ -238,7 +240,7 @@ impl PlainInit {
     fn reaped(&mut self, children_left: bool, now: Moment) {
         match self.phase {
             PlainPhase::ChildGone if children_left => self.attend_leftovers(now),
-            // The processes that ended may have had children, which are ours now.
+            // The ended processes may have had children, which ojs-init has adopted now.
             PlainPhase::Leftovers if children_left => {
                 self.timers.arm_at_latest(PlainTimer::Rescan, now.after(RESCAN_AFTER))
             }
@@ -250,8 +252,8 @@ impl PlainInit {
         }
     }
 
-    /// Sends the leftovers SIGTERM. They have the rest of the time, or all of it if nobody had
-    /// asked for a stop.
+    /// Sends the leftovers SIGTERM. They have the rest of the time, or all of it if no stop was
+    /// requested.
     fn attend_leftovers(&mut self, now: Moment) {
         let drain = self.options.budget.map_or(Duration::ZERO, |budget| budget.drain);
         self.timers.arm_at_latest(PlainTimer::Deadline, now.after(drain));
@@ -268,7 +270,7 @@ impl PlainInit {
         match self.phase {
             PlainPhase::Leftovers => self.effects.push_back(PlainEffect::TerminateLeftovers),
             PlainPhase::Killing => self.effects.push_back(PlainEffect::KillEverything),
-            // Only those two look again.
+            // Only the phases Leftovers and Killing look again.
             PlainPhase::Running | PlainPhase::Stopping | PlainPhase::ChildGone | PlainPhase::Gone => {}
         }
     }
@@ -286,7 +288,7 @@ impl PlainInit {
                 self.timers
                     .arm(PlainTimer::GiveUp, now.after(GIVE_UP_AFTER.min(margin / 2)));
             }
-            // No deadline is set in these.
+            // These phases have no deadline.
             PlainPhase::Running | PlainPhase::Killing | PlainPhase::Gone => {}
         }
     }
@@ -308,8 +310,8 @@ impl PlainInit {
     }
 }
 
-/// The signals by which orchestrators ask a container to end: SIGTERM, and what images set as
-/// STOPSIGNAL.
+/// The signals by which orchestrators ask a container to end: SIGTERM, and the usual values of
+/// STOPSIGNAL in images.
 fn asks_to_stop(signal: Signal) -> bool {
     [Signal::TERM, Signal::INT, Signal::QUIT].contains(&signal)
 }

@@ -26,7 +26,7 @@ fn with_limit() -> PlainInit {
     })
 }
 
-/// Everything that is ordered now, notices left out.
+/// All present orders, without the notices.
 fn orders(init: &mut PlainInit) -> Vec<PlainEffect> {
     std::iter::from_fn(|| init.poll_effect())
         .filter(|effect| !matches!(effect, PlainEffect::Notify(_)))
@@ -271,7 +271,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..40)
 }
 
-/// Runs the machine in simulated time and writes down what it ordered when.
+/// Runs the machine in simulated time and records its orders with their times.
 struct Simulation {
     init: PlainInit,
     now_ms: u64,
@@ -303,7 +303,7 @@ impl Simulation {
                 self.handle(PlainEvent::ChildEnded(Ended::Exited(status)));
             }
             Step::Ended(_) => {}
-            // There is no moment without children while the child itself is there.
+            // There is no moment without children while the child itself exists.
             Step::Reaped(left) => self.handle(PlainEvent::Reaped {
                 children_left: left || !self.child_is_gone,
             }),

@@ -6,18 +6,18 @@ use std::mem::{Discriminant, discriminant};
 
 use crate::api::Moment;
 
-/// When each timer is due. `T`, an enum, names them; the one that sorts first goes first when two
-/// are due at the same moment.
+/// When each timer is due. `T`, an enum, names the timers. If two are due at one moment, the one
+/// that sorts first is handled first.
 #[derive(Debug, Clone)]
 pub struct Timers<T: Ord> {
     due: BTreeMap<T, Moment>,
     order: BTreeSet<(Moment, T)>,
-    /// How many are armed of each variant that ever was. For each job a dozen timers are cleared,
-    /// and few of their kind are ever armed.
+    /// Number of armed timers of each variant that was ever armed. A dozen timers are cleared for
+    /// each job, and few of their kinds are ever armed.
     kinds: Vec<(Discriminant<T>, usize)>,
 }
 
-/// All else follows from when they are due, or from what was before.
+/// The other fields follow from the due times, or from former timers.
 impl<T: Ord> PartialEq for Timers<T> {
     fn eq(&self, other: &Self) -> bool {
         self.due == other.due
@@ -43,7 +43,7 @@ impl<T: Ord> Default for Timers<T> {
 }
 
 impl<T: Ord + Copy> Timers<T> {
-    /// Sets `timer` to `due`, whatever it was before.
+    /// Sets `timer` to `due`, and replaces its former time.
     pub fn arm(&mut self, timer: T, due: Moment) {
         self.cancel(timer);
         self.due.insert(timer, due);
@@ -74,7 +74,7 @@ impl<T: Ord + Copy> Timers<T> {
         }
     }
 
-    /// Variants are few, so going through them takes less than one look into a map.
+    /// Variants are few, so a walk through them is cheaper than one look into a map.
     fn armed_of_kind(&mut self, timer: T) -> Option<&mut usize> {
         let kind = discriminant(&timer);
         let mut kinds = self.kinds.iter_mut();

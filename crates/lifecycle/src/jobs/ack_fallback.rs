@@ -1,5 +1,5 @@
-//! Outcomes that the backend does not take as they are: the bare form, or an ACK without its
-//! result.
+//! Outcomes that the backend refuses in their full form. ojs-init retries in the bare form, or
+//! sends the ACK without its result.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
-/// How long the worker may answer differently when the backend does not take its result, from the
-/// first refusal of a result of the job on. A worker that repeats its ACK gets no further time, so
-/// the repetition ends.
+/// Time for the worker to send another answer if the backend refuses its result, from the first
+/// refusal of a result of the job. A worker that repeats its ACK gets no further time, so the
+/// repetition ends.
 const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long an ACK goes out in the bare form without another attempt in the full one.
+/// Time for which ACKs are sent in the bare form before one is tried in the full form again.
 const BARE_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl Jobs {
@@ -28,8 +28,8 @@ impl Jobs {
         self.say(Said::AcksAreBare(is_bare.then(|| since.unwrap_or(cx.now))));
     }
 
-    /// The backend will never accept this request as it is: the bare form may do, or a smaller
-    /// result.
+    /// Retries in the bare form, or asks for a smaller result, because the backend will never
+    /// accept this request.
     pub(super) fn report_is_refused(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Some(report) = job.report() else { return };
@@ -51,7 +51,7 @@ impl Jobs {
                         self.listener_was_told(claim, holder, cx);
                         self.timers.arm(JobTimer::WithoutResult(claim), until);
                     }
-                    // The holder hears how the ACK without the result ends.
+                    // The holder gets the reply to the ACK without the result.
                     Some(_) | None => self.drop_result(claim, cx),
                 }
             }
@@ -77,7 +77,7 @@ impl Jobs {
         report.map_or(latest, |report| *report.other_answer_until.get_or_insert(latest))
     }
 
-    /// Nobody answered differently: better an ACK without its result than none.
+    /// Sends the ACK without its result, because the worker sent no other answer.
     pub(crate) fn drop_result(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let subject = job.subject();

@@ -2,8 +2,9 @@
 //! of them was given.
 //!
 //! The first outcome of a claim decides. A later one gets the same reply and is not sent to the
-//! backend. The reply goes out when the backend has the outcome, when the holder's time is over, or
-//! at once when the end has begun: from then on ojs-init alone is responsible for the outcome.
+//! backend. The reply is sent when the backend has the outcome or when the holder's time limit
+//! expires. After the end has begun it is sent at once, because ojs-init alone is then responsible
+//! for the outcome.
 
 use crate::api::ids::{Claim, HolderId, JobId};
 use crate::api::{About, Delivery, ErrorCode, JobTimer, Outcome};
@@ -14,23 +15,25 @@ use crate::jobs::stages::ReportStage;
 
 const WAS_LOST: &str = "the reservation was lost; the backend takes no outcome from us";
 
-/// How it stands with a job of which an outcome is told.
+/// The state of a job for which a holder reports an outcome.
 enum Standing {
-    /// Its outcome is not decided, or the backend does not take the one that it was told.
+    /// The outcome is not decided, or the backend refused the one that it received.
     Open(Claim),
     /// The job is lost.
     Lost(Claim),
     /// The outcome that counts, and whether the backend has it.
     Decided(About, bool),
     Refused(ErrorCode),
-    /// The job was dropped and struck out. If another claim on it waits in our buffer, this is it.
+    /// The job was dropped and removed from the ledger. The claim, if any, is another one on that
+    /// job in ojs-init's buffer.
     Dropped(Option<Claim>),
-    /// The job was never given out, as far as the memory goes.
+    /// The memory has no entry that the job was ever given out.
     Unknown,
 }
 
 impl Jobs {
-    /// The claim on this job that this holder has; tells it when it holds none.
+    /// Returns the claim on this job that this holder has. Refuses the answer if the holder has
+    /// none.
     pub(crate) fn held_by(&mut self, id: HolderId, job: &JobId) -> Option<Claim> {
         let held = self
             .ledger
@@ -43,7 +46,8 @@ impl Jobs {
         held
     }
 
-    /// The one answer to a job. Returns false where it changes nothing for the holder.
+    /// Processes the answer of a holder to a job. Returns false if it changes nothing for the
+    /// holder.
     pub(crate) fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, cx: &Context) -> bool {
         if cx.takers.answer_limit(id).is_some() {
             self.outcome_is_told(id, job, what, cx);
@@ -65,7 +69,8 @@ impl Jobs {
         true
     }
 
-    /// Whether this is another answer to a job whose result the backend does not take.
+    /// Decides the job anew if the backend refused its result and this holder was asked for another
+    /// answer. Returns whether that was so.
     fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &Outcome, cx: &Context) -> bool {
         let refused = self.ledger.claims_of(job).find(|claim| {
             self.ledger.get(*claim).is_some_and(|job| {
@@ -78,7 +83,7 @@ impl Jobs {
         true
     }
 
-    /// A holder that waits for the answer tells an outcome.
+    /// Reports the outcome from a holder that waits for the reply.
     fn outcome_is_told(&mut self, id: HolderId, job: &JobId, what: Outcome, cx: &Context) {
         match self.standing(job) {
             Standing::Open(claim) => self.decide(claim, what, Some(id), false, cx),
@@ -92,8 +97,8 @@ impl Jobs {
                 self.refuse(id, code, message, job.clone());
             }
             Standing::Dropped(claim) => {
-                // One that waits is as good as the one that was dropped; without one the outcome is
-                // on nobody's credit.
+                // A claim that waits serves as well as the dropped one. If none waits, the outcome
+                // counts against no holder's credit.
                 let late = claim.or_else(|| self.take_up_again(job, cx));
                 if let Some(late) = late {
                     self.memory.forget(job);
@@ -151,7 +156,7 @@ impl Jobs {
         }
     }
 
-    /// A job that was dropped is ours once more, for the outcome that comes late.
+    /// Enters a dropped job again, for its late outcome.
     fn take_up_again(&mut self, id: &JobId, cx: &Context) -> Option<Claim> {
         let Remembered::Dropped(delivery, worker) = self.memory.forget(id)? else {
             return None;
@@ -160,7 +165,7 @@ impl Jobs {
         Some(self.ledger.add(delivery, worker, cx.now))
     }
 
-    /// Somebody waits for the answer to this outcome, and must not wait for ever.
+    /// Limits the time that a holder waits for the reply to this outcome.
     pub(super) fn limit_the_wait(&mut self, claim: Claim, cx: &Context) {
         let Some(limit) = self.waiting_listener(claim).and_then(|id| cx.takers.answer_limit(id)) else {
             return;
@@ -190,7 +195,7 @@ impl Jobs {
         }
     }
 
-    /// The end has begun: whoever waits for an answer gets it now.
+    /// Replies to every waiting holder, because the end has begun.
     pub(crate) fn outcomes_are_ours(&mut self, cx: &Context) {
         let listens = self
             .ledger
@@ -204,7 +209,8 @@ impl Jobs {
         }
     }
 
-    /// Somebody who was told no, and may tell another outcome, waits for nothing until then.
+    /// Stops the holder's wait after a refusal, because the holder may still report another
+    /// outcome.
     pub(super) fn listener_was_told(&mut self, claim: Claim, listener: HolderId, cx: &Context) {
         if cx.takers.answer_limit(listener).is_some()
             && let Some(report) = self.ledger.report_mut(claim)
@@ -214,8 +220,8 @@ impl Jobs {
         }
     }
 
-    /// A job is struck out whose outcome nobody will hear of any more, or has been heard of by
-    /// whatever way: who waits for the answer gets it.
+    /// Confirms the outcome of a removed job to the holder that waits for the reply. The backend
+    /// has the outcome, or no reply will arrive any more.
     pub(super) fn tell_whoever_waits(&mut self, job: &Job, cx: &Context) {
         if let Some(report) = job.report()
             && let Some(listener) = report.listener
@@ -237,7 +243,7 @@ impl Jobs {
         }
     }
 
-    /// The same, where the backend has its outcome.
+    /// Remembers that the backend has the outcome, if any of several holders may report it.
     pub(super) fn remember_settled(&mut self, job: &Job) {
         if job.any_may_answer
             && let Some(report) = job.report()
@@ -247,7 +253,7 @@ impl Jobs {
         }
     }
 
-    /// The same, where the backend said no.
+    /// Remembers that the backend refused the outcome, if any of several holders may report it.
     pub(super) fn remember_refusal(&mut self, job: &Job, code: ErrorCode) {
         if job.any_may_answer {
             self.memory.remember(job.id().clone(), Remembered::Refused(code));

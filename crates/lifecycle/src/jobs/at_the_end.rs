@@ -17,8 +17,8 @@ impl Jobs {
         }
     }
 
-    /// Cancels the jobs of holders whose process is ended. Jobs that were cancelled before stay as
-    /// they are.
+    /// Cancels the jobs of holders whose process is ended. Jobs that were cancelled before do not
+    /// change.
     pub(crate) fn cancel_held_by(&mut self, holders: &[HolderId], cx: &Context) {
         let held = holders.iter().flat_map(|holder| self.ledger.held_by(*holder));
         for claim in held.copied().collect::<Vec<Claim>>() {
@@ -29,13 +29,13 @@ impl Jobs {
         }
     }
 
-    /// Whether a job is with a holder that hears of no cancel.
+    /// Whether a holder that receives no cancel has a job.
     pub(crate) fn is_one_with_the_deaf(&self, cx: &Context) -> bool {
         self.ledger.holders().any(|holder| !cx.takers.hears(holder))
     }
 
-    /// Nobody waits for these holders any more: the backend hears nothing of their jobs, for this
-    /// reason.
+    /// Lets the reservations of these holders' jobs expire, for this reason. The backend receives
+    /// no outcome of these jobs.
     pub(crate) fn give_up_on(&mut self, holders: &[HolderId], why: &'static str, cx: &Context) {
         let held = holders.iter().flat_map(|holder| self.ledger.held_by(*holder));
         for claim in held.copied().collect::<Vec<Claim>>() {
@@ -46,21 +46,21 @@ impl Jobs {
         }
     }
 
-    /// The backend hears of no outcome any more.
+    /// Lets every reservation expire: the backend receives no further outcome.
     pub(crate) fn let_all_expire(&mut self, why: &'static str, cx: &Context) {
         for claim in self.all() {
             self.let_reservation_expire(claim, why, cx);
         }
     }
 
-    /// ojs-init goes at once, and hears nothing more of anything.
+    /// Reports every held job as cut off, because ojs-init exits at once.
     pub(crate) fn cut_all_off(&mut self) {
         for claim in self.all_held() {
             self.cut_off_by_end(claim);
         }
     }
 
-    /// Tells that the end cuts this job off, unless it is lost.
+    /// Reports that the end cuts this job off, unless the job is lost.
     pub(super) fn cut_off_by_end(&mut self, claim: Claim) {
         if let Some(job) = self.ledger.get(claim).filter(|job| !job.is_lost) {
             let subject = job.subject();
@@ -68,13 +68,13 @@ impl Jobs {
         }
     }
 
-    /// Finished jobs whose ACK the backend has not taken.
+    /// Finished jobs whose ACK the backend has not accepted.
     pub(crate) fn unfinished_acks(&self) -> usize {
         let is_ack = |(_, job): &(Claim, &Job)| job.report().is_some_and(|report| report.what.is_ack());
         self.ledger.iter().filter(is_ack).count()
     }
 
-    /// The jobs that somebody holds, and that are not lost.
+    /// The jobs that a holder has and that are not lost.
     pub(crate) fn held_subjects(&self) -> Vec<Arc<Subject>> {
         let held = self.ledger.iter();
         let held = held.filter(|(_, job)| job.holder().is_some() && !job.is_lost);

@@ -1,5 +1,5 @@
-//! Heartbeats of holders. A heartbeat lists the jobs that its holder has, says with an empty list
-//! that the holder has none, or does not say which jobs it has.
+//! Heartbeats of holders. A heartbeat lists the jobs that its holder has. An empty list means that
+//! the holder has none. A heartbeat without a list leaves open which jobs the holder has.
 //!
 //! If the process of a holder is unknown, only its heartbeats show that it still works on a job. A
 //! job that no heartbeat names for long enough is dropped: ojs-init names it in no heartbeat of its
@@ -24,7 +24,7 @@ const LEAST_BEATS_WITHOUT: u8 = 3;
 /// Shortest time without a word of a job, or of its holder, after which the job is dropped.
 const LEAST_ABSENCE: Duration = Duration::from_secs(60);
 
-/// How long the holder of a job without a timeout may say nothing.
+/// Longest silence of a holder whose job has no timeout.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Most dropped jobs that are kept because their handlers may still run. The oldest is forgotten
@@ -32,9 +32,9 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
 const MOST_DROPPED: usize = 1_000;
 
 impl Jobs {
-    /// Answers a heartbeat with the jobs whose reservations ojs-init keeps: those of its list, or
-    /// all of its holder if it does not say which it has. A job that is not kept is left out: so a
-    /// backend says that it did not extend a job.
+    /// Answers a heartbeat with the jobs whose reservations ojs-init keeps. The answer covers the
+    /// jobs on its list, or all jobs of its holder if it has no list. A job is left out if it is
+    /// not kept, as a backend leaves out a job that it did not extend.
     pub(crate) fn beats(&mut self, holder: HolderId, named: Option<Vec<JobId>>, cx: &Context) {
         if let Some(named) = &named {
             self.weigh_names(holder, named, cx);
@@ -51,8 +51,8 @@ impl Jobs {
         self.say(Said::Order(Effect::AnswerBeat { holder, state, jobs }));
     }
 
-    /// A job was given out: any holder of this kind may tell its outcome, and what became of it
-    /// before counts no more.
+    /// Lets any holder of this kind report the outcome of a job that was given out. Forgets the
+    /// earlier outcome of the job.
     pub(crate) fn is_given_out(&mut self, claim: Claim, id: HolderId, cx: &Context) {
         let is_shared = cx.takers.answer_limit(id).is_some();
         let Some(job) = self.ledger.get_mut(claim).filter(|_| is_shared) else {
@@ -64,8 +64,7 @@ impl Jobs {
         self.listen_for_words(claim, id, cx);
     }
 
-    /// From here on the holder of this job has to speak, where nothing else tells that it has the
-    /// job.
+    /// Starts the silence limit of this job if only the holder's messages show that it has the job.
     pub(crate) fn listen_for_words(&mut self, claim: Claim, holder: HolderId, cx: &Context) {
         if cx.takers.is_known_by_words_alone(holder)
             && let Some(job) = self.ledger.get(claim)
@@ -77,7 +76,7 @@ impl Jobs {
 
     /// Weighs a heartbeat for jobs that only heartbeats show. A heartbeat speaks for the jobs on
     /// its list, whichever holder has them. An empty list speaks against the jobs of its holder.
-    /// Any other list says nothing of the jobs that are not on it.
+    /// Any other list leaves the jobs that are not on it unchanged.
     fn weigh_names(&mut self, id: HolderId, named: &[JobId], cx: &Context) {
         if !cx.takers.is_known_by_words_alone(id) {
             return;
@@ -119,22 +118,21 @@ impl Jobs {
         }
     }
 
-    /// How long no heartbeat has to name a job before it may be dropped: as long as its reservation
-    /// lasts without one.
+    /// Time without a heartbeat that names the job, after which the job may be dropped. This is as
+    /// long as its reservation lasts without a heartbeat.
     fn longest_absence(&self, job: &Job, cx: &Context) -> Duration {
         let visibility = job.delivery.visibility.unwrap_or_default();
         visibility.max(cx.options.visibility_timeout).max(LEAST_ABSENCE)
     }
 
-    /// How long the holder of this job may say nothing. The pause between two heartbeats of a
-    /// worker may be longer than the timeout of a job.
+    /// Longest silence of the holder of this job. The pause between two heartbeats of a worker may
+    /// be longer than the timeout of a job.
     fn silence_limit(&self, job: &Job, cx: &Context) -> Duration {
         let limit = job.delivery.timeout.unwrap_or(SILENCE_LIMIT);
         limit.max(self.longest_absence(job, cx))
     }
 
-    /// A job has been with a holder for as long as that may say nothing: whether it has said
-    /// anything since.
+    /// Checks whether the holder has sent a message since this job's silence limit started.
     pub(crate) fn silence_is_over(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let limit = self.silence_limit(job, cx);
@@ -153,9 +151,9 @@ impl Jobs {
         }
     }
 
-    /// Nothing tells that the worker still has this job. Its reservation runs out, and its place is
-    /// free. Its handler may run all the same: an end waits for it, and its outcome goes to the
-    /// backend.
+    /// Drops a job because nothing shows that the worker still has it. Its reservation expires, and
+    /// its place is free. Its handler may still run: an end waits for that handler, and its outcome
+    /// is sent to the backend.
     fn drop_job(&mut self, claim: Claim, why: DropCause, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let (subject, is_lost) = (job.subject(), job.is_lost);
@@ -173,7 +171,7 @@ impl Jobs {
         }
     }
 
-    /// A dropped job is kept no more. What is told of it later goes to the backend all the same.
+    /// Removes a dropped job from the ledger. A later outcome is still sent to the backend.
     pub(crate) fn let_dropped_go(&mut self, claim: Claim, cx: &Context) {
         if let Some(job) = self.finish(claim, cx) {
             let (id, worker) = (job.id().clone(), job.worker);
@@ -182,8 +180,8 @@ impl Jobs {
         }
     }
 
-    /// The timeout of a job is over whose holder is not ended for that: it is told, and shown as
-    /// long as it lasts.
+    /// Reports a job whose timeout expired although its holder's process is not ended for that. The
+    /// state is shown as long as the job lasts.
     pub(crate) fn is_past_its_time(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get_mut(claim) else { return };
         let (subject, took) = (job.subject(), job.worked_for(cx.now));

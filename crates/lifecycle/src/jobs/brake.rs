@@ -1,10 +1,10 @@
-//! The brake on jobs that are given back again and again. A release costs no attempt, so nothing
-//! else ends such a circle: the backend hands out the same jobs first, and the jobs behind them
+//! The brake on jobs that are given back again and again. A release costs no attempt, so only the
+//! brake ends this circle. The backend hands out the returned jobs first, and the jobs behind them
 //! never start.
 //!
-//! A FETCH cannot exclude jobs or types. ojs-init therefore holds such a job for some time before
-//! it sends the requeue. Heartbeats keep the reservation, and the job takes no place of another
-//! one. Each hold of a job is longer than the one before.
+//! A FETCH cannot exclude jobs or types. ojs-init therefore holds a returned job for some time
+//! before it sends the requeue. Heartbeats keep the reservation, and the job occupies no place of
+//! another job. Each hold of a job is longer than the one before.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::returns::Returned;
 use crate::jobs::stages::ReportEvent;
 
-/// Most jobs that are held beside those that the concurrency allows. A further one keeps its place
+/// Most jobs that are held beside those that the concurrency allows. A further job keeps its place
 /// during its hold, which bounds the pace of the circle.
 const MOST_BESIDE: usize = 256;
 
-/// Most jobs that are held beside, for each job that the concurrency allows. It bounds how many
-/// jobs a small worker keeps from others.
+/// Most jobs that are held beside the concurrency, for each job that the concurrency allows. The
+/// bound limits how many jobs a small worker keeps from other workers.
 const MOST_BESIDE_EACH: usize = 8;
 
 /// Longest hold, as a part of the visibility timeout.
@@ -31,14 +31,14 @@ const VISIBILITY_SHARE: u32 = 3;
 pub(super) enum GivenBackBy {
     /// The worker, which asks for this delay.
     Worker(Duration),
-    /// ojs-init: the holder of the job is gone.
+    /// ojs-init, because the holder of the job has left.
     Us,
-    /// ojs-init, and no holder ever had the job. Such a return is counted, and the job is not held.
+    /// ojs-init, and no holder ever had the job. The return is counted, and the job is not held.
     /// The pause of FETCH bounds the pace, because only a FETCH brings more of these jobs.
     UsUnstarted,
 }
 
-/// The decision of the brake about a job that goes back.
+/// The decision of the brake about a job that is given back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Braked {
     /// How long the job is held first.
@@ -49,7 +49,7 @@ pub(super) struct Braked {
 
 impl Jobs {
     /// Counts the return of a job, and decides whether the job is held. A job is not held if no
-    /// FETCH can bring it again.
+    /// FETCH can return that job again.
     pub(super) fn brake(&mut self, claim: Claim, by: GivenBackBy, cx: &Context) -> Braked {
         let no_hold = Braked::default();
         if !cx.takes_jobs || cx.end.has_its_one_job {
@@ -89,7 +89,8 @@ impl Jobs {
         let Some(job) = self.ledger.get(claim) else {
             return no_hold;
         };
-        // If heartbeats fail, the reservation may be near its end. A hold must not outlast it.
+        // If heartbeats fail, the reservation may be near its end. A hold must not outlast the
+        // reservation.
         let reserved = self.reserved_until(job, cx).remaining(cx.now);
         let longest = LONGEST_HOLD.min(self.granted(job, cx) / VISIBILITY_SHARE).min(reserved);
         let hold = asked.max(braked).min(longest);
@@ -111,9 +112,9 @@ impl Jobs {
         self.timers.arm(JobTimer::Report(claim), cx.now.after(hold));
     }
 
-    /// Ends all holds, because no FETCH goes out from now on and so no job can come again.
+    /// Ends all holds, because no FETCH is sent from now on and so no job can be delivered again.
     pub(crate) fn end_holds(&mut self, cx: &Context) {
-        // A walk over all jobs: it happens once for each phase, and once between two workers.
+        // A walk over all jobs, once for each phase and once between two workers.
         let held = self.ledger.iter().filter(|(_, job)| job.is_held_back());
         let held: Vec<Claim> = held.map(|(claim, _)| claim).collect();
         for claim in held {
@@ -121,7 +122,8 @@ impl Jobs {
         }
     }
 
-    /// Ends the hold of a job that comes again. Its reservation is over, so the hold keeps nothing.
+    /// Ends the hold of a job that is delivered again. Its reservation has expired, so the hold
+    /// keeps nothing.
     pub(super) fn end_hold_of(&mut self, id: &JobId, cx: &Context) {
         let held = self
             .ledger
@@ -137,9 +139,9 @@ impl Jobs {
         self.report_event(claim, ReportEvent::TimerDue, cx);
     }
 
-    /// Ends the hold of a job whose outcome may be sent now, if it has one. Returns whether the
-    /// reservation may be over: then another worker may have the job, and a requeue would take it
-    /// from that worker.
+    /// Ends the hold of a job whose outcome may be sent now. Returns whether the reservation may
+    /// have expired. Another worker may then have the job, and a requeue would remove it from that
+    /// worker.
     pub(super) fn was_held_too_long(&mut self, claim: Claim, cx: &Context) -> bool {
         let Some(job) = self.ledger.get(claim) else {
             return false;

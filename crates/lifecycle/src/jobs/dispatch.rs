@@ -1,4 +1,4 @@
-//! Which job goes to which holder, and what becomes of one that takes too long.
+//! The choice of the holder for each job, and the timeout of a job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
 impl Jobs {
-    /// Takes in one of the jobs that a FETCH brought. It may have been sent on behalf of an
-    /// incarnation that is over by now (`is_former`). Whether the job is new to us.
+    /// Enters one job from a FETCH. If `is_former`, the FETCH was sent for an incarnation that has
+    /// ended. Returns whether the job is new to ojs-init.
     pub(crate) fn claim(&mut self, mut delivery: Delivery, worker: &WorkerId, is_former: bool, cx: &Context) -> bool {
         delivery.timeout = delivery.timeout.or(cx.options.job_timeout);
         let subject = Arc::clone(&delivery.subject);
@@ -43,8 +43,8 @@ impl Jobs {
         true
     }
 
-    /// Fails a job that no worker can be given, or could not answer: another attempt would end in
-    /// the same way.
+    /// Fails a job that is too large to give to a worker or to be answered. Another attempt would
+    /// end in the same failure.
     fn is_refused_as_too_large(&mut self, claim: Claim, cx: &Context) -> bool {
         let why = self.ledger.get(claim).and_then(|job| too_large(&job.delivery, cx));
         if let Some(why) = &why {
@@ -53,8 +53,8 @@ impl Jobs {
         why.is_some()
     }
 
-    /// A job that is here was delivered again: its handler goes on, with the new reservation. Where
-    /// nobody has it yet, everything is new.
+    /// Adopts the new delivery of a job that ojs-init has already. Its handler goes on with the new
+    /// reservation. If no holder has the job yet, the whole delivery is replaced.
     fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, cx: &Context) -> bool {
         let held = self.ledger.claims_of(id).find(|claim| {
             self.ledger.get(*claim).is_some_and(|job| match job.place {
@@ -71,7 +71,8 @@ impl Jobs {
             return true;
         }
         if self.is_dropped_once_more(claim) {
-            // Two such times without a word: the worker does not have it.
+            // Two silence limits passed without a message that names the job: the worker does not
+            // have it.
             self.let_dropped_go(claim, cx);
             return false;
         }
@@ -92,15 +93,15 @@ impl Jobs {
         true
     }
 
-    /// Gives back what nobody can be given: outside running everything that waits, else what is
-    /// more than all holders together take.
+    /// Gives back the jobs that no holder can get. Outside the phase running these are all waiting
+    /// jobs, otherwise those beyond what all holders together accept.
     pub(crate) fn return_surplus(&mut self, cx: &Context) {
         let keep = match (cx.takes_jobs, cx.takers.pull()) {
             (false, _) => 0,
             // Suspects run one after the other, so each needs room only while it is isolated.
             (true, false) if cx.takers.are_ready() => cx.takers.free().max(self.ledger.suspects().len()),
             (true, false) => cx.takers.free(),
-            // Somebody may ask for them; see `unasked`.
+            // A holder may still ask for the waiting jobs; see `unasked`.
             (true, true) => usize::MAX,
         };
         let waiting = self.ledger.waiting();
@@ -109,13 +110,13 @@ impl Jobs {
         }
     }
 
-    /// Others are there than before: what nobody took may be taken now, and the other way round.
+    /// Checks all waiting jobs for a taker again, because the set of holders has changed.
     pub(crate) fn others_take_jobs(&mut self) {
         self.ledger.waiting_mut().all_are_fresh();
     }
 
-    /// Asks of each job that has come, or of all when others are there to take them, whether
-    /// anybody takes it. Those that nobody does come back, as far as that is news.
+    /// Checks for each new job, or for all if the holders changed, whether a holder accepts it.
+    /// Returns the jobs that newly have no taker.
     pub(crate) fn ask_who_takes(&mut self, cx: &Context) -> Vec<Claim> {
         let limit = cx.takers.frame_limit();
         let mut untaken = Vec::new();
@@ -124,7 +125,7 @@ impl Jobs {
             let offered = offered(job);
             let is_taken = cx.takers.take(offered);
             if limit.is_some_and(|most| offered.bytes > most) {
-                // The holders that could take it have left since it came.
+                // The holders that could accept the job have left since it arrived.
                 self.is_refused_as_too_large(claim, cx);
                 continue;
             }
@@ -138,8 +139,8 @@ impl Jobs {
         untaken
     }
 
-    /// Gives the oldest job that somebody can be given now. Returns false where there is none. What
-    /// nobody can be given now is not looked at again before somebody can.
+    /// Gives out the oldest job that a holder can get now. Returns false if there is none. A job
+    /// without a free holder is not looked at again before a holder is free for it.
     pub(crate) fn give_next(&mut self, cx: &Context) -> bool {
         let Some((claim, holder)) = self.next_to_give(cx) else {
             return false;
@@ -148,7 +149,7 @@ impl Jobs {
         true
     }
 
-    /// The oldest job that somebody can be given now, and who.
+    /// The oldest job that a holder can get now, with that holder.
     fn next_to_give(&self, cx: &Context) -> Option<(Claim, HolderId)> {
         let bytes = |claim| self.ledger.get(claim).map_or(0, |job| frame_bytes(&job.delivery));
         let claim = cx.takers.oldest_for_the_idle(&|types, limit| {
@@ -166,7 +167,7 @@ impl Jobs {
         }
     }
 
-    /// From here on the holder has the job: what it is given of it.
+    /// Moves the job to the holder, and returns the data that the holder gets.
     pub(crate) fn hand_to(
         &mut self,
         claim: Claim,
@@ -206,11 +207,11 @@ impl Jobs {
         }
     }
 
-    /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
+    /// The job's own timeout has expired (contract of the worker socket: `cancel`, reason timeout).
     pub(crate) fn job_timed_out(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         if job.is_lost {
-            // The log has it already, and its handler was told to stop.
+            // The log has the loss already, and the handler has received its cancel.
             return self.end_if_stuck(claim, cx);
         }
         if !job.holder().is_some_and(|holder| may_end_for_a_job(holder, cx)) {
@@ -222,7 +223,8 @@ impl Jobs {
             .arm(JobTimer::JobGrace(claim), cx.now.after(cx.options.timeout_grace));
     }
 
-    /// The handler went on for all of the grace: nothing but the end of its process stops it.
+    /// Ends the process of a handler that went on for the whole grace, because nothing else stops
+    /// it.
     pub(crate) fn ignored_cancel(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
@@ -236,8 +238,8 @@ impl Jobs {
         }
     }
 
-    /// Tells whoever holds the job to stop working on it. The first reason stays; and whom the
-    /// shutdown has told is told no second time, for that is the shortest grace of all.
+    /// Cancels the job at its holder. The first reason stays. A holder that received the shutdown
+    /// gets no second cancel, because the shutdown has the shortest grace.
     pub(crate) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(mut held) = job.place.clone() else {
@@ -255,7 +257,7 @@ impl Jobs {
         self.say(Said::Cancel(held.holder, word));
     }
 
-    /// Decides a job of a process that is gone and did not answer it. Whether the job fails because
+    /// Decides a job whose process ended without an answer. Returns whether the job fails because
     /// of the process's end.
     pub(crate) fn cut_off(&mut self, claim: Claim, death: &Death, cx: &Context) -> bool {
         let Some(job) = self.ledger.get(claim) else {
@@ -328,13 +330,13 @@ fn too_large(delivery: &Delivery, cx: &Context) -> Option<String> {
     }
 }
 
-/// Bytes of the frame in which such a job is given to a worker.
+/// Bytes of the frame in which this job is given to a worker.
 pub(super) fn frame_bytes(delivery: &Delivery) -> usize {
     let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
     delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES
 }
 
-/// An error of ours: code and type are the same word (requirements C-05, E-01).
+/// An error from ojs-init: code and type are the same word (requirements C-05, E-01).
 pub(super) fn error(word: &str, message: &str, retryable: bool) -> JobError {
     JobError {
         code: Some(word.into()),
@@ -344,7 +346,7 @@ pub(super) fn error(word: &str, message: &str, retryable: bool) -> JobError {
     }
 }
 
-/// The job as those see it who may take it.
+/// The job as the possible takers see it.
 pub(super) fn offered(job: &Job) -> Offered<'_> {
     Offered {
         subject: &job.delivery.subject,
@@ -352,8 +354,8 @@ pub(super) fn offered(job: &Job) -> Offered<'_> {
     }
 }
 
-/// Whether the process at the other end was ended because a handler hung. It is no fault of its
-/// other jobs.
+/// Whether the holder's process was ended because a handler hung. The process's other jobs are not
+/// at fault.
 fn ended_for_another_job(holder: HolderId, cx: &Context) -> bool {
     let of_process = cx
         .takers

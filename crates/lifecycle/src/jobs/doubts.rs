@@ -1,11 +1,11 @@
-//! Answers to an outcome that leave open what became of the job, and how that is found out.
+//! Answers to an outcome that leave the state of the job open, and the check that decides it.
 //!
 //! | the answer | what it can mean | what decides |
 //! |---|---|---|
-//! | none, or 5xx, to a FAIL or a requeue | it was carried out | a look |
+//! | none, or 5xx, to a FAIL or a requeue | the backend carried it out | a look |
 //! | 404 in the backend's own words | the job is gone, or the backend's store is away | time, and whether the store has shown itself since |
-//! | 409 to an ACK, without the job's state | an earlier ACK got through, or the job is somebody else's | a look |
-//! | 5xx and nothing else to an ACK with a result, for minutes | the store is broken, or never takes this result | another outcome, or a look |
+//! | 409 to an ACK, without the job's state | an earlier ACK got through, or another program has the job | a look |
+//! | 5xx and nothing else to an ACK with a result, for minutes | the store is broken, or never accepts this result | another outcome, or a look |
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,41 +21,41 @@ use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
-/// When every attempt to deliver an outcome has met somebody else for this long, there is nobody
-/// else: the backend does not know the job, and says so in its own way.
+/// The backend does not know the job if every attempt to deliver the outcome for this long got an
+/// answer from another program. The backend then reports an unknown job in its own way.
 const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
 
-/// A store that is away for longer than this will not have the job's reservation when it is back.
+/// A store that is away for longer than this has lost the job's reservation when it is back.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 
-/// When every attempt to deliver a result has met an error of the backend for this long, it may be
-/// the result.
+/// The result may be the cause if every attempt to deliver it for this long met an error of the
+/// backend.
 const BROKEN_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
 
-/// How long backends reserve a job whose visibility timeout nobody has said.
+/// Assumed reservation of a job whose visibility timeout is unknown.
 const UNSAID_VISIBILITY: Duration = Duration::from_secs(30);
 
-/// Why the look at a FAIL or a requeue that may have been carried out decides nothing.
+/// Why the look after a FAIL or a requeue that may have been carried out decides nothing.
 const CANNOT_BE_TOLD: &str = "whether the backend has its outcome cannot be told";
 
-/// A heartbeat that the backend has accepted, as far as it is about jobs.
+/// The part about jobs of a heartbeat that the backend has accepted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcceptedHeartbeat<'a> {
-    /// When it was sent.
+    /// When the heartbeat was sent.
     pub(crate) at: Moment,
-    /// For how long it asked to extend the reservations, if it said so.
+    /// The extension of the reservations that the heartbeat requested, if any.
     pub(crate) kept_for: Option<Duration>,
     pub(crate) named: &'a [(JobId, Claim)],
-    /// The jobs whose reservations the backend has extended, if it names any.
+    /// The jobs whose reservations the backend has extended, if the reply names any.
     pub(crate) extended: Option<&'a BTreeSet<JobId>>,
-    /// The backend has named such jobs at least once.
+    /// The backend has sent a list of extended jobs at least once.
     pub(crate) has_sent_lists: bool,
 }
 
 impl Jobs {
-    /// An outcome, or a look at its job, goes out. Of a job that was not found it is noted whether
-    /// the store has shown itself since: on a worker with much to do it does so again before this
-    /// is answered.
+    /// Notes whether the backend's store has shown itself since a job was not found. Called when an
+    /// outcome, or a look at its job, is sent. On a busy worker the store shows itself again before
+    /// the answer arrives.
     pub(super) fn note_store(&mut self, claim: Claim, cx: &Context) {
         let seen = cx.backend.store_seen();
         let report = self.ledger.report_mut(claim);
@@ -66,7 +66,8 @@ impl Jobs {
         }
     }
 
-    /// The backend took an outcome; None: it is not known which of its requests brought that about.
+    /// The backend accepted an outcome. `asked_at` is None if ojs-init cannot tell which request
+    /// caused that.
     pub(super) fn outcome_was_taken(&mut self, asked_at: Option<Moment>) {
         self.say(Said::OutcomeTaken);
         if let Some(asked_at) = asked_at {
@@ -74,7 +75,7 @@ impl Jobs {
         }
     }
 
-    /// A heartbeat was accepted: until when what it named is reserved.
+    /// Notes until when the jobs that an accepted heartbeat names are reserved.
     pub(crate) fn note_extended(&mut self, accepted: &AcceptedHeartbeat, cx: &Context) {
         let AcceptedHeartbeat { named, extended, .. } = accepted;
         if extended.is_some_and(|extended| !extended.is_empty()) {
@@ -89,14 +90,14 @@ impl Jobs {
         }
     }
 
-    /// Until when a job is reserved, as far as we were told.
+    /// Until when a job is reserved, as far as ojs-init knows.
     pub(super) fn reserved_until(&self, job: &Job, cx: &Context) -> Moment {
         let claimed_until = job.claimed_at.after(self.granted(job, cx));
         job.extended_until
             .map_or(claimed_until, |extended| extended.max(claimed_until))
     }
 
-    /// The visibility timeout with which the backend gave us the job.
+    /// The visibility timeout with which the backend delivered the job.
     pub(super) fn granted(&self, job: &Job, cx: &Context) -> Duration {
         if cx.backend.is_told_visibility() {
             cx.options.visibility_timeout
@@ -105,9 +106,10 @@ impl Jobs {
         }
     }
 
-    /// The backend says that there is no such job, to a request of this moment. It is believed when
-    /// the reservation is over, and sooner when the store has shown itself since the first time and
-    /// says the same afterwards.
+    /// The backend replied to a request of this moment that the job does not exist. ojs-init
+    /// believes that when the reservation has expired, or after `MISSING_FOR_GOOD`. It believes it
+    /// sooner if the store has shown itself since the first such reply and the backend repeats the
+    /// reply afterwards.
     pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let until = self.reserved_until(job, cx).min(cx.now.after(MISSING_FOR_GOOD));
@@ -132,8 +134,8 @@ impl Jobs {
         self.pause_report(claim, step, Failure::NotFound, cx);
     }
 
-    /// A conflict that does not say the job's state: only a look tells whether an earlier ACK got
-    /// through.
+    /// Starts a look after a conflict that does not contain the job's state. Only a look shows
+    /// whether an earlier ACK got through.
     pub(super) fn ack_is_in_conflict(&mut self, claim: Claim, was_sent_twice: bool, cx: &Context) {
         if let Some(report) = self.ledger.report_mut(claim) {
             report.sent = report.sent.saturating_add(u32::from(was_sent_twice));
@@ -143,8 +145,8 @@ impl Jobs {
         self.pause_report(claim, ReportStage::Doubtful, conflict, cx);
     }
 
-    /// The job is completed: by an earlier ACK of ours, or, where this was the only one, by
-    /// somebody else.
+    /// The job is completed: by an earlier ACK of ojs-init, or by another program if this ACK was
+    /// the only one.
     pub(super) fn job_is_completed(&mut self, claim: Claim, cx: &Context) {
         let is_repeat = self.ledger.report_mut(claim).is_some_and(|report| report.sent > 1);
         if is_repeat {
@@ -152,7 +154,7 @@ impl Jobs {
         } else if let Some(job) = self.finish(claim, cx) {
             self.notify(JobNotice::DoneTwice(job.subject()));
             if job.any_may_answer {
-                // That it is completed is all that such a program wants to know.
+                // A holder that waits for replies needs only the fact that the job is completed.
                 self.remember_settled(&job);
                 let listener = job.report().and_then(|report| report.listener);
                 return self.confirm(listener, job.id().clone(), About::Ack, true);
@@ -178,8 +180,8 @@ impl Jobs {
         }
     }
 
-    /// An ACK met an error of the backend. When nothing else is met for minutes, and the backend
-    /// takes other outcomes or shows this very job, it is the result that it never takes.
+    /// An ACK met an error of the backend. ojs-init blames the result if every attempt for minutes
+    /// met this error, and the backend accepts other outcomes or shows this very job.
     pub(super) fn ack_meets_server_error(&mut self, claim: Claim, cx: &Context) {
         self.pause_report(claim, ReportStage::Pausing, Failure::ServerError, cx);
         let taken_at = cx.backend.outcome_taken_at();
@@ -252,7 +254,8 @@ impl Jobs {
         match (question, view.state) {
             (Question::Done | Question::Completed, JobState::Missing) => self.job_not_found(claim, asked_at, cx),
             (Question::Completed | Question::ResultTaken, JobState::Completed) => self.job_is_completed(claim, cx),
-            // A FAIL or a requeue without an answer: repeated only if the job is as it was before.
+            // A FAIL or a requeue without an answer is repeated only if the job's state has not
+            // changed.
             (Question::Done, JobState::Active) if is_ours => self.ledger.step(claim, ReportStage::Due),
             (Question::ResultTaken, JobState::Active) if is_ours => self.go_without_result(claim, cx),
             (Question::ResultTaken, _) => self.ledger.step(claim, ReportStage::Due),
@@ -260,7 +263,7 @@ impl Jobs {
         }
     }
 
-    /// A look that does not show what the outcome hangs on.
+    /// Decides after a look that does not show the state on which the outcome depends.
     fn nobody_shows_it(&mut self, claim: Claim, question: Question, cx: &Context) {
         match question {
             Question::Done => self.let_reservation_expire(claim, CANNOT_BE_TOLD, cx),

@@ -9,13 +9,13 @@ use crate::api::{BackendTraits, EndCause, Moment, Phase, Subject, WorkerState};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndFacts {
     pub(crate) phase: Phase,
-    /// The phase as the worker knows it.
+    /// The phase that the worker knows.
     pub(crate) state: WorkerState,
     /// The one job of `--once` was claimed.
     pub(crate) has_its_one_job: bool,
     /// The stop phase sends the last outcomes.
     pub(crate) is_reporting: bool,
-    /// Outcomes go out although the last checkpoint of their job has no answer.
+    /// Outcomes are sent although the last checkpoint of their job has no answer.
     pub(crate) goes_without_checkpoints: bool,
     /// How long a job that is cancelled now has at most, where the end is planned.
     pub(crate) cancel_grace_left: Option<Duration>,
@@ -24,22 +24,22 @@ pub(crate) struct EndFacts {
 /// Questions about the backend.
 pub(crate) trait BackendFacts {
     fn traits(&self) -> BackendTraits;
-    /// Since when it takes ACKs in the bare form, if an ACK was sent like that within this time.
+    /// Since when the backend accepts ACKs in the bare form, if one was sent in that form within
+    /// this time.
     fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment>;
     fn has_no_progress(&self) -> bool;
     fn has_no_checkpoints(&self) -> bool;
     /// When its store last showed itself.
     fn store_seen(&self) -> Option<Moment>;
-    /// When it last took an outcome.
+    /// When the backend last accepted an outcome.
     fn outcome_taken_at(&self) -> Option<Moment>;
     /// The backend has named the jobs that a heartbeat extended, at least once.
     fn has_told_extended(&self) -> bool;
-    /// FETCH says the visibility timeout.
+    /// Whether FETCH states the visibility timeout.
     fn is_told_visibility(&self) -> bool;
-    /// How many requests are on their way that an outcome, or a delivery that came again, waits
-    /// for.
+    /// How many requests are in flight for which an outcome, or a repeated delivery, waits.
     fn reports_on_their_way(&self) -> usize;
-    /// How many look at a job that a heartbeat did not extend.
+    /// Number of looks in flight at jobs that a heartbeat did not extend.
     fn checks_on_their_way(&self) -> usize;
     /// When this request was last sent once more.
     fn newest_sending(&self, call: CallId) -> Option<Moment>;
@@ -47,94 +47,95 @@ pub(crate) trait BackendFacts {
     fn times_sent(&self, call: CallId) -> usize;
 }
 
-/// A job as those see it who may take it.
+/// A job as the possible takers see it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offered<'a> {
     pub(crate) subject: &'a Subject,
-    /// Bytes of the frame in which it is given to a worker.
+    /// Bytes of the frame in which the job is given to a worker.
     pub(crate) bytes: usize,
 }
 
-/// A pull and who has made it.
+/// A pull and its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OfPull {
     pub(crate) pull: PullId,
     pub(crate) holder: HolderId,
 }
 
-/// A pull that has just come and waits for jobs.
+/// A new pull that waits for jobs.
 #[derive(Debug, Clone)]
 pub(crate) struct WaitingPull {
     pub(crate) of: OfPull,
-    /// Most jobs that it is answered with.
+    /// Most jobs in the answer to this pull.
     pub(crate) left: usize,
-    /// The queues that it names; none: those that are configured.
+    /// The queues that the pull names. None: the configured ones.
     pub(crate) queues: Option<Vec<Text>>,
 }
 
-/// Finds the oldest job of these types (None: of any type) whose frame has at most so many bytes
+/// Finds the oldest job of these types (None: of any type) whose frame has at most this many bytes
 /// (None: any number).
 pub(crate) type OldestOf<'a> = &'a dyn Fn(Option<&[Text]>, Option<usize>) -> Option<Claim>;
 
 /// Questions about the holders.
 pub(crate) trait Takers {
-    /// How long a holder may wait for the answer to an outcome; none where it does not wait for
+    /// How long a holder may wait for the reply to an outcome. None if the holder does not wait for
     /// that alone.
     fn answer_limit(&self, holder: HolderId) -> Option<Duration>;
-    /// Whether nothing but what it says tells that it still has its jobs.
+    /// Whether only the messages of the holder show that it still has its jobs.
     fn is_known_by_words_alone(&self, holder: HolderId) -> bool;
-    /// When it last said something, where that is all that tells that it is there.
+    /// When the holder last sent a message, if only its messages show that it is there.
     fn last_said(&self, holder: HolderId) -> Option<Moment>;
     fn process_of(&self, holder: HolderId) -> Option<ProcessId>;
-    /// Whether it can be talked to.
+    /// Whether ojs-init can send messages to the holder.
     fn is_there(&self, holder: HolderId) -> bool;
     /// Whether its connection is open.
     fn is_open(&self, holder: HolderId) -> bool;
-    /// Whether it hears what it is told unasked.
+    /// Whether the holder receives messages that it has not asked for.
     fn hears(&self, holder: HolderId) -> bool;
 
-    /// Whether a process can take no other job because of jobs that nobody waits for any more.
+    /// Whether overdue jobs occupy the process, so that it can accept no other job.
     fn is_stuck(&self, process: ProcessId) -> bool;
-    /// A holder of this process that has a job which nobody waits for any more.
+    /// A holder of this process with an overdue job.
     fn overdue_of(&self, process: ProcessId) -> Option<HolderId>;
-    /// Why this process was told to end, if it was.
+    /// Why ojs-init asked this process to end, if it did.
     fn ending(&self, process: ProcessId) -> Option<&EndCause>;
     /// Why the last worker process was ended, if ojs-init ended it.
     fn worker_ended_for(&self) -> Option<&EndCause>;
 
-    /// The longest frame that any of those who are there takes; none where one takes everything, or
-    /// nobody is there.
+    /// The longest frame that any connected holder accepts. None if one of them has no limit, or if
+    /// there is no holder.
     fn frame_limit(&self) -> Option<usize>;
-    /// How many more jobs all of them may get unasked.
+    /// How many more jobs all holders may get without a request.
     fn free(&self) -> usize;
-    /// Whether anybody takes jobs.
+    /// Whether any holder accepts jobs.
     fn are_ready(&self) -> bool;
-    /// Whether anybody is there who asks for jobs itself.
+    /// Whether any holder asks for jobs by itself.
     fn pull(&self) -> bool;
     /// Whether a pull waits for a job.
     fn want_jobs(&self) -> bool;
-    /// Whether anybody takes jobs like this.
+    /// Whether any holder accepts this job.
     fn take(&self, job: Offered) -> bool;
-    /// Types that are taken; of many some.
+    /// Types that holders accept. Only some of them if there are many.
     fn types_taken(&self) -> Vec<Text>;
-    /// Of those who can be given a job now, the oldest job for each; of these the oldest.
+    /// The oldest of the jobs that the holders with free credit can get now.
     fn oldest_for_the_idle(&self, oldest: OldestOf) -> Option<Claim>;
-    /// The holder to give such a job to now.
+    /// The holder that gets this job now.
     fn choose(&self, job: Offered) -> Option<HolderId>;
-    /// When the present worker process has had its time to say ready; none where it has said so.
+    /// The latest moment at which the present worker process has to send ready. None if it has done
+    /// so.
     fn ready_by(&self, timeout: Duration) -> Option<Moment>;
 
     /// How many jobs the holders of this process have.
     fn jobs_of(&self, process: ProcessId) -> usize;
     /// The holders of one process.
     fn holders_of(&self, process: ProcessId) -> Vec<HolderId>;
-    /// Whether a holder of this process takes this job, now or later.
+    /// Whether a holder of this process accepts this job, now or later.
     fn is_taken_in(&self, process: ProcessId, job: Offered) -> bool;
     /// A holder of this process that can be given this job now.
     fn idle_in(&self, process: ProcessId, job: Offered) -> Option<HolderId>;
     /// A pull of this process for this job.
     fn pull_in(&self, process: ProcessId, job: Offered) -> Option<OfPull>;
-    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only
-    /// processes that take one at a time.
+    /// The process with the fewest jobs that accepts this job. None if no process accepts the job,
+    /// or only processes with one job at a time.
     fn emptiest_taker(&self, job: Offered) -> Option<ProcessId>;
 }

@@ -1,4 +1,4 @@
-//! A suspect runs alone: while it has a process for itself, that process gets no other job, and so
+//! A suspect runs alone. While it has a process for itself, that process gets no other job, and so
 //! the next crash has one holder.
 //!
 //! One suspect at a time is isolated. Its process first finishes the jobs that it holds. Other
@@ -14,7 +14,7 @@ use crate::jobs::said::Said;
 use crate::jobs::suspects::{ALONE_FOR, EMPTIED_WITHIN, ISOLATED_WITHIN, Isolation};
 
 impl Jobs {
-    /// Ends the isolation of a suspect that is decided, or whose process is going away.
+    /// Ends the isolation of a suspect that is decided, or whose process ends.
     pub(crate) fn end_isolation(&mut self, cx: &Context) {
         let Some(isolation) = self.suspects.isolation else {
             return;
@@ -39,8 +39,8 @@ impl Jobs {
         }
     }
 
-    /// Gives the oldest suspect a process for itself. Returns whether there are suspects that need
-    /// none, or that nobody takes: they are jobs like any other now.
+    /// Gives the oldest suspect a process for itself. Returns whether suspects became ordinary
+    /// jobs, because they need no isolation or no holder accepts them.
     pub(crate) fn choose_suspect(&mut self, cx: &Context) -> bool {
         let mut are_released = false;
         while self.suspects.isolation.is_none()
@@ -49,8 +49,8 @@ impl Jobs {
             let job = self.ledger.get(claim);
             match job.and_then(|job| cx.takers.emptiest_taker(offered(job))) {
                 Some(process) => self.begin_isolation(claim, process, cx),
-                // The suspect runs alone without an isolation. If no holder takes it, the log says
-                // so, as of any other job.
+                // The suspect runs alone without an isolation. If no holder accepts the suspect,
+                // the log reports that as for any job.
                 None => {
                     self.ledger.is_suspect(claim, false);
                     are_released = true;
@@ -60,7 +60,7 @@ impl Jobs {
         are_released
     }
 
-    /// Goes on with the isolation of a suspect, and sets when it ends.
+    /// Continues the isolation of a suspect, and sets when it ends.
     pub(crate) fn go_on_with_isolation(&mut self, cx: &Context) {
         if let Some(isolation) = self.suspects.isolation.filter(|isolation| !isolation.is_running) {
             self.start_when_empty(isolation, cx);
@@ -99,8 +99,9 @@ impl Jobs {
         self.say(Said::Keep(process));
     }
 
-    /// The process was not empty in time, or the suspect had its time alone: others run beside it.
-    /// Or suspects have waited for long enough, and are jobs like any other.
+    /// Ends an isolation whose process was not empty in time, or whose suspect had its time alone.
+    /// Other jobs then run beside the suspect. Suspects that have waited for `ISOLATED_WITHIN`
+    /// become ordinary jobs.
     pub(crate) fn isolation_is_over(&mut self, cx: &Context) {
         while let Some((claim, until)) = self.next_to_wait_no_longer()
             && until <= cx.now
@@ -113,13 +114,13 @@ impl Jobs {
         }
     }
 
-    /// The suspect that came first, and until when it waits for its isolation.
+    /// The oldest suspect, and until when that suspect waits for its isolation.
     fn next_to_wait_no_longer(&self) -> Option<(Claim, Moment)> {
         let claim = *self.ledger.suspects().first()?;
         Some((claim, self.ledger.get(claim)?.claimed_at.after(ISOLATED_WITHIN)))
     }
 
-    /// Gives it to a holder of its process that can be given a job now.
+    /// Gives the suspect to a holder of its process that can get a job now.
     fn give_alone(&mut self, isolation: Isolation, cx: &Context) -> bool {
         let Some(job) = self.ledger.get(isolation.claim) else {
             return false;

@@ -1,4 +1,4 @@
-//! A job that was claimed: where it is, and what is known of it.
+//! A claimed job: its place and its state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,66 +13,67 @@ use crate::retry::state::RetryState;
 pub struct Job {
     /// The delivery. The envelope is empty once a worker has the job.
     pub delivery: Delivery,
-    /// On whose behalf it was claimed.
+    /// The incarnation for which the job was claimed.
     pub worker: WorkerId,
-    /// When the backend gave it to us.
+    /// When the backend delivered the job.
     pub claimed_at: Moment,
     /// Until when a heartbeat last extended its reservation.
     pub extended_until: Option<Moment>,
-    /// Where it is.
+    /// The stage of the job between its claim and its end.
     pub place: Place,
-    /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody.
-    /// Only a worker can have such a job; see `Ledger::lose`.
+    /// Another worker has the reservation, or it has expired. No heartbeat names the job, and its
+    /// outcome is not sent. Only a worker can have a lost job; see `Ledger::lose`.
     pub is_lost: bool,
-    /// The same, and its handler has had its time to answer.
+    /// The job is lost, and its handler has had its time to answer.
     pub is_overdue: bool,
-    /// Nothing tells that its holder still has it, so no heartbeat names it; its handler may run
-    /// all the same. Only a holder can have such a job; see `Ledger::drop_job`.
+    /// Nothing shows that the holder still has the job, so no heartbeat names it. Its handler may
+    /// still run. Only a holder can have a dropped job; see `Ledger::drop_job`.
     pub is_dropped: bool,
-    /// Its process crashed the last time: it waits until it can run alone.
+    /// The process of the job crashed the last time, so the job waits until it can run alone.
     pub is_suspect: bool,
     /// The suspicion after heartbeats that did not extend the job.
     pub suspicion: Suspicion,
-    /// The job came while the outcome of an earlier delivery was on its way, and may have ended
-    /// with that one.
+    /// Set if the job was delivered while the outcome of an earlier delivery was in flight. That
+    /// outcome may have ended this delivery as well.
     pub again: Option<Box<Again>>,
     /// News for the backend that are not its outcome.
     pub news: News,
     /// The job was given to a worker.
     pub handover: Option<Handover>,
-    /// The job was given to a holder that waits for the reply to each outcome. Any other such
-    /// holder may report the outcome.
+    /// The job was given to a holder that waits for the reply to each outcome. Any other holder of
+    /// that kind may report the outcome.
     pub any_may_answer: bool,
 }
 
-/// When a worker got a job: for the log and the metrics, nothing is decided by it.
+/// When a worker got a job. Only the log and the metrics use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handover {
-    /// When it got the job.
+    /// When the worker got the job.
     pub at: Moment,
-    /// How long it had the job was told with the first request of the outcome.
+    /// The first request of the outcome has reported how long the worker had the job.
     pub is_measured: bool,
 }
 
 /// The state of a reservation that a heartbeat did not extend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Suspicion {
-    /// The look at the job that is on its way.
+    /// The request of the look in flight.
     pub look: Option<CallId>,
     /// When the last one was made.
     pub looked_at: Option<Moment>,
-    /// The heartbeat that led to it extended another job: the backend has its store.
+    /// The heartbeat that led to the suspicion extended another job, so the backend has its store.
     pub is_backed: bool,
-    /// When the backend first said that it knows no such job, and has not said otherwise since.
+    /// When the backend first replied that the job does not exist, if no reply since has denied
+    /// that.
     pub missing_since: Option<Moment>,
 }
 
-/// The open question about a delivery, before anything is done with it.
+/// The open question about a delivery, before the job is started or given back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Again {
-    /// The reservation that came before it and has ended: known from then on.
+    /// The ended reservation of the earlier delivery, set once that delivery is settled.
     pub before: Reservation,
-    /// How far it is.
+    /// The step of the look.
     pub step: LookStep,
     /// Looks that failed.
     pub setbacks: RetryState,
@@ -80,15 +81,15 @@ pub struct Again {
     pub since: Option<Moment>,
 }
 
-/// How far a look at such a delivery is.
+/// The steps of a look at a repeated delivery.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum LookStep {
-    /// The outcome before it is still on its way.
+    /// The outcome of the earlier delivery is still in flight.
     #[default]
     Behind,
-    /// To be made as soon as there is room.
+    /// The look is sent as soon as there is room.
     Due,
-    /// On its way.
+    /// The look is in flight.
     Looking(CallId),
     /// To be made again after a pause.
     Pausing,
@@ -97,39 +98,39 @@ pub enum LookStep {
 /// Where a job is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// In our buffer.
+    /// In ojs-init's buffer.
     Waiting,
-    /// With a worker.
+    /// A holder has the job.
     Held(Held),
-    /// Decided; the backend has to be told.
+    /// Decided, and the backend does not have the outcome yet.
     Reporting(Box<Report>),
 }
 
 /// A job that a worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// Which holder has it.
+    /// The holder that has the job.
     pub holder: HolderId,
-    /// The request for jobs that it was the answer to; none where it was given unasked.
+    /// The request for jobs that the job answered. None if the job was given without a request.
     pub pull: Option<PullId>,
-    /// Why it was told to stop working on it, at first.
+    /// The first reason for which the job was cancelled.
     pub cancelled: Option<CancelReason>,
-    /// The stop phase has told it so.
+    /// The holder has received the shutdown for this job.
     pub is_told_of_shutdown: bool,
-    /// The job's timeout is over, and nothing is made of that.
+    /// The job's timeout has expired, and ojs-init does not enforce it.
     pub is_past_its_time: bool,
     /// The heartbeats about the job, if they alone show that the worker has it.
     pub beats: BeatRecord,
 }
 
-/// The heartbeats of the worker about a job that it has.
+/// The heartbeats of the worker about a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BeatRecord {
-    /// When a heartbeat last named it; at first, when it was given out or adopted.
+    /// When a heartbeat last named the job; at first, when the job was given out or adopted.
     pub named_at: Moment,
-    /// Heartbeats since then that said of its holder that it has no job.
+    /// Heartbeats since then with which its holder reported that it has no job.
     pub beats_without: u8,
-    /// The job was dropped, came again and was adopted, and no heartbeat has named it since.
+    /// The job was dropped, delivered again and adopted, and no heartbeat has named it since.
     pub was_adopted: bool,
 }
 
@@ -145,58 +146,60 @@ impl BeatRecord {
     }
 }
 
-/// An outcome on its way to the backend.
+/// An outcome in flight to the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Report {
     /// The outcome.
     pub what: Outcome,
     /// In the form of the bare schema: the backend refused the full one (requirements C-05, C-24).
     pub is_bare: bool,
-    /// How far it is.
+    /// The stage of the report.
     pub step: ReportStage,
-    /// Failed attempts to deliver it.
+    /// Failed attempts to deliver the outcome.
     pub setbacks: RetryState,
-    /// The holder that is told when the backend has the outcome.
+    /// The holder that gets the reply when the backend has the outcome.
     pub listener: Option<HolderId>,
-    /// The job goes straight back: it was never meant for a worker and does not count as active.
+    /// The job is given back at once. No worker was to get it, and it does not count as active.
     pub is_surplus: bool,
-    /// Whether it is held before it goes out for the first time.
+    /// Whether the job is held before its first requeue is sent.
     pub hold: Hold,
-    /// Requests of this outcome that went out, less those that certainly never got there.
+    /// Requests of this outcome that were sent, minus those that certainly never reached the
+    /// backend.
     pub sent: u32,
     /// The question of the next look.
     pub question: Question,
-    /// The backend said that there is no such job.
+    /// Set if the backend replied that the job does not exist.
     pub missing: Option<Missing>,
-    /// The backend has refused a result of this job. From this moment on, a refused ACK goes out
-    /// without its result.
+    /// The backend has refused a result of this job. From this moment on, a refused ACK is
+    /// sent without its result.
     pub other_answer_until: Option<Moment>,
 }
 
 /// The question of a look at a job before its outcome is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Question {
-    /// Was a FAIL or a requeue carried out that had no answer?
+    /// Whether a FAIL or a requeue that got no answer was carried out.
     Done,
-    /// Is the job completed? An ACK was answered with a conflict that does not say it.
+    /// Whether the job is completed, because an ACK got a conflict without the job's state.
     Completed,
-    /// Does the backend get at the job at all? It answers each ACK with an error, perhaps because
-    /// of the result.
+    /// Whether the backend can read the job at all. The backend answers each ACK with an error,
+    /// perhaps because of the result.
     ResultTaken,
 }
 
 /// A job that the backend does not find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Missing {
-    /// The first time that it said so.
+    /// When the backend first replied that the job does not exist.
     pub since: Moment,
-    /// From then on it is believed: the reservation is over, as it stood at that time.
+    /// From this moment on ojs-init believes the reply: the reservation known at `since` has
+    /// expired, or `MISSING_FOR_GOOD` has passed.
     pub until: Moment,
     /// Requests from this moment on reached a store that had shown itself since the first time.
     pub asked_again: Option<Moment>,
 }
 
-/// Progress and checkpoints: at most one of each is on its way and one waits, the newest.
+/// Progress and checkpoints: at most one of each is in flight, and the newest one waits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct News {
     /// To be sent.
@@ -207,29 +210,29 @@ pub struct News {
     pub progress_call: Option<CallId>,
     /// To be sent.
     pub checkpoint: Option<Text>,
-    /// Sent, with its text in case it has to be repeated.
+    /// The request in flight, with its text in case it has to be repeated.
     pub checkpoint_call: Option<(CallId, Text)>,
     /// Failed attempts to save the checkpoint.
     pub checkpoint_failures: u32,
-    /// Checkpoints in a row whose attempts failed, and whose place a newer one took.
+    /// Checkpoints in a row whose attempts failed and that a newer one replaced.
     pub checkpoints_replaced: u32,
 }
 
-/// Whether a job that goes back is held first, see `brake`.
+/// Whether a job that is given back is held first, see `brake`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hold {
-    /// The job is not held, or its hold in its place is over.
+    /// The job is not held, or its hold in its place has ended.
     No,
     /// The job is held, and counts against the concurrency as before.
     InItsPlace,
-    /// The job is held, and takes no place of another job until it has gone back.
+    /// The job is held, and occupies no place of another job until it has been given back.
     Beside,
-    /// The hold is over. The job takes no place until the backend has the requeue.
+    /// The hold has ended. The job occupies no place until the backend has the requeue.
     WasBeside,
 }
 
 impl Report {
-    /// Whether it waits for the end of its hold.
+    /// Whether the report waits for the end of its hold.
     #[must_use]
     pub fn is_held(&self) -> bool {
         let is_held = match self.hold {
@@ -247,12 +250,12 @@ impl Report {
         };
     }
 
-    /// A request of it goes out.
+    /// Counts a request of the outcome that is sent.
     pub fn goes_out(&mut self) {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// One of them certainly never got there.
+    /// Uncounts a request that certainly never reached the backend.
     pub fn did_not_get_there(&mut self) {
         self.sent = self.sent.saturating_sub(1);
     }
@@ -265,20 +268,20 @@ impl Job {
         Arc::clone(&self.delivery.subject)
     }
 
-    /// The name that the backend gave it.
+    /// The name that the backend gave the job.
     #[must_use]
     pub fn id(&self) -> &JobId {
         &self.delivery.subject.id
     }
 
-    /// Since a worker got it.
+    /// Time since a worker got the job.
     #[must_use]
     pub fn worked_for(&self, now: Moment) -> Option<Duration> {
         self.handover.map(|handover| handover.at.elapsed(now))
     }
 
-    /// Whether anybody may go on with it from its checkpoint: not where it is done, nor where it is
-    /// somebody else's by now.
+    /// Whether another attempt may continue from the job's checkpoint. False if the job is done or
+    /// lost.
     #[must_use]
     pub fn needs_its_checkpoint(&self) -> bool {
         let is_done = matches!(&self.place, Place::Reporting(report) if report.what.is_ack());
@@ -294,7 +297,7 @@ impl Job {
         }
     }
 
-    /// The request for jobs that it was given to, where a holder has it.
+    /// The request for jobs that this job answered, if a holder has the job.
     #[must_use]
     pub fn pull(&self) -> Option<PullId> {
         match &self.place {
@@ -303,13 +306,13 @@ impl Job {
         }
     }
 
-    /// Whether it goes back and waits for the end of its hold.
+    /// Whether the job is given back and waits for the end of its hold.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.report().is_some_and(Report::is_held)
     }
 
-    /// The same, and it takes no place of another job.
+    /// Whether the job is held back and occupies no place of another job.
     #[must_use]
     pub fn is_held_beside(&self) -> bool {
         self.is_held_back() && self.report().is_some_and(|report| report.hold == Hold::Beside)
@@ -333,8 +336,8 @@ impl Job {
         }
     }
 
-    /// Whether a heartbeat shall extend its reservation. A FAIL or requeue that may have been
-    /// carried out is left out: the job may already run elsewhere, and nobody checks whose
+    /// Whether a heartbeat extends the reservation of the job. A FAIL or requeue that may have been
+    /// carried out is left out. The job may already run elsewhere, and no backend checks whose
     /// reservation a heartbeat extends.
     #[must_use]
     pub fn is_kept_reserved(&self) -> bool {
@@ -351,8 +354,8 @@ impl Job {
         !self.is_lost && !self.is_dropped && !is_doubtful
     }
 
-    /// Why it must not be requeued, if so: that would discard it, or could with a backend that does
-    /// such a thing.
+    /// Why the job must not be requeued, if so. A requeue would discard the job, or could do so if
+    /// the backend discards requeues.
     #[must_use]
     pub fn why_not_requeue(&self, backend: BackendTraits) -> Option<&'static str> {
         match (self.delivery.reservation.attempt, self.delivery.subject.max_attempts) {

@@ -1,6 +1,6 @@
-//! All jobs that were claimed and are not finished, and who holds each.
+//! All claimed jobs that are not finished, and the holder of each.
 //!
-//! Only the job knows where it is. The lists follow from that, and `check` compares them.
+//! Only the job stores its place. The lists follow from the job, and `check` compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,20 @@ use crate::jobs::marks::Marks;
 use crate::jobs::stages::ReportStage;
 use crate::jobs::waiting::WaitingJobs;
 
-/// All of them.
+/// All claimed jobs that are not finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     /// Each in a box: claims grow, so half of each node of the tree is free.
     jobs: BTreeMap<Claim, Box<Job>>,
     /// Oldest first.
     by_id: BTreeMap<JobId, Vec<Claim>>,
-    /// How many were claimed on behalf of each incarnation.
+    /// Number of jobs claimed for each incarnation.
     by_worker: BTreeMap<WorkerId, usize>,
     waiting: WaitingJobs,
     held: Groups<HolderId, Claim>,
-    /// How many these are.
+    /// Number of claims in `held`.
     with_holders: usize,
-    /// Those among them that are lost and whose handlers have had their time to answer.
+    /// Claims of `held` that are lost and whose handlers have had their time to answer.
     overdue: Groups<HolderId, Claim>,
     due: BTreeSet<Claim>,
     due_requeues: BTreeSet<Claim>,
@@ -40,7 +40,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Enters a job; it waits, behind an earlier claim on the same job if there is one.
+    /// Enters a job. It waits, behind an earlier claim on that job if there is one.
     pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
@@ -77,7 +77,7 @@ impl Ledger {
         });
     }
 
-    /// Strikes a job out. What waited behind it is to be looked at.
+    /// Removes a job. A claim that waited behind the job becomes due for a look.
     pub(super) fn remove(&mut self, claim: Claim) -> Option<Job> {
         let job = self.jobs.remove(&claim)?;
         self.unlist(claim, &Marks::of(&job));
@@ -93,7 +93,7 @@ impl Ledger {
         Some(*job)
     }
 
-    /// The oldest claim on the same job that is left.
+    /// Removes the claim from those on this job, and returns the oldest one that is left.
     fn forget_id(&mut self, id: &JobId, claim: Claim) -> Option<Claim> {
         let claims = self.by_id.get_mut(id)?;
         claims.retain(|other| *other != claim);
@@ -113,7 +113,7 @@ impl Ledger {
         }
     }
 
-    /// A job was delivered again: it is of this incarnation from now on.
+    /// Assigns a job that was delivered again to this incarnation.
     pub(super) fn is_of(&mut self, claim: Claim, worker: &WorkerId, now: Moment) {
         let Some(job) = self.jobs.get_mut(&claim) else { return };
         job.claimed_at = now;
@@ -126,7 +126,7 @@ impl Ledger {
     /// Replaces the delivery that waits. Another attempt may have another type.
     pub(super) fn replace(&mut self, claim: Claim, delivery: Delivery) {
         if let Some(job) = self.jobs.get(&claim) {
-            // Whether anybody takes it is asked anew, whatever its type.
+            // Whether a holder accepts the job is checked anew, whatever its type.
             let marks = Marks::of(job);
             self.unlist(claim, &marks);
             self.list(claim, &marks);
@@ -134,17 +134,17 @@ impl Ledger {
         self.change(claim, |job| job.delivery = delivery);
     }
 
-    /// The reservation of a job that a worker has is somebody else's, or over.
+    /// Marks a job of a holder as lost: its reservation has expired, or another worker has it.
     pub(super) fn lose(&mut self, claim: Claim) {
         self.change(claim, |job| job.is_lost = true);
     }
 
-    /// The job was dropped. It does not count against the concurrency from here on.
+    /// Drops a job. A dropped job does not count against the concurrency.
     pub fn drop_job(&mut self, claim: Claim) {
         self.change(claim, |job| job.is_dropped = !job.is_lost && job.holder().is_some());
     }
 
-    /// The job is ours again, because it was delivered once more.
+    /// Marks a job as neither lost nor dropped, because it was delivered once more.
     pub(super) fn regain(&mut self, claim: Claim) {
         self.change(claim, |job| {
             job.is_lost = false;
@@ -153,7 +153,7 @@ impl Ledger {
         });
     }
 
-    /// Whether a job waits until it can run alone.
+    /// Sets whether a job waits until it can run alone.
     pub(super) fn is_suspect(&mut self, claim: Claim, is_suspect: bool) {
         self.change(claim, |job| job.is_suspect = is_suspect);
     }
@@ -164,12 +164,12 @@ impl Ledger {
         &self.suspects
     }
 
-    /// The handler of a lost job has had its time to answer.
+    /// Marks a lost job as overdue, because its handler has had its time to answer.
     pub(super) fn is_overdue(&mut self, claim: Claim) {
         self.change(claim, |job| job.is_overdue = job.is_lost);
     }
 
-    /// Sets how far the look at such a delivery is.
+    /// Sets the step of the look at a repeated delivery.
     pub fn look_step(&mut self, claim: Claim, step: LookStep) {
         self.change(claim, |job| {
             if let Some(again) = &mut job.again {
@@ -192,7 +192,7 @@ impl Ledger {
         });
     }
 
-    /// A job is held before it goes back, in its place or beside the concurrency.
+    /// Holds a job before it is given back, in its place or beside the concurrency.
     pub(super) fn hold(&mut self, claim: Claim, is_beside: bool) {
         self.change(claim, |job| {
             if let Place::Reporting(report) = &mut job.place {
@@ -203,19 +203,19 @@ impl Ledger {
         });
     }
 
-    /// A checkpoint of a job is on its way.
+    /// Notes that a checkpoint of a job is in flight.
     pub fn checkpoint_sent(&mut self, claim: Claim, call: CallId, state: Text) {
         self.change(claim, |job| job.news.checkpoint_call = Some((call, state)));
     }
 
-    /// The checkpoint is answered. Returns it.
+    /// Clears the checkpoint request of the job, and returns its text.
     pub fn checkpoint_answered(&mut self, claim: Claim) -> Option<Text> {
         let mut taken = None;
         self.change(claim, |job| taken = job.news.checkpoint_call.take());
         taken.map(|(_, state)| state)
     }
 
-    /// Changes a job, and what follows from it.
+    /// Changes a job, and the lists that follow from it.
     fn change(&mut self, claim: Claim, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.jobs.get_mut(&claim) else { return };
         let before = Marks::of(job);
@@ -279,7 +279,7 @@ impl Ledger {
     }
 }
 
-/// Questions.
+/// Read access.
 impl Ledger {
     /// One job.
     #[must_use]
@@ -287,12 +287,12 @@ impl Ledger {
         self.jobs.get(&claim).map(Box::as_ref)
     }
 
-    /// One job, to change what no list depends on.
+    /// One job, to change fields on which no list depends.
     pub fn get_mut(&mut self, claim: Claim) -> Option<&mut Job> {
         self.jobs.get_mut(&claim).map(Box::as_mut)
     }
 
-    /// The report of a job, to change anything but how far it is.
+    /// The report of a job, to change any field but its stage.
     pub fn report_mut(&mut self, claim: Claim) -> Option<&mut Report> {
         match &mut self.jobs.get_mut(&claim)?.place {
             Place::Reporting(report) => Some(report),
@@ -300,12 +300,12 @@ impl Ledger {
         }
     }
 
-    /// Every job. It is a walk: nothing for each event.
+    /// Every job. This is a walk over all jobs, so it must not run for each event.
     pub fn iter(&self) -> impl Iterator<Item = (Claim, &Job)> {
         self.jobs.iter().map(|(claim, job)| (*claim, job.as_ref()))
     }
 
-    /// Every report. The same holds.
+    /// Every report. A walk, see `iter`.
     pub fn reports(&mut self) -> impl Iterator<Item = (Claim, &mut Report)> {
         self.jobs.iter_mut().filter_map(|(claim, job)| match &mut job.place {
             Place::Reporting(report) => Some((*claim, &mut **report)),
@@ -313,14 +313,14 @@ impl Ledger {
         })
     }
 
-    /// Every delivery that came while an earlier outcome was on its way. The same holds.
+    /// Every delivery that arrived while an earlier outcome was in flight. A walk, see `iter`.
     pub fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
         self.jobs
             .iter_mut()
             .filter_map(|(claim, job)| Some((*claim, job.again.as_deref_mut()?)))
     }
 
-    /// The claims on a job, oldest first: two while the outcome of the first is on its way.
+    /// The claims on a job, oldest first: two while the outcome of the first is in flight.
     pub fn claims_of(&self, id: &JobId) -> impl Iterator<Item = Claim> {
         self.by_id.get(id).into_iter().flatten().copied()
     }
@@ -331,13 +331,13 @@ impl Ledger {
         self.by_worker.contains_key(worker)
     }
 
-    /// The jobs in our buffer.
+    /// The jobs in ojs-init's buffer.
     #[must_use]
     pub fn waiting(&self) -> &WaitingJobs {
         &self.waiting
     }
 
-    /// The same, to note whom they wait for.
+    /// The jobs in ojs-init's buffer, to note which of them have a taker.
     pub(super) fn waiting_mut(&mut self) -> &mut WaitingJobs {
         &mut self.waiting
     }
@@ -348,13 +348,13 @@ impl Ledger {
         self.held.of(&holder)
     }
 
-    /// Those among them that are lost, and whose handlers have had their time to answer.
+    /// The lost jobs of this holder whose handlers have had their time to answer.
     #[must_use]
     pub fn overdue_of(&self, holder: HolderId) -> &BTreeSet<Claim> {
         self.overdue.of(&holder)
     }
 
-    /// How many jobs somebody holds whose reservations are ours.
+    /// How many jobs holders have whose reservations ojs-init keeps.
     #[must_use]
     pub fn held(&self) -> usize {
         self.with_holders - self.lost.len() - self.dropped.len()
@@ -365,8 +365,8 @@ impl Ledger {
         self.held.names().copied()
     }
 
-    /// The next report that can be sent, also one whose job has a checkpoint on its way if that
-    /// does not count any more. Requeues come last: the outcomes of finished work must not wait
+    /// The next report that can be sent. With `without_checkpoints` this may be one whose job has a
+    /// checkpoint in flight. Requeues are last, because the outcomes of finished work must not wait
     /// behind them.
     #[must_use]
     pub fn next_due(&self, without_checkpoints: bool) -> Option<Claim> {
@@ -375,44 +375,44 @@ impl Ledger {
         next.or(self.due_requeues.first()).copied()
     }
 
-    /// The jobs that can be looked at before anything is done with them.
+    /// The jobs whose look is due before they are started or given back.
     #[must_use]
     pub fn to_look(&self) -> &BTreeSet<Claim> {
         &self.to_look
     }
 
-    /// Whether there is none.
+    /// Whether there is no job.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// How many are lost.
+    /// Number of lost jobs.
     #[must_use]
     pub fn lost(&self) -> usize {
         self.lost.len()
     }
 
-    /// How many of the lost ones have handlers that have had their time to answer, and have not.
+    /// Number of lost jobs whose handlers have not answered in time.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.overdue.members()
     }
 
-    /// The oldest of these.
+    /// The oldest lost job whose handler has not answered in time.
     #[must_use]
     pub fn oldest_unanswered(&self) -> Option<Claim> {
         let is_overdue = |claim: &&Claim| self.jobs.get(claim).is_some_and(|job| job.is_overdue);
         self.lost.iter().find(is_overdue).copied()
     }
 
-    /// How many are dropped, and may be worked on all the same.
+    /// How many jobs are dropped; their handlers may still run.
     #[must_use]
     pub fn dropped(&self) -> usize {
         self.dropped.len()
     }
 
-    /// The oldest of these.
+    /// The oldest dropped job.
     #[must_use]
     pub fn oldest_dropped(&self) -> Option<Claim> {
         self.dropped.first().copied()
@@ -430,20 +430,20 @@ impl Ledger {
         self.jobs.len() - self.surplus
     }
 
-    /// Those of the unfinished ones whose outcomes wait for the backend.
+    /// How many unfinished jobs have outcomes that wait for the backend, without surplus jobs.
     #[must_use]
     pub fn reporting(&self) -> usize {
         let reports = self.jobs.values().filter_map(|job| job.report());
         reports.filter(|report| !report.is_surplus).count()
     }
 
-    /// Jobs whose reservations are ours, except those that go back after a hold.
+    /// Jobs whose reservations ojs-init keeps, except those that are given back after a hold.
     #[must_use]
     pub fn reserved(&self) -> usize {
         self.jobs.len() - self.lost.len() - self.dropped.len() - self.beside
     }
 
-    /// Jobs that take no place and go back after a hold: it lasts, or the requeue is on its way.
+    /// Jobs that occupy no place: their hold lasts, or the requeue after it is in flight.
     #[must_use]
     pub fn beside(&self) -> usize {
         self.beside
@@ -451,11 +451,11 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Whether the lists are what follows from the jobs.
+    /// Compares the lists with those that follow from the jobs.
     ///
     /// # Errors
     ///
-    /// The first one that is not.
+    /// The first list that differs.
     pub fn check(&self) -> Result<(), String> {
         let mut right = Self::default();
         for (claim, job) in self.iter() {

@@ -1,13 +1,13 @@
-//! Lost reservations: what proves a loss, and what becomes of the handlers that still run.
+//! Lost reservations: the proof of a loss, and the handlers that still run after it.
 //!
-//! The reply to a heartbeat names the reservations that the backend extended. A job that is missing
-//! there is looked at (requirements C-32). Only the look is believed, and "no such job" only if
-//! nothing suggests that the backend's store is away.
+//! The reply to a heartbeat names the reservations that the backend extended. ojs-init looks at a
+//! job that is missing there (requirements C-32). It believes only the look, and "no such job" only
+//! if nothing suggests that the backend's store is away.
 //!
-//! Backends leave an empty list out. A reply without a list is therefore a reason for a look, but a
-//! rare one as long as no reply had a list, because the backend may never send one. Until then a
-//! look counts only if it shows a cancelled job: nothing says that such a backend keeps a delivered
-//! job where GET finds it.
+//! Backends leave an empty list out. A reply without a list is therefore a reason for a look. That
+//! look is rare as long as no reply had a list, because the backend may never send one. Until then
+//! a look counts only if it shows a cancelled job, because GET of that backend may not find
+//! delivered jobs.
 
 use std::time::Duration;
 
@@ -19,9 +19,8 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
 
-/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat
-/// finds the others. This is also the most looks that one heartbeat leads to, however many jobs it
-/// named.
+/// Most looks in flight at jobs that a heartbeat did not extend. The next heartbeat finds the other
+/// jobs. This is also the most looks that one heartbeat leads to, however many jobs it named.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
 
 /// Least time between two looks at a job while no reply has had a list of extended jobs.
@@ -30,17 +29,17 @@ const LOOK_WITHOUT_LIST_EVERY: Duration = Duration::from_secs(30);
 /// Least time between a look at a job and one for which a stream of events is the only reason.
 const LOOK_FOR_STREAM_EVERY: Duration = Duration::from_secs(1);
 
-/// After this time a second look that finds no such job is believed. A store that is away for
-/// longer has lost more than this.
+/// Time after which ojs-init believes a second look that finds no job. A store that is away for
+/// longer has lost more than this job.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(30);
 
-/// Most lost jobs that are kept for an answer whose handlers have had their time.
+/// Most overdue jobs that are kept for an answer.
 const MOST_UNANSWERED: usize = 1_000;
 
 impl Jobs {
     /// Looks at the reservations that a heartbeat did not extend. A reply without a list extended
-    /// none where an earlier reply had a list. Where none had, the backend may extend without a
-    /// list: ojs-init looks at each job once, and then every 30 s.
+    /// none if an earlier reply had a list. If none had, the backend may extend without a list:
+    /// ojs-init looks at each job once, and then every 30 s.
     pub(crate) fn look_for_lost(&mut self, accepted: &AcceptedHeartbeat, cx: &Context) {
         let AcceptedHeartbeat {
             at,
@@ -67,8 +66,8 @@ impl Jobs {
                 .filter(|job| job.suspicion.looked_at.is_none_or(is_due))?;
             Some((job.suspicion.looked_at.unwrap_or(job.claimed_at), *claim))
         });
-        // The job that has waited longest for a look comes first, so that new jobs do not keep an
-        // old one waiting.
+        // The job that has waited longest for a look is the first, because new jobs must not keep
+        // an old one waiting.
         let mut suspects: Vec<(Moment, Claim)> = suspects.collect();
         suspects.sort();
         for (_, claim) in suspects.into_iter().take(room) {
@@ -87,8 +86,8 @@ impl Jobs {
         }
     }
 
-    /// A stream of events says that this job was cancelled: a look tells whether that is so. One
-    /// that there is no room for is left to the next heartbeat.
+    /// Looks at a job that a stream of events reports as cancelled, because only a look proves
+    /// that. If there is no room for the look, the next heartbeat decides.
     pub(crate) fn is_said_to_be_cancelled(&mut self, id: &JobId, cx: &Context) {
         let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(cx.backend.checks_on_their_way());
         let is_due = |last: Moment| last.elapsed(cx.now) >= LOOK_FOR_STREAM_EVERY;
@@ -148,9 +147,8 @@ impl Jobs {
         }
     }
 
-    /// A job that was lost is ours again, with a new reservation; or one that was dropped, perhaps
-    /// with the same one. When its own timeout was over meanwhile nothing has been made of that
-    /// yet.
+    /// Marks a lost job as ojs-init's again, with a new reservation, or a dropped job, perhaps with
+    /// its old reservation. Arms the job's own timeout if no timer of that timeout runs.
     pub(super) fn regain(&mut self, claim: Claim, cx: &Context) {
         self.timers.cancel(JobTimer::LostGrace(claim));
         let was_dropped = self.ledger.get(claim).is_some_and(|job| job.is_dropped);
@@ -188,9 +186,8 @@ impl Jobs {
         is_free && self.ledger.active() >= cx.most_active()
     }
 
-    /// A heartbeat names a job. If it was dropped, its holder has it again, as long as nothing else
-    /// can have happened to the job: its reservation lasts, and its place was not given to another
-    /// job.
+    /// Returns a dropped job to its holder, because a heartbeat names it. This requires that the
+    /// job's reservation lasts and that its place was not given to another job.
     pub(crate) fn take_back_dropped(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim).filter(|job| job.is_dropped) else {
             return;
@@ -203,19 +200,19 @@ impl Jobs {
         }
     }
 
-    /// Whether a job was dropped, came again and was adopted, and was dropped once more without a
-    /// word of it in between.
+    /// Whether a job was dropped, delivered again and adopted, and dropped once more without a
+    /// heartbeat that named it in between.
     pub(super) fn is_dropped_once_more(&self, claim: Claim) -> bool {
         let job = self.ledger.get(claim).filter(|job| job.is_dropped);
         job.is_some_and(|job| matches!(&job.place, Place::Held(held) if held.beats.was_adopted))
     }
 
-    /// The handler of a lost job has had its time. It holds a slot of its holder, and nobody but
-    /// its process can be ended for that.
+    /// The handler of a lost job has had its time to answer. It occupies a slot of its holder, and
+    /// only the end of its process can free that slot.
     pub(crate) fn lost_job_outlived_grace(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
-        // One that is not there is being ended already.
+        // The process of a holder that is no longer connected is being ended already.
         if cx.end.phase == Phase::Stop || !cx.takers.is_there(held.holder) {
             return;
         }
@@ -225,8 +222,8 @@ impl Jobs {
         self.say(Said::Unanswered(claim));
     }
 
-    /// A handler has not answered in time. Where no process is ended for that, jobs that nobody
-    /// answers any more would become more and more.
+    /// Handles an overdue job. If no process is ended for overdue jobs, their number is bounded
+    /// here.
     pub(crate) fn is_unanswered(&mut self, claim: Claim, cx: &Context) {
         self.end_if_stuck(claim, cx);
         if self.ledger.unanswered() > MOST_UNANSWERED
@@ -236,8 +233,8 @@ impl Jobs {
         }
     }
 
-    /// Ends the process that has a job whose handler has not answered in time, when the job's own
-    /// timeout is over as well, or when the process can take no other job.
+    /// Ends the process of an overdue job if the job's own timeout has expired as well, or if the
+    /// process can accept no other job.
     pub(super) fn end_if_stuck(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim).filter(|job| job.is_overdue) else {
             return;
@@ -253,14 +250,14 @@ impl Jobs {
         }
     }
 
-    /// Ends the process of a holder whose slots have changed, if a handler is stuck.
+    /// Ends the process of this holder, whose slots have changed, if a handler is stuck.
     pub(crate) fn end_if_a_handler_is_stuck(&mut self, id: HolderId, cx: &Context) {
         if let Some(process) = cx.takers.process_of(id) {
             self.end_process_if_stuck(process, cx);
         }
     }
 
-    /// Ends the process of a holder that is over, if a handler is stuck.
+    /// Ends this process if one of its handlers is stuck.
     pub(crate) fn end_process_if_stuck(&mut self, process: ProcessId, cx: &Context) {
         let holder = cx.takers.overdue_of(process);
         let overdue = holder.and_then(|holder| self.ledger.overdue_of(holder).first().copied());
@@ -270,12 +267,13 @@ impl Jobs {
     }
 }
 
-/// Whether the process of a holder is ended where nothing else stops a job.
+/// Whether the process of a holder may be ended to stop one job.
 pub(super) fn may_end_for_a_job(holder: HolderId, cx: &Context) -> bool {
     cx.options.enforce_timeouts || cx.takers.hears(holder)
 }
 
-/// Whether what a heartbeat of that time did not extend may be lost, and a look could prove it now.
+/// Whether a job that a heartbeat of that time did not extend may be lost, and a look could prove
+/// the loss now.
 fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bool {
     let suspicion = &job.suspicion;
     let can_be_proved = |since: Moment| is_backed || since.elapsed(now) >= MISSING_FOR_GOOD;
@@ -289,7 +287,7 @@ fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bo
         && suspicion.missing_since.is_none_or(can_be_proved)
 }
 
-/// Whether it is believed that there is no such job.
+/// Whether ojs-init believes that the job does not exist.
 fn is_missed_for_good(job: &mut Job, now: Moment) -> bool {
     let suspicion = &mut job.suspicion;
     let since = *suspicion.missing_since.get_or_insert(now);

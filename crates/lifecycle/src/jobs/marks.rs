@@ -1,5 +1,5 @@
-//! Which of the ledger's lists a job belongs to. It follows from the job alone, so that the lists
-//! can be checked.
+//! The ledger's lists to which a job belongs. They follow from the job alone, so `check` can
+//! compare them.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use crate::jobs::stages::ReportStage;
 pub(super) struct Marks {
     /// The holder of the job.
     pub(super) holder: Option<HolderId>,
-    /// The job waits in our buffer.
+    /// The job waits in ojs-init's buffer.
     pub(super) is_waiting: bool,
-    /// Type and queue, which name the lines in which the job waits. None while it is to be looked
-    /// at first, or waits until it can run alone.
+    /// Type and queue, which name the lines in which the job waits. None if the job needs a look
+    /// first, or waits until it can run alone.
     pub(super) line: Option<Arc<Subject>>,
     /// Its outcome can be sent, and is no requeue.
     pub(super) is_due: bool,
     /// Its requeue can be sent.
     pub(super) is_due_requeue: bool,
-    /// Its outcome could be sent but for a checkpoint that is on its way.
+    /// Only a checkpoint in flight keeps the job's outcome from being sent.
     pub(super) awaits_checkpoint: bool,
-    /// The job can be looked at before anything is done with it.
+    /// The job's look is due before the job is started or given back.
     pub(super) is_to_look: bool,
     /// The job waits until it can run alone.
     pub(super) is_suspect: bool,
-    /// Its reservation is not ours any more.
+    /// The reservation of the job is lost.
     pub(super) is_lost: bool,
-    /// The same, and its handler has had its time to answer.
+    /// The job is lost, and its handler has had its time to answer.
     pub(super) is_overdue: bool,
-    /// Nothing tells that its holder still has it.
+    /// Nothing shows that the job's holder still has it.
     pub(super) is_dropped: bool,
-    /// The job goes straight back.
+    /// The job is given back at once.
     pub(super) is_surplus: bool,
-    /// The job is or was held before it goes back, and takes no place.
+    /// The job is or was held before it is given back, and occupies no place.
     pub(super) is_beside: bool,
 }
 
@@ -45,12 +45,11 @@ impl Marks {
         let is_waiting = job.place == Place::Waiting;
         let is_startable = is_waiting && job.again.is_none();
         let report = job.report();
-        // As long as an earlier outcome of the same job is on its way, a second one could only undo
-        // it.
+        // As long as an earlier outcome of the job is in flight, a second one could only undo it.
         let is_sendable = report.is_some_and(|report| report.step == ReportStage::Due) && job.again.is_none();
         let is_requeue = report.is_some_and(|report| matches!(report.what, Outcome::Requeued { .. }));
-        // A checkpoint is for the next attempt: that must not begin before it is saved. After an
-        // ACK there is none.
+        // The next attempt must not begin before its checkpoint is saved. After an ACK there is no
+        // next attempt.
         let awaits_checkpoint =
             report.is_some_and(|report| !report.what.is_ack()) && job.news.checkpoint_call.is_some();
         Self {

@@ -1,5 +1,5 @@
-//! The memory of finished jobs, so that a late outcome gets the same reply as the first one. It is
-//! bounded in number and in bytes; the oldest entry is forgotten first.
+//! The memory of finished jobs, so that a late outcome gets the reply of the first one. It is
+//! bounded in number and in bytes; the oldest entry is removed first.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::api::{About, Delivery, ErrorCode};
 /// Most jobs that are remembered.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// Most bytes that what is remembered takes, as far as names make it long.
+/// Most bytes of the remembered entries, counted with their names.
 const MOST_REMEMBERED_BYTES: usize = 2 * 1024 * 1024;
 
-/// Bytes of an entry beside the names in it, about.
+/// Approximate bytes of an entry without its names.
 const ENTRY_BYTES: usize = 64;
 
 /// Most entries that are counted again after each event, in debug builds and tests.
@@ -21,22 +21,22 @@ const MOST_COUNTED: usize = 100;
 /// The end of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Remembered {
-    /// This outcome was decided, and whether the backend has it.
+    /// The decided outcome, and whether the backend has it.
     Decided(About, bool),
-    /// No outcome of it is taken, for this reason.
+    /// No outcome of the job is accepted, for this reason.
     Refused(ErrorCode),
-    /// The job was dropped and is not kept any more. A late outcome goes to the backend.
+    /// The job was dropped and removed from the ledger. A late outcome is sent to the backend.
     Dropped(Box<Delivery>, WorkerId),
 }
 
-/// The ends of jobs, in the order in which they became known.
+/// One remembered job, with its number in the order of the ends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Entry {
     what: Remembered,
     number: u64,
 }
 
-/// All of them.
+/// All remembered jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Memory {
     by_id: BTreeMap<JobId, Entry>,
@@ -47,7 +47,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// That became of this job.
+    /// Remembers the end of this job.
     pub fn remember(&mut self, id: JobId, what: Remembered) {
         self.forget(&id);
         self.next += 1;
@@ -63,7 +63,8 @@ impl Memory {
         }
     }
 
-    /// The job was given out again, or is taken up again: what became of it before counts no more.
+    /// Forgets a job that was given out again or entered again. Its earlier outcome does not count
+    /// any more.
     pub fn forget(&mut self, id: &JobId) -> Option<Remembered> {
         let Entry { what, number } = self.by_id.remove(id)?;
         self.by_age.remove(&number);
@@ -77,11 +78,11 @@ impl Memory {
         self.by_id.get(id).map(|entry| &entry.what)
     }
 
-    /// Whether it is within its bounds, and counted rightly.
+    /// Checks the bounds and the counters.
     ///
     /// # Errors
     ///
-    /// That it is not.
+    /// A bound is exceeded, or a counter is wrong.
     pub fn check(&self) -> Result<(), String> {
         let all = if self.by_id.len() > MOST_COUNTED {
             self.bytes

@@ -1,11 +1,12 @@
-//! The jobs: who has each job, who gets it next, and how its outcome reaches the backend.
+//! The jobs: the holder of each job, the choice of the next holder, and the way of the outcome to
+//! the backend.
 //!
 //! Words. A *claim* is a job that a FETCH brought. A *holder* has jobs (a connection, or a process
 //! behind the gateway). A job *waits* until it is given to a holder, is *held* until its outcome is
-//! known, and is *reporting* until the backend has the outcome. A *lost* job belongs to somebody
-//! else by now; a *dropped* one is named by no heartbeat any more; a *suspect* was in a process
-//! that crashed. A *look* is a GET of the job that shows what became of an outcome. A *hold* keeps
-//! a job that is given back too often.
+//! known, and is *reporting* until the backend has the outcome. The reservation of a *lost* job has
+//! expired or belongs to another worker. No heartbeat names a *dropped* job any more. A *suspect*
+//! was in a process that crashed. A *look* is a GET of the job that shows the effect of an outcome.
+//! A *hold* keeps a job that is given back too often.
 //!
 //! | question | file |
 //! |---|---|
@@ -13,7 +14,7 @@
 //! | which job goes to which holder? | `dispatch`, `waiting`; for holders that ask: `pulled`; suspects: `isolation`, `suspects` |
 //! | what changes when a job changes hands? | `moves` |
 //! | how does an outcome reach the backend? | `reports`, with the tables of `stages`; doubts: `doubts`, `ack_fallback` |
-//! | what becomes of a job that comes again, is lost, or is dropped? | `redelivery`, `losses`, `beats` |
+//! | what happens to a job that is delivered again, lost, or dropped? | `redelivery`, `losses`, `beats` |
 //! | who answers a holder that waits? | `answers`, `memory` |
 //! | what slows a job that is given back again and again? | `brake`, `returns` |
 //! | what happens at the end? | `at_the_end` |

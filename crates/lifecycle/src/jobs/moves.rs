@@ -1,4 +1,5 @@
-//! The only place where a job changes hands. The credit of both holders changes in the same step.
+//! The only place where a job moves from one holder to another. The credit of both holders changes
+//! in the same step.
 
 use crate::api::ids::{Claim, HolderId};
 use crate::jobs::job::{Job, Place};
@@ -16,7 +17,7 @@ impl Jobs {
         }
     }
 
-    /// Strikes a job out.
+    /// Removes a job.
     pub(super) fn strike_out(&mut self, claim: Claim) -> Option<Job> {
         let job = self.ledger.remove(claim)?;
         if let Some(holder) = job.holder() {
@@ -25,7 +26,7 @@ impl Jobs {
         Some(job)
     }
 
-    /// The reservation of a job is lost, and its handler has had its time to answer.
+    /// Marks a lost job as overdue, because its handler has had its time to answer.
     pub(super) fn is_overdue(&mut self, claim: Claim) {
         self.ledger.is_overdue(claim);
         if let Some(holder) = self.holder_of(claim) {
@@ -33,7 +34,7 @@ impl Jobs {
         }
     }
 
-    /// The reservation of a job that was lost is ours again.
+    /// Marks the reservation of a lost job as ojs-init's again.
     pub(super) fn is_ours_again(&mut self, claim: Claim) {
         self.ledger.regain(claim);
         if let Some(holder) = self.holder_of(claim) {

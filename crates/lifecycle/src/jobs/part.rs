@@ -1,9 +1,9 @@
-//! The jobs as one part of the machine: who has each, to whom it goes, and its outcome's way to the
-//! backend.
+//! The jobs as one part of the machine: the holder of each, the choice of the next holder, and the
+//! delivery of outcomes to the backend.
 //!
-//! The part knows no other one. It asks [`BackendFacts`] and [`Takers`] about the others. The part
+//! The part knows no other part. It asks [`BackendFacts`] and [`Takers`] about them. The part
 //! returns a list of [`Said`]: orders for the shell and requests to the other parts, in the order
-//! in which they are to be carried out.
+//! in which the router carries them out.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::jobs::suspects::{Isolation, Suspects};
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
-/// All jobs, and what is remembered of those that were.
+/// All jobs, and the memory of former jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Jobs {
     pub(super) ledger: Ledger,
@@ -78,7 +78,7 @@ impl Jobs {
         &self.returns
     }
 
-    /// Whether this holder has a job that it was told to stop.
+    /// Whether this holder has a cancelled job.
     pub(crate) fn has_cancelled(&self, holder: HolderId) -> bool {
         let is_cancelled = |place: &Place| matches!(place, Place::Held(held) if held.cancelled.is_some());
         let held = self.ledger.held_by(holder).iter();
@@ -96,7 +96,7 @@ impl Jobs {
         self.suspects.isolation
     }
 
-    /// This job was in a process when it crashed.
+    /// Remembers that this job was in a process when it crashed.
     pub(crate) fn remember_crash(&mut self, job: JobId, now: Moment) {
         self.suspects.remember(job, now);
     }
@@ -114,17 +114,17 @@ impl Jobs {
         self.timers.clear();
     }
 
-    /// Whether nothing was said since the last list was taken.
+    /// Whether the list of orders is empty.
     pub(crate) fn is_silent(&self) -> bool {
         self.said.is_empty()
     }
 
-    /// Everything that was said since the last call.
+    /// Removes and returns the orders since the last call.
     pub(crate) fn take_said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
     }
 
-    /// That is carried out. The memory of the list is used for the next one.
+    /// Keeps the memory of a list that the router has carried out, for the next list.
     pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
         if self.said.capacity() == 0 {
             self.said = list;
@@ -153,7 +153,7 @@ impl Jobs {
     }
 }
 
-/// How it talks.
+/// Orders to the shell and to the other parts.
 impl Jobs {
     pub(super) fn say(&mut self, said: Said) {
         self.said.push(said);

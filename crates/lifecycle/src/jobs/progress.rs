@@ -1,5 +1,5 @@
-//! Progress and checkpoints: passed on when the backend takes them, never a reason to touch the
-//! job.
+//! Progress and checkpoints. ojs-init passes them on if the backend accepts them. A failure here
+//! never affects the job.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::jobs::said::Said;
 /// Least time between two updates of one job's progress (progress extension 10).
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Attempts to save a checkpoint before the worker is told that it is not saved.
+/// Attempts to save a checkpoint before the worker gets the failure.
 const CHECKPOINT_ATTEMPTS: u32 = 4;
 
 /// Most characters of a progress message that operators are shown.
 const MOST_MESSAGE_CHARS: usize = 80;
 
 impl Jobs {
-    /// The newest wins; at most one a second goes out.
+    /// Stores the newest progress. At most one request a second is sent.
     pub(crate) fn progress(&mut self, claim: Claim, progress: Progress, cx: &Context) {
         let holder = self.ledger.get(claim).and_then(|job| job.holder());
         if let Some(job) = self.ledger.get_mut(claim) {
@@ -72,13 +72,13 @@ impl Jobs {
         }
     }
 
-    /// The newest wins.
+    /// Stores the newest checkpoint, which replaces one that was not sent.
     pub(crate) fn checkpoint(&mut self, claim: Claim, state: Text, cx: &Context) {
         if cx.backend.has_no_checkpoints() {
             return self.checkpoint_is_not_saved(claim, Failure::Unsupported);
         }
         if let Some(job) = self.ledger.get_mut(claim) {
-            // One that waits to be sent again goes.
+            // The new checkpoint replaces one that waits to be sent again.
             let is_replaced = job.news.checkpoint_failures > 0 && job.news.checkpoint_call.is_none();
             if is_replaced {
                 job.news.checkpoints_replaced += 1;
@@ -131,7 +131,7 @@ impl Jobs {
             job.news.checkpoints_replaced = 0;
             self.confirm(holder, id, About::Checkpoint, true);
         } else if may_pass && has_newer && job.news.checkpoints_replaced + 1 < CHECKPOINT_ATTEMPTS {
-            // Nobody needs the old one, until it goes on like that.
+            // The newer checkpoint replaces the old one, unless that keeps happening.
             job.news.checkpoints_replaced += 1;
         } else {
             job.news.checkpoints_replaced = 0;
@@ -140,7 +140,7 @@ impl Jobs {
         self.send_checkpoint(claim, cx);
     }
 
-    /// The log and whoever holds the job are told.
+    /// Reports the unsaved checkpoint to the log and to the holder of the job.
     fn checkpoint_is_not_saved(&mut self, claim: Claim, failure: Failure) {
         let Some(job) = self.ledger.get(claim) else { return };
         let (id, subject, holder) = (job.id().clone(), job.subject(), job.holder());
@@ -163,8 +163,8 @@ impl Jobs {
         }
     }
 
-    /// A job that is struck out at the end had one on its way: whether the backend will have it
-    /// nobody will know.
+    /// Reports a pending checkpoint of a job that is removed at the end, because its result will
+    /// never be known.
     pub(super) fn checkpoint_is_left(&mut self, job: &Job, cx: &Context) {
         let is_late = cx.end.goes_without_checkpoints;
         let is_pending = job.news.checkpoint.is_some() || job.news.checkpoint_call.is_some();

@@ -11,14 +11,14 @@ use crate::jobs::part::{Context, Jobs};
 use crate::jobs::said::Said;
 
 impl Jobs {
-    /// The jobs that have come and that nobody was asked about yet, with the queue of each.
+    /// The new jobs for which no pull was checked yet, with the queue of each.
     pub(crate) fn fresh(&self) -> Vec<(Claim, Text)> {
         let fresh = self.ledger.waiting().fresh().iter();
         let queue = |claim: &Claim| Some((*claim, self.ledger.get(*claim)?.delivery.subject.queue.clone()));
         fresh.filter_map(queue).collect()
     }
 
-    /// Each of these jobs goes out with the answer to a pull, which is spent already.
+    /// Gives each of these jobs with the answer to a pull. The pull's credit is spent already.
     pub(crate) fn go_to_pulls(&mut self, dealt: Vec<(Claim, OfPull)>, cx: &Context) {
         let mut given: BTreeMap<OfPull, Vec<(Claim, GivenJob)>> = BTreeMap::new();
         for (claim, of) in dealt {
@@ -30,7 +30,7 @@ impl Jobs {
         }
     }
 
-    /// Gives what waits to a pull that has just come: it was asked for by nobody until now.
+    /// Gives waiting jobs to a new pull. No pull asked for them until now.
     pub(crate) fn give_what_waits(&mut self, to: WaitingPull, cx: &Context) {
         let OfPull { pull, holder } = to.of;
         let mut given = Vec::new();
@@ -47,7 +47,7 @@ impl Jobs {
         }
     }
 
-    /// Gives one job to a pull, and answers it with that.
+    /// Gives one job to a pull, and answers the pull with it.
     pub(super) fn give_to_pull(&mut self, claim: Claim, to: OfPull, cx: &Context) {
         self.say(Said::Spend(to.pull));
         let job = self.hand_to(claim, to.holder, Some(to.pull), cx);
@@ -63,7 +63,7 @@ impl Jobs {
         }
     }
 
-    /// Nobody has read the answer to this pull: what is in it goes back.
+    /// Gives back the jobs of an answer that the client never read.
     pub(crate) fn answer_is_unread(&mut self, holder: HolderId, id: PullId, cx: &Context) {
         let held = self.ledger.held_by(holder).iter().copied();
         let is_unread = |claim: &Claim| self.ledger.get(*claim).is_some_and(|job| job.pull() == Some(id));
@@ -76,9 +76,8 @@ impl Jobs {
         }
     }
 
-    /// Of these it is news that they came when nobody asked for them any more. They wait for as
-    /// long as one would for a taker of their type; but not in the place of jobs that somebody asks
-    /// for.
+    /// Starts the wait of jobs that newly have no pull. They wait as long as a job waits for a
+    /// taker of its type, but not in the place of jobs that a pull asks for.
     pub(super) fn nobody_asked(&mut self, news: &[Claim], cx: &Context) {
         for claim in news {
             self.timers

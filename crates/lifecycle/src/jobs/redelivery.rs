@@ -1,11 +1,11 @@
-//! A job that is delivered again while an outcome of it is on its way to the backend.
+//! A job that is delivered again while an outcome of it is in flight to the backend.
 //!
-//! After an ACK the job is done. After a FAIL or a requeue, most often that outcome brought it
-//! back, and the new delivery is a job like any other. Or the reservation had lapsed before, the
-//! outcome hit the new one, and another worker has the job by now. Only a look can tell. The job
-//! waits until the earlier outcome is settled, is looked at, and is started or given back only if
-//! it is ours. Meanwhile heartbeats name it, because it was given to us and nothing has shown yet
-//! that it is not ours.
+//! After an ACK the job is done. After a FAIL or a requeue, most often that outcome returned the
+//! job, and the new delivery is an ordinary job. Or the reservation had expired before, the outcome
+//! hit the new one, and another worker has the job by now. Only a look can decide. The job waits
+//! until the earlier outcome is settled. Then ojs-init looks at it, and starts it or gives it back
+//! only if its reservation belongs to ojs-init. Meanwhile heartbeats name the job, because the
+//! backend delivered it and nothing has shown a loss.
 
 use std::time::Duration;
 
@@ -18,23 +18,23 @@ use crate::jobs::said::Said;
 use crate::retry::patience::LONGEST_RETRY_IN_A_DRAIN;
 use crate::retry::state::is_of_an_outage;
 
-/// How long it is tried to look at such a delivery.
+/// Time for which ojs-init tries to look at a repeated delivery.
 const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
 
-/// The meaning of a look at such a delivery.
+/// The meaning of a look at a repeated delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LookVerdict {
-    /// The delivery is ours.
+    /// The delivery belongs to ojs-init.
     Ours,
-    /// The delivery is not ours, for this reason.
+    /// The delivery does not belong to ojs-init, for this reason.
     Void(&'static str),
-    /// The delivery may be ours. Nobody is to touch it.
+    /// The delivery may belong to ojs-init. ojs-init neither starts it nor gives it back.
     Unknown,
 }
 
 impl Jobs {
-    /// Marks a delivery that came while an ACK was on its way as done, because the backend decides
-    /// by id.
+    /// Marks a delivery that arrived while an ACK was in flight as done, because the backend
+    /// decides by id.
     pub(super) fn done_as_well(&mut self, id: &JobId, cx: &Context) {
         let later: Vec<Claim> = self.ledger.claims_of(id).collect();
         for claim in later {
@@ -49,7 +49,7 @@ impl Jobs {
         }
     }
 
-    /// Looks at what waited behind an outcome that is settled now, as far as there is room.
+    /// Looks at the deliveries whose earlier outcome is settled now, as far as there is room.
     pub(crate) fn look_at_redelivered(&mut self, cx: &Context) {
         let due: Vec<Claim> = self
             .ledger
@@ -75,7 +75,7 @@ impl Jobs {
         self.ledger.look_step(claim, LookStep::Due);
     }
 
-    /// A look at what came again was answered, or not.
+    /// Handles the reply to a look at a repeated delivery, or its failure.
     pub(crate) fn looked_again(&mut self, claim: Claim, reply: Reply, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let verdict = if let Reply::JobSeen(view) = reply {
@@ -105,8 +105,8 @@ impl Jobs {
         let Some(again) = &mut job.again else { return };
         let before = again.setbacks.add(failure, cx.now);
         if again.since.is_some_and(|since| since.elapsed(cx.now) >= LOOK_FOR) {
-            // In an outage of this length the reservation is over: heartbeats did not get through
-            // either.
+            // In an outage of this length the reservation has expired, because heartbeats failed as
+            // well.
             let verdict = if is_of_an_outage(failure) {
                 LookVerdict::Unknown
             } else {
@@ -126,8 +126,8 @@ impl Jobs {
         });
     }
 
-    /// Replaces the delivery that waits in our buffer by the new one. Another attempt has another
-    /// envelope, another checkpoint, another time.
+    /// Replaces the delivery that waits in ojs-init's buffer by the new one. Another attempt has
+    /// another envelope, another checkpoint and another claim time.
     pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, cx: &Context) {
         self.forget_looks(claim);
         // The wait for a holder begins anew.
@@ -141,7 +141,7 @@ impl Jobs {
         }
     }
 
-    /// A look that is on its way may still show what came before this reservation.
+    /// Drops looks in flight, because they may still show the state before this reservation.
     pub(super) fn forget_looks(&mut self, claim: Claim) {
         let Some(job) = self.ledger.get(claim) else { return };
         let again = match job.again.as_ref().map(|again| again.step) {
@@ -153,7 +153,8 @@ impl Jobs {
         }
     }
 
-    /// Somebody waits for the last outcome: see [`Self::shorten_pauses`].
+    /// Shortens the pauses of looks, because the end waits for the last outcome: see
+    /// [`Self::shorten_pauses`].
     pub(crate) fn shorten_look_pauses(&mut self, cx: &Context) {
         let pausing = self
             .ledger
@@ -170,7 +171,7 @@ impl Jobs {
         }
     }
 
-    /// Time is short: what waits to be looked at again is looked at now.
+    /// Ends the pauses of looks, because little time is left.
     pub(crate) fn hurry_looks(&mut self, cx: &Context) {
         let pausing = self
             .ledger
@@ -191,7 +192,8 @@ fn by_look(job: &Job, view: &JobView) -> LookVerdict {
             LookVerdict::Void("another reservation of it is the one that counts")
         }
         JobState::Active if job.again.as_ref().is_some_and(|again| is_new(&again.before)) => LookVerdict::Ours,
-        // Active, and nothing says since when; or we may not look, or the backend does not find it.
+        // The state gives no start of the reservation, the look is not permitted, or the backend
+        // does not find the job.
         JobState::Active | JobState::Hidden | JobState::Missing => by_itself(job),
         JobState::Cancelled => LookVerdict::Void("it was cancelled"),
         JobState::Completed | JobState::Elsewhere => {
@@ -200,8 +202,7 @@ fn by_look(job: &Job, view: &JobView) -> LookVerdict {
     }
 }
 
-/// Where nobody shows anything, the delivery decides: whether it is another reservation than the
-/// one before.
+/// Decides by the delivery alone: whether its reservation differs from the one before.
 fn by_itself(job: &Job) -> LookVerdict {
     let is_new = |again: &Again| job.delivery.reservation.differs_from(&again.before);
     if job.again.as_deref().is_none_or(is_new) {

@@ -1,9 +1,9 @@
-//! Outcomes on their way to the backend: exactly one for each job, however often the network fails.
+//! Outcomes in flight to the backend: exactly one for each job, however often the network fails.
 //!
-//! An ACK may be repeated, because a backend that has it already says so. A FAIL or a requeue may
-//! not: if the first one was carried out, the job may already run elsewhere, and no backend checks
-//! whose job a second one hits. It is repeated only after a look shows that the job is still active
-//! and still ours.
+//! An ACK may be repeated, because a backend that has it already reports that. A FAIL or a requeue
+//! may not. If the first one was carried out, the job may already run elsewhere, and no backend
+//! checks whose job a second one hits. It is repeated only after a look shows that the job is still
+//! active and its reservation still belongs to ojs-init.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::jobs::stages::{after_failure, stage_verdict};
 use crate::retry::patience::{LONGEST_RETRY_IN_A_DRAIN, LONGEST_RETRY_OF_A_MISSING_JOB, REPORT_HANGS_AFTER};
 use crate::retry::state::RetryState;
 
-/// Most reports on their way at the same time.
+/// Most reports in flight at one time.
 const MAX_REPORTS_IN_FLIGHT: usize = 64;
 
-/// Most requests of one ACK on their way at the same time, which is so only at the end.
+/// Most requests of one ACK in flight at one time. More than one is in flight only at the end.
 const MOST_ACKS_AT_ONCE: usize = 4;
 
 impl Jobs {
@@ -71,8 +71,8 @@ impl Jobs {
                 return self.confirm(listener, id, About::Release, false);
             }
         }
-        // A dropped job is on nobody's credit. Once its reservation is over somebody else may have
-        // it, whom a FAIL would hit.
+        // A dropped job counts against no holder's credit. If its reservation has expired, another
+        // worker may have it, and a FAIL would hit that worker's job.
         let Some(job) = self.ledger.get(claim) else { return };
         let was_dropped = job.is_dropped;
         let may_be_elsewhere = was_dropped && !is_ack && self.reserved_until(job, cx) <= cx.now;
@@ -83,18 +83,17 @@ impl Jobs {
             self.hold(claim, hold, cx);
         }
         self.limit_the_wait(claim, cx);
-        // A checkpoint that waits to be sent again is for the next attempt of the job: there is one
-        // after all but an ACK.
+        // A checkpoint that waits to be sent again is for the next attempt of the job. Every
+        // outcome but an ACK can have a next attempt.
         self.timers.cancel(JobTimer::Checkpoint(claim));
         if !is_ack {
             self.send_checkpoint(claim, cx);
         }
     }
 
-    /// Turns a release into a failure if the worker was told that the job's timeout is over. A
-    /// release costs no attempt, and the next attempt would run into the same timeout: the job
-    /// would go round for ever. A worker that was also told of the shutdown may have released the
-    /// job because of that.
+    /// Turns a release into a failure if the worker received a cancel for the job's timeout. A
+    /// release costs no attempt, and the next attempt would run into that timeout again, for ever.
+    /// A worker that also received the shutdown may have released the job because of that.
     fn meant_after_a_timeout(&self, claim: Claim, what: Outcome) -> Outcome {
         let has_timed_out = match self.ledger.get(claim).map(|job| &job.place) {
             Some(Place::Held(held)) => held.cancelled == Some(CancelReason::Timeout) && !held.is_told_of_shutdown,
@@ -114,7 +113,7 @@ impl Jobs {
         }
     }
 
-    /// Looks at the job before its outcome goes out, as if that had been sent before.
+    /// Looks at the job before its outcome is sent, as if the outcome had been sent before.
     pub(super) fn look_first(&mut self, claim: Claim, cx: &Context) {
         self.ledger.step(claim, ReportStage::Doubtful);
         self.report_event(claim, ReportEvent::TimerDue, cx);
@@ -141,7 +140,7 @@ impl Jobs {
         self.place(claim, Place::Reporting(Box::new(report)));
     }
 
-    /// Clears what only matters while a job waits or is held.
+    /// Cancels the timers that only matter while a job waits or is held.
     pub(crate) fn forget_timers(&mut self, claim: Claim) {
         let timers = [
             JobTimer::JobTimeout(claim),
@@ -159,7 +158,7 @@ impl Jobs {
         }
     }
 
-    /// Strikes a job out, for good.
+    /// Removes a job for good.
     pub(crate) fn finish(&mut self, claim: Claim, cx: &Context) -> Option<Job> {
         self.forget_timers(claim);
         self.timers.cancel(JobTimer::Checkpoint(claim));
@@ -172,7 +171,7 @@ impl Jobs {
         job
     }
 
-    /// Sends what is due, as far as there is room.
+    /// Sends the reports that are due, as far as there is room.
     pub(crate) fn send_reports(&mut self, cx: &Context) {
         for _ in 0..self.room_for_reports(cx) {
             let Some(claim) = self.ledger.next_due(cx.end.goes_without_checkpoints) else {
@@ -195,7 +194,7 @@ impl Jobs {
         }
     }
 
-    /// The request that tells the backend the outcome.
+    /// The request that reports the outcome to the backend.
     pub(crate) fn report_call(&self, claim: Claim) -> Option<Call> {
         let job = self.ledger.get(claim)?;
         let report = job.report()?;
@@ -207,7 +206,7 @@ impl Jobs {
         })
     }
 
-    /// How long a worker had the job is told once, with the first request of its outcome.
+    /// Reports once how long a worker had the job, with the first request of its outcome.
     pub(super) fn measure(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get_mut(claim) else { return };
         let (subject, took) = (job.subject(), job.worked_for(cx.now));
@@ -224,14 +223,14 @@ impl Jobs {
         }
     }
 
-    /// When the end is near there is room for as many again: those that hang must not hold up the
-    /// others.
+    /// Most reports in flight. The number doubles near the end, because requests that hang must not
+    /// hold up the others.
     fn report_room(&self, cx: &Context) -> usize {
         let room = cx.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
         if cx.end.is_reporting { room * 2 } else { room }
     }
 
-    /// How many more requests about outcomes may be on their way. Those that a shutdown stopped
+    /// How many more requests about outcomes may be in flight. Requests that a shutdown stopped
     /// waiting for do not count.
     pub(super) fn room_for_reports(&self, cx: &Context) -> usize {
         self.report_room(cx).saturating_sub(cx.backend.reports_on_their_way())
@@ -250,7 +249,7 @@ impl Jobs {
         self.report_event(claim, ReportEvent::Failed { call, failure }, cx);
     }
 
-    /// Asks the table, and does what it says.
+    /// Looks the event up in the table, and carries out its verdict.
     pub(crate) fn report_event(&mut self, claim: Claim, event: ReportEvent, cx: &Context) {
         let Some(report) = self.ledger.report_mut(claim) else {
             return;
@@ -270,7 +269,7 @@ impl Jobs {
         }
     }
 
-    /// The outcome may go out, after a hold or a failed attempt.
+    /// Ends the pause after a hold or a failed attempt: the outcome may be sent.
     fn pause_is_over(&mut self, claim: Claim, cx: &Context) {
         if self.was_held_too_long(claim, cx) {
             self.look_first(claim, cx);
@@ -305,7 +304,7 @@ impl Jobs {
         }
     }
 
-    /// The next attempt, or the look before it, comes after a pause.
+    /// Starts the pause before the next attempt, or before the look that precedes it.
     pub(super) fn pause_report(&mut self, claim: Claim, step: ReportStage, failure: Failure, cx: &Context) {
         let job = self.ledger.get(claim).map(Job::subject);
         let Some(report) = self.ledger.report_mut(claim) else {
@@ -314,7 +313,8 @@ impl Jobs {
         let before = report.setbacks.add(failure, cx.now);
         let (what, missing) = (name(&report.what), report.missing);
         let pause = cx.retry_pause(before, failure);
-        // The last attempt of those that are made while the backend's store may be away.
+        // The last attempt of those that are made while the backend's store may be away is made at
+        // `until`.
         let last = missing.filter(|_| failure == Failure::NotFound);
         let mut pause = last.map_or(pause, |missing| pause.min(missing.until.remaining(cx.now)));
         if last.is_some() && cx.end.phase.is_terminating() {
@@ -337,7 +337,7 @@ impl Jobs {
         }
     }
 
-    /// The backend has it.
+    /// Finishes a job whose outcome the backend has.
     pub(super) fn reported(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.finish(claim, cx) else { return };
         self.remember_settled(&job);
@@ -358,8 +358,8 @@ impl Jobs {
         self.confirm(report.listener, id, about, true);
     }
 
-    /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked
-    /// for it.
+    /// Shortens all pauses, because the end waits for the last outcome. A pause that the backend
+    /// asked for stays.
     pub(crate) fn shorten_pauses(&mut self, cx: &Context) {
         let pausing = self.ledger.reports().filter(|(_, report)| report.step.is_pause());
         let longest = |report: &Report| {
@@ -376,8 +376,8 @@ impl Jobs {
         }
     }
 
-    /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent
-    /// again beside it.
+    /// Ends all pauses, because little time is left. Sends an ACK that hangs again beside the first
+    /// one.
     pub(crate) fn hurry_reports(&mut self, cx: &Context) {
         let all: Vec<Claim> = self.ledger.reports().map(|(claim, _)| claim).collect();
         for claim in all {
@@ -385,9 +385,9 @@ impl Jobs {
         }
     }
 
-    /// Sends an ACK again beside one that hangs, or comes back when it may be said to hang. Only an
-    /// ACK may be repeated like that: of a FAIL that hangs the connection is closed, see
-    /// `look_for_hanging`.
+    /// Sends an ACK again beside one that hangs, or arms a timer for the moment at which it counts
+    /// as hung. Only an ACK may be repeated like that. The connection of a FAIL that hangs is
+    /// closed, see `look_for_hanging`.
     fn hedge_at_the_end(&mut self, claim: Claim, call: CallId, sent_at: Moment, cx: &Context) {
         let is_ack = |report: &mut Report| report.what.is_ack();
         if !self.ledger.report_mut(claim).is_some_and(is_ack) || cx.backend.times_sent(call) >= MOST_ACKS_AT_ONCE {
@@ -403,7 +403,7 @@ impl Jobs {
     }
 }
 
-/// Whether what the backend shows is the very reservation that we have.
+/// Whether the backend shows the very reservation that ojs-init has.
 pub(super) fn is_ours(job: &Job, view: &JobView) -> bool {
     let same_worker = view.worker.as_ref().is_none_or(|worker| *worker == job.worker);
     view.state == JobState::Active && same_worker && !view.reservation.differs_from(&job.delivery.reservation)

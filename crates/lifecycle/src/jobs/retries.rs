@@ -1,5 +1,5 @@
-//! Requests about jobs that are tried again before their pause is over, because the cause of their
-//! failure is gone.
+//! Requests about jobs that are retried before their pause ends, because the cause of their failure
+//! is gone.
 
 use crate::api::ids::Claim;
 use crate::api::{JobTimer, Moment};
@@ -8,8 +8,8 @@ use crate::jobs::part::Jobs;
 use crate::retry::state::{Failures, RetryNow};
 
 impl Jobs {
-    /// Retries reports and looks at this moment whose last failure has no cause any more. Returns
-    /// whether there is one.
+    /// Retries at this moment the reports and looks whose last failure has no cause any more.
+    /// Returns whether there is one.
     pub(crate) fn retry_now(&mut self, failures: Failures, at: Moment, is_soon: bool) -> bool {
         let mut verdicts: Vec<(JobTimer, RetryNow)> = Vec::new();
         for (claim, report) in self.ledger.reports() {
@@ -38,7 +38,7 @@ impl Jobs {
         is_one_retried
     }
 
-    /// The report of this outcome goes out once more.
+    /// Counts one more request of this outcome.
     pub(crate) fn report_goes_out(&mut self, claim: Claim) {
         self.ledger.report_mut(claim).into_iter().for_each(Report::goes_out);
     }

@@ -1,5 +1,5 @@
-//! Counts the returns of jobs and types. A bounded number is remembered. A new one takes the place
-//! of the entry that had no return for the longest time.
+//! Counts the returns of jobs and types. A bounded number of entries is remembered. A new entry
+//! replaces the one that had no return for the longest time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,7 +39,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Counts a return. Returns true for the one that makes them [`MANY`].
+    /// Counts a return. Returns true for the return that brings the count to [`MANY`].
     fn returned(&mut self, now: Moment) -> bool {
         self.count = self.count.saturating_add(1);
         if self.is_many {
@@ -84,7 +84,7 @@ impl<K: Ord + Clone> Book<K> {
         entry
     }
 
-    /// Removes the entries whose time is over, and the first of the others if there is no room for
+    /// Removes the expired entries. Removes the first of the others as well if there is no room for
     /// a new entry of this name.
     fn forget(&mut self, name: &K, now: Moment) {
         while let Some((end, first)) = self.by_end.first().cloned() {

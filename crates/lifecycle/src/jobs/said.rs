@@ -10,26 +10,27 @@ use crate::api::{
 /// A request of the jobs to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
-    /// Do this.
+    /// An order for the shell.
     Order(Effect),
-    /// Tell the log.
+    /// Write this notice to the log.
     Notify(Notice),
-    /// Tell this holder, if it wants to know, that the backend has this of the job (`is_settled`),
-    /// or that it is ours alone.
+    /// Confirm to this holder, if it wants confirmations, that the backend has this of the job
+    /// (`is_settled`), or that ojs-init alone is responsible for it.
     Confirm {
         holder: HolderId,
         job: JobId,
         about: About,
         is_settled: bool,
     },
-    /// Tell this holder that what it asked for is not done.
+    /// Refuse a request of this holder.
     Refuse {
         holder: HolderId,
         code: ErrorCode,
         message: &'static str,
         job: JobId,
     },
-    /// Tell this holder to stop a job. Its process is woken up for that, if it asked for it.
+    /// Send this holder a cancel for a job. Wake its process up for that, if the holder asked for
+    /// it.
     Cancel(HolderId, ToWorker),
     /// Send this request.
     Call {
@@ -39,26 +40,26 @@ pub(crate) enum Said {
     },
     /// Send this request once more, beside the first one.
     Hedge(CallId),
-    /// Nobody waits for the answer to this request any more.
+    /// The reply to this request is not needed any more.
     DropCall(CallId),
     /// The backend had its store at this moment.
     StoreSeen(Moment),
-    /// The backend took an outcome.
+    /// The backend accepted an outcome.
     OutcomeTaken,
-    /// The backend has taken ACKs in the bare form since this moment, or takes them in the full
-    /// form.
+    /// The backend has accepted ACKs in the bare form since this moment, or accepts them in the
+    /// full form.
     AcksAreBare(Option<Moment>),
-    /// A checkpoint of this job is not saved. That the backend saves none is told once, and only of
-    /// a job that needs it.
+    /// A checkpoint of this job is not saved. If the backend saves none, this is reported once, and
+    /// only for a job that needs its checkpoint.
     CheckpointNotSaved(Arc<Subject>, Failure),
-    /// Send no FETCH before a pause is over, because a job that was given back must not come
-    /// straight back.
+    /// Send no FETCH before a pause ends, because the backend must not deliver a returned job again
+    /// at once.
     PauseFetch,
-    /// This holder has so many jobs. Nobody waits for so many of them any more.
+    /// This holder has this many jobs, and this many of them are overdue.
     Holds(HolderId, usize, usize),
-    /// This holder is given a job unasked.
+    /// This holder gets a job without a request.
     Give(HolderId, ToWorker),
-    /// A job goes out with the answer to this pull.
+    /// Spend credit of this pull for a job in its answer.
     Spend(PullId),
     /// Answer this pull with these jobs.
     AnswerPull(PullId, Vec<GivenJob>),
@@ -70,10 +71,10 @@ pub(crate) enum Said {
     KeepNone,
     /// End this process.
     EndProcess(ProcessId, EndCause),
-    /// A job that came counts as the one of `--once`.
+    /// A new job counts as the one of `--once`.
     Claimed,
-    /// The handler of a job that is lost has not answered in time. What that means for its process
-    /// is asked when the job counts so.
+    /// The handler of a lost job has not answered in time. The consequence for its process is
+    /// decided after the job counts as overdue.
     Unanswered(Claim),
     /// The end cut this job off.
     CutOff(Arc<Subject>),

@@ -1,6 +1,6 @@
-//! How far an outcome is on its way to the backend, as two total tables: what leads from one stage
-//! to the next, and what a failed request says about the outcome. This file decides; `reports`,
-//! `doubts` and `ack_fallback` act.
+//! The stages of an outcome on its way to the backend, as two total tables: the step from one stage
+//! to the next, and the meaning of a failed request. `reports`, `doubts` and `ack_fallback` act on
+//! the decisions.
 
 use std::fmt;
 
@@ -15,16 +15,16 @@ pub enum ReportStage {
     Pausing,
     /// Sent, at this moment.
     Sent(CallId, Moment),
-    /// Sent before, and it may have been carried out: to be looked at, after a pause.
+    /// The outcome was sent, and may have been carried out. A look follows after a pause.
     Doubtful,
     /// Looked at, since this moment.
     Looking(CallId, Moment),
-    /// The backend does not take the result: the worker has a moment to answer differently.
+    /// The backend refused the result. The worker has some time to send another answer.
     ResultRefused,
 }
 
 impl ReportStage {
-    /// When it went out, if this is the request that is on its way.
+    /// When the request was sent, if this is the one in flight.
     #[must_use]
     pub fn sent_as(self, call: CallId) -> Option<Moment> {
         match self {
@@ -33,7 +33,7 @@ impl ReportStage {
         }
     }
 
-    /// Whether it ends by time alone, with another attempt.
+    /// Whether the stage ends by time alone, with another attempt.
     #[must_use]
     pub fn is_pause(self) -> bool {
         match self {
@@ -43,25 +43,25 @@ impl ReportStage {
     }
 }
 
-/// The events of an outcome on its way.
+/// The events of an outcome in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportEvent {
     Room,
-    /// Some request of it brings the news that the backend has the outcome.
+    /// A request of the outcome returned, and the backend has the outcome.
     Taken,
     Failed {
         call: CallId,
         failure: Failure,
     },
     TimerDue,
-    /// The stop phase sends outcomes: time is short.
+    /// The stop phase sends outcomes, and little time is left.
     TimeIsShort,
-    /// The worker has had its time to answer differently.
+    /// The worker sent no other answer in time.
     NoOtherAnswer,
 }
 
 impl ReportEvent {
-    /// All of them; what fails is this request.
+    /// All events, with the failure of this request.
     #[must_use]
     pub const fn all(call: CallId, failure: Failure) -> [Self; 6] {
         [
@@ -79,7 +79,7 @@ impl ReportEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportStep {
     Send,
-    /// Strike the job out, because the backend has the outcome.
+    /// Remove the job, because the backend has the outcome.
     Settle,
     /// The failure decides: see [`after_failure`].
     Weigh {
@@ -89,10 +89,10 @@ pub enum ReportStep {
     /// Send the outcome again as soon as there is room.
     Repeat,
     Look,
-    /// The pause before the look is over.
+    /// End the pause before the look.
     EndPause,
-    /// An ACK without an answer is sent again beside this request of this moment, once that may be
-    /// said to hang.
+    /// Send an ACK without an answer again, beside this request of this moment, once that one
+    /// counts as hung.
     Hedge(CallId, Moment),
     DropResult,
 }
@@ -115,7 +115,7 @@ impl fmt::Display for ReportStep {
 /// The effect of an event in a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportVerdict {
-    /// That is done.
+    /// This step follows.
     Do(ReportStep),
     /// Nothing changes, for this reason.
     Stay(&'static str),
@@ -199,28 +199,29 @@ fn on_no_other_answer(stage: ReportStage) -> ReportVerdict {
     }
 }
 
-/// The meaning of a failed request for the outcome that it was to bring.
+/// The meaning of a failed request for its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterFailure {
     /// The outcome is sent again after a pause.
     Repeat,
-    /// The same; when somebody else has answered for minutes, the job is gone.
+    /// Repeat the outcome. The job does not exist if another program has answered for minutes.
     RepeatUnlessForGood,
-    /// The same; when nothing else is met for minutes, it may be the result that is never taken.
+    /// Repeat the outcome. The backend may never accept the result if every attempt for minutes
+    /// meets this error.
     RepeatOrDoubtResult,
-    /// The request may have been carried out. After a pause the job is looked at.
+    /// The request may have been carried out. ojs-init looks at the job after a pause.
     Look,
-    /// Whether the job is completed by us is found out by a look, after a pause.
+    /// Look after a pause, to see whether an ACK of ojs-init completed the job.
     LookWhetherCompleted { was_sent_twice: bool },
-    /// The job is not found: believed when its reservation is over, or the backend's store has
-    /// shown itself.
+    /// The job is not found. ojs-init believes that when the reservation has expired, or when the
+    /// backend's store has shown itself.
     Missing,
-    /// The job is completed: by an earlier ACK of ours, or by somebody else.
+    /// The job is completed: by an earlier ACK of ojs-init, or by another program.
     Completed,
-    /// The bare form is tried. After that an ACK goes out without its result, if it has one; any
-    /// other outcome is left alone.
+    /// Try the bare form. After that an ACK is sent without its result, if it has one; any other
+    /// outcome is left alone.
     OtherForm { is_ack: bool },
-    /// The reservation is lost: the job is struck out.
+    /// The reservation is lost, and the job is removed.
     Gone,
 }
 
@@ -245,8 +246,8 @@ impl fmt::Display for AfterFailure {
     }
 }
 
-/// The table: an ACK or another outcome, every failure. An ACK may be repeated, a FAIL or a requeue
-/// that may have been carried out not.
+/// The table: an ACK or another outcome, every failure. An ACK may be repeated. A FAIL or a requeue
+/// that may have been carried out must not be.
 #[must_use]
 pub fn after_failure(is_ack: bool, failure: Failure) -> AfterFailure {
     match failure {

@@ -13,17 +13,16 @@ const MOST_REMEMBERED: usize = 1_000;
 /// How long a job is remembered: longer than most retry policies wait between two attempts.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
 
-/// How long a process gets no other job so that it becomes empty for a suspect. Then the suspect
-/// runs beside others.
+/// Time for which a process gets no other job, to become empty for a suspect. After that the
+/// suspect runs beside other jobs.
 pub(crate) const EMPTIED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a suspect has its process for itself. Then others run beside it: most jobs that crash
-/// do so early.
+/// Time for which a suspect has its process for itself. After that other jobs run beside it,
+/// because most jobs that crash do so early.
 pub(crate) const ALONE_FOR: Duration = Duration::from_secs(60);
 
-/// How long a suspect waits for its isolation, from its claim. Then it is a job like any other:
-/// many suspects would otherwise take the whole concurrency for as long as all of them take one
-/// after the other.
+/// Longest wait of a suspect for its isolation, from its claim. After that it is an ordinary job.
+/// Otherwise many suspects, isolated one after the other, would occupy the whole concurrency.
 pub(crate) const ISOLATED_WITHIN: Duration = Duration::from_secs(120);
 
 /// The memory of crashes, and the job that has a process for itself.
@@ -33,7 +32,8 @@ pub struct Suspects {
     pub(crate) isolation: Option<Isolation>,
 }
 
-/// The jobs that were in a process when it crashed, each with the time at which it is forgotten.
+/// The jobs that were in a process when it crashed, each with the time at which its entry is
+/// removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Crashed {
     until: BTreeMap<JobId, Moment>,
@@ -42,18 +42,18 @@ struct Crashed {
 /// One suspect whose process gets no other job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Isolation {
-    /// Which job.
+    /// The suspect.
     pub claim: Claim,
-    /// Which process.
+    /// The process that the suspect has for itself.
     pub process: ProcessId,
-    /// The job runs; before that the process finishes what it has.
+    /// The job runs; before that the process finishes its other jobs.
     pub is_running: bool,
     /// When the isolation ends at the latest.
     pub until: Moment,
 }
 
 impl Suspects {
-    /// This job was in a process when it crashed.
+    /// Remembers that this job was in a process when it crashed.
     pub(crate) fn remember(&mut self, id: JobId, now: Moment) {
         let until = &mut self.crashed.until;
         until.retain(|_, until| *until > now);
@@ -65,7 +65,7 @@ impl Suspects {
         }
     }
 
-    /// The job has an outcome of its own.
+    /// Forgets a job that has its own outcome.
     pub(crate) fn forget(&mut self, id: &JobId) {
         self.crashed.until.remove(id);
     }

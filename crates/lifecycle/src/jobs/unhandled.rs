@@ -1,4 +1,5 @@
-//! Jobs of a type that no holder takes: how long they wait for a holder that may still come.
+//! Jobs of a type that no holder accepts, and how long they wait for a holder that may still
+//! connect.
 
 use crate::api::ids::Claim;
 use crate::api::{JobNotice, JobTimer};
@@ -7,10 +8,10 @@ use crate::jobs::job::Place;
 use crate::jobs::part::{Context, Jobs};
 
 impl Jobs {
-    /// Of these it is news that nobody takes them. One that holds the last free credit would stop
-    /// the whole worker: the newest of all that nobody takes is failed instead. The others wait
-    /// until `worker.type_wait` after they were found to be without a taker, which is their
-    /// delivery or the end of the last holder that took them.
+    /// Starts the wait of jobs that newly have no taker. A job that holds the last free credit
+    /// would stop the whole worker, so the newest of all jobs without a taker fails instead. The
+    /// others wait for `worker.type_wait` after they lost their taker or were delivered without
+    /// one. If the worker has not sent ready yet, they wait until its time for that ends.
     pub(crate) fn nobody_takes(&mut self, news: &[Claim], cx: &Context) {
         if cx.takers.pull() {
             return self.nobody_asked(news, cx);
@@ -25,8 +26,8 @@ impl Jobs {
         }
     }
 
-    /// Whether nothing could be fetched and handed over, however soon the backend takes the
-    /// outcomes that are on their way.
+    /// Whether no job could be fetched and given out, however soon the backend accepts the outcomes
+    /// in flight.
     fn holds_last_credit(&self, cx: &Context) -> bool {
         let waiting = self.ledger.waiting().len();
         waiting + self.ledger.held() >= cx.most_active() || waiting >= cx.takers.free()
@@ -48,8 +49,9 @@ impl Jobs {
         });
     }
 
-    /// A holder said ready: others may follow it, so that what waits begins to wait anew; but never
-    /// longer than the worker itself may take to say ready, however often it says so.
+    /// Restarts the wait of jobs without a taker, because a holder sent ready and others may
+    /// follow. The wait never lasts longer than the worker itself may need to send ready, however
+    /// often it sends it.
     pub(crate) fn wait_anew_for_types(&mut self, cx: &Context) {
         let is_first = cx.takers.ready_by(cx.options.ready_timeout).is_some();
         for claim in self.ledger.waiting().untaken().clone() {
@@ -63,7 +65,7 @@ impl Jobs {
         }
     }
 
-    /// Its time is over.
+    /// Ends the wait of a job without a taker.
     pub(crate) fn no_handler(&mut self, claim: Claim, cx: &Context) {
         if self.is_unhandled(claim, cx) && cx.takers.pull() {
             self.give_back_unasked(claim, cx);

@@ -1,5 +1,5 @@
-//! The jobs that wait, in lines by type and by queue. A search for a holder's next job reads the
-//! heads of the lines that the holder takes, however many jobs wait.
+//! The jobs that wait, in lines by type and by queue. A search for a holder's next job reads only
+//! the heads of the lines that the holder accepts, even if many jobs wait.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use crate::groups::Groups;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct WaitingJobs {
     all: BTreeSet<Claim>,
-    /// Those that can be given to somebody; the others are looked at first.
+    /// Jobs that a holder can get; the others need a look first.
     in_line: BTreeSet<Claim>,
     /// Jobs by type.
     by_type: Groups<Text, Claim>,
     /// Jobs by queue.
     by_queue: Groups<Text, Claim>,
-    /// Those that stand in a line since a moment ago: whether anybody takes them was not asked yet.
+    /// New jobs in a line, for which no taker was looked for yet.
     fresh: BTreeSet<Claim>,
-    /// Those that no holder takes.
+    /// Jobs that no holder accepts.
     untaken: BTreeSet<Claim>,
 }
 
 impl WaitingJobs {
-    /// A job is in the buffer; where it is known of what kind it is, it stands in line.
+    /// Enters a job into the buffer. It stands in line if its type and queue are given.
     pub(super) fn enters(&mut self, claim: Claim, job: Option<&Subject>) {
         self.all.insert(claim);
         if let Some(job) = job {
@@ -47,18 +47,18 @@ impl WaitingJobs {
         }
     }
 
-    /// Whether anybody takes each of those that came is to be asked once more: they are other
-    /// people by now.
+    /// Marks all jobs in line as new, because the holders have changed and a taker must be looked
+    /// for again.
     pub fn all_are_fresh(&mut self) {
         self.fresh.clone_from(&self.in_line);
     }
 
-    /// Those of which nobody has asked yet whether anybody takes them.
+    /// Removes and returns the jobs for which no taker was looked for yet.
     pub fn take_fresh(&mut self) -> BTreeSet<Claim> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Whether anybody takes this one: whether it is news that nobody does.
+    /// Notes whether a holder accepts this job. Returns whether the job newly has no taker.
     pub fn is_taken(&mut self, claim: Claim, is_taken: bool) -> bool {
         if is_taken {
             self.untaken.remove(&claim);
@@ -68,19 +68,19 @@ impl WaitingJobs {
         }
     }
 
-    /// The same, to look at.
+    /// The jobs for which no taker was looked for yet.
     #[must_use]
     pub fn fresh(&self) -> &BTreeSet<Claim> {
         &self.fresh
     }
 
-    /// Those that no holder takes.
+    /// Jobs that no holder accepts.
     #[must_use]
     pub fn untaken(&self) -> &BTreeSet<Claim> {
         &self.untaken
     }
 
-    /// The oldest job of one of these types, or of any, that fits.
+    /// The oldest job that fits, of one of these types or of any.
     #[must_use]
     pub fn oldest(&self, types: Option<&[Text]>, fits: impl Fn(Claim) -> bool) -> Option<Claim> {
         self.first_of(&self.by_type, types, fits)
@@ -105,7 +105,7 @@ impl WaitingJobs {
         }
     }
 
-    /// The newest so many, the oldest of them first.
+    /// The newest jobs, at most `most`, the oldest of them first.
     #[must_use]
     pub fn newest(&self, most: usize) -> Vec<Claim> {
         let mut newest: Vec<Claim> = self.all.iter().rev().take(most).copied().collect();
@@ -113,25 +113,25 @@ impl WaitingJobs {
         newest
     }
 
-    /// How many there are.
+    /// Number of waiting jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Whether no job waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether this one is among them.
+    /// Whether this job waits.
     #[must_use]
     pub fn contains(&self, claim: Claim) -> bool {
         self.all.contains(&claim)
     }
 
-    /// Whether the same jobs stand in the same lines; what was asked of them may differ.
+    /// Whether both have the same jobs in the same lines. Their fresh and untaken jobs may differ.
     pub(super) fn has_the_same_lines(&self, other: &Self) -> bool {
         let of_those = [&self.fresh, &self.untaken];
         self.all == other.all
@@ -156,7 +156,7 @@ mod tests {
         name.into()
     }
 
-    /// A job of this type, from a queue of the same name in capitals.
+    /// A job of this type, from a queue with the type's name in capitals.
     fn job(name: &str) -> Subject {
         Subject {
             id: JobId("1".into()),

@@ -7,7 +7,7 @@ use crate::api::doubled;
 /// First pause before a request to the backend is repeated.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 
-/// Longest such pause, whatever the backend asks for.
+/// Longest pause of a retry, even if the backend asks for more.
 pub const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// Pseudo-random numbers from a seed (xorshift64*): pauses of many workers must not fall together,
@@ -24,7 +24,7 @@ impl Jitter {
     }
 
     /// The pause before a request that has failed this often is repeated. At least half of the
-    /// doubled pause is fixed, the rest is random. It is never less than what the backend asked
+    /// doubled pause is fixed, the rest is random. The pause is never less than the backend asked
     /// for, and never more than 30 s.
     pub fn retry_pause(&mut self, failures: u32, asked_for: Option<Duration>) -> Duration {
         let pause = doubled(FIRST_RETRY, failures, LONGEST_RETRY);

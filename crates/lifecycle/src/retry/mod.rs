@@ -5,7 +5,8 @@
 //! seed. *Jitter* is that part: it spreads the requests of many instances. *Patience* bounds a
 //! pause when the end is near.
 //!
-//! The folder does not know whose requests they are. It may use `api`. Start with `state`.
+//! The folder does not know to which requests the numbers belong. It may use `api`. Start with
+//! `state`.
 
 pub mod draws;
 pub mod jitter;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Longest pause in a drain, unless the backend asks for more: whoever waits for the last ACK shall
-/// not wait long.
+/// Longest pause in a drain, unless the backend asks for more, because the exit must not wait long
+/// for the last ACK.
 pub const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
 
 /// When the end is near, an ACK without an answer for this long is sent again on another

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::api::{Failure, FailureClass, Moment};
 
-/// Failures in a row of the same thing.
+/// Failures in a row of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RetryState {
     count: u32,
@@ -15,7 +15,7 @@ pub struct RetryState {
 }
 
 impl RetryState {
-    /// Another one. How many there were before.
+    /// Adds a failure. Returns how many there were before.
     pub fn add(&mut self, failure: Failure, now: Moment) -> u32 {
         let is_alike = |last: Failure| mem::discriminant(&last) == mem::discriminant(&failure);
         if !self.last.is_some_and(is_alike) {
@@ -27,13 +27,13 @@ impl RetryState {
         before
     }
 
-    /// Since when every one of them has been of the kind of the last one.
+    /// Since when every failure has been of the kind of the last one.
     #[must_use]
     pub fn same_kind_since(&self) -> Option<Moment> {
         self.same_kind_since
     }
 
-    /// For how long every one of them has been of the kind of the last one.
+    /// For how long every failure has been of the kind of the last one.
     #[must_use]
     pub fn same_kind_for(&self, now: Moment) -> Duration {
         self.same_kind_since.map_or(Duration::ZERO, |since| since.elapsed(now))
@@ -45,15 +45,15 @@ impl RetryState {
         self.last.and_then(asked_for)
     }
 
-    /// Whether the last one was such a failure.
+    /// Whether the last failure was one of these.
     #[must_use]
     pub fn last_was(&self, failures: Failures) -> bool {
         self.last.is_some_and(|last| failures.has(last))
     }
 
-    /// Such failures have no cause any more. What is in flight may fail in the same way once more,
-    /// and shall not pause for long after that; but not so if retries were brought forward a moment
-    /// ago.
+    /// The next step of a request whose last failure has no cause any more. A request in flight may
+    /// fail in this way once more, and its pause is then short. If `is_soon`, because retries were
+    /// brought forward a moment ago, a request in flight keeps its pause.
     pub fn retry_now(&mut self, failures: Failures, is_in_flight: bool, is_soon: bool) -> RetryNow {
         if !self.last_was(failures) || is_in_flight && is_soon {
             RetryNow::Unchanged
@@ -65,7 +65,7 @@ impl RetryState {
         }
     }
 
-    /// The next pause is a short one again. What the last one was is still known.
+    /// Makes the next pause a short one. The last failure stays known.
     pub fn reset(&mut self) {
         self.count = 0;
     }
@@ -92,7 +92,7 @@ pub enum Failures {
 }
 
 impl Failures {
-    /// Whether this is one of them.
+    /// Whether this failure is one of the set.
     #[must_use]
     pub fn has(self, failure: Failure) -> bool {
         match self {
@@ -102,7 +102,7 @@ impl Failures {
     }
 }
 
-/// When the backend wants to be asked again, if it said so.
+/// The pause that the backend asked for, if it did.
 #[must_use]
 pub fn asked_for(failure: Failure) -> Option<Duration> {
     if let Failure::RetryLater { retry_after } = failure {
@@ -112,8 +112,8 @@ pub fn asked_for(failure: Failure) -> Option<Duration> {
     }
 }
 
-/// No connection, no answer, or one of somebody who stands in for the backend or of what is broken
-/// behind it: over when the backend is back.
+/// Whether the failure is of an outage: no connection, no answer, a server error, or an answer that
+/// is not from the backend. An outage ends when the backend is back.
 #[must_use]
 pub fn is_of_an_outage(failure: Failure) -> bool {
     failure.class() == FailureClass::Outage

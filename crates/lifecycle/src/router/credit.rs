@@ -1,15 +1,15 @@
-//! How many jobs can be taken now: what holders are ready for, within the concurrency.
+//! The number of jobs that can be fetched now: the credit of the holders, within the concurrency.
 
 use crate::machine::Lifecycle;
 
 impl Lifecycle {
-    /// Jobs that can be taken now: none outside running, and no more than holders and concurrency
-    /// have room for.
+    /// Jobs that can be fetched now: none outside the phase running, and no more than holders and
+    /// concurrency have room for.
     pub(crate) fn credit(&self) -> usize {
         self.room().min(self.pushed_credit() + self.workers.pulls().wanted())
     }
 
-    /// Jobs that the concurrency has room for, whoever would take them.
+    /// Jobs that the concurrency has room for, with or without a taker.
     pub(crate) fn room(&self) -> usize {
         if self.is_open_for_jobs() && !self.ending.has_its_one_job(&self.options) {
             self.most_active().saturating_sub(self.jobs.ledger().reserved())
@@ -20,9 +20,9 @@ impl Lifecycle {
 
     /// Jobs that holders are ready for which did not ask for each.
     pub(crate) fn pushed_credit(&self) -> usize {
-        // A process that is kept for a suspect takes no other job. Each suspect that waits needs a
-        // slot as well, although only one is isolated: a further suspect could only wait behind
-        // them, and there may be more of them than slots.
+        // A process that is kept for a suspect accepts no other job. Each suspect that waits needs
+        // a slot as well, although only one is isolated: a further suspect could only wait behind
+        // the others, and there may be more suspects than slots.
         let kept = self.workers.kept_room();
         let suspects = self.jobs.ledger().suspects().len();
         let waiting = self.jobs.ledger().waiting().len() - suspects;
@@ -38,7 +38,7 @@ impl Lifecycle {
         usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
     }
 
-    /// How many jobs the holders take together, within the concurrency.
+    /// How many jobs the holders accept together, within the concurrency.
     pub(crate) fn capacity(&self) -> usize {
         let holders = usize::try_from(self.workers.holders().concurrency()).unwrap_or(usize::MAX);
         holders.min(self.most_active())

@@ -1,5 +1,4 @@
-//! Processes that went away while they held jobs: what becomes of these jobs, and what is told of
-//! it.
+//! Processes that ended while they held jobs: the decision about these jobs, and its log lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +9,9 @@ use crate::jobs::job::Job;
 use crate::machine::Lifecycle;
 
 impl Lifecycle {
-    /// Decides the jobs of processes that are gone and left no answer. While the worker's own
-    /// descendants are still being ended nothing is decided: one of them may be doing the work.
+    /// Decides the jobs of processes that ended without an answer. While the worker's own
+    /// descendants are still being ended this decides nothing, because one of them may be doing the
+    /// work.
     pub(crate) fn resolve_gone_processes(&mut self, now: Moment) {
         if self.workers.supervision().is_clearing() {
             return;
@@ -54,7 +54,7 @@ impl Lifecycle {
         }
     }
 
-    /// How a process went away, and with how many jobs.
+    /// How a process ended, and with how many jobs.
     fn death_of(&mut self, process: ProcessId) -> Death {
         let is_worker = self.workers.supervision().ended_process() == Some(process);
         let ended_for = if is_worker {

@@ -1,5 +1,5 @@
-//! Between the end and the other parts: the facts that it decides by, and what follows from what it
-//! says.
+//! Between the end and the other parts: the facts that the end decides by, and the orders that it
+//! returns.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::shutdown::said::Said;
 use crate::worker::workers::Workers;
 
 impl Lifecycle {
-    /// Lets the end decide something, and carries out what it says.
+    /// Lets the end decide, and carries out its orders.
     pub(crate) fn end<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Ending, &Context) -> T) -> T {
         let facts = self.facts(now);
         let context = Context {
@@ -34,7 +34,7 @@ impl Lifecycle {
         decided
     }
 
-    /// A trigger came from outside the end.
+    /// Passes on a trigger from outside the end.
     pub(crate) fn go(&mut self, trigger: Trigger, reason: Reason, now: Moment) {
         self.end(now, |ending, cx| ending.go(trigger, reason, cx));
     }
@@ -63,7 +63,7 @@ impl Lifecycle {
             unfinished: jobs.unfinished(),
             has_jobs: !jobs.is_empty(),
             has_held_jobs: self.has_held_jobs(),
-            // Dropped jobs do not count: nothing tells that a worker still has them, and the drain
+            // Dropped jobs do not count: nothing shows that a worker still has them, and the drain
             // waits for them.
             has_nothing_to_do: jobs.reserved() + jobs.beside() == 0 && jobs.lost() == jobs.unanswered(),
             is_fetching: self.link.is_fetching(),
@@ -137,7 +137,7 @@ impl Lifecycle {
         }
     }
 
-    /// Without a worker and without a job there is nothing that a person would wait for.
+    /// Without a worker and without a job an operator waits for nothing.
     fn drain_line(&mut self, is_first: bool, left: Duration) {
         let active = self.jobs.ledger().unfinished();
         if active == 0 && !self.workers.supervision().is_alive() {
@@ -161,14 +161,14 @@ impl Lifecycle {
 
     fn cancel_jobs(&mut self, grace: Duration, now: Moment) {
         if self.jobs(now, |jobs, cx| jobs.is_one_with_the_deaf(cx)) {
-            // That is all that such a one can be told.
+            // A SIGTERM is all that a holder that receives no cancel can get.
             self.workers(now, |workers, _| workers.ask_worker_to_end());
         }
         self.jobs(now, |jobs, cx| jobs.cancel_all(grace, cx));
     }
 
-    /// Everybody who could have answered has, or is gone; or the kernel holds the process, and its
-    /// job may still be worked on.
+    /// Gives up on the jobs that are still held. Every process that could answer has answered or
+    /// ended. If the kernel holds a process, its handler may still work on its job.
     fn report_leftovers(&mut self, now: Moment) {
         self.workers.look_for_no_more_descendants();
         if self.workers.supervision().is_clearing() {
@@ -184,8 +184,7 @@ impl Lifecycle {
         self.link(now, Link::look_for_hanging);
     }
 
-    /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is
-    /// known.
+    /// Stops the wait for processes that got SIGKILL, and reports their last known state.
     pub(crate) fn give_up_on_the_killed(&mut self, now: Moment) {
         let why = self.ending.still_there(now);
         let holders = self.workers.holders_left();
@@ -201,7 +200,7 @@ impl Lifecycle {
         self.jobs(now, |jobs, cx| jobs.let_all_expire(why, cx));
     }
 
-    /// The account of the end, as far as it is known.
+    /// The account of the end, with the facts known so far.
     fn account(&self, now: Moment) -> EndReport {
         let worker = LastWorker {
             ended: self.workers.supervision().ended(),
@@ -221,7 +220,7 @@ impl Lifecycle {
         self.order(Effect::WriteTerminationLog(Box::new(account)));
     }
 
-    /// The exit status, as far as it is known.
+    /// The exit status, by the facts known so far.
     pub(crate) fn exit_status(&self) -> u8 {
         let of_worker = self.workers.supervision().status(&self.options.remap_exit);
         self.ending.exit_status(of_worker, &self.options)
@@ -229,7 +228,7 @@ impl Lifecycle {
 
     /// The last order of all.
     fn exit(&mut self, now: Moment) {
-        // Clients that wait are told. After a third signal they get no time to leave before the
+        // Answers waiting clients. After a third signal they get no time to leave before the
         // SIGKILL.
         self.answer_waits(now);
         self.timers.clear();
@@ -248,7 +247,7 @@ impl Lifecycle {
         self.order(Effect::Exit(status));
     }
 
-    /// A third signal: nothing was finished, and nothing more is heard of anything.
+    /// Counts the unfinished work after a third signal, because no outcome will arrive any more.
     fn count_what_is_left(&mut self, now: Moment) {
         self.ending.acks_unreported(self.jobs.unfinished_acks());
         self.ending.jobs_left(self.jobs.ledger().iter().count());

@@ -1,6 +1,5 @@
-//! Between the jobs and the other parts: what follows from what the jobs say, and the decisions
-//! that take several steps because each step depends on what the one before has changed in another
-//! part.
+//! Between the jobs and the other parts: the orders of the jobs, and the decisions in several
+//! steps. Each of these steps depends on the change that the step before made in another part.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -14,7 +13,7 @@ use crate::jobs::said::Said;
 use crate::machine::Lifecycle;
 
 impl Lifecycle {
-    /// Lets the jobs decide something, and carries out what they say.
+    /// Lets the jobs decide, and carries out their orders.
     pub(crate) fn jobs<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Jobs, &Context) -> T) -> T {
         let shutdown = self.ending.shutdown();
         let draws = Cell::new(self.link.draws());
@@ -111,7 +110,7 @@ impl Lifecycle {
         });
     }
 
-    /// Takes in what a FETCH brought. Returns whether anything of it is new to us.
+    /// Enters the jobs of a FETCH. Returns whether any of them is new to ojs-init.
     pub(crate) fn claim(&mut self, deliveries: Vec<Delivery>, worker: &WorkerId, now: Moment) -> bool {
         let mut is_news = false;
         let is_former = !self.link.session().is(worker);
@@ -159,8 +158,8 @@ impl Lifecycle {
         }
     }
 
-    /// Gives back what nobody can be given, looks at what came again, and ends the isolation of a
-    /// suspect that is over.
+    /// Gives back jobs that no holder can get, looks at repeated deliveries, and ends the isolation
+    /// of a suspect if it is due.
     pub(crate) fn look_after_jobs(&mut self, now: Moment) {
         let jobs = self.jobs.ledger();
         if !jobs.waiting().is_empty() || !jobs.to_look().is_empty() || self.jobs.isolation().is_some() {
@@ -197,7 +196,7 @@ impl Lifecycle {
         }
     }
 
-    /// Gives jobs that have just come to the oldest pulls that take them.
+    /// Gives new jobs to the oldest pulls that accept them.
     fn give_to_pulls(&mut self, now: Moment) {
         if self.workers.pulls().is_empty() {
             return;
@@ -225,7 +224,7 @@ impl Lifecycle {
         self.jobs(now, Jobs::go_on_with_isolation);
     }
 
-    /// A pull waits: it is given what waits for it.
+    /// Gives waiting jobs to a pull that waits.
     pub(crate) fn pull_waits(&mut self, holder: HolderId, pull: PullId, now: Moment) {
         if self.workers.is_kept(holder) {
             // The holder gets the suspect that the process is kept for, or nothing for now.
@@ -248,14 +247,14 @@ impl Lifecycle {
         }
     }
 
-    /// The client that waited for the reply to a pull is gone.
+    /// Handles the departure of a client that waited for the reply to a pull.
     pub(crate) fn wants_no_more(&mut self, holder: HolderId, pull: PullId, now: Moment) {
         if !self.workers.wants_no_more(holder, pull) {
             self.jobs(now, |jobs, cx| jobs.answer_is_unread(holder, pull, cx));
         }
     }
 
-    /// Ends a process of which no slot is free because of jobs that nobody waits for any more.
+    /// Ends a process if overdue jobs occupy all its slots.
     pub(crate) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
         self.jobs(now, |jobs, cx| jobs.end_process_if_stuck(process, cx));
     }

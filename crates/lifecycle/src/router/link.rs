@@ -1,5 +1,5 @@
-//! Between the link to the backend and the other parts: the facts that it decides by, and what
-//! follows from what it says.
+//! Between the link to the backend and the other parts: the facts that the link decides by, and the
+//! orders that it returns.
 
 use crate::api::ids::{Text, WorkerId};
 use crate::api::{HeartbeatForm, Moment, Reply, Trouble};
@@ -39,7 +39,7 @@ impl Reservations for Ledger {
 }
 
 impl Lifecycle {
-    /// Lets the link decide something, and carries out what it says.
+    /// Lets the link decide, and carries out its orders.
     pub(crate) fn link<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Link, &Context) -> T) -> T {
         let shutdown = self.ending.shutdown();
         let context = Context {
@@ -104,23 +104,23 @@ impl Lifecycle {
         }
     }
 
-    /// Why the backend does not work for us, if so.
+    /// Why the backend does not work for ojs-init, if so.
     pub(crate) fn trouble(&self, now: Moment) -> Option<Trouble> {
         self.link.trouble(&self.options, self.jobs.ledger(), now)
     }
 
-    /// Whether new jobs may come: they may be given out, and there is memory for them.
+    /// Whether new jobs may arrive: they may be given out, and there is memory for them.
     pub(crate) fn is_open_for_jobs(&self) -> bool {
         self.is_taking_jobs() && !self.link.memory_gate().is_closed()
     }
 
-    /// Lets go of former workers that have no job left, and asks for streams of events.
+    /// Retires former workers that have no job left, and asks for streams of events.
     pub(crate) fn look_after_link(&mut self, now: Moment) {
         self.link(now, Link::retire_workers);
         self.link(now, Link::watch_streams);
     }
 
-    /// Asks for as many jobs as can be taken, and for none outside running.
+    /// Fetches as many jobs as there is credit for, and none outside the phase running.
     pub(crate) fn fetch(&mut self, now: Moment) {
         for _ in 0..MOST_FETCHES {
             if self.link.may_fetch(!self.workers.pulls().is_empty()) {
@@ -151,8 +151,8 @@ impl Lifecycle {
         is_wanted && self.is_open_for_jobs() && self.link.is_able_to_fetch()
     }
 
-    /// Ends the pause between two polls. Returns false if nobody waits for a job: no FETCH would
-    /// follow.
+    /// Ends the pause between two polls. Returns false if no holder waits for a job, because no
+    /// FETCH would follow.
     pub(crate) fn fetch_once_more(&mut self) -> bool {
         self.link.end_pause_between_polls();
         self.pushed_credit() > 0 || self.workers.pulls().wait_for_a_fetch()
@@ -171,15 +171,15 @@ impl Lifecycle {
             let is_news = self.claim(deliveries, &fetch.worker, now);
             self.link(now, |link, cx| link.fetch_is_done(fetch, is_news, cx));
         } else if self.link(now, |link, cx| link.fetch_failed(reply.failure(), cx)) {
-            // Another form goes out without a pause, if there is still room for jobs.
+            // The FETCH is repeated in another form without a pause, if there is still room for
+            // jobs.
             self.ending.renew_idle_time();
         } else {
             self.answers_pulls(fetch);
         }
     }
 
-    /// The pulls that a FETCH was for get no more than it brought: they do not wait for the next
-    /// one.
+    /// Ends the wait of the pulls that a FETCH was for, even if it returned no job for them.
     fn answers_pulls(&mut self, fetch: &SentFetch) {
         if let Some(pull) = fetch.pull {
             self.workers.were_asked_for(fetch.queues.as_ref(), pull);

@@ -1,5 +1,5 @@
-//! Between the workers and the other parts: the facts that they decide by, what follows from what
-//! they say, and what their holders say.
+//! Between the workers and the other parts: the facts that the workers decide by, the orders that
+//! they return, and the messages of their holders.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::worker::workers_said::Said;
 use ojs_values::exit::Ended;
 
 impl Lifecycle {
-    /// Lets the workers decide something, and carries out what they say.
+    /// Lets the workers decide, and carries out their orders.
     pub(crate) fn workers<T>(&mut self, now: Moment, decide: impl FnOnce(&mut Workers, &Context) -> T) -> T {
         let shutdown = self.ending.shutdown();
         let context = Context {
@@ -129,7 +129,7 @@ impl Lifecycle {
         Some(jobs.find(|job| job.id() == id)?.subject())
     }
 
-    /// A part of a message came from a holder.
+    /// Notes that a part of a message arrived from a holder.
     pub(crate) fn heard_part(&mut self, id: HolderId, now: Moment) {
         self.workers(now, |workers, cx| {
             if workers.heard(id, cx) {
@@ -156,7 +156,7 @@ impl Lifecycle {
     }
 
     /// Gives up on descendants that are not known to have ended. Their jobs are left alone, because
-    /// they may still be worked on.
+    /// the descendants may still work on them.
     pub(crate) fn give_up_on_descendants(&mut self, now: Moment) {
         if self.workers.supervision().is_clearing() {
             self.give_up_on_the_killed(now);
@@ -190,7 +190,7 @@ impl Lifecycle {
         }
     }
 
-    /// Whether jobs are with processes that may still work on them.
+    /// Whether a holder has a job on which its process may still work.
     pub(crate) fn has_held_jobs(&self) -> bool {
         self.jobs.ledger().holders().next().is_some()
     }

@@ -1,5 +1,5 @@
-//! The orchestrator's time: when the drain has to end and we have to be gone, and what a clock that
-//! starts late changes.
+//! The orchestrator's time: when the drain has to end, when ojs-init has to exit, and the effect of
+//! a clock that starts late.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::shutdown::phase::Trigger;
 use crate::shutdown::timeouts::StopPlan;
 
 impl Ending {
-    /// When a drain that begins now ends; what the orchestrator's clock says has gone by already is
-    /// gone.
+    /// When a drain that begins now ends. Time that has passed on the orchestrator's clock is
+    /// subtracted.
     pub(crate) fn latest_deadline(&self, options: &Options, now: Moment) -> Moment {
         let clock = self.shutdown.clock();
         let elapsed = clock.map_or(Duration::ZERO, |clock| clock.elapsed(now));
@@ -26,8 +26,8 @@ impl Ending {
         }
     }
 
-    /// The time until jobs are cut off; zero in the stop phase. During a preStop hook it is what a
-    /// drain that begins now could take. None before both.
+    /// The time until jobs are cut off; zero in the stop phase. During a preStop hook it is the
+    /// length of a drain that begins now. None before both.
     pub(crate) fn drain_left(&self, options: &Options, now: Moment) -> Option<Duration> {
         self.drain_since().map(|_| match self.shutdown.began() {
             Some(_) => self.time_to_deadline(now),
@@ -43,8 +43,8 @@ impl Ending {
         self.timers.arm(EndingTimer::Deadline, deadline);
     }
 
-    /// A stop signal after a terminate that no orchestrator had asked for: the deadline, and every
-    /// other end, may only come closer.
+    /// Handles a stop signal after a terminate that no orchestrator had asked for. The deadline,
+    /// and every other end, may only move closer.
     pub(super) fn clock_started_late(&mut self, cx: &Context) {
         let (Some(exit_by), Some(before)) = (self.limit(cx.options), self.shutdown.exit_by()) else {
             return;
@@ -64,13 +64,13 @@ impl Ending {
         }
     }
 
-    /// When the orchestrator's time is over, once we know when it began.
+    /// When the orchestrator's time ends, once ojs-init knows when it began.
     fn limit(&self, options: &Options) -> Option<Moment> {
         let (clock, limit) = self.shutdown.clock().zip(options.times.limit)?;
         Some(clock.after(limit))
     }
 
-    /// How long it is until then.
+    /// The time until that limit.
     pub(super) fn time_to_limit(&self, cx: &Context) -> Option<Duration> {
         self.limit(cx.options).map(|limit| limit.remaining(cx.now))
     }

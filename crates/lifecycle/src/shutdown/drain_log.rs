@@ -1,4 +1,4 @@
-//! The lines that tell how the drain goes on.
+//! The log lines about the progress of the drain.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The account of an end: what became of the jobs since its beginning, why a job was cut off, and
+//! The account of an end: the outcomes of the jobs since its beginning, why a job was cut off, and
 //! the exit status.
 
 use std::time::Duration;
@@ -20,14 +20,14 @@ const NOT_DONE: u8 = 1;
 pub(crate) struct LastWorker {
     pub(crate) ended: Option<WorkerEnd>,
     pub(crate) ran: Option<Duration>,
-    /// Our exit status if it could not be started.
+    /// The exit status of ojs-init if the worker could not be started.
     pub(crate) start_failure_status: Option<u8>,
-    /// ojs-init ended it.
+    /// ojs-init ended the worker.
     pub(crate) was_ended: bool,
 }
 
 impl Ending {
-    /// Counts what is said to the log: nothing becomes of a job in silence.
+    /// Counts a notice to the log, because every outcome of a job has its notice.
     pub(crate) fn note(&mut self, notice: &Notice) {
         self.idle.note(notice);
         if *notice == Notice::Worker(WorkerNotice::TooManyRestarts) {
@@ -62,7 +62,7 @@ impl Ending {
     }
 
     /// Counts the jobs of a process that ojs-init ended. They belong to the account of an end that
-    /// follows from it.
+    /// follows from the process's end.
     fn account_for_ended_process(&mut self, cause: &EndCause) {
         if !self.phase.is_terminating() {
             self.tally = ShutdownCounts::default();
@@ -70,8 +70,9 @@ impl Ending {
         self.tally.ended_for = Some(cause.clone());
     }
 
-    /// The end begins. What was counted before counts only if ojs-init ended a process of the
-    /// worker a moment ago; and if somebody asked for the end, nothing but what is left of that.
+    /// Begins the account. Earlier counts stay only if ojs-init ended a process of the worker a
+    /// moment ago. If the end was requested, only the jobs left behind by that process stay
+    /// counted.
     pub(super) fn begin_account(&mut self, cx: &Context) {
         let before = std::mem::take(&mut self.tally);
         if !cx.facts.worker_was_just_ended {
@@ -96,28 +97,29 @@ impl Ending {
         }
     }
 
-    /// The stop phase begins: should somebody kill us before its end, this is what is known.
+    /// Writes the account at the start of the stop phase, in case ojs-init is killed before its
+    /// end.
     pub(super) fn account_for_stop(&mut self, cx: &Context) {
         self.tally.stop = Some((self.shutdown.took(cx.now), self.shutdown.forced_by().is_some()));
         self.say(Said::WriteAccount);
     }
 
-    /// The backend never took so many ACKs of finished jobs.
+    /// Counts ACKs of finished jobs that the backend never accepted.
     pub(crate) fn acks_unreported(&mut self, acks: usize) {
         self.shutdown.acks_unreported(acks);
     }
 
-    /// A third signal: nothing more is heard of so many jobs.
+    /// Counts jobs without an outcome after a third signal.
     pub(crate) fn jobs_left(&mut self, jobs: usize) {
         self.tally.left += jobs;
     }
 
-    /// The exit status of a third signal, if that came.
+    /// The exit status of a third signal, if it arrived.
     pub(crate) fn abandoned_with(&self) -> Option<u8> {
         self.shutdown.abandoned_with()
     }
 
-    /// How this end of the worker fits what was asked for.
+    /// How this end of the worker fits the request.
     pub(crate) fn manner(&self, ended: Ended, options: &Options) -> Manner {
         let is_success = options.remap_exit.apply(ended) == 0;
         if !self.phase.is_terminating() {
@@ -138,7 +140,7 @@ impl Ending {
         }
     }
 
-    /// The account of the end, as far as it is known.
+    /// The account of the end, with the facts known so far.
     pub(crate) fn account(&self, worker: LastWorker, backend: Option<Trouble>, now: Moment) -> EndReport {
         let is_abandoned = self.shutdown.abandoned_with().is_some();
         let cause = match (self.shutdown.is_asked(), worker.start_failure_status) {
@@ -186,8 +188,8 @@ impl Ending {
         }
     }
 
-    /// The exit status. `of_worker` is what the end of the worker makes of it if nobody asked for
-    /// the end.
+    /// The exit status. `of_worker` is the status that follows from the end of the worker without a
+    /// request.
     pub(crate) fn exit_status(&self, of_worker: u8, options: &Options) -> u8 {
         if let Some(status) = self.shutdown.abandoned_with() {
             return status;

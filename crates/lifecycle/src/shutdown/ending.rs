@@ -1,8 +1,8 @@
 //! The end as one part of the machine: its phase, its times, its steps, and the account of it.
 //!
-//! The part knows no other one. It takes triggers and [`Facts`] about the others, and returns a
+//! The part knows no other part. Its input is triggers and [`Facts`] about the others. It returns a
 //! list of [`Said`]: orders for the shell and requests to the other parts. `router::end` carries
-//! them out in order.
+//! out the list in order.
 
 use crate::api::{EndingNotice, EndingTimer, Moment, Options, Phase, ShutdownCounts, ToWorker, WorkerState};
 use crate::shutdown::idle_state::Idle;
@@ -26,29 +26,29 @@ pub(crate) struct Ending {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Facts {
-    /// Jobs that are not finished: claimed, and no outcome of theirs is on its way as surplus.
+    /// Jobs that are not finished: claimed, and without a surplus report in flight.
     pub(crate) unfinished: usize,
     /// There is a job, whatever its place.
     pub(crate) has_jobs: bool,
     /// A holder has a job.
     pub(crate) has_held_jobs: bool,
-    /// No job is ours, and no handler of a lost job has time left.
+    /// No reservation is ojs-init's, and no handler of a lost job has time left.
     pub(crate) has_nothing_to_do: bool,
     pub(crate) is_fetching: bool,
     /// A job that becomes available would be fetched.
     pub(crate) is_looking_for_jobs: bool,
     pub(crate) worker_is_alive: bool,
-    /// The worker ended, and nothing of it is left.
+    /// The worker and all its descendants have ended.
     pub(crate) worker_is_over: bool,
-    /// ojs-init has just ended the worker or a process of it.
+    /// ojs-init has just ended the worker or one of its processes.
     pub(crate) worker_was_just_ended: bool,
-    /// Nobody on the control socket waits for anything.
+    /// No client on the control socket waits for a reply.
     pub(crate) operators_have_left: bool,
-    /// The backend has heard of the worker.
+    /// The backend knows the worker.
     pub(crate) is_known: bool,
-    /// The backend has to be told that a worker leaves.
+    /// A worker is registered and has to be deregistered.
     pub(crate) owes_farewell: bool,
-    /// Heartbeats without an answer, the last one not among them.
+    /// Heartbeats without an answer, without the last one.
     pub(crate) heartbeats: usize,
     /// The last heartbeat has no answer.
     pub(crate) is_saying_last: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// No job is active, and none is on its way to us.
+    /// No job is active, and no FETCH is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         !self.has_jobs && !self.is_fetching
     }
@@ -90,7 +90,7 @@ impl Ending {
         self.phase
     }
 
-    /// The phase as the worker and the backend know it.
+    /// The phase that the worker and the backend know.
     pub(crate) fn state(&self) -> WorkerState {
         match self.phase {
             Phase::Running => WorkerState::Running,
@@ -113,30 +113,30 @@ impl Ending {
         self.timers.cancel(timer);
     }
 
-    /// Whether nothing was said since the last list was taken.
+    /// Whether the list of orders is empty.
     pub(crate) fn is_silent(&self) -> bool {
         self.said.is_empty()
     }
 
-    /// Everything that was said since the last call.
+    /// Removes and returns the orders since the last call.
     pub(crate) fn take_said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
     }
 
-    /// That is carried out. The memory of the list is used for the next one.
+    /// Keeps the memory of a list that the router has carried out, for the next list.
     pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
         if self.said.capacity() == 0 {
             self.said = list;
         }
     }
 
-    /// SIGKILL went out to processes of the worker.
+    /// Notes that SIGKILL was sent to processes of the worker.
     pub(crate) fn killed(&mut self, now: Moment) {
         self.shutdown.killed(now);
     }
 }
 
-/// How it talks.
+/// Orders to the shell and to the other parts.
 impl Ending {
     pub(super) fn say(&mut self, said: Said) {
         self.said.push(said);

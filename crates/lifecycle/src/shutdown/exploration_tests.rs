@@ -1,5 +1,5 @@
-//! Every end that the part `Ending` can come to, whatever the other parts answer and whenever
-//! somebody asks for what.
+//! Every end that the part `Ending` can reach, for all answers of the other parts and all requests
+//! at any time.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -20,7 +20,7 @@ use crate::shutdown::steps::StopStep;
 use crate::shutdown::walk_events_tests::{Event, Left, NOTHING, Others};
 use ojs_values::signal::Signal;
 
-/// How far the end was said to be. It only grows.
+/// The furthest stage of the end that was announced. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Stage {
     Before,
@@ -43,9 +43,9 @@ struct World {
     left: Left,
     now: Moment,
     stage: Stage,
-    /// When preStop hooks ran, and SIGTSTPs came that count as one.
+    /// When preStop hooks ran, and when SIGTSTPs arrived that count as hooks.
     hooks: Vec<Moment>,
-    /// When the orchestrator sends its SIGKILL, once a SIGTERM came.
+    /// When the orchestrator sends its SIGKILL, once a SIGTERM arrived.
     limit: Option<Moment>,
     /// A second request, which does not wait for the deadline.
     is_forced: bool,
@@ -80,8 +80,8 @@ impl World {
 
     fn events(&self) -> Vec<Event> {
         let left = &self.left;
-        // Before the last heartbeat there is no answer to it, and the link forgets it when it
-        // deregisters.
+        // Before the last heartbeat there is no answer to it, and the link forgets the heartbeat
+        // when it deregisters.
         let last_answers = if self.stage == Stage::LastWord { left.answers } else { 0 };
         let happens = [
             (left.term, Event::Signal(Signal::TERM)),
@@ -253,7 +253,8 @@ impl World {
         Ok(())
     }
 
-    /// Without a second request jobs have the grace period, or what the orchestrator leaves of it.
+    /// Without a second request jobs have the grace period, or the time that the orchestrator
+    /// leaves of it.
     fn is_drain_granted(&self) -> Result<(), String> {
         // Without an orchestrator's clock its limit still bounds the drain.
         let t0 = self.t0.unwrap_or(self.now);

@@ -1,10 +1,10 @@
-//! Ends that begin without a request: no job for `worker.exit_when_idle`, or the outcome of the one
-//! job of `--once`.
+//! Ends that begin without a request: after no job for `worker.exit_when_idle`, or after the
+//! outcome of the one job of `--once`.
 //!
 //! Silence is not idleness. The idle time begins when the backend answers a FETCH with no job.
-//! Anything that hides whether there are jobs renews it: a FETCH that failed, an outage, quiet, a
-//! worker that is not ready, a closed memory gate. When the time is over, the answer to one more
-//! FETCH decides.
+//! Anything that hides whether there are jobs restarts the idle time: a FETCH that failed, an
+//! outage, quiet, a worker that is not ready, a closed memory gate. When the idle time ends, the
+//! answer to one more FETCH decides.
 
 use crate::api::{EndingTimer, Moment, Options, Reason};
 use crate::shutdown::ending::{Context, Ending};
@@ -22,7 +22,7 @@ impl Ending {
         self.idle.is_running()
     }
 
-    /// The backend answered a FETCH, which went out at `asked_at`, with no job.
+    /// Notes that the backend answered a FETCH, sent at `asked_at`, with no job.
     pub(crate) fn found_no_job(&mut self, asked_at: Moment, cx: &Context) {
         let Some(longest) = cx.options.exit_when_idle else {
             return;
@@ -39,7 +39,7 @@ impl Ending {
         options.once && self.idle.has_claimed
     }
 
-    /// Whether that job was claimed and the backend has no ACK of it.
+    /// Whether the one job of `--once` was claimed and the backend has no ACK of it.
     pub(super) fn lacks_its_one_ack(&self, options: &Options) -> bool {
         self.has_its_one_job(options) && !self.idle.has_acked
     }
@@ -49,8 +49,8 @@ impl Ending {
         !self.phase.is_terminating() && (self.has_its_one_job(options) || self.idle.since.is_some())
     }
 
-    /// Begins the end if there is nothing to do and nothing is on its way. This comes before the
-    /// next FETCH, so that holders that ask without a pause cannot put it off.
+    /// Begins the end if there is nothing to do and no request is in flight. This runs before the
+    /// next FETCH, because holders that ask without a pause could otherwise delay the end for ever.
     pub(crate) fn end_if_idle(&mut self, cx: &Context) {
         if self.phase.is_terminating() {
             return;

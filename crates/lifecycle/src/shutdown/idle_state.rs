@@ -7,7 +7,7 @@ use crate::api::{JobNotice, Moment, Notice, Outcome};
 pub(crate) struct Idle {
     /// When the idle time began, if the machine is idle.
     pub(super) since: Option<Moment>,
-    /// When the last FETCH went out that found no job.
+    /// When the last FETCH was sent that returned no job.
     pub(super) asked_at: Option<Moment>,
     /// A job was claimed that a worker may be given.
     pub(super) has_claimed: bool,

@@ -1,20 +1,20 @@
-//! The end: its phases and what moves them, its times, its steps, and what is told of it.
+//! The end: its phases and their triggers, its times, its steps, and its log lines.
 //!
 //! | to change | look into |
 //! |---|---|
-//! | how long something of the end may take | `timeouts` |
+//! | how long a part of the end may last | `timeouts` |
 //! | which trigger leads from which phase to which | `phase`, a table |
 //! | what happens when a phase begins | `transitions`; in the other parts `router/end` |
-//! | which step of the stop phase follows which, and what it waits for | `steps`, a table |
+//! | the order of the steps of the stop phase, and the event that each waits for | `steps`, a table |
 //! | what a step does | `stop`; in the other parts `router/end` |
 //! | what counts as a request to end, and as a repetition of one | `triggers`, `stop_signals` |
 //! | when the end begins without a request | `idle` |
 //!
-//! Words. A *trigger* moves a phase, or does not. The *drain* lets jobs finish. The *stop phase*
-//! goes in *steps*, each with its time. The *tally* counts outcomes from the beginning of the end
-//! on.
+//! Words. A *trigger* changes the phase, or is refused. The *drain* lets jobs finish. The *stop
+//! phase* has *steps*, each with its time. The *tally* counts outcomes from the beginning of the
+//! end on.
 //!
-//! The part knows no other one. It may use `api`, `timers` and `values`. Start with
+//! The part knows no other part. It may use `api`, `timers` and `values`. Start with
 //! `phase` and `steps`; `ending` is the part itself.
 
 pub(super) mod deadline;

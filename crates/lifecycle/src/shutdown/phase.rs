@@ -1,4 +1,4 @@
-//! The phases of a worker's life and the total table of what moves between them (worker protocol
+//! The phases of a worker's life and the total table of the moves between them (worker protocol
 //! 2.3, contract of the shutdown). This file sees triggers, never the signal, socket or answer
 //! behind them, and is the only one that moves a phase.
 //!
@@ -20,28 +20,28 @@ use std::fmt;
 /// The triggers that can move a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trigger {
-    /// Take no new jobs: SIGTSTP, `quiet`, `prestop`, the server.
+    /// Accept no new jobs: SIGTSTP, `quiet`, `prestop`, the server.
     Quiet,
-    /// Take jobs again: SIGCONT, `resume`.
+    /// Accept jobs again: SIGCONT, `resume`.
     Resume,
-    /// Finish and go: SIGTERM and its like, `terminate`, the server.
+    /// Finish the jobs and exit: SIGTERM and the other stop signals, `terminate`, the server.
     Terminate,
     /// Do not wait any longer: a second SIGTERM, `stop`.
     Force,
-    /// Go at once: a third signal.
+    /// Exit at once: a third signal.
     Abandon,
     /// The worker ended by itself and will not be started again.
     WorkerLost,
     DelayOver,
-    /// No job is active and no FETCH is on its way.
+    /// No job is active and no FETCH is in flight.
     Drained,
     DeadlineReached,
-    /// Everything that we wanted to do before the exit is done, or its time is over.
+    /// All work before the exit is done, or its time has ended.
     Done,
 }
 
 impl Trigger {
-    /// All of them.
+    /// All triggers.
     pub const ALL: [Self; 10] = [
         Self::Quiet,
         Self::Resume,
@@ -59,7 +59,7 @@ impl Trigger {
 /// The effect of a trigger in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go there.
+    /// Change to this phase.
     Move(Phase),
     /// Nothing moves, for this reason.
     Stay(&'static str),

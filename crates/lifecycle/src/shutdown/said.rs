@@ -8,52 +8,52 @@ use ojs_values::signal::Signal;
 /// A request of the end to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
-    /// Tell the log.
+    /// Write this notice to the log.
     Notify(EndingNotice),
     /// Send this signal to the worker, if it is alive.
     SignalWorker(Signal),
-    /// Tell this to each holder.
+    /// Send this message to each holder.
     TellAll(ToWorker),
     /// Send a heartbeat now.
     Heartbeat,
     /// The worker runs again: a heartbeat has to be answered before the next FETCH.
     Resumed(Reason),
-    /// Jobs are taken no more, until somebody resumes.
+    /// No jobs are accepted until a resume.
     QuietBegins,
-    /// The end begins: no FETCH, no start of a worker, no wait of a holder for the backend's
-    /// answer.
+    /// Begin the end: send no FETCH, start no worker, and answer the holders that wait for the
+    /// backend.
     TerminateBegins,
-    /// Tell the backend that the end begins. Before it the phase was this one.
+    /// Report the start of the end to the backend. `from` is the phase before it.
     TellBackend { from: Phase },
     /// Requests that wait for their next attempt may not wait as long as before.
     DrainBegins,
-    /// Log how many jobs are left, if the worker is alive or a job is left. It is the first such
-    /// line or not.
+    /// Log how many jobs are left, if the worker is alive or a job is left. `is_first` marks the
+    /// first such line.
     DrainLine { is_first: bool, left: Duration },
-    /// The stop phase begins: log it with the number of held jobs. It was forced, or its time had
-    /// come.
+    /// Log the start of the stop phase with the number of held jobs. It was forced, or the deadline
+    /// passed.
     StopBegins(Option<Force>),
-    /// Write what is known of the end by now, in case that somebody ends us before its end.
+    /// Write the facts of the end known so far, in case ojs-init is killed before its end.
     WriteAccount,
     /// Cancel each held job. Its handler has this much time to answer.
     CancelJobs(Duration),
     /// Ask the worker to end.
     AskWorkerToEnd,
-    /// End everybody by SIGKILL.
+    /// End every process by SIGKILL.
     Kill,
-    /// Send what is left to the backend, quickly.
+    /// Send the remaining outcomes to the backend, quickly.
     Report,
     /// Give up on outcomes that the backend has not accepted by now, for this reason.
     GiveUpOnOutcomes(&'static str),
     /// Send the last heartbeat.
     SayLast(WorkerState),
-    /// Tell the backend that each worker that it knows leaves.
+    /// Deregister each worker that the backend knows.
     Deregister,
-    /// Show the end to operators who watch.
+    /// Show the end to operators that watch the status.
     ShowEnd,
-    /// No job has come for the whole idle time. Ask once more, or begin the end if nobody could
-    /// take a job.
+    /// No job has arrived for the whole idle time. Send one more FETCH, or begin the end if no
+    /// holder could accept a job.
     AskOnceMore { idle_for: Duration },
-    /// Everything is done, or has had its time.
+    /// All work is done, or has had its time.
     Exit,
 }

@@ -1,5 +1,5 @@
-//! The state of the end: who asked for it and how urgently, since when, how far it is. Other files
-//! report events and ask questions. Only this file changes the fields.
+//! The state of the end: the requests for it and their urgency, its start, and its progress. Other
+//! files report events and ask questions. Only this file changes the fields.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,46 +13,46 @@ use crate::shutdown::timeouts::{MOST_TSTPS, StopPlan};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Shutdown {
     quiet: QuietBy,
-    /// When the orchestrator's clock started, as far as we can see it.
+    /// When the orchestrator's clock started, as far as ojs-init knows.
     clock: Option<Moment>,
-    /// When SIGTSTPs came that may have been preStop hooks: the oldest first.
+    /// When SIGTSTPs arrived that may have been preStop hooks, the oldest first.
     tstps: VecDeque<Moment>,
-    /// When the last preStop hook ran: its clock counts when that of the first comes to nothing.
+    /// When the last preStop hook ran. Its clock counts if no SIGTERM follows the first hook.
     last_prestop: Option<Moment>,
     stop_signals: StopSignals,
     /// The request that did not wait for the deadline.
     forced: Option<Force>,
-    /// Nobody gets a cancel grace any more.
+    /// No job gets a cancel grace any more.
     skips_cancel_grace: bool,
-    /// Somebody asked for the end; else the worker ended by itself.
+    /// The end was requested; otherwise the worker ended by itself.
     is_asked: bool,
     has_beaten_last: bool,
-    /// The word `terminated` was sent after it.
+    /// The state `terminated` was sent after the last heartbeat.
     has_said_terminated: bool,
     /// The cause of the end.
     reason: Reason,
     began: Option<Moment>,
-    /// The drain that was planned then, or what a clock that started later has left of it.
+    /// The drain that was planned at the start, or the rest of it that a later clock has left.
     granted: Duration,
     killed_at: Option<Moment>,
-    /// How many active jobs the log knows of, and since when.
+    /// The number of active jobs that the log has, and since when.
     logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
     abandoned_with: Option<u8>,
     cut_off: usize,
-    /// Finished jobs whose ACK the backend never took.
+    /// Finished jobs whose ACK the backend never accepted.
     unreported: usize,
     /// When each step of the stop phase ends.
     plan: Option<StopPlan>,
-    /// Where we are in it.
+    /// The present step of the plan.
     step: StopStep,
     /// No outcome waits for a checkpoint of its job any more.
     goes_without_checkpoints: bool,
-    /// When every request that is made now has to be over.
+    /// When every request that is sent now has to be finished.
     calls_end: Option<Moment>,
 }
 
-/// The sides that asked for quiet and have not taken it back.
+/// The sources that asked for quiet and have not withdrawn the request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct QuietBy {
     /// A signal, or a person on the control socket.
@@ -71,7 +71,7 @@ impl QuietBy {
     }
 }
 
-/// Quiet, and what takes it back.
+/// Quiet and its end.
 impl Shutdown {
     /// The sides that asked for quiet.
     pub(crate) fn quiet_by(&self) -> QuietBy {
@@ -86,7 +86,7 @@ impl Shutdown {
         self.quiet.server = true;
     }
 
-    /// Nobody wants quiet any more, so no SIGTSTP before this was a preStop hook's. A clock that
+    /// Ends quiet for all sources. A SIGTSTP before this moment was no preStop hook's. A clock that
     /// `ojs-init prestop` has started goes on.
     pub(super) fn resumed(&mut self) {
         self.quiet = QuietBy::default();
@@ -100,8 +100,9 @@ impl Shutdown {
         self.quiet.prestop = true;
     }
 
-    /// No SIGTERM followed the hook that the clock is of. The one of the last hook counts instead,
-    /// if that ran less than `lapse` ago: its time is returned. Else no hook wants quiet any more.
+    /// Ends the clock of a hook that no SIGTERM followed. The last hook's clock counts instead if
+    /// that hook ran less than `lapse` ago, and its start is returned. Otherwise no hook asks for
+    /// quiet any more.
     pub(super) fn prestop_lapsed(&mut self, lapse: Duration, now: Moment) -> Option<Moment> {
         self.last_prestop = self.last_prestop.filter(|at| at.elapsed(now) < lapse);
         self.clock = self.last_prestop;
@@ -119,8 +120,8 @@ impl Shutdown {
         self.clock.get_or_insert(hook.unwrap_or(now));
     }
 
-    /// Which of several the orchestrator's was is only known when the SIGTERM comes: the first that
-    /// is recent by then.
+    /// Remembers a SIGTSTP. Only the SIGTERM shows which of several the orchestrator sent: the
+    /// first one that is recent at that moment.
     pub(super) fn tstp_arrived(&mut self, limit: Option<Duration>, now: Moment) {
         let Some(limit) = limit else { return };
         self.tstps.retain(|at| at.elapsed(now) < limit);
@@ -142,17 +143,17 @@ impl Shutdown {
 
 /// The request for the end, and its urgency.
 impl Shutdown {
-    /// How long ago a stop signal came that a SIGCONT of this moment belongs to.
+    /// How long ago the stop signal arrived to which a SIGCONT of this moment belongs.
     pub(super) fn stop_signal_just_came(&self, now: Moment) -> Option<Duration> {
         self.stop_signals.just_came(now)
     }
 
-    /// How long ago the stop signal came of which this one is no more than a repetition.
+    /// How long ago the stop signal arrived that this one only repeats.
     pub(super) fn repeats_stop_signal(&self, by: Reason, now: Moment) -> Option<Duration> {
         self.stop_signals.repeats(by, now)
     }
 
-    /// A stop signal came that is a request of its own.
+    /// Counts a stop signal that is a separate request.
     pub(super) fn stop_signal_arrived(&mut self, by: Reason, options: &Options, now: Moment) -> Force {
         self.start_clock(options, now);
         self.stop_signals.counts(by, now)
@@ -165,13 +166,13 @@ impl Shutdown {
         self.began = Some(now);
     }
 
-    /// The drain may take until this moment.
+    /// Sets the moment until which the drain may last.
     pub(super) fn grants_until(&mut self, deadline: Moment) {
         self.granted = self.began.map_or(Duration::ZERO, |began| began.elapsed(deadline));
     }
 
-    /// Somebody did not wait for the deadline. A first `stop` leaves the jobs their cancel grace;
-    /// forcing what was asked for before does not.
+    /// Notes that a request did not wait for the deadline. A first `stop` leaves the jobs their
+    /// cancel grace. Forcing an end that was already requested does not.
     pub(super) fn forced(&mut self, force: Force, was_asked_for: bool) {
         self.skips_cancel_grace = was_asked_for;
         self.forced = Some(force);
@@ -182,7 +183,7 @@ impl Shutdown {
         self.abandoned_with = Some(status);
     }
 
-    /// Somebody asked for the end; else the worker ended by itself.
+    /// Whether the end was requested; otherwise the worker ended by itself.
     pub(super) fn is_asked(&self) -> bool {
         self.is_asked
     }
@@ -192,7 +193,7 @@ impl Shutdown {
         self.reason
     }
 
-    /// When it began.
+    /// When the end began.
     pub(crate) fn began(&self) -> Option<Moment> {
         self.began
     }
@@ -202,7 +203,7 @@ impl Shutdown {
         self.began.map_or(Duration::ZERO, |began| began.elapsed(now))
     }
 
-    /// How long the drain could take, when that was last planned.
+    /// How long the drain may last, by the last plan.
     pub(super) fn granted(&self) -> Duration {
         self.granted
     }
@@ -212,12 +213,12 @@ impl Shutdown {
         self.forced
     }
 
-    /// Nobody gets a cancel grace any more.
+    /// Whether no job gets a cancel grace any more.
     pub(crate) fn skips_cancel_grace(&self) -> bool {
         self.skips_cancel_grace
     }
 
-    /// The exit status of a third signal, if that came.
+    /// The exit status of a third signal, if it arrived.
     pub(super) fn abandoned_with(&self) -> Option<u8> {
         self.abandoned_with
     }
@@ -234,8 +235,8 @@ impl Shutdown {
         self.step = step;
     }
 
-    /// The stop phase has this plan. What is asked of the backend from now on has to be answered
-    /// while outcomes go out.
+    /// Sets the plan of the stop phase. Requests to the backend from now on have to be answered
+    /// while outcomes are sent.
     pub(super) fn planned(&mut self, plan: StopPlan) {
         self.plan = Some(plan);
         self.calls_end = Some(plan.report());
@@ -246,7 +247,7 @@ impl Shutdown {
         self.plan
     }
 
-    /// When we have to be gone.
+    /// When ojs-init has to exit.
     pub(crate) fn exit_by(&self) -> Option<Moment> {
         self.plan.map(|plan| plan.exit_by())
     }
@@ -256,7 +257,7 @@ impl Shutdown {
         self.plan.map(|plan| plan.cancel().remaining(now))
     }
 
-    /// Requests that are made from now on have to be over by then.
+    /// Sets when requests that are sent from now on have to be finished.
     pub(super) fn calls_end_by(&mut self, end: Option<Moment>) {
         self.calls_end = end;
     }
@@ -266,7 +267,7 @@ impl Shutdown {
         self.calls_end
     }
 
-    /// From this step on whoever is found gets SIGKILL at once.
+    /// Whether every process that is found gets SIGKILL at once. True from this step on.
     pub(crate) fn has_killed(&self) -> bool {
         self.step >= StopStep::Kill
     }
@@ -304,22 +305,22 @@ impl Shutdown {
 
 /// Counts of processes, jobs and outcomes.
 impl Shutdown {
-    /// SIGKILL went out.
+    /// Notes that SIGKILL was sent.
     pub(super) fn killed(&mut self, now: Moment) {
         self.killed_at = Some(now);
     }
 
-    /// How long ago SIGKILL went out last.
+    /// How long ago SIGKILL was sent last.
     pub(super) fn since_kill(&self, now: Moment) -> Duration {
         self.killed_at.map_or(Duration::ZERO, |at| at.elapsed(now))
     }
 
-    /// The log was told how many jobs are active.
+    /// Notes that the log got the number of active jobs.
     pub(super) fn drain_logged(&mut self, active: usize, now: Moment) {
         self.logged = Some((active, now));
     }
 
-    /// When the log was told of another number than this one.
+    /// When the log got another number than this one.
     pub(super) fn drain_logged_otherwise(&self, active: usize) -> Option<Moment> {
         self.logged.filter(|(logged, _)| *logged != active).map(|(_, at)| at)
     }
@@ -334,12 +335,12 @@ impl Shutdown {
         self.cut_off
     }
 
-    /// The backend never took so many ACKs of finished jobs.
+    /// Counts ACKs of finished jobs that the backend never accepted.
     pub(super) fn acks_unreported(&mut self, acks: usize) {
         self.unreported += acks;
     }
 
-    /// Finished jobs whose ACK the backend never took.
+    /// Finished jobs whose ACK the backend never accepted.
     pub(super) fn unreported(&self) -> usize {
         self.unreported
     }

@@ -1,7 +1,7 @@
-//! The steps in which an end game and a stop phase go, and the total table of what leads from one
-//! to the next. Each step waits for something, and for a time: both are written here, and so is
-//! what follows. This file sees what happened, never the process, request or client behind it;
-//! `stop` does what a step is for, `timeouts` knows how long each may take.
+//! The steps of an end game and of a stop phase, and the total table of the moves between them.
+//! Each step waits for an event, and for a time. Both are written here, with the next step. This
+//! file sees events, never the process, request or client behind them. `stop` carries out a step;
+//! `timeouts` has the longest time of each.
 
 use std::fmt;
 
@@ -19,19 +19,20 @@ pub enum StopStep {
     BeforeKill,
     /// The worker is made to end.
     Kill,
-    /// Outcomes go out.
+    /// Outcomes are sent to the backend.
     Report,
     FinalHeartbeat,
     /// The last word.
     Deregister,
-    /// As before the SIGKILL: the exit of PID 1 ends everybody as well.
+    /// Clients may leave, as before the SIGKILL, because the exit of PID 1 ends every process as
+    /// well.
     BeforeExit,
     /// Nothing is left to do.
     Over,
 }
 
 impl StopStep {
-    /// All of them.
+    /// All steps, in their order.
     pub const ALL: [Self; 10] = [
         Self::NotYet,
         Self::Cancel,
@@ -56,12 +57,12 @@ pub enum StepTrigger {
     /// The awaited event of the step has happened.
     Done,
     TimeOver,
-    /// Somebody asked again: nobody gets a cancel grace any more.
+    /// A repeated request ends the cancel grace of every job.
     NoGrace,
 }
 
 impl StepTrigger {
-    /// All of them.
+    /// All triggers.
     pub const ALL: [Self; 5] = [
         Self::EndGameBegins,
         Self::StopBegins,
@@ -74,19 +75,19 @@ impl StepTrigger {
 /// The awaited event of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// Not for itself: its phase has to begin, or has ended.
+    /// The step ends only with its phase, or with the start of its phase.
     Nothing,
     /// Each handler has answered.
     Handlers,
-    /// Nothing is left of the worker, and nobody holds a job.
+    /// The worker and its descendants have ended, and no holder has a job.
     WorkerGone,
     /// The clients of the control socket that have their reply have left.
     OperatorsGone,
-    /// The backend has every outcome, and no FETCH is on its way.
+    /// The backend has every outcome, and no FETCH is in flight.
     Outcomes,
-    /// The last heartbeat is answered, and no other is on its way.
+    /// The last heartbeat is answered, and no other is in flight.
     HeartbeatAnswered,
-    /// Each deregistration is answered, and each registration that was on its way.
+    /// Each deregistration is answered, and each registration that was in flight.
     DeregistrationsAnswered,
 }
 
@@ -106,7 +107,7 @@ impl fmt::Display for WaitsFor {
     }
 }
 
-/// When the time of a step is over.
+/// The limit of a step's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepTime {
     /// The step takes no time.
@@ -115,9 +116,9 @@ pub enum StepTime {
     CancelGrace,
     /// With the cancel grace; in the end game with the deadline, which begins the stop phase.
     DeadlineOrCancelGrace,
-    /// With the moment that operators have to leave, a part of what the SIGKILL has.
+    /// The moment that operators have to leave, a part of the time for the SIGKILL.
     LeaveBeforeKill,
-    /// With the part of the SIGKILL, but not before what was killed has had a moment to be gone.
+    /// The part of the SIGKILL, but not before killed processes have had a moment to end.
     Kill,
     /// With the part of the outcomes.
     Report,
@@ -162,7 +163,7 @@ impl fmt::Display for StepTime {
 pub enum StepVerdict {
     /// That step begins.
     Move(StopStep),
-    /// The step goes on, for this reason.
+    /// The step continues, for this reason.
     Stay(&'static str),
 }
 
@@ -194,7 +195,7 @@ pub fn waits_for(step: StopStep) -> WaitsFor {
     }
 }
 
-/// When the time of a step is over.
+/// When the time of a step ends.
 #[must_use]
 pub fn time_of(step: StopStep) -> StepTime {
     match step {
@@ -254,7 +255,7 @@ fn on_done(step: StopStep) -> StepVerdict {
         StopStep::NotYet => Stay(NOTHING_ENDS),
         StopStep::Cancel => Move(StopStep::Ask),
         StopStep::BeforeKill => Move(StopStep::Kill),
-        // In an end game there is no outcome left: the step is over as it begins.
+        // In an end game there is no outcome left, so the step ends as it begins.
         StopStep::Ask | StopStep::Kill => Move(StopStep::Report),
         StopStep::Report => Move(StopStep::FinalHeartbeat),
         StopStep::FinalHeartbeat => Move(StopStep::Deregister),

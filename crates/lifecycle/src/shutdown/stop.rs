@@ -1,5 +1,5 @@
-//! The end game and the stop phase, step by step. Each step ends when what it waits for has
-//! happened, and at the moment of the plan at the latest.
+//! The end game and the stop phase, step by step. Each step ends when its awaited event has
+//! happened, and at its moment of the plan at the latest.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Ending {
         }
     }
 
-    /// If somebody has asked again, there is no grace any more.
+    /// Ends the cancel grace if the request was repeated.
     pub(super) fn skip_cancel_grace(&mut self, cx: &Context) {
         if self.shutdown.skips_cancel_grace() && self.phase == Phase::Stop {
             self.step(StepTrigger::NoGrace, cx);
@@ -41,7 +41,7 @@ impl Ending {
         matches!(self.phase, Phase::Drain | Phase::EndGame | Phase::Stop)
     }
 
-    /// Goes one step on if what this one waits for has happened.
+    /// Enters the next step if the awaited event of the present one has happened.
     pub(crate) fn advance(&mut self, cx: &Context) -> bool {
         match self.phase {
             Phase::Drain if cx.facts.is_idle() => {
@@ -57,7 +57,7 @@ impl Ending {
         self.has_happened(waits_for(self.shutdown.step()), cx) && self.step(StepTrigger::Done, cx)
     }
 
-    /// Whether that is so by now. If it has to be asked for first, that is done.
+    /// Whether the awaited event has happened by now. Sends the request for it if one is needed.
     fn has_happened(&mut self, awaited: WaitsFor, cx: &Context) -> bool {
         let facts = &cx.facts;
         match awaited {
@@ -67,7 +67,7 @@ impl Ending {
             WaitsFor::OperatorsGone => facts.operators_have_left,
             WaitsFor::Outcomes => facts.is_idle(),
             WaitsFor::HeartbeatAnswered => {
-                // The last one shall be the last: those that are on their way come first.
+                // The last heartbeat has to be the last, so it waits for those in flight.
                 let is_sent = facts.heartbeats == 0 && self.send_final_heartbeat(cx);
                 !is_sent && facts.heartbeats == 0 && !facts.is_saying_last
             }
@@ -77,14 +77,15 @@ impl Ending {
         }
     }
 
-    /// The time of this step is over.
+    /// Ends a step whose time has passed.
     fn step_is_over(&mut self, cx: &Context) {
-        // Not even half of the time was left for it: it goes out all the same.
+        // Not even half of the time was left for the last heartbeat, but it is still sent.
         self.send_final_heartbeat(cx);
         self.step(StepTrigger::TimeOver, cx);
     }
 
-    /// Asks the table, and begins the step that it names. Whether there was one.
+    /// Looks the trigger up in the table, and begins the step that it names. Returns whether there
+    /// was one.
     pub(super) fn step(&mut self, trigger: StepTrigger, cx: &Context) -> bool {
         match step_verdict(self.shutdown.step(), trigger) {
             StepVerdict::Stay(_) => false,
@@ -118,7 +119,7 @@ impl Ending {
         }
     }
 
-    /// The plan has changed in the middle of a step: that may only come to an end earlier.
+    /// Follows a plan that changed during a step. The step may only end earlier.
     pub(super) fn follow_plan(&mut self, cx: &Context) {
         let end = self.end_of(self.shutdown.step(), cx);
         if self.shutdown.has_said_goodbye() {
@@ -146,12 +147,13 @@ impl Ending {
         }
     }
 
-    /// Nothing was cut off: the last words have more time than they may take.
+    /// Whether no job was cut off, so that the last heartbeat and the deregistration have more time
+    /// than they may use.
     fn is_end_game(&self) -> bool {
         self.phase == Phase::EndGame
     }
 
-    /// How long a handler may take to answer its cancel.
+    /// How long a handler has to answer its cancel.
     fn cancel_grace(&self, cx: &Context) -> Duration {
         let left = self.shutdown.cancel_grace_left(cx.now);
         left.filter(|_| !self.shutdown.skips_cancel_grace()).unwrap_or_default()
@@ -165,7 +167,7 @@ impl Ending {
         self.say(Said::Report);
     }
 
-    /// The state of processes that have got SIGKILL and are still there.
+    /// The state of processes that got SIGKILL and still exist.
     pub(crate) fn still_there(&self, now: Moment) -> StillThere {
         let waited = self.shutdown.since_kill(now);
         match self.shutdown.exit_by() {
@@ -194,7 +196,8 @@ impl Ending {
             .arm(EndingTimer::FinalHeartbeat, earlier_heartbeats(end, cx.now));
     }
 
-    /// Once, and only to a backend that has heard of us. Returns whether it goes out.
+    /// Sends the last heartbeat, once and only to a backend that knows the worker. Returns whether
+    /// it is sent.
     fn send_final_heartbeat(&mut self, cx: &Context) -> bool {
         if !self.shutdown.owes_final_heartbeat() || !cx.facts.is_known {
             return false;
@@ -207,16 +210,16 @@ impl Ending {
         true
     }
 
-    /// The last heartbeat was answered: the website's word follows the specification's, for a
-    /// backend that wants it literally.
+    /// Sends the website's state after the specification's, because the last heartbeat was answered
+    /// and some backends need that state literally.
     pub(crate) fn last_heartbeat_answered(&mut self, cx: &Context) {
         if cx.options.final_state == FinalState::Both && self.shutdown.takes_terminated() {
             self.say(Said::SayLast(WorkerState::Terminated));
         }
     }
 
-    /// Also whom a registration that was in flight has made known meanwhile. Returns whether there
-    /// is anybody.
+    /// Deregisters every worker, also one that a registration in flight has made known. Returns
+    /// whether there is one.
     fn deregister_everybody(&mut self, cx: &Context) -> bool {
         if !cx.facts.owes_farewell {
             return false;

@@ -1,4 +1,4 @@
-//! Stop signals: which of them is a request of its own, and what somebody forced the end with.
+//! Stop signals: which of them is a separate request, and which one forced the end.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ pub(super) struct StopSignals {
 }
 
 impl StopSignals {
-    /// How long ago the last one counted, if that is so recent that whatever came with it belongs
-    /// to it.
+    /// How long ago the last signal counted, if a signal of this moment still belongs to it.
     pub(super) fn just_came(&self, now: Moment) -> Option<Duration> {
         let (_, at) = self.last?;
         Some(at.elapsed(now)).filter(|ago| *ago < SAME_REQUEST)
     }
 
-    /// How long ago the last one counted, if this one is the same request. It is measured from one
-    /// that counted, so that no number of them is the same request for ever.
+    /// How long ago the last signal counted, if this one is the same request. The time is measured
+    /// from a signal that counted. A series of signals therefore does not stay one request for
+    /// ever.
     pub(super) fn repeats(&self, by: Reason, now: Moment) -> Option<Duration> {
         let (last, _) = self.last?;
         self.just_came(now).filter(|_| last == by)

@@ -1,9 +1,9 @@
-//! Every number of the end that nobody can set: how long what may take, and why so long.
+//! Every number of the end that has no setting: how long each wait may last, and why.
 //!
-//! The configuration says how much time there is at all (grace period, the orchestrator's limit,
-//! stop margin, slack), and what a short limit leaves of the cancel grace. Those numbers and their
-//! arithmetic are in `api::budget`. How long the worker's descendants are looked for is a matter of
-//! its supervision, with or without a shutdown: `worker::supervise`.
+//! The configuration sets how much time there is at all (grace period, the orchestrator's limit,
+//! stop margin, slack), and the cancel grace that a short limit leaves. Those numbers and their
+//! arithmetic are in `api::budget`. `worker::supervise` has the time of the search for the worker's
+//! descendants, because that runs with or without a shutdown.
 
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use crate::api::{Moment, ShutdownTimes, cancel_grace};
 
 // Requests to end.
 
-/// How soon after a stop signal another one of its kind is the same request: `timeout` and some
-/// shells signal a process and its group. No person is that quick, and no orchestrator forces
+/// Time after a stop signal within which another one of its kind repeats it, because `timeout` and
+/// some shells signal a process and its group. No person is that quick, and no orchestrator forces
 /// anything within a second.
 pub(super) const SAME_REQUEST: Duration = Duration::from_millis(100);
 
-/// A SIGTSTP that follows another one within one such part of the limit counts as the same. Which
-/// of them was the orchestrator's is only known later, and no number of them may fill the memory.
+/// A SIGTSTP that follows another one within this part of the limit counts as the same. Only a
+/// later SIGTERM shows which of them the orchestrator sent, and their number must not fill the
+/// memory.
 pub(super) const MOST_TSTPS: u32 = 16;
 
 // The drain.
@@ -25,21 +26,22 @@ pub(super) const MOST_TSTPS: u32 = 16;
 /// How often the jobs that are left are logged during the drain (GS-R003).
 pub(super) const DRAIN_LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// Least time between two such lines when the number changes: a thousand jobs that end at once are
-/// a few lines.
+/// Least time between two lines about a changed number of jobs. A thousand jobs that end at once
+/// cause a few lines.
 pub(super) const DRAIN_LOG_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
 // The steps of the stop phase.
 
-/// One part of the stop phase: what the slack and the cancel grace leave, by this many. With the
-/// usual margin of 5 s and a cancel grace of 1 s a part is 100 ms; see [`StopPlan::new`].
+/// One part of the stop phase is the time without the slack and the cancel grace, divided by this.
+/// With the usual margin of 5 s and a cancel grace of 1 s a part is 100 ms; see [`StopPlan::new`].
 const PARTS: u32 = 35;
 
-/// Until this part SIGKILL is to be out and who got it gone: 500 ms, since the kernel tears big
-/// processes down slowly.
+/// Part by which SIGKILL is sent and the killed processes have ended. They have 500 ms, because the
+/// kernel tears big processes down slowly.
 const KILL_BY_PART: u32 = 5;
 
-/// Until this part outcomes go out: 2 s, the most of all, since a lost outcome costs the most.
+/// Part by which the outcomes are sent. They have 2 s, the longest of all steps, because a lost
+/// outcome costs the most.
 const REPORT_BY_PART: u32 = 25;
 
 /// Until this part the last heartbeat has its answer: 500 ms for a single request.
@@ -48,16 +50,16 @@ const HEARTBEAT_BY_PART: u32 = 30;
 /// Until this part the deregistration has its answer: 500 ms for a single request.
 const DEREGISTER_BY_PART: u32 = PARTS;
 
-/// How long the SIGKILL, and then the exit, wait for those on the control socket who have their
-/// answer and are about to leave: as PID 1 either ends them as well.
+/// Wait of the SIGKILL, and then of the exit, for clients of the control socket that have their
+/// answer and are about to leave. Both end such clients as well, because ojs-init is PID 1.
 pub(super) const OPERATOR_LEAVE_LIMIT: Duration = Duration::from_millis(100);
 
-/// Of the time that the SIGKILL and the reaping have, those who leave get at most one part in so
-/// many.
+/// Clients that leave get at most one part in this many of the time for the SIGKILL and the
+/// reaping.
 const OPERATOR_LEAVE_SHARE: u32 = 5;
 
-/// How long those who got the SIGKILL have at least to be gone, when half of what is left for the
-/// reports is as much. A job whose process is not known to be gone gets no FAIL.
+/// Least time for killed processes to end, unless half of the time left for the reports is shorter.
+/// A job whose process is not known to have ended gets no FAIL.
 pub(super) const REAP_MIN: Duration = Duration::from_millis(200);
 
 /// The part of the time for the outcomes in which an outcome waits for the checkpoint of its job. A
@@ -65,12 +67,12 @@ pub(super) const REAP_MIN: Duration = Duration::from_millis(200);
 /// outcome needs the rest.
 const CHECKPOINT_SHARE: u32 = 2;
 
-/// Of the time for the last heartbeat, the part for which it waits for an earlier one that hangs:
-/// the other part is its own.
+/// The part of the last heartbeat's time in which it waits for an earlier one that hangs. The other
+/// part is its own.
 const EARLIER_HEARTBEAT_SHARE: u32 = 2;
 
-/// Longest that each of the two last words may take when there is time: an exit in good order shall
-/// be quick too.
+/// Longest time of the last heartbeat and of the deregistration each, if there is time, because an
+/// exit in good order must be quick too.
 pub(super) const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Longest wait for the answer to a registration that is to be undone.
@@ -90,10 +92,11 @@ pub(super) struct StopPlan {
 
 impl StopPlan {
     /// With the usual margin of 5 s: cancel until 1.0 s, SIGKILL until 1.5 s, outcomes until 3.5 s,
-    /// final heartbeat until 4.0 s, deregister until 4.5 s, and a slack of 500 ms. Of other margins
-    /// each has its share of what the slack leaves; what starts late gets what is left.
+    /// final heartbeat until 4.0 s, deregister until 4.5 s, and a slack of 500 ms. With another
+    /// margin each step gets its share of the time without the slack. A step that starts late gets
+    /// the remaining time.
     pub(super) fn new(times: &ShutdownTimes, configured_grace: Duration, begin: Moment, exit_by: Moment) -> Self {
-        // A drain that the grace period cut short leaves more time than the stop phase may take.
+        // A drain that the grace period cut short leaves more time than the stop phase may use.
         let exit_by = exit_by.min(begin.after(times.stop_margin));
         let span = exit_by.remaining(begin).saturating_sub(times.slack());
         let grace = cancel_grace(configured_grace, span);
@@ -109,7 +112,7 @@ impl StopPlan {
         }
     }
 
-    /// When the cancel grace is over.
+    /// When the cancel grace ends.
     pub(super) fn cancel(&self) -> Moment {
         self.cancel
     }
@@ -119,24 +122,24 @@ impl StopPlan {
         self.report
     }
 
-    /// When we have to be gone.
+    /// When ojs-init has to exit.
     pub(super) fn exit_by(&self) -> Moment {
         self.exit_by
     }
 
-    /// When the SIGKILL no longer waits for those who leave the control socket.
+    /// When the SIGKILL no longer waits for clients that leave the control socket.
     pub(super) fn leave_before_kill(&self, now: Moment) -> Moment {
         let share = self.kill.remaining(now) / OPERATOR_LEAVE_SHARE;
         now.after(OPERATOR_LEAVE_LIMIT.min(share))
     }
 
-    /// When the exit no longer waits for them.
+    /// When the exit no longer waits for clients that leave the control socket.
     pub(super) fn leave_before_exit(&self, now: Moment) -> Moment {
         self.deregister.min(now.after(OPERATOR_LEAVE_LIMIT))
     }
 
-    /// When what gets its SIGKILL now is no longer waited for. Where the SIGKILL itself came late,
-    /// what is killed has some time to be gone all the same.
+    /// When ojs-init stops waiting for processes that get SIGKILL now. Even after a late SIGKILL
+    /// these have some time to end.
     pub(super) fn reaped(&self, now: Moment) -> Moment {
         let least = REAP_MIN.min(self.report.remaining(now) / 2);
         self.kill.max(now.after(least))
@@ -157,7 +160,8 @@ impl StopPlan {
         last_word(self.deregister, is_quick, now)
     }
 
-    /// When a registration that was on its way has to have its answer, so that it can be undone.
+    /// When a registration in flight has to have its answer, because the worker must be
+    /// deregistered after it.
     pub(super) fn undo(&self, now: Moment) -> Moment {
         self.deregister.min(now.after(UNDO_WITHIN))
     }

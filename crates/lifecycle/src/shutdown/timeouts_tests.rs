@@ -4,7 +4,7 @@ use crate::api::{Limits, ShutdownTimes, Surroundings, slack};
 /// Limits of orchestrators, in seconds: from the least that is accepted on.
 const LIMITS: [u64; 8] = [1, 2, 3, 5, 8, 10, 30, 90];
 
-/// The times where somebody set this margin, for a job that does not end.
+/// The times with this margin, for a job that does not end.
 fn times(limit: Duration, margin: Option<Duration>) -> ShutdownTimes {
     let limits = Limits {
         grace_period: Duration::from_secs(3600),

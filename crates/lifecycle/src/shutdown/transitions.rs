@@ -9,7 +9,7 @@ use crate::shutdown::said::Said;
 use crate::shutdown::steps::StepTrigger;
 
 impl Ending {
-    /// Asks the table, and does what a move brings with it.
+    /// Looks the trigger up in the table, and carries out the move.
     pub(crate) fn go(&mut self, trigger: Trigger, reason: Reason, cx: &Context) {
         match verdict(self.phase, trigger) {
             Verdict::Stay(why) => self.notify(EndingNotice::Stayed { what: reason, why }),
@@ -47,7 +47,8 @@ impl Ending {
         self.announce(reason, None);
     }
 
-    /// t0, whatever phase follows: from here on there is a deadline, no FETCH, and no way back.
+    /// Begins terminate at t0, whatever phase follows. From here on there is a deadline, no FETCH,
+    /// and no way back.
     fn begin_terminate(&mut self, from: Phase, reason: Reason, cx: &Context) {
         self.timers.cancel(EndingTimer::PrestopLapse);
         self.timers.cancel(EndingTimer::Idle);
@@ -117,7 +118,7 @@ impl Ending {
         self.say(Said::Exit);
     }
 
-    /// Tells the log, each holder and the backend about a new state.
+    /// Announces a new state to the log, to each holder and to the backend.
     pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>) {
         let state = self.state();
         if state != WorkerState::Terminate {

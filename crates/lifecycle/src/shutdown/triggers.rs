@@ -25,15 +25,16 @@ impl Ending {
                 self.quiet(Reason::Sigtstp, cx);
             }
             Signal::CONT => self.continued(cx),
-            // A terminal's way to stop whole groups: neither we nor the worker ever stop.
+            // A terminal sends these to stop whole groups. Neither ojs-init nor the worker ever
+            // stops.
             Signal::TTIN | Signal::TTOU => {}
-            // Everything else is between the sender and the worker.
+            // All other signals are between the sender and the worker.
             other => self.say(Said::SignalWorker(other)),
         }
     }
 
-    /// systemd and `timeout` send it after each stop signal, in case that whom they mean to end is
-    /// stopped.
+    /// Handles a SIGCONT. systemd and `timeout` send one after each stop signal in case the process
+    /// is stopped. ojs-init ignores that one.
     fn continued(&mut self, cx: &Context) {
         match self.shutdown.stop_signal_just_came(cx.now) {
             Some(ago) => self.notify(EndingNotice::SameRequest(Reason::Sigcont, ago)),
@@ -41,8 +42,8 @@ impl Ending {
         }
     }
 
-    /// Follows the directive of a heartbeat's reply (worker protocol 4.4). It is new if the reply
-    /// before had another one.
+    /// Follows the directive of a heartbeat's reply (worker protocol 4.4). `is_new` is set if the
+    /// reply before had another one.
     pub(crate) fn directed(&mut self, directive: Option<Directive>, is_new: bool, cx: &Context) {
         match directive {
             Some(Directive::Terminate) if !self.phase.is_terminating() => {
@@ -52,8 +53,8 @@ impl Ending {
                 self.shutdown.server_wants_quiet();
                 self.go(Trigger::Quiet, Reason::Server, cx);
             }
-            // A reply that says running lifts nothing, unless it is news and only the server had
-            // asked (C-20).
+            // A reply with the state running ends no quiet, unless the directive is new and only
+            // the server had asked for quiet (C-20).
             Some(Directive::Run) if is_new && cx.options.server_resume && self.shutdown.quiet_by().only_server() => {
                 self.resume(Reason::Server, cx);
             }
@@ -86,8 +87,8 @@ impl Ending {
         }
     }
 
-    /// No SIGTERM came within the limit: the pod was not ended after all, at least not with that
-    /// hook.
+    /// Handles a preStop hook without a SIGTERM within the limit. The pod was not ended, at least
+    /// not with that hook.
     pub(super) fn prestop_lapsed(&mut self, cx: &Context) {
         if self.phase.is_terminating() {
             return;
@@ -104,8 +105,8 @@ impl Ending {
         }
     }
 
-    /// The first asks, the second forces, the third goes at once. One that comes together with
-    /// another of its kind is no further one.
+    /// Counts a stop signal: the first requests the end, the second forces it, the third exits at
+    /// once. A signal that arrives together with another of its kind does not count.
     fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, cx: &Context) {
         if let Some(ago) = self.shutdown.repeats_stop_signal(reason, cx.now) {
             return self.notify(EndingNotice::SameRequest(reason, ago));
@@ -148,7 +149,7 @@ impl Ending {
     }
 }
 
-/// How long after a preStop hook its SIGTERM may come.
+/// How long after a preStop hook its SIGTERM may arrive.
 fn prestop_lapse(options: &Options) -> Duration {
     options.times.limit.unwrap_or(options.times.grace_period)
 }

@@ -54,7 +54,7 @@ const LINKS: [Link; 6] = [
 ];
 
 impl Others {
-    /// Every answer. A request to end reads little of it, so it meets fewer.
+    /// Every answer. A request to end reads few of the answers, so it meets fewer of them.
     pub(super) fn all(event: Event) -> Vec<Self> {
         let is_request = !matches!(
             event,
@@ -105,7 +105,7 @@ fn pairs<A: Copy, B: Copy>(a: &[A], b: &[B]) -> Vec<(A, B)> {
     a.iter().flat_map(|a| b.iter().map(|b| (*a, *b))).collect()
 }
 
-/// The events. `Left` says how often each kind may happen on one way.
+/// The events. `Left` bounds how often each kind may happen on one way.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
     Signal(Signal),
@@ -115,7 +115,7 @@ pub(super) enum Event {
     WorkerLost,
     LastHeartbeatAnswered,
     FoundNoJob,
-    /// 100 ms and a bit: a further signal is a request of its own.
+    /// A little more than 100 ms pass, so a further signal is a separate request.
     TimePasses,
     /// To the next timer of the end.
     TimeComes,

@@ -1,18 +1,18 @@
 //! The replies to probes: alive, ready, healthy, and if not, why.
 //!
-//! Each probe has another consequence, so each asks something else. A failed liveness probe
-//! restarts the container, which helps against a worker that is beyond help and against nothing
-//! else: neither quiet, nor a drain, nor an outage of the backend (requirements C-17).
+//! Each probe has another consequence, so each checks another condition. A failed liveness probe
+//! restarts the container. That helps only against a worker that is beyond help, and not against
+//! quiet, a drain or an outage of the backend (requirements C-17).
 
 use std::time::Duration;
 
 use crate::api::{Health, Moment, Phase, Probe, Unhealthy, WorkerState};
 use crate::machine::Lifecycle;
 
-/// Without a holder that is ready for this long, a worker that had one is not alive.
+/// Time without a ready holder after which a worker that had one is not alive.
 const LONGEST_WITHOUT_CONNECTION: Duration = Duration::from_secs(60);
 
-/// Heartbeat intervals after which the last accepted heartbeat says nothing about now.
+/// Heartbeat intervals after which the last accepted heartbeat is too old to count.
 const INTERVALS_OF_A_HEARTBEAT: u32 = 3;
 
 impl Lifecycle {
@@ -76,10 +76,10 @@ impl Lifecycle {
         (since >= LONGEST_WITHOUT_CONNECTION).then_some(Unhealthy::WorkerDisconnected { since })
     }
 
-    /// Notes since when a worker that was ready has no holder left. One that was never ready may
-    /// still be loading what it needs, and one that ended is started again or takes us with it. Of
-    /// holders that ask for their jobs none has to be there: the process that did may have ended,
-    /// and another one will.
+    /// Notes since when a worker that was ready has no holder left. A worker that was never ready
+    /// may still be loading its data, and one that ended is restarted or ends ojs-init. If holders
+    /// ask for their jobs, none has to be connected: the last process may have ended, and another
+    /// one will start.
     pub(crate) fn watch_holders(&mut self, now: Moment) {
         let is_disconnected = self.phase() == Phase::Running
             && self.workers.supervision().is_alive()

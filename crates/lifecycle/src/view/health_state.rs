@@ -5,7 +5,7 @@ use crate::api::Moment;
 /// Facts that only the replies to probes need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct HealthState {
-    /// Since when, in running, a worker that has been ready and keeps a connection to us has no
-    /// ready holder. One that pauses has.
+    /// Since when, in the phase running, a worker that has been ready and uses connections has no
+    /// ready holder. A holder that pauses counts as ready.
     pub(super) disconnected_since: Option<Moment>,
 }

@@ -1,5 +1,5 @@
-//! The counts behind `/metrics`. They decide nothing, and the machine does not know them. They stay
-//! small however many kinds of jobs there are: everything beyond a bound is counted under one name.
+//! The counts behind `/metrics`. They decide nothing, and the machine does not know them. Their
+//! size is bounded: job types, errors and statuses beyond a bound are counted under one name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,28 +9,29 @@ use crate::api::{
     Subject, Text,
 };
 
-/// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of
-/// them.
+/// Most pairs of queue and job type with a separate count; further pairs count as [`OTHER`], both
+/// of them.
 pub const MOST_KINDS: usize = 64;
 
-/// Most bytes of the name of a queue or of a job type; what is longer is cut, and counts with what
-/// begins alike.
+/// Most bytes of the name of a queue or of a job type. A longer name is cut, and counts with the
+/// names that begin alike.
 pub const MOST_NAME_BYTES: usize = 64;
 
 /// Ends a name that was cut.
 const CUT: &str = "...";
 
-/// Most types of errors that are told apart; FAILs with further ones count as [`OTHER`].
+/// Most types of errors with a separate count; FAILs with further ones count as [`OTHER`].
 pub const MOST_ERRORS: usize = 32;
 
-/// Most statuses of one endpoint that are told apart; further ones count as [`StatusLabel::Other`].
+/// Most statuses of one endpoint with a separate count; further ones count as
+/// [`StatusLabel::Other`].
 pub const MOST_STATUSES: usize = 16;
 
 /// Queue and type of everything beyond [`MOST_KINDS`].
 pub const OTHER: &str = "other";
 
 /// Upper bounds of the classes of a job's duration: those that the observability document
-/// recommends (its section 8.2), and two for the jobs that a grace period is chosen by.
+/// recommends (its section 8.2), and two for jobs whose duration decides the grace period.
 pub const BUCKETS: [Duration; 17] = [
     Duration::from_millis(5),
     Duration::from_millis(10),
@@ -54,7 +55,7 @@ pub const BUCKETS: [Duration; 17] = [
 /// The type and the queue of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobKind {
-    /// The queue that it came from; empty where the backend does not say.
+    /// The queue of the job; empty if the backend does not name it.
     pub queue: Text,
     /// Its type.
     pub kind: Text,
@@ -71,13 +72,12 @@ pub enum StatusLabel {
     Other,
 }
 
-/// How long jobs of one kind with one outcome took.
+/// Durations of the jobs of one kind with one outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Those that took so long at most, by the number of the bucket in [`BUCKETS`]; each job counts
-    /// in one.
+    /// Jobs by the number of their bucket in [`BUCKETS`]; each job counts in one.
     buckets: [u64; BUCKETS.len()],
-    /// All of them.
+    /// Jobs in all buckets.
     pub count: u64,
     /// All of their durations.
     pub sum: Duration,
@@ -93,7 +93,7 @@ impl Histogram {
         self.sum = self.sum.saturating_add(duration);
     }
 
-    /// Each upper bound with the number of those that took so long at most.
+    /// Each upper bound with the number of jobs that lasted at most that long.
     pub fn cumulated(&self) -> impl Iterator<Item = (Duration, u64)> {
         let sums = self.buckets.iter().scan(0, |sum, count| {
             *sum += count;
@@ -107,9 +107,9 @@ impl Histogram {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PerKind {
     ends: BTreeMap<JobEnd, u64>,
-    /// Jobs whose own timeout was over.
+    /// Jobs whose own timeout expired.
     pub timed_out: u64,
-    /// From the hand-over to the first request that tells the backend the outcome.
+    /// From the hand-over to the first request that reports the outcome to the backend.
     pub durations: BTreeMap<JobEnd, Histogram>,
 }
 
@@ -130,14 +130,14 @@ pub struct Metrics {
     /// Requests on their way; each is answered.
     calls: BTreeMap<CallId, Endpoint>,
     requests: BTreeMap<(Endpoint, StatusLabel), u64>,
-    /// When the backend last accepted a heartbeat; the start, before it has.
+    /// When the backend last accepted a heartbeat. Before the first one, the start.
     heartbeat_at: Moment,
     pub heartbeats_failed: u64,
-    /// Jobs that are done and whose result the backend did not take.
+    /// Finished jobs whose result the backend refused.
     pub results_dropped: u64,
     /// FETCHes that a stream of events brought forward.
     pub wakeups: u64,
-    /// Jobs that their holders had no more, for all that could be told.
+    /// Jobs that were dropped because nothing showed that their holders still had them.
     pub jobs_dropped: u64,
     /// How often a type, or a job, began to be given back again and again.
     pub give_back_loops: u64,
@@ -149,7 +149,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing yet. It is `now`, which is so long after the beginning of 1970.
+    /// Metrics without a count. `now` is `since_1970` after the beginning of 1970.
     #[must_use]
     pub fn new(now: Moment, since_1970: Duration) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl Metrics {
 
     fn job_noticed(&mut self, notice: &JobNotice) {
         if let JobNotice::Claimed(job) | JobNotice::HandedOver(job, _) = notice {
-            // From here on its figures are shown: who watches one of them sees it leave zero.
+            // Shows the job's kind from here on, so a watcher of a figure sees it leave zero.
             self.of(job);
         } else if let JobNotice::OutcomeSent { job, end, took } = notice {
             self.of(job).durations.entry(*end).or_default().observe(*took);
@@ -224,7 +224,7 @@ impl Metrics {
         self.errors.iter().map(|(error, count)| (error, *count))
     }
 
-    /// A request was answered, with this HTTP status if anybody answered.
+    /// Counts an answered request, with its HTTP status if there was an answer.
     pub fn answered(&mut self, call: CallId, reply: &Reply, status: Option<u16>, now: Moment) {
         let Some(endpoint) = self.calls.remove(&call) else {
             return;

@@ -236,7 +236,7 @@ fn statuses_beyond_the_bound_are_counted_together() {
     call(&mut metrics, 1, Call::Manifest, 0);
     metrics.answered(CallId(1), &Reply::Failed(Failure::NotSent), None, at(1));
     let counted: Vec<_> = metrics.requests().collect();
-    // Those that came first, all the others, and no answer.
+    // The first statuses, all the others, and no answer.
     assert_eq!(counted.len(), MOST_STATUSES + 2);
     assert_eq!(counted.first(), Some(&(Endpoint::Manifest, StatusLabel::None, 1)));
     let others = 400 - u64::try_from(MOST_STATUSES).unwrap();

@@ -1,9 +1,9 @@
-//! Everything that can be seen from outside: the status, the probes, the metrics, and the replies
-//! to operators.
+//! The outside view of the machine: the status, the probes, the metrics, and the replies to
+//! operators.
 //!
 //! These files read the parts by their getters and change nothing but two small states of their
-//! own: who waits on the control socket (`operator_state`), and what the probes remember
-//! (`health_state`).
+//! own: the clients that wait on the control socket (`operator_state`), and the memory of the
+//! probes (`health_state`).
 //!
 //! | question | file |
 //! |---|---|

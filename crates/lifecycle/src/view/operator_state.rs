@@ -1,4 +1,4 @@
-//! The programs on the control socket: what each asked for.
+//! The programs on the control socket: the request of each.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub(crate) struct Operators {
     pub(super) clients: BTreeMap<ClientId, Client>,
 }
 
-/// One of them.
+/// The state of one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Client {
     /// The client has asked for nothing yet.
@@ -20,13 +20,13 @@ pub(super) enum Client {
     /// The client has its reply, and is shown the end as well.
     Watching,
     Waiting {
-        /// For the moment when no job is active; otherwise for its time to be over.
+        /// The wait ends when no job is active; otherwise when its time ends.
         until_idle: bool,
     },
 }
 
 impl Operators {
-    /// Whether nobody who asked for something is left.
+    /// Whether no client with a request is left.
     pub(crate) fn have_left(&self) -> bool {
         self.clients.values().all(|client| *client == Client::Silent)
     }

@@ -1,5 +1,4 @@
-//! The programs on the control socket: what each asked for, what it is answered, and how long it
-//! may stay.
+//! The programs on the control socket: the request of each, its reply, and how long it may stay.
 
 use std::time::Duration;
 
@@ -12,16 +11,16 @@ use crate::shutdown::ending::Ending;
 use crate::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::view::operator_state::Client;
 
-/// From its connection, or the last answer, to the next whole request. Less than a subcommand waits
-/// for its answer, so that silent clients keep nobody out for long.
+/// From the connection of a client, or the last reply, to its next whole request. This is less than
+/// a subcommand waits for its reply, so silent clients block others only briefly.
 const ASK_WITHIN: Duration = Duration::from_secs(1);
 
-/// As `ASK_WITHIN`, between two looks of who watches: once a second is enough for a person, and one
-/// may come late.
+/// As `ASK_WITHIN`, between two requests of a client that watches the status. Once a second is
+/// enough for a person, and one request may be late.
 const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
-/// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is
-/// always room for those that want something done.
+/// Most clients that may wait at one time. The shell accepts more clients than this, so there is
+/// always room for requests that change the phase.
 const MOST_WAITING: usize = 8;
 
 impl Lifecycle {
@@ -63,8 +62,8 @@ impl Lifecycle {
         }
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
-            // The clock started, or the cancel grace is over: something has changed, though no
-            // phase did.
+            // The clock started or the cancel grace ended, so something has changed although the
+            // phase did not.
             Verdict::Stay(_)
                 if before
                     != (
@@ -77,7 +76,8 @@ impl Lifecycle {
             Verdict::Stay(why) if request == OperatorRequest::Resume && self.phase().is_terminating() => {
                 Disposition::Refused(why)
             }
-            // In terminate no jobs are taken either: who wanted quiet has got it.
+            // In terminate no jobs are accepted either, so a request for quiet has its effect
+            // already.
             Verdict::Stay(_) => Disposition::Already,
         };
         self.answer(client, taken, now);
@@ -98,7 +98,7 @@ impl Lifecycle {
         self.timers.arm(Timer::Client(client), latest.min(now.after(most)));
     }
 
-    /// A wait is over, or nothing was asked for in time.
+    /// Ends a wait whose time has passed, or drops a client that sent no request in time.
     pub(crate) fn client_is_due(&mut self, client: ClientId, now: Moment) {
         match self.operators.clients.get(&client) {
             Some(Client::Waiting { .. }) => self.answer(client, Disposition::Done, now),
@@ -110,7 +110,7 @@ impl Lifecycle {
         }
     }
 
-    /// Answers everybody whose wait is over: no job is active, or we are about to go.
+    /// Answers every client whose wait has ended: no job is active, or ojs-init is about to exit.
     pub(crate) fn answer_waits(&mut self, now: Moment) {
         let is_ending = match self.phase() {
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain => false,
@@ -131,7 +131,7 @@ impl Lifecycle {
         }
     }
 
-    /// The end comes, and with it the end of those who would like to see it.
+    /// Shows the end to the clients that watch the status, because it ends them as well.
     pub(crate) fn show_end(&mut self, now: Moment) {
         let watches = |(id, client): (&ClientId, &Client)| (*client == Client::Watching).then_some(*id);
         let watching: Vec<ClientId> = self.operators.clients.iter().filter_map(watches).collect();

@@ -1,4 +1,4 @@
-//! The status: the phase, the time that it may last, jobs, worker and backend.
+//! The status: the phase and its remaining time, jobs, worker and backend.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -17,18 +17,17 @@ use crate::worker::pulls::Pulls;
 /// Most jobs that are shown, the oldest first; the counts are of all.
 pub const MOST_JOBS_SHOWN: usize = 100;
 
-/// Most holders that are shown, those with the most jobs; the count is of all.
+/// Most holders in the status, those with the most jobs. The count covers all holders.
 pub const MOST_HOLDERS_SHOWN: usize = 100;
 
-/// Most types that are shown whose jobs are given back again and again, those with the most
-/// returns.
+/// Most types in the status whose jobs are given back again and again, those with the most returns.
 pub const MOST_TYPES_SHOWN: usize = 8;
 
 impl Lifecycle {
     /// The status as an operator sees it.
     #[must_use]
     pub fn status(&self, now: Moment) -> Status {
-        // In the last steps of the end game nothing of the drain is left to tell.
+        // In the last steps of the end game nothing of the drain is left to show.
         let is_over =
             self.phase() == Phase::EndGame && self.ending.timers().deadline_of(EndingTimer::Deadline).is_none();
         let left = self.time_left(now).filter(|_| !is_over);
@@ -94,7 +93,7 @@ impl Lifecycle {
         }
     }
 
-    /// Of which `time_left` is what is left: the drain, or the stop phase.
+    /// The whole time of which `time_left` is the rest: the drain, or the stop phase.
     fn whole_time(&self) -> Option<Duration> {
         match self.phase() {
             Phase::Stop | Phase::Exited => Some(self.options.times.stop_margin),
@@ -164,7 +163,7 @@ impl Lifecycle {
     }
 }
 
-/// The holders that are shown: those with the most jobs first, and among equals the oldest.
+/// The holders in the status: those with the most jobs first, and among equals the oldest.
 fn most_loaded(holders: &Holders, pulls: &Pulls) -> Vec<HolderStatus> {
     let mut all: Vec<(HolderId, &Holder)> = holders.iter().collect();
     all.sort_by_key(|(id, holder)| (Reverse(holder.held()), *id));

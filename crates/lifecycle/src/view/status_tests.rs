@@ -20,7 +20,7 @@ fn ready_for(concurrency: u32) -> Ready {
     }
 }
 
-/// Holders with so many jobs each, numbered from 1. Each has a process of its own.
+/// Holders with this many jobs each, numbered from 1. Each has its own process.
 fn holders(jobs: &[usize]) -> Holders {
     let mut holders = Holders::default();
     for (number, held) in (1..).zip(jobs) {

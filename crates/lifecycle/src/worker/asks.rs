@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::api::ids::Text;
 
-/// Most queues that are remembered of one holder; with more of them it counts as one that takes
-/// jobs of any queue.
+/// Most queues that are remembered of one holder. A holder with more queues counts as one that
+/// accepts jobs of any queue.
 const MOST_QUEUES: usize = 64;
 
 /// The queues of a holder's requests up to now.
@@ -41,7 +41,7 @@ impl Asks {
         *self != Self::Nothing
     }
 
-    /// Whether the holder takes jobs of this queue, as far as its requests tell.
+    /// Whether the holder accepts jobs of this queue, as far as its requests show.
     #[must_use]
     pub fn take(&self, queue: &Text) -> bool {
         match self {

@@ -5,8 +5,7 @@ use crate::api::{EndCause, Moment, ProcessId, WorkerEnd};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// The status of a worker that ends in order when it is told to by SIGTERM, and leaves jobs
-/// unanswered.
+/// The status of a worker that ends in order after SIGTERM, and leaves jobs unanswered.
 const TERMINATED: u8 = 143;
 
 /// A process that was ended, as long as the end of the worker may be a consequence of that.
@@ -21,21 +20,21 @@ pub(super) struct Blame {
 impl Blame {
     /// Whether a worker that is the process `main`, and ended like this, was ended by ojs-init.
     pub(super) fn explains(&self, main: ProcessId, end: WorkerEnd, now: Moment) -> bool {
-        // Where memory ran out the kernel is a better explanation than a child's end.
+        // If memory ran out, the kernel is a better explanation than a child's end.
         let is_consequence = self.process == main || self.is_recent(now) && end.oom_kills == 0;
         let is_of_our_signal = match end.ended {
             Ended::Signalled(signal) => signal == Signal::TERM || signal == Signal::KILL,
             Ended::Exited(status) => status == TERMINATED,
         };
         match self.cause {
-            // Most often it was on its way out by itself: then its own status says why.
+            // Most often the worker was ending by itself, and its own status gives the reason.
             EndCause::Disconnected => is_of_our_signal && is_consequence,
             EndCause::Hung { .. } | EndCause::Silent | EndCause::Deaf => is_consequence,
             EndCause::Orphaned => false,
         }
     }
 
-    /// Whether what happens now may still be a consequence.
+    /// Whether an end at this moment may still be a consequence.
     pub(super) fn is_recent(&self, now: Moment) -> bool {
         self.until > now
     }

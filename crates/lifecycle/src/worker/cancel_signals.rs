@@ -1,5 +1,5 @@
 //! SIGURG with each cancel, for holders that asked for it. A program with one thread reads nothing
-//! while its handler sleeps or waits, and a signal ends that.
+//! while its handler sleeps or waits, and a signal interrupts that.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::api::{Effect, WorkerTimer};
 use crate::worker::workers::{Context, Workers};
 use ojs_values::signal::Signal;
 
-/// How long after the SIGURG of a cancel the next one comes. One that comes just before a system
-/// call does not end it, so one alone is not enough.
+/// Time between the SIGURG of a cancel and the next one. A signal that arrives just before a system
+/// call does not interrupt that call, so one signal is not enough.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pauses double up to this one: a handler may go on for as long as it likes.
+/// The pauses double up to this one, because a handler may go on for as long as it likes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Workers {
-    /// A holder was told to stop a job: its process is woken up for that, if it asked for it.
+    /// Wakes up the process of a holder that received a cancel, if the holder asked for it.
     pub(crate) fn signal_cancel(&mut self, id: HolderId, cx: &Context) {
         self.signal_after(id, FIRST_PAUSE, cx);
     }
 
-    /// The pause after a signal is over, and the holder still has something to stop: the next one.
+    /// Sends the next signal after a pause, because the holder still has a cancelled job.
     pub(crate) fn signal_again(&mut self, id: HolderId, cx: &Context) {
         if let Some(holder) = self.holders.get(id) {
             let pause = holder.signal_pause.saturating_mul(2).min(LONGEST_PAUSE);
@@ -33,7 +33,8 @@ impl Workers {
         let Some(holder) = self.holders.get(id) else { return };
         let wants_it = holder.ready.as_ref().is_some_and(|ready| ready.cancel_signal);
         let process = holder.process;
-        // The worker's own process may be somebody else's than that of the holder.
+        // If the holder's process is unknown, `process` is the worker's own, and may be another
+        // process than the holder's.
         let is_its_own = !holder.is_of_unknown_process && !self.holders.is_gone(process);
         if wants_it && is_its_own && self.holders.is_open(id) && self.holders.hears(id) {
             self.order(Effect::SignalProcess(process, Signal::URG));

@@ -1,8 +1,8 @@
-//! The log lines about a worker that takes more or fewer jobs than before, or asks for more jobs or
-//! other queues than the configuration allows.
+//! The log lines about a worker that accepts more or fewer jobs than before, or asks for more jobs
+//! or other queues than the configuration allows.
 //!
 //! Capacity changes in crowds: a parent starts its processes one after the other, or loses them all
-//! at once. The line therefore comes after a moment, and not again for a while. The last line
+//! at once. The line is therefore written after a moment, and not again for a while. The last line
 //! always has the number that counts.
 
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::api::{CapacityNews, HolderId, MAX_CONCURRENCY, ProcessId, Text, Worke
 use crate::worker::capacity::Capacity;
 use crate::worker::workers::{Context, Workers};
 
-/// How long after the last new holder said ready all of them count as there.
+/// Time after the `ready` of the last new holder until the set of holders counts as complete.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// Most holders whose `ready` is told within that time; the others are told together.
+/// Most holders whose `ready` is reported within that time; the others share one line.
 const MOST_READY_LINES: u32 = 64;
 
-/// Least time between two lines about it.
+/// Least time between two lines about the capacity.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// How long after a change it is told: who closes a connection is most often on the way out, and
-/// that is told otherwise.
+/// Time between a change and its line. A holder that closes its connection is most often ending,
+/// and other lines report that.
 const TELL_AFTER: Duration = Duration::from_millis(500);
 
-/// Most queues that are remembered because they were asked for and refused.
+/// Most queues that are remembered because they were refused.
 const MOST_REFUSED_QUEUES: usize = 100;
 
 impl Workers {
-    /// Another incarnation begins: nobody is there yet.
+    /// Resets the capacity, because another incarnation begins without a holder.
     pub(super) fn capacity_begins_anew(&mut self) {
         self.capacity = Capacity::default();
         self.timers.cancel(WorkerTimer::Capacity);
         self.timers.cancel(WorkerTimer::Settled);
     }
 
-    /// A holder is ready, under conditions that are not those it had before.
+    /// Notes a holder's `ready` with new conditions.
     pub(super) fn capacity_is_said(&mut self, notice: WorkerNotice, is_first: bool, cx: &Context) {
         if is_first && !self.capacity.is_compared {
             self.timers.arm(WorkerTimer::Settled, cx.now.after(SETTLED_AFTER));
@@ -53,7 +53,7 @@ impl Workers {
         self.capacity_changed(cx);
     }
 
-    /// A holder is gone, or gets no more jobs.
+    /// Notes a holder that left or gets no more jobs.
     pub(super) fn capacity_is_lost(&mut self, holder: HolderId, process: ProcessId, cx: &Context) {
         match self.capacity.lost {
             None => self.capacity.lost = Some((holder, process)),
@@ -62,8 +62,9 @@ impl Workers {
         self.capacity_changed(cx);
     }
 
-    /// The holders had and asked for so many jobs at one time. If the concurrency allows fewer, the
-    /// log gets one line a moment later: many workers ask for their jobs one by one.
+    /// Notes how many jobs the holders had and asked for at one time. If the concurrency allows
+    /// fewer, the log gets one line a moment later, because many workers ask for their jobs one by
+    /// one.
     pub(crate) fn were_asked_at_once(&mut self, at_once: usize, cx: &Context) {
         let asked = u64::try_from(at_once).unwrap_or(u64::MAX);
         self.capacity.most_asked = self.capacity.most_asked.max(asked);
@@ -72,8 +73,8 @@ impl Workers {
         }
     }
 
-    /// A holder asks for jobs of this queue, which the configuration does not have. The log gets
-    /// one line for all such queues a moment later, because each process may name others.
+    /// Notes that a holder asks for jobs of this queue, which the configuration does not have. The
+    /// log gets one line for all such queues a moment later, because each process may name others.
     pub(super) fn queue_is_refused(&mut self, queue: Text, cx: &Context) {
         let refused = &mut self.capacity.refused_queues;
         if refused.len() >= MOST_REFUSED_QUEUES || refused.contains(&queue) {
@@ -96,7 +97,7 @@ impl Workers {
         }
     }
 
-    /// Whether holders that name their queues ask for more jobs than somebody has allowed.
+    /// Whether holders that name their queues ask for more jobs than the configuration allows.
     fn asks_for_too_many(&self, cx: &Context) -> bool {
         let allowed = cx.options.concurrency;
         let is_bounded = cx.options.queues.are_named_by_holders() && allowed < MAX_CONCURRENCY;
@@ -129,7 +130,7 @@ impl Workers {
         let more = std::mem::take(&mut self.capacity.more_lost);
         let before = std::mem::replace(&mut self.capacity.compared, all);
         let most_since = std::mem::replace(&mut self.capacity.most_since, all);
-        // One that is replaced before it goes takes nothing away.
+        // A holder that is replaced before it leaves reduces nothing.
         if takes < most_since.min(allowed) {
             self.capacity.is_owed = true;
             self.notify(WorkerNotice::Capacity(CapacityNews::Lost {
@@ -147,8 +148,8 @@ impl Workers {
         self.capacity.quiet_until = Some(cx.now.after(TELL_EVERY));
     }
 
-    /// Everybody who will come has come, as far as can be told: does the worker get what it asks
-    /// for?
+    /// Compares the worker's capacity with the configuration, because all expected holders have
+    /// probably connected.
     pub(super) fn has_settled(&mut self, cx: &Context) {
         self.tell_refused_queues();
         self.compare_capacity(cx);
@@ -165,8 +166,8 @@ impl Workers {
         self.notify(WorkerNotice::QueuesRefused(refused));
     }
 
-    /// Do the two numbers fit? Said once. Who has gone meanwhile is another matter, and with
-    /// `--once` the difference is meant.
+    /// Compares the two numbers, once. Holders that have left since do not count, and with `--once`
+    /// the difference is intended.
     fn compare_capacity(&mut self, cx: &Context) {
         let (takes, allowed) = (self.capacity.most, cx.options.concurrency);
         let asks_for_too_many = self.asks_for_too_many(cx);

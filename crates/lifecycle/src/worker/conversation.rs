@@ -1,4 +1,4 @@
-//! The messages of a holder, and the pings that show whether it is still there.
+//! The messages of a holder, and the pings that show whether it is still connected.
 
 use std::time::Duration;
 
@@ -11,34 +11,33 @@ use ojs_values::signal::Signal;
 /// Malformed frames in a row that end the conversation.
 const MALFORMED_LIMIT: u8 = 3;
 
-/// Silence after which a holder is asked whether it is there.
+/// Silence after which ojs-init sends a ping to a holder.
 const PING_AFTER: Duration = Duration::from_secs(10);
 
 /// Pings without an answer that make a holder unresponsive.
 const PING_LIMIT: u8 = 3;
 
-/// How long a process may take to end by itself after it has closed a connection on which it holds
-/// jobs.
+/// Time for a process to end by itself after it has closed a connection on which it holds jobs.
 const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
 
-/// Why a holder is let go that comes between two workers.
+/// Why ojs-init closes a holder that connects between two workers.
 const NO_WORKER: &str = "nobody may connect while no worker runs";
 
-/// How long a holder may leave a job unread that was written to it.
+/// Longest time for which a holder may leave a job unread that was written to it.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// A holder that comes.
+/// A new holder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Came {
     pub(crate) holder: HolderId,
-    /// The process behind it, where that is known.
+    /// The process behind the holder, if known.
     pub(crate) process: Option<ProcessId>,
     pub(crate) manners: Manners,
 }
 
 impl Workers {
-    /// Somebody has connected. It is greeted with the worker's id, if there is a worker, and the
-    /// state.
+    /// Enters a holder that has connected. It is greeted with the worker's id, if there is a
+    /// worker, and the state.
     pub(crate) fn came(&mut self, came: Came, greeting: (Option<WorkerId>, WorkerState), cx: &Context) {
         let Came {
             holder,
@@ -60,7 +59,7 @@ impl Workers {
         });
         match greeting {
             (Some(worker), state) => self.tell(holder, ToWorker::Hello { worker, state }),
-            // Somebody else, while there is no worker.
+            // A process that is not the worker's, while there is no worker.
             (None, _) => self.give_up(holder, NO_WORKER, cx),
         }
     }
@@ -70,8 +69,8 @@ impl Workers {
         self.holders.runs(holder, process);
     }
 
-    /// A holder has said something, or has sent a part of it: it is alive. A pong cannot overtake
-    /// the frame that is being sent. Whether the holder is known.
+    /// Notes that a holder has sent a message or a part of one, so it is alive. A pong cannot
+    /// overtake the frame that is being sent. Returns whether the holder is known.
     pub(crate) fn heard(&mut self, id: HolderId, cx: &Context) -> bool {
         let is_there = self.holders.change(id, |holder| {
             holder.pings = 0;
@@ -85,7 +84,7 @@ impl Workers {
         self.holders.change(id, |holder| holder.malformed = 0);
     }
 
-    /// A holder tells its conditions. Whether it is known.
+    /// Notes a holder's `ready` with its conditions. Returns whether the holder is known.
     pub(crate) fn ready(&mut self, id: HolderId, ready: Ready, cx: &Context) -> bool {
         let notice = WorkerNotice::HolderReady {
             holder: id,
@@ -102,12 +101,12 @@ impl Workers {
         true
     }
 
-    /// The worker takes jobs.
+    /// Notes that the worker accepts jobs.
     pub(crate) fn said_ready(&mut self, cx: &Context) {
         self.supervision.said_ready(cx.now);
     }
 
-    /// The holder sent something that is no message. It `counts` towards the end of the
+    /// Handles input from the holder that is no message. It `counts` towards the end of the
     /// conversation unless an answer could be read from it.
     pub(crate) fn invalid_message(
         &mut self,
@@ -130,7 +129,7 @@ impl Workers {
         }
     }
 
-    /// Lets a holder go, from our side.
+    /// Closes a holder's connection from ojs-init's side.
     fn give_up(&mut self, id: HolderId, why: &'static str, cx: &Context) {
         if let Some(holder) = self.holders.get(id)
             && !holder.is_closed
@@ -152,7 +151,7 @@ impl Workers {
         }
     }
 
-    /// Arms the next question whether a holder is there.
+    /// Arms the timer of the next ping to a holder.
     pub(crate) fn expect_life(&mut self, id: HolderId, cx: &Context) {
         if let Some(holder) = self.holders.get(id)
             && holder.manners.answers_pings
@@ -197,7 +196,7 @@ impl Workers {
         }
     }
 
-    /// While nothing is read from it nobody can tell whether it works.
+    /// While ojs-init reads nothing from the holder, it cannot know whether the holder works.
     pub(crate) fn reading_paused(&mut self, id: HolderId, is_reading_paused: bool, cx: &Context) {
         let hears = self.holders.change(id, |holder| {
             holder.is_reading_paused = is_reading_paused;
@@ -208,8 +207,9 @@ impl Workers {
         }
     }
 
-    /// The holder has not read its messages. A holder that works on a job need not read. A holder
-    /// that has nothing else to do must, and so must one whose messages are not read until then.
+    /// Closes a holder that has not read its messages. A holder that works on a job need not read.
+    /// A holder without other work must, and so must one whose messages ojs-init has not read until
+    /// then.
     pub(super) fn stalled(&mut self, id: HolderId, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let works = !holder.is_reading_paused
@@ -223,14 +223,14 @@ impl Workers {
         }
     }
 
-    /// A connection is closed. Returns the process behind it.
+    /// Handles a closed connection. Returns the process behind it.
     pub(crate) fn hung_up(&mut self, id: HolderId, cx: &Context) -> Option<ProcessId> {
         self.timers.cancel(WorkerTimer::Ping(id));
         self.timers.cancel(WorkerTimer::Stalled(id));
         self.timers.cancel(WorkerTimer::CancelSignal(id));
         let holder = self.holders.get(id)?;
         let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
-        // A connection that such a holder closes says nothing about its process.
+        // A holder that waits for replies may close a connection while its process goes on.
         let waits_for_answers = holder.manners.answer_within;
         self.holders.change(id, |holder| holder.is_closed = true);
         self.forget_pulls(id);
@@ -240,15 +240,15 @@ impl Workers {
         if holds_none {
             self.holders.forget(id);
         } else if !self.holders.is_gone(process) && waits_for_answers.is_none() {
-            // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
+            // Most often the process is ending: then its own status counts, not that of ojs-init's
+            // SIGTERM.
             self.timers
                 .arm_at_latest(WorkerTimer::HungUp(process), cx.now.after(HANG_UP_LEEWAY));
         }
         Some(process)
     }
 
-    /// Somebody has left: where nobody is left who is ready, the worker has its time to say ready
-    /// once more.
+    /// Restarts the time to send ready if the last ready holder has left.
     pub(crate) fn expect_ready(&mut self, cx: &Context) {
         if self.holders.ready() == 0 && self.supervision.is_alive() && !cx.is_terminating() {
             self.timers
@@ -261,7 +261,7 @@ impl Workers {
         self.end_process(process, EndCause::Disconnected, cx);
     }
 
-    /// Asks a process to end, and sees to it. A stopped one is woken up for that.
+    /// Asks a process to end, and enforces it. A stopped process is woken up for that.
     pub(crate) fn end_process(&mut self, id: ProcessId, cause: EndCause, cx: &Context) {
         let jobs = self.holders.jobs_of(id);
         let Some(process) = self.holders.process_mut(id) else {
@@ -305,7 +305,7 @@ impl Workers {
         }
     }
 
-    /// The process is gone, so all that it had written can be read now.
+    /// Handles the end of a process. All that it had written can be read now.
     pub(crate) fn process_gone(&mut self, id: ProcessId, cx: &Context) {
         self.timers.cancel(WorkerTimer::KillProcess(id));
         self.timers.cancel(WorkerTimer::HungUp(id));

@@ -1,5 +1,5 @@
-//! One holder of jobs: under which conditions it takes them, and with how much credit; and the
-//! process behind it.
+//! One holder of jobs: the conditions on which it accepts them, its credit, and the process behind
+//! it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,31 +13,33 @@ use crate::worker::offers::{HolderRank, OfferNumber};
 /// One holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// The process behind it.
+    /// The process behind the holder.
     pub process: ProcessId,
-    /// That process is not its own: it stands for whichever of the worker's it is.
+    /// The holder's own process is unknown, so `process` stands for any of the worker's.
     pub is_of_unknown_process: bool,
-    /// When it last said something, where that is all that tells that it is there.
+    /// When the holder last sent a message, if only its messages show that it is there.
     pub last_said: Option<Moment>,
     /// The manners of the holder.
     pub manners: Manners,
-    /// Its conditions; none before it has said ready.
+    /// The conditions of the holder. None before it has sent ready.
     pub ready: Option<Ready>,
-    /// Its own requests for jobs: a holder that makes them needs no conditions.
+    /// The queues of the holder's own requests for jobs. A holder that sends requests needs no
+    /// conditions.
     pub asked_queues: Asks,
-    /// How often it has asked for jobs from more queues than are asked for at once.
+    /// How often the holder has asked for jobs from more queues than one FETCH names.
     pub queue_turns: usize,
-    /// Something that we wrote was not taken yet.
+    /// The holder has not read all that ojs-init wrote.
     pub has_unread_output: bool,
-    /// The job that it got last is among that.
+    /// The unread output contains the holder's last job.
     pub has_unread_job: bool,
-    /// Nothing is read from it: it has to take what we wrote first.
+    /// ojs-init reads nothing from the holder until the holder has read its output.
     pub is_reading_paused: bool,
-    /// Nothing more will come from it.
+    /// The holder will send nothing more.
     pub is_closed: bool,
-    /// Its process is kept for one job: it gets no other.
+    /// The holder's process is kept for one job and gets no other.
     pub is_kept: bool,
-    /// The holder gets no more jobs: it closes, is silent, or does not read.
+    /// The holder gets no more jobs, because its connection closes, or because it is silent or does
+    /// not read.
     pub is_given_up: bool,
     /// Malformed frames in a row.
     pub malformed: u8,
@@ -46,18 +48,18 @@ pub struct Holder {
     /// How long after the last SIGURG its process gets the next one, while cancelled jobs are
     /// unanswered.
     pub signal_pause: Duration,
-    /// When it got its last job, as a count of jobs.
+    /// The number of the holder's last job, in a count of all jobs given out.
     pub last_job_number: u64,
-    /// The offer of the holder, once it has said ready.
+    /// The offer of the holder, once it has sent ready.
     pub(super) offer: Option<OfferNumber>,
-    /// How many jobs it has; which, the ledger knows.
+    /// How many jobs the holder has. The ledger knows which.
     pub(super) held: usize,
-    /// How many of them nobody waits for any more: lost, and not answered in time.
+    /// How many of the holder's jobs are overdue: lost, and not answered in time.
     pub(super) overdue: usize,
 }
 
 impl Holder {
-    /// One that has just come.
+    /// A holder that has just connected.
     #[must_use]
     pub fn new(process: ProcessId, manners: Manners) -> Self {
         Self {
@@ -84,7 +86,7 @@ impl Holder {
         }
     }
 
-    /// How many more jobs it may get.
+    /// How many more jobs the holder may get.
     #[must_use]
     pub fn free(&self) -> usize {
         match &self.ready {
@@ -95,34 +97,34 @@ impl Holder {
         }
     }
 
-    /// How many jobs it has.
+    /// How many jobs the holder has.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Whether only its heartbeats show that the holder still has its jobs: its process is unknown,
-    /// and it waits for replies as clients of the gateway do.
+    /// Whether only its heartbeats show that the holder still has its jobs. This requires an
+    /// unknown process, and a holder that waits for replies as clients of the gateway do.
     #[must_use]
     pub fn is_known_by_words_alone(&self) -> bool {
         self.is_of_unknown_process && self.manners.answer_within.is_some()
     }
 
-    /// Whether it can be talked to.
+    /// Whether ojs-init can send messages to the holder.
     #[must_use]
     pub fn is_there(&self) -> bool {
         !self.is_closed && !self.is_given_up
     }
 
-    /// Whether it is ready, or has asked for jobs, and can be talked to. One that pauses, with a
-    /// concurrency of 0, is.
+    /// Whether the holder is ready or has asked for jobs, and can receive messages. True also for a
+    /// holder that pauses with a concurrency of 0.
     #[must_use]
     pub fn takes_jobs(&self) -> bool {
         (self.ready.is_some() || self.asked_queues.has_asked()) && self.is_there()
     }
 
-    /// Whether it has to answer a ping with the jobs that it has: it has nothing else to do, or
-    /// said that it answers anyway.
+    /// Whether the holder has to answer a ping with the jobs that it has: it has no job, or
+    /// declared that it always answers.
     #[must_use]
     pub fn answers_pings_now(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.ping || self.held == 0)
@@ -184,28 +186,28 @@ impl Share {
 /// A process behind holders.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Why it is being ended, if it is.
+    /// Why ojs-init ends the process, if it does.
     pub ending: Option<EndCause>,
-    /// The process can do nothing any more.
+    /// The process has ended.
     pub(super) is_gone: bool,
-    /// How many jobs were unanswered when the first of them was decided after its end.
+    /// How many jobs were unanswered when the first of them was decided after the process's end.
     pub(super) left_unanswered: Option<usize>,
     /// Its holders.
     pub(super) holders: BTreeSet<HolderId>,
-    /// Those that are closed.
+    /// Holders whose connection is closed.
     pub(super) closed: BTreeSet<HolderId>,
-    /// Those that are open and have jobs that nobody waits for any more.
+    /// Open holders with overdue jobs.
     pub(super) overdue: BTreeSet<HolderId>,
-    /// Jobs that they have.
+    /// Jobs that the holders have.
     pub(super) held: usize,
-    /// Those that somebody waits for, as far as their holders are open.
+    /// Jobs of open holders that are not overdue.
     pub(super) works: usize,
-    /// How many more those may get that hear what they are told.
+    /// How many more jobs the holders that receive cancels may get.
     pub(super) room: usize,
 }
 
 impl Process {
-    /// Whether it can do nothing any more.
+    /// Whether the process has ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.is_gone

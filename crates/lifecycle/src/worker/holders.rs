@@ -7,33 +7,34 @@ use crate::api::{EndCause, Manners, Ready};
 use crate::worker::holder::{Holder, Process, Share};
 use crate::worker::offers::{Offer, Offers};
 
-/// All of them, and what they come to together: it is kept and never counted, however many there
-/// are.
+/// All holders, with sums that each change updates. No event counts them anew, because there may be
+/// many holders.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Holders {
     all: BTreeMap<HolderId, Holder>,
-    /// The processes behind them. An entry stays as long as one of its holders does; that of a
-    /// process which is being ended until it is gone, or SIGKILL was sent.
+    /// The processes behind the holders. An entry stays as long as one of its holders does. The
+    /// entry of a process that is being ended stays until the process has ended, or SIGKILL was
+    /// sent.
     processes: BTreeMap<ProcessId, Process>,
-    /// Processes that are gone and have holders that are closed.
+    /// Processes that have ended and have closed holders.
     over: BTreeSet<ProcessId>,
     offers: Offers,
-    /// Somebody offers what nobody did, or nobody what somebody did.
+    /// An offer has its first taker, or has lost its last one.
     has_new_offers: bool,
-    /// How many there are with each limit of a frame that can be talked to.
+    /// Number of connected holders with each frame limit.
     limits: BTreeMap<Option<usize>, usize>,
     ready: usize,
-    /// Those among them that ask for jobs themselves.
+    /// Holders that ask for jobs by themselves.
     pulling: usize,
     concurrency: u64,
     free: usize,
-    /// Those that have jobs, and have not come to their end with their process.
+    /// Holders that have jobs and did not end with their process.
     at_work: usize,
     served: u64,
 }
 
 impl Holders {
-    /// Somebody came.
+    /// Enters a new holder.
     pub fn add(&mut self, id: HolderId, process: ProcessId, manners: Manners) {
         let holder = Holder::new(process, manners);
         self.processes.entry(process).or_default().holders.insert(id);
@@ -42,7 +43,7 @@ impl Holders {
         self.all.insert(id, holder);
     }
 
-    /// Changes a holder, and what all of them come to with it.
+    /// Changes a holder, and the sums that follow from it.
     pub fn change<T>(&mut self, id: HolderId, change: impl FnOnce(&mut Holder) -> T) -> Option<T> {
         let holder = self.all.get_mut(&id)?;
         let (process, before) = (holder.process, holder.share());
@@ -133,8 +134,8 @@ impl Holders {
         self.at_work -= usize::from(share.is_at_work(process_of.is_gone));
     }
 
-    /// The holder takes jobs on these conditions. Returns whether they are new, and whether it had
-    /// none.
+    /// Notes the conditions on which the holder accepts jobs. Returns whether they are new, and
+    /// whether the holder had none.
     pub fn is_ready(&mut self, id: HolderId, ready: Ready) -> Option<(bool, bool)> {
         let holder = self.all.get(&id)?;
         let is_news = holder.ready.as_ref() != Some(&ready);
@@ -156,7 +157,7 @@ impl Holders {
         Some((is_news, is_first))
     }
 
-    /// The holder has so many jobs, of which nobody waits for so many.
+    /// Notes how many jobs the holder has, and how many of them are overdue.
     pub fn has_jobs(&mut self, id: HolderId, held: usize, overdue: usize) {
         self.change(id, |holder| {
             holder.held = held;
@@ -164,7 +165,8 @@ impl Holders {
         });
     }
 
-    /// Forgets a holder, and its process with the last of them, unless that is being ended.
+    /// Forgets a holder. Forgets its process with the last holder, unless that process is being
+    /// ended.
     pub fn forget(&mut self, id: HolderId) {
         if let Some(holder) = self.all.remove(&id) {
             self.counts_no_more(id, holder.process, holder.share());
@@ -210,7 +212,7 @@ impl Holders {
         }
     }
 
-    /// A process can do nothing any more.
+    /// Notes that a process has ended.
     pub fn process_is_gone(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id).filter(|process| !process.is_gone) else {
             return;
@@ -229,27 +231,27 @@ impl Holders {
         self.all.get(&id)
     }
 
-    /// Whether it is open.
+    /// Whether the holder's connection is open.
     #[must_use]
     pub fn is_open(&self, id: HolderId) -> bool {
         self.all.get(&id).is_some_and(|holder| !holder.is_closed)
     }
 
-    /// Whether it hears what it is told unasked.
+    /// Whether the holder receives messages that it has not asked for.
     #[must_use]
     pub fn hears(&self, id: HolderId) -> bool {
         self.all.get(&id).is_some_and(|holder| holder.manners.hears)
     }
 
-    /// Whether it wants to hear that the backend has what it said.
+    /// Whether the holder wants a confirmation when the backend has its outcome.
     #[must_use]
     pub fn wants_ok(&self, id: HolderId) -> bool {
         let ready = self.all.get(&id).and_then(|holder| holder.ready.as_ref());
         ready.is_none_or(|ready| ready.ok)
     }
 
-    /// The longest frame that any of those who are there takes; none where one takes everything, or
-    /// nobody is there.
+    /// The longest frame that any connected holder accepts. None if one of them has no limit, or if
+    /// there is no holder.
     #[must_use]
     pub fn frame_limit(&self) -> Option<usize> {
         if self.limits.contains_key(&None) {
@@ -263,8 +265,7 @@ impl Holders {
         self.iter().filter(|(_, holder)| holder.held > 0)
     }
 
-    /// Whether somebody has a job whose process may still work on it, or has left something to be
-    /// read.
+    /// Whether a job's process may still work on it, or has left unread messages.
     #[must_use]
     pub fn are_at_work(&self) -> bool {
         self.at_work > 0
@@ -278,13 +279,13 @@ impl Holders {
         }
     }
 
-    /// Whether this process can do nothing any more.
+    /// Whether this process has ended.
     #[must_use]
     pub fn is_gone(&self, process: ProcessId) -> bool {
         self.processes.get(&process).is_some_and(|process| process.is_gone)
     }
 
-    /// Why this process was told to end, if it was.
+    /// Why ojs-init asked this process to end, if it did.
     #[must_use]
     pub fn ending(&self, process: ProcessId) -> Option<&EndCause> {
         self.processes.get(&process)?.ending.as_ref()
@@ -301,13 +302,13 @@ impl Holders {
         self.processes.get(&id)
     }
 
-    /// How many jobs its holders have.
+    /// Number of jobs that this process's holders have.
     #[must_use]
     pub fn jobs_of(&self, id: ProcessId) -> usize {
         self.processes.get(&id).map_or(0, |process| process.held)
     }
 
-    /// How many more jobs its holders may get, as far as these are given jobs unasked.
+    /// How many more jobs this process's holders may get without a request.
     #[must_use]
     pub fn room_of(&self, id: ProcessId) -> usize {
         let free = self.of(id).map(|(_, holder)| holder.free());
@@ -322,41 +323,41 @@ impl Holders {
         }
     }
 
-    /// How many jobs a process that is gone left unanswered: counted when this is first asked.
+    /// How many jobs an ended process left unanswered, counted at the first call.
     pub fn left_unanswered(&mut self, id: ProcessId) -> usize {
         let process = self.processes.get_mut(&id);
         process.map_or(0, |process| *process.left_unanswered.get_or_insert(process.held))
     }
 
-    /// Whether each slot of this process is held by a job that nobody waits for; or each of its
-    /// jobs is one, and it cannot be told.
+    /// Whether each slot of this process is occupied by an overdue job. If no holder of the process
+    /// receives cancels, it is enough that each of its jobs is overdue.
     #[must_use]
     pub fn is_stuck(&self, id: ProcessId) -> bool {
-        // A handler that was told may still see it; where nobody was, room for other jobs does not
-        // help this one.
+        // `room` counts only holders that receive cancels, because their handlers may still stop.
+        // Free slots of other holders do not help an overdue job.
         self.processes
             .get(&id)
             .is_some_and(|process| process.works == 0 && process.room == 0)
     }
 
-    /// A holder of this process that has a job which nobody waits for any more.
+    /// A holder of this process with an overdue job.
     #[must_use]
     pub fn overdue_of(&self, id: ProcessId) -> Option<HolderId> {
         self.processes.get(&id)?.overdue.first().copied()
     }
 
-    /// The processes that are gone and left no answer, with their holders that are closed.
+    /// The ended processes with closed holders, and these holders.
     pub fn over(&self) -> impl Iterator<Item = (ProcessId, &BTreeSet<HolderId>)> {
         let over = self.over.iter();
         over.filter_map(|id| Some((*id, &self.processes.get(id)?.closed)))
     }
 
-    /// Every holder. It is a walk: nothing for each event.
+    /// Every holder. This is a walk over all holders, so it must not run for each event.
     pub fn iter(&self) -> impl Iterator<Item = (HolderId, &Holder)> {
         self.all.iter().map(|(id, holder)| (*id, holder))
     }
 
-    /// How many there are.
+    /// Number of holders.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
@@ -370,51 +371,51 @@ impl Holders {
             .filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 
-    /// Whether anybody is there who asks for jobs itself.
+    /// Whether any holder asks for jobs by itself.
     #[must_use]
     pub fn pull(&self) -> bool {
         self.pulling > 0
     }
 
-    /// Holders that are ready and can be talked to. One that pauses, with a concurrency of 0, is
-    /// one of them.
+    /// Holders that are ready and can receive messages. A holder that pauses with a concurrency of
+    /// 0 counts.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready
     }
 
-    /// How many jobs they take at a time, together.
+    /// How many jobs the holders accept at a time, together.
     #[must_use]
     pub fn concurrency(&self) -> u64 {
         self.concurrency
     }
 
-    /// How many more jobs all of them together may get.
+    /// How many more jobs all holders together may get.
     #[must_use]
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// Whether there are others since this was last asked: what nobody took may be taken now, and
-    /// the other way round.
+    /// Returns and clears whether the offers have changed. After a change a job without a taker may
+    /// have one, and the reverse.
     pub fn take_new_offers(&mut self) -> bool {
         std::mem::take(&mut self.has_new_offers)
     }
 
-    /// Whether any holder takes jobs of this kind in frames of so many bytes.
+    /// Whether any holder accepts jobs of this kind in frames of this many bytes.
     #[must_use]
     pub fn take(&self, kind: &Text, bytes: usize) -> bool {
         self.offers.take(kind, bytes)
     }
 
-    /// Types that are taken; of many some.
+    /// Types that holders accept. Only some of them if there are many.
     #[must_use]
     pub fn types_taken(&self) -> Vec<Text> {
         self.offers.types()
     }
 
-    /// The holder to give such a job to now: the one with most room; between equals, whose turn it
-    /// is.
+    /// The holder that gets this job now: the one with most room, and among equals the one served
+    /// least recently.
     #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         self.offers.choose(kind, bytes)
@@ -436,12 +437,12 @@ impl Holders {
         });
     }
 
-    /// Whether the process of each holder is known, each has as many jobs as `counted` says and as
-    /// many of them overdue, and all that is kept is what they come to.
+    /// Checks that the process of each holder is known, that each holder has the jobs and overdue
+    /// jobs of `counted`, and that the sums are right.
     ///
     /// # Errors
     ///
-    /// Compares the sums with the holders.
+    /// The first difference.
     pub fn check(&self, counted: impl Fn(HolderId) -> (usize, usize)) -> Result<(), String> {
         let mut right = Self {
             served: self.served,

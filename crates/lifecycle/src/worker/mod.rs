@@ -1,18 +1,19 @@
 //! The worker: its process, the holders of jobs in it, and the credit that they give.
 //!
 //! Words. A *holder* has jobs: a connection of the worker socket, or a process that speaks HTTP
-//! with the gateway. *Credit* is how many jobs a holder takes. Pushed credit stands until it is
-//! used up; a *pull* is a request for jobs that gets one reply. An *offer* is what several holders
-//! take alike. The worker *is over* when its process and all descendants have ended.
+//! with the gateway. *Credit* is how many jobs a holder accepts. Pushed credit stands until it is
+//! used up; a *pull* is a request for jobs that gets one reply. An *offer* is the types and the
+//! frame limit that several holders have in common. The worker *is over* when its process and all
+//! descendants have ended.
 //!
 //! | question | file |
 //! |---|---|
-//! | where does the part begin? | `workers`; what it says: `workers_said` |
-//! | how does the process start, end and start again? | `supervise`, with the state in `supervision`; whose fault an end is: `blame` |
-//! | what does a holder say, and is it still there? | `conversation` |
-//! | who can take a job? | `holders`, `holder`, `offers`; for pulls: `pulls`, `pulling`, `asks`, `takers` |
-//! | how many jobs can the worker take? | `capacity`; its log line: `capacity_news` |
-//! | how does a blocked program learn of a cancel? | `cancel_signals` |
+//! | where does the part begin? | `workers`; its orders: `workers_said` |
+//! | how does the process start, end and start again? | `supervise`, with the state in `supervision`; the cause of an end: `blame` |
+//! | which messages does a holder send, and is it still connected? | `conversation` |
+//! | which holder can accept a job? | `holders`, `holder`, `offers`; for pulls: `pulls`, `pulling`, `asks`, `takers` |
+//! | how many jobs can the worker accept? | `capacity`; its log line: `capacity_news` |
+//! | how does a blocked program notice a cancel? | `cancel_signals` |
 //!
 //! The part knows how many jobs a holder has, and no job. It may use `api`, `timers`, `groups` and
 //! `values`. Start with `workers`, then `holders`.

@@ -1,5 +1,5 @@
-//! Offers of holders, and whose turn it is. Many holders offer the same, so a search for a holder
-//! reads the few offers and not the many holders.
+//! Offers of holders, and the order in which the holders are served. Many holders make one offer,
+//! so a search for a holder reads the few offers and not the many holders.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use crate::groups::Groups;
 /// Most types that a record about a job without a handler can name.
 const MOST_NAMED_TYPES: usize = 20;
 
-/// An offer: the types and queues that some holders take.
+/// The types and the frame limit that some holders have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offer {
     /// The types of jobs; none: every type.
@@ -19,30 +19,30 @@ pub struct Offer {
     pub frame_limit: Option<usize>,
 }
 
-/// Names an offer as long as somebody makes it.
+/// The number of an offer, valid as long as a holder makes the offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OfferNumber(usize);
 
-/// The rank of a holder that makes an offer. The holder that may get most jobs is the first. Of
-/// equal ones the holder that was served least recently comes first.
+/// The rank of a holder that makes an offer. The holder that may get most jobs is the first. Among
+/// equals the holder that was served least recently is the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HolderRank {
-    /// How many more jobs it may get.
+    /// How many more jobs the holder may get.
     pub free: Reverse<usize>,
-    /// When it got its last job, as a count of jobs.
+    /// The number of the holder's last job, in a count of all jobs given out.
     pub served: u64,
     /// Which holder.
     pub holder: HolderId,
 }
 
-/// Those who make one offer.
+/// The holders that make one offer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Takers {
-    /// How many have said so, whether they have room or not.
+    /// How many holders have made the offer, with or without room.
     members: usize,
-    /// How many of them can be talked to.
+    /// How many of the holders can receive messages.
     present: usize,
-    /// Those who can be given a job now.
+    /// The holders that can get a job now.
     idle: BTreeSet<HolderRank>,
 }
 
@@ -53,14 +53,14 @@ pub struct Offers {
     made: BTreeMap<OfferNumber, (Offer, Takers)>,
     /// The offers that name a type.
     by_type: Groups<Text, OfferNumber>,
-    /// The offers to take every type.
+    /// The offers that accept every type.
     of_any_type: BTreeSet<OfferNumber>,
-    /// The offers with somebody who can be given a job now.
+    /// The offers with a holder that can get a job now.
     idle: BTreeSet<OfferNumber>,
 }
 
 impl Offers {
-    /// Somebody makes this offer.
+    /// Adds a holder to this offer.
     pub fn join(&mut self, offer: Offer) -> OfferNumber {
         let number = match self.numbers.get(&offer) {
             Some(number) => *number,
@@ -91,7 +91,7 @@ impl Offers {
         number
     }
 
-    /// Somebody does not make it any more; with the last one it is over.
+    /// Removes a holder from the offer, and the offer with its last holder.
     pub fn leave(&mut self, number: OfferNumber) {
         let Some((_, takers)) = self.made.get_mut(&number) else {
             return;
@@ -115,8 +115,8 @@ impl Offers {
         self.by_type.names().take(MOST_NAMED_TYPES).cloned().collect()
     }
 
-    /// One of those who make it can be talked to, or cannot any more: whether that is the first, or
-    /// was the last.
+    /// Notes that one more holder of the offer can receive messages, or one fewer. Returns whether
+    /// it is the first, or was the last.
     pub fn is_present(&mut self, number: OfferNumber, is_present: bool) -> bool {
         let Some((_, takers)) = self.made.get_mut(&number) else {
             return false;
@@ -130,7 +130,7 @@ impl Offers {
         was_anybody != (takers.present > 0)
     }
 
-    /// One of those who make it can be given a job now.
+    /// Notes that a holder of the offer can get a job now.
     pub fn is_idle(&mut self, number: OfferNumber, rank: HolderRank) {
         if let Some((_, takers)) = self.made.get_mut(&number) {
             takers.idle.insert(rank);
@@ -138,7 +138,7 @@ impl Offers {
         }
     }
 
-    /// The holder cannot take such a job any more.
+    /// Notes that the holder can get no job of the offer now.
     pub fn set_busy(&mut self, number: OfferNumber, rank: HolderRank) {
         if let Some((_, takers)) = self.made.get_mut(&number) {
             takers.idle.remove(&rank);
@@ -148,7 +148,7 @@ impl Offers {
         }
     }
 
-    /// The offers to take such a job, in a frame of so many bytes.
+    /// The offers that accept this job, in a frame of this many bytes.
     fn to_take(&self, kind: &Text, bytes: usize) -> impl Iterator<Item = &Takers> {
         let named = self.by_type.of(kind).iter();
         let made = named
@@ -158,27 +158,27 @@ impl Offers {
             .map(|(_, takers)| takers)
     }
 
-    /// Whether somebody takes such a job, sooner or later.
+    /// Whether a holder accepts this job, now or later.
     #[must_use]
     pub fn take(&self, kind: &Text, bytes: usize) -> bool {
         self.to_take(kind, bytes).any(|takers| takers.present > 0)
     }
 
-    /// The holder whose turn it is to get such a job.
+    /// The holder that gets this job next.
     #[must_use]
     pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         let first = self.to_take(kind, bytes).filter_map(|takers| takers.idle.first()).min();
         first.map(|rank| rank.holder)
     }
 
-    /// The offers with somebody who can be given a job now.
+    /// The offers with a holder that can get a job now.
     pub fn idle(&self) -> impl Iterator<Item = &Offer> {
         let made = self.idle.iter().filter_map(|number| self.made.get(number));
         made.map(|(offer, _)| offer)
     }
 
-    /// Whether the same holders make the same offers, under whatever numbers; and each offer is
-    /// found where it is looked for.
+    /// Whether both have equal offers with equal holders, under any numbers, and each index lists
+    /// each of its offers.
     #[must_use]
     pub fn are_like(&self, other: &Self) -> bool {
         let by_content = |offers: &Self| -> BTreeMap<Offer, Takers> { offers.made.values().cloned().collect() };

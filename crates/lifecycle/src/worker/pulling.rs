@@ -9,22 +9,22 @@ use crate::worker::pulls::Pull;
 use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
 
-/// Longest time that a pull waits for jobs, whatever it says.
+/// Longest time that a pull waits for jobs, whatever the pull asks for.
 const LONGEST_PULL: Duration = Duration::from_secs(30);
 
-/// Most pulls that wait at the same time; further ones are told at once that there are no jobs.
+/// Most pulls that wait at one time. Further pulls get an empty reply at once.
 const MOST_PULLS: usize = 10_000;
 
-/// Most queues that a pull, and so a FETCH for pulls, names. Of more than that others come with the
-/// next one.
+/// Most queues that a pull, and so a FETCH for pulls, names. Of a longer list, other queues are
+/// named with the next pull.
 const MOST_QUEUES: usize = 64;
 
-/// So many of them, those that are named first, are never left out for others.
+/// The first queues of a list, this many, are named in every pull.
 const QUEUES_WITHOUT_TURNS: usize = MOST_QUEUES / 2;
 
 impl Workers {
-    /// A holder asks for jobs. Outside running there are none, and nobody is asked. Whether the
-    /// pull waits.
+    /// Enters a pull of a holder. If no job can be given to the pull, it gets an empty reply at
+    /// once. Returns whether the pull waits.
     pub(crate) fn wants(&mut self, id: HolderId, wants: Wants, cx: &Context) -> bool {
         let Wants {
             pull,
@@ -42,7 +42,7 @@ impl Workers {
         if is_there {
             self.timers.cancel(WorkerTimer::Ready);
             self.supervision.said_ready(cx.now);
-            // All of them, also those that the concurrency does not allow.
+            // All wanted jobs, also those beyond the concurrency.
             let asked = usize::try_from(count.min(MAX_CONCURRENCY)).unwrap_or(usize::MAX);
             self.say(Said::JobsAskedFor(asked.saturating_add(self.pulls.wanted())));
         }
@@ -65,14 +65,13 @@ impl Workers {
         !is_in_vain
     }
 
-    /// Whether new jobs may come: they may be given out, and there is memory for them.
+    /// Whether new jobs may arrive: they may be given out, and there is memory for them.
     fn may_get_jobs(&self, cx: &Context) -> bool {
         self.are_taking_jobs(cx.phase) && !cx.gate_is_closed
     }
 
-    /// Of the queues that a pull names those that jobs are taken from; they are known from then on.
-    /// One that names none means those that are configured. Of too many it is other ones with each
-    /// pull of a holder.
+    /// The queues from which the FETCH for this pull takes jobs. A pull without queues means the
+    /// configured ones. If the pull names too many, each pull of the holder selects other ones.
     fn queues_to_take(&mut self, id: HolderId, named: Option<Vec<Text>>, cx: &Context) -> Option<Vec<Text>> {
         let Some(mut named) = named else {
             return match &cx.options.queues {
@@ -99,7 +98,7 @@ impl Workers {
         Some(in_turn(named, turn.unwrap_or_default()))
     }
 
-    /// A job goes out with the answer to this pull.
+    /// Spends one job of this pull's credit.
     pub(crate) fn spend(&mut self, pull: PullId) {
         self.pulls.spend(pull);
     }
@@ -109,14 +108,14 @@ impl Workers {
         self.pulls.were_asked_for(queues, until);
     }
 
-    /// Answers the pulls of a FETCH with the jobs that were given out to them, perhaps none.
+    /// Answers the pulls of a FETCH that has returned with no further jobs.
     pub(crate) fn answer_asked_pulls(&mut self) {
         while let Some(pull) = self.pulls.first_asked() {
             self.answer_pull(pull, Vec::new());
         }
     }
 
-    /// The one answer to a pull; what is left of it lapses.
+    /// Answers the pull. The rest of its credit lapses.
     pub(crate) fn answer_pull(&mut self, id: PullId, jobs: Vec<GivenJob>) {
         let Some(pull) = self.pulls.take(id) else { return };
         self.timers.cancel(WorkerTimer::Pull(id));
@@ -124,8 +123,8 @@ impl Workers {
         self.order(Effect::AnswerPull { holder, pull: id, jobs });
     }
 
-    /// Outside running, without a worker and while there is no memory for more, there are no jobs
-    /// to wait for.
+    /// Answers all pulls with an empty reply if no job can be given out: outside the phase running,
+    /// without a worker, or without memory for more jobs.
     pub(crate) fn end_pulls(&mut self, cx: &Context) {
         if self.may_get_jobs(cx) {
             return;
@@ -136,15 +135,14 @@ impl Workers {
         }
     }
 
-    /// A holder gets no more jobs, and is told so.
+    /// Answers the pulls of a holder that gets no more jobs with an empty reply.
     pub(crate) fn end_pulls_of(&mut self, holder: HolderId) {
         for pull in self.pulls.of(holder) {
             self.answer_pull(pull, Vec::new());
         }
     }
 
-    /// The client that waited for the reply to this pull is gone. Returns whether the pull had no
-    /// reply yet.
+    /// Removes a pull whose client has left. Returns whether the pull had no reply yet.
     pub(crate) fn wants_no_more(&mut self, holder: HolderId, id: PullId) -> bool {
         let is_theirs = self.pulls.get(id).is_some_and(|pull| pull.holder == holder);
         if is_theirs {
@@ -154,7 +152,7 @@ impl Workers {
         is_theirs
     }
 
-    /// A holder is gone: whatever it asked for, it spends nothing.
+    /// Removes the pulls of a holder that has left, without replies.
     pub(super) fn forget_pulls(&mut self, holder: HolderId) {
         for pull in self.pulls.of(holder) {
             self.pulls.take(pull);
@@ -163,8 +161,8 @@ impl Workers {
     }
 }
 
-/// Of more queues than a FETCH can name the first ones, and of the others as many as there is room
-/// for: each has its turn. The order stays.
+/// Selects the queues of a FETCH from a longer list: the first ones, and as many of the others in
+/// turn as there is room for. The order stays.
 fn in_turn(named: Vec<Text>, turn: usize) -> Vec<Text> {
     let others = named.len().saturating_sub(QUEUES_WITHOUT_TURNS).max(1);
     let room = MOST_QUEUES - QUEUES_WITHOUT_TURNS;

@@ -1,5 +1,5 @@
-//! Pulled credit: requests of holders for jobs, each with one reply, the oldest first. A pull that
-//! takes a queue is found by the queue, however many pulls there are.
+//! Pulled credit: requests of holders for jobs, each with one reply, the oldest first. A pull for a
+//! queue is found by the queue, however many pulls there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use crate::groups::Groups;
 /// A holder wants jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pull {
-    /// Who.
+    /// The holder that made the pull.
     pub holder: HolderId,
-    /// How many more it can be given with its answer.
+    /// How many more jobs the pull can get with its answer.
     pub left: usize,
-    /// From which queues; none: from those that are configured.
+    /// The queues that the pull names. None: the configured ones.
     pub queues: Option<Vec<Text>>,
 }
 
@@ -21,19 +21,18 @@ pub struct Pull {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pulls {
     all: BTreeMap<PullId, Pull>,
-    /// Those that can be given more, by each queue that they name.
+    /// Pulls that can get more jobs, by each queue that they name.
     by_queue: Groups<Text, PullId>,
-    /// Those that name none.
+    /// Pulls that can get more jobs and name no queue.
     of_any_queue: BTreeSet<PullId>,
     by_holder: Groups<HolderId, PullId>,
-    /// Those that name the very same queues, in the same order.
+    /// Pulls by their list of queues, in its order.
     by_list: Groups<Vec<Text>, PullId>,
-    /// How many jobs those can be given, together.
+    /// How many jobs the pulls with one list can get, together.
     wanted_of_list: BTreeMap<Vec<Text>, usize>,
-    /// Those that a FETCH asked for which has brought what it brings: they are answered now, with
-    /// whatever there is.
+    /// Pulls whose FETCH has returned. They get their answer now, even if it is empty.
     asked: BTreeSet<PullId>,
-    /// How many jobs all of them can be given.
+    /// How many jobs all pulls can get.
     wanted: usize,
 }
 
@@ -58,7 +57,7 @@ impl Pulls {
         self.all.insert(id, pull);
     }
 
-    /// Gives the pull one more job. A pull that has all that it asked for takes no other.
+    /// Gives the pull one more job. A pull that has all that it asked for gets no other.
     pub fn spend(&mut self, id: PullId) {
         let Some(pull) = self.all.get_mut(&id).filter(|pull| pull.left > 0) else {
             return;
@@ -89,7 +88,7 @@ impl Pulls {
         }
     }
 
-    /// The pull is answered, or its client is gone. The rest of its credit lapses.
+    /// Removes a pull that is answered or whose client has left. The rest of its credit lapses.
     pub fn take(&mut self, id: PullId) -> Option<Pull> {
         let pull = self.all.remove(&id)?;
         self.wanted -= pull.left;
@@ -103,14 +102,14 @@ impl Pulls {
         Some(pull)
     }
 
-    /// The oldest that takes a job of this queue.
+    /// The oldest pull that accepts a job of this queue.
     #[must_use]
     pub fn oldest_for(&self, queue: &Text) -> Option<PullId> {
         let named = self.by_queue.of(queue).first();
         named.into_iter().chain(self.of_any_queue.first()).min().copied()
     }
 
-    /// The oldest of this holder that takes a job of this queue.
+    /// The oldest pull of this holder that accepts a job of this queue.
     #[must_use]
     pub fn of_holder_for(&self, holder: HolderId, queue: &Text) -> Option<PullId> {
         let takes = |pull: &Pull| pull.queues.as_ref().is_none_or(|queues| queues.contains(queue));
@@ -118,9 +117,9 @@ impl Pulls {
         theirs.find(|id| self.all.get(id).is_some_and(takes)).copied()
     }
 
-    /// The queues and the number of jobs of the next FETCH. If a pull takes jobs of any queue, the
-    /// FETCH is for all pulls, from the configured queues. Otherwise it is for the oldest pull and
-    /// for those that name the same queues in the same order.
+    /// The queues and the number of jobs of the next FETCH. If a pull accepts jobs of any queue,
+    /// the FETCH is for all pulls, from the configured queues. Otherwise it is for the oldest pull,
+    /// and for all pulls that name its queues in its order.
     #[must_use]
     pub fn next(&self) -> (Option<&[Text]>, usize) {
         let oldest = self.all.values().next().and_then(|pull| pull.queues.as_ref());
@@ -133,14 +132,14 @@ impl Pulls {
         }
     }
 
-    /// The newest of them.
+    /// The newest pull.
     #[must_use]
     pub fn newest(&self) -> Option<PullId> {
         self.all.last_key_value().map(|(id, _)| *id)
     }
 
-    /// A FETCH from these queues, None: from those that are configured, has brought what it brings:
-    /// those up to this one had asked for that, and get their answer now.
+    /// Marks the pulls of a FETCH that has returned, so that they get their answer now. The FETCH
+    /// was for these queues (None: the configured ones) and for pulls up to this one.
     pub fn were_asked_for(&mut self, queues: Option<&Vec<Text>>, until: PullId) {
         let asked: Vec<PullId> = match queues {
             Some(queues) => self.by_list.of(queues).range(..=until).copied().collect(),
@@ -149,58 +148,58 @@ impl Pulls {
         self.asked.extend(asked);
     }
 
-    /// One of those that get their answer now.
+    /// The oldest of the pulls that get their answer now.
     #[must_use]
     pub fn first_asked(&self) -> Option<PullId> {
         self.asked.first().copied()
     }
 
-    /// Whether one of them waits for a FETCH that has not brought its answer yet.
+    /// Whether a pull waits for a FETCH that has not returned yet.
     #[must_use]
     pub fn wait_for_a_fetch(&self) -> bool {
         self.all.len() > self.asked.len()
     }
 
-    /// Those of one holder.
+    /// The pulls of one holder.
     #[must_use]
     pub fn of(&self, holder: HolderId) -> Vec<PullId> {
         self.by_holder.of(&holder).iter().copied().collect()
     }
 
-    /// One of them.
+    /// The pull of this id.
     #[must_use]
     pub fn get(&self, id: PullId) -> Option<&Pull> {
         self.all.get(&id)
     }
 
-    /// All of them, the oldest first.
+    /// All pulls, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (PullId, &Pull)> {
         self.all.iter().map(|(id, pull)| (*id, pull))
     }
 
-    /// How many jobs they can be given, together.
+    /// How many jobs all pulls can get, together.
     #[must_use]
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// How many there are.
+    /// Number of pulls.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no pull.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether each is found where it is looked for, and they are counted rightly.
+    /// Checks that each index lists each of its pulls, and that the sums are right.
     ///
     /// # Errors
     ///
-    /// That they are not.
+    /// An index or a sum is wrong.
     pub fn check(&self) -> Result<(), String> {
         let mut right = Self::default();
         for (id, pull) in self.iter() {

@@ -1,4 +1,4 @@
-//! The worker's process: started, ended with everything it left behind, started again.
+//! The worker's process: its start, its end with all its descendants, and its restart.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
 /// How long after the end of one of its processes, and its grace, the end of the worker counts as a
-/// consequence. A parent that sees its child end tells the others to end, and waits for them.
+/// consequence. A parent whose child ends often ends its other children, and waits for them.
 const CONSEQUENCE: Duration = Duration::from_secs(10);
 
-/// Exit status when the system has no process for us.
+/// Exit status if the system has no process left for the worker.
 const NO_PROCESS: u8 = 70;
 
-/// How long descendants may take to end after SIGKILL before we go on without them: the kernel
-/// holds them.
+/// Time for descendants to end after SIGKILL. After that ojs-init goes on without them, because the
+/// kernel holds them.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A worker that was ready for this long has had a successful life.
@@ -64,7 +64,7 @@ impl Workers {
         if std::mem::replace(&mut self.supervision.is_asked_to_end, true) {
             return;
         }
-        // A stopped one would not see it.
+        // A stopped worker would not receive the SIGTERM.
         self.signal_worker(Signal::TERM);
         self.signal_worker(Signal::CONT);
     }
@@ -81,7 +81,7 @@ impl Workers {
                 self.supervision.state = WorkerProcessState::Postponed;
                 self.timers.arm(WorkerTimer::Start, cx.now.after(pause));
             }
-            // One that has run before may run again when the shortage is over.
+            // A worker that has run before may run again when the shortage ends.
             NotStarted::Shortage if self.supervision.ended.is_some() => self.nothing_is_left(cx),
             NotStarted::Shortage => self.will_not_start(NO_PROCESS),
             NotStarted::Refused(status) => self.will_not_start(status),
@@ -95,8 +95,7 @@ impl Workers {
         self.say(Said::Lost);
     }
 
-    /// The worker process was reaped. It ended as it was asked to, or by itself: that is its
-    /// `manner`.
+    /// Handles the reaped worker process. `manner` tells an end on request from an end by itself.
     pub(crate) fn worker_ended(&mut self, ended: Ended, manner: Manner, cx: &Context) {
         let WorkerProcessState::Alive(process) = self.supervision.state else {
             return;
@@ -126,8 +125,8 @@ impl Workers {
         }
     }
 
-    /// Its end is ours when we ended it, or one of its processes with that consequence; not when it
-    /// was asked to end because nothing is left to do.
+    /// ojs-init caused the end if it ended the worker, or a process whose end led to the worker's.
+    /// A request to end because no work is left is no such cause.
     fn say_how_it_ended(&mut self, process: ProcessId, end: WorkerEnd, manner: Manner, cx: &Context) {
         let blame = self
             .supervision
@@ -142,7 +141,7 @@ impl Workers {
         });
     }
 
-    /// We end this process: should the worker end because of that, it is known why.
+    /// Remembers that ojs-init ends this process, as the reason if the worker ends because of that.
     pub(super) fn blame(&mut self, process: ProcessId, cause: &EndCause, cx: &Context) {
         let main = self.supervision.process();
         let is_of_main = |blame: &Blame| Some(blame.process) == main;
@@ -184,8 +183,8 @@ impl Workers {
         }
     }
 
-    /// Sends the descendants SIGTERM and gives them time: the rest of the drain if the worker ended
-    /// in good order, otherwise the grace of a cancel.
+    /// Sends the descendants SIGTERM. They have the rest of the drain if the worker ended in good
+    /// order, otherwise the grace of a cancel.
     fn ask_descendants(&mut self, drain_left: Duration, cx: &Context) {
         self.order(Effect::TerminateDescendants);
         let patience = if cx.phase == Phase::EndGame {
@@ -225,7 +224,7 @@ impl Workers {
         });
     }
 
-    /// Ends everybody by SIGKILL.
+    /// Ends every process by SIGKILL.
     pub(crate) fn kill_everything(&mut self, cx: &Context) {
         self.timers.cancel(WorkerTimer::KillDescendants);
         self.timers.cancel(WorkerTimer::GiveUpOnDescendants);
@@ -239,7 +238,7 @@ impl Workers {
         self.timers.arm_at_latest(WorkerTimer::Rescan, cx.now);
     }
 
-    /// The holders with jobs on which somebody may still work although everybody got SIGKILL.
+    /// The holders whose process may still work on their jobs after SIGKILL.
     pub(crate) fn holders_left(&self) -> Vec<HolderId> {
         let holders = self.holders.with_jobs();
         let is_left = |(_, holder): &(HolderId, &Holder)| {
@@ -251,13 +250,13 @@ impl Workers {
         holders.filter(is_left).map(|(id, _)| id).collect()
     }
 
-    /// Nobody looks for descendants any more.
+    /// Stops the search for descendants.
     pub(crate) fn look_for_no_more_descendants(&mut self) {
         self.timers.cancel(WorkerTimer::Rescan);
     }
 
-    /// The end begins: no worker process is started any more, and nothing is told of what the
-    /// worker takes.
+    /// Begins the end: ojs-init starts no further worker process and reports no change of its
+    /// capacity.
     pub(crate) fn end_begins(&mut self) {
         for timer in [
             WorkerTimer::Start,
@@ -270,7 +269,7 @@ impl Workers {
         }
     }
 
-    /// Whether the worker's descendants are gone, and every process that may still work on a job.
+    /// Whether the worker's descendants have ended, and every process that may still work on a job.
     pub(crate) fn is_cleared(&self) -> bool {
         let WorkerProcessState::Clearing {
             children_left: false, ..
@@ -281,8 +280,8 @@ impl Workers {
         !self.holders.are_at_work()
     }
 
-    /// Nothing is left of the worker process and its descendants, or nobody waits for them any
-    /// more.
+    /// Handles the end of the worker process and all its descendants, or the end of the wait for
+    /// them.
     pub(crate) fn nothing_is_left(&mut self, cx: &Context) {
         for timer in [
             WorkerTimer::KillDescendants,
@@ -341,7 +340,7 @@ impl Workers {
         true
     }
 
-    /// Orders a start again for which the system had no process.
+    /// Orders again a start for which the system had no process left.
     pub(super) fn start_is_due(&mut self, cx: &Context) {
         if self.supervision.state == WorkerProcessState::Postponed && !cx.is_terminating() {
             self.supervision.state = WorkerProcessState::Starting;
@@ -349,8 +348,8 @@ impl Workers {
         }
     }
 
-    /// Starts the next worker process, when the pause before it is over and the outcomes of the
-    /// last one are delivered, or have had their time.
+    /// Starts the next worker process. The pause must have ended, and the outcomes of the last
+    /// worker must be delivered or have had their time.
     pub(crate) fn start_next(&mut self, cx: &Context) {
         if !self.supervision.is_between_two() || cx.is_terminating() {
             return;
@@ -365,7 +364,7 @@ impl Workers {
         self.close_all_holders(cx);
         self.supervision.state = WorkerProcessState::Starting;
         self.supervision.started_at = cx.now;
-        // If there is no process to be had, the life of the last worker must not count once more.
+        // If the system has no process left, the life of the last worker must not count once more.
         self.supervision.ready_since = None;
         self.supervision.shortages = 0;
         self.order(Effect::StartWorker);

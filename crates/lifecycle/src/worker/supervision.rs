@@ -1,5 +1,5 @@
-//! The state of the worker's process: whether it runs, since when, how it ended, how often it was
-//! started again.
+//! The state of the worker's process: whether it runs, since when, how it ended, and how often it
+//! was restarted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::api::{EndCause, Moment, ProcessId, RESTART_WINDOW, WorkerEnd};
 use crate::worker::blame::Blame;
 use ojs_values::exit::{Ended, RemapExit};
 
-/// Exit status when we ended the worker, and do not start it again.
+/// Exit status if ojs-init ended the worker and does not restart it.
 const ENDED_BY_US: u8 = 1;
 
 /// The state of the worker's process.
@@ -17,26 +17,26 @@ pub(crate) struct Supervision {
     pub(super) state: WorkerProcessState,
     /// When the present one was started, or ordered.
     pub(super) started_at: Moment,
-    /// Since when the present one takes jobs.
+    /// Since when the present worker accepts jobs.
     pub(super) ready_since: Option<Moment>,
     /// Lives in a row that were not successful.
     pub(super) failures: u32,
     /// Attempts in a row to get a process.
     pub(super) shortages: u32,
-    /// When it was started again, within the window.
+    /// Restarts within the window.
     pub(super) restarts: VecDeque<Moment>,
     /// Which process the last one was that ended.
     pub(super) ended_process: Option<ProcessId>,
     /// How the last one ended.
     pub(super) ended: Option<WorkerEnd>,
-    /// How long it had run by then.
+    /// How long the last worker had run when it ended.
     pub(super) ran: Duration,
-    /// Processes that the kernel has killed since the start of the present one because memory ran
-    /// out, as far as told.
+    /// Processes that the kernel has killed for lack of memory since the start of the present
+    /// worker, as far as reported.
     pub(super) oom_kills: u64,
-    /// The last process of the present one that we ended.
+    /// The last process of the present worker that ojs-init ended.
     pub(super) blame: Option<Blame>,
-    /// Why we ended the last one, until the next one runs.
+    /// Why ojs-init ended the last worker, until the next one runs.
     pub(super) ended_for: Option<EndCause>,
     /// The present one was asked to end since nothing is left to do, or all that is left is cut
     /// off.
@@ -48,7 +48,7 @@ pub(crate) struct Supervision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum WorkerProcessState {
     Starting,
-    /// The system had no process for it; its start will be ordered again.
+    /// The system had no process left for the worker. Its start will be ordered again.
     Postponed,
     Alive(ProcessId),
     /// The process was reaped, and its descendants are being ended.
@@ -58,9 +58,9 @@ pub(super) enum WorkerProcessState {
         is_asked: bool,
         is_killed: bool,
     },
-    /// Nothing is left of it; the next one will be started.
+    /// No process of the worker is left. The next one will be started.
     Between,
-    /// Nothing is left of it, and there will be no other.
+    /// No process of the worker is left, and there will be no other.
     Over,
 }
 
@@ -102,7 +102,7 @@ impl Supervision {
         self.state == WorkerProcessState::Between
     }
 
-    /// Whether nothing of it runs, and nothing is about to.
+    /// Whether no process of the worker runs or is being started.
     pub(crate) fn is_over(&self) -> bool {
         match self.state {
             WorkerProcessState::Postponed | WorkerProcessState::Between | WorkerProcessState::Over => true,
@@ -110,7 +110,7 @@ impl Supervision {
         }
     }
 
-    /// The worker's own process, until nothing of it is left.
+    /// The worker's own process, until its last descendant has ended.
     pub(crate) fn process(&self) -> Option<ProcessId> {
         match self.state {
             WorkerProcessState::Alive(process) | WorkerProcessState::Clearing { process, .. } => Some(process),
@@ -132,7 +132,7 @@ impl Supervision {
         self.restarts.iter().filter(counts).count()
     }
 
-    /// How long the last one had run when it ended.
+    /// How long the last worker had run when it ended.
     pub(crate) fn ran(&self) -> Option<Duration> {
         self.ended.map(|_| self.ran)
     }
@@ -151,18 +151,18 @@ impl Supervision {
         self.oom_kills = kills;
     }
 
-    /// Why we ended the last one, where we did.
+    /// Why ojs-init ended the last worker, if it did.
     pub(crate) fn ended_for(&self) -> Option<&EndCause> {
         self.ended_for.as_ref()
     }
 
-    /// Why we ended one of its processes a moment ago, or the last one.
+    /// Why ojs-init ended the last worker, or a moment ago one of its processes.
     pub(crate) fn has_just_ended_for(&self, now: Moment) -> Option<&EndCause> {
         let recent = self.blame.as_ref().filter(|blame| blame.is_recent(now));
         self.ended_for.as_ref().or(recent.map(|blame| &blame.cause))
     }
 
-    /// Our exit status where it could not be started.
+    /// The exit status of ojs-init if the worker could not be started.
     pub(crate) fn start_failure_status(&self) -> Option<u8> {
         self.start_failure_status
     }
@@ -175,12 +175,12 @@ impl Supervision {
         self.ready_since.is_some()
     }
 
-    /// When the worker has had its time to say ready.
+    /// The latest moment at which the worker has to send ready.
     pub(crate) fn ready_by(&self, timeout: Duration) -> Moment {
         self.started_at.after(timeout)
     }
 
-    /// Our exit status after the end of the worker, if nobody asked for the end.
+    /// The exit status of ojs-init after the end of the worker, if no request caused that end.
     pub(crate) fn status(&self, remap: &RemapExit) -> u8 {
         let of_its_end = || match self.ended_for {
             Some(_) => ENDED_BY_US,

@@ -1,4 +1,4 @@
-//! Which process a job could have for itself, and to which pulls jobs go.
+//! The processes that a suspect can have for itself, and the pulls that get jobs.
 
 use crate::api::Subject;
 use crate::api::ids::{HolderId, ProcessId, PullId, Text};
@@ -6,8 +6,9 @@ use crate::worker::holder::Holder;
 use crate::worker::workers::Workers;
 
 impl Workers {
-    /// Deals jobs of these queues out to the oldest pulls that take them, and spends these. For
-    /// each job its pull and the holder of that, in order; none for one that no pull takes.
+    /// Deals jobs of these queues out to the oldest pulls that accept them, and spends the credit
+    /// of these pulls. Returns each job's pull and holder, in order. None for a job that no pull
+    /// accepts.
     pub(crate) fn deal(&mut self, queues: &[&Text]) -> Vec<Option<(PullId, HolderId)>> {
         let mut dealt = Vec::with_capacity(queues.len());
         for queue in queues {
@@ -21,8 +22,8 @@ impl Workers {
         dealt
     }
 
-    /// The process with the fewest jobs that takes this job; none where nobody takes it, or only
-    /// processes that take one at a time.
+    /// The process with the fewest jobs that accepts this job. None if no process accepts the job,
+    /// or only processes with one job at a time.
     pub(crate) fn emptiest_taker(&self, job: &Subject, bytes: usize) -> Option<ProcessId> {
         let processes = self.holders.iter().map(|(_, holder)| holder.process);
         let takers = processes.filter(|process| self.takers_in(*process, job, bytes).next().is_some());
@@ -40,7 +41,7 @@ impl Workers {
         most > 1 || holders().any(|holder| holder.asked_queues.has_asked())
     }
 
-    /// The holders of a process that take this job, now or later.
+    /// The holders of a process that accept this job, now or later.
     pub(crate) fn takers_in(
         &self,
         process: ProcessId,
@@ -58,7 +59,8 @@ impl Workers {
         self.takers_in(process, job, bytes).find(is_idle).map(|(id, _)| id)
     }
 
-    /// The oldest pull of a holder of this process that takes a job of this queue, and the holder.
+    /// The oldest pull of a holder of this process that accepts a job of this queue, and the
+    /// holder.
     pub(crate) fn pull_in(&self, process: ProcessId, queue: &Text) -> Option<(PullId, HolderId)> {
         let mut holders = self.holders.of(process).map(|(id, _)| id);
         holders.find_map(|id| Some((self.pulls.of_holder_for(id, queue)?, id)))

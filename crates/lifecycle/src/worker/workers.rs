@@ -1,9 +1,9 @@
-//! The workers as one part of the machine: the worker process, whoever in it holds jobs, what these
-//! offer and ask for.
+//! The workers as one part of the machine: the worker process, the holders of jobs, and their
+//! offers and requests.
 //!
-//! The part knows no other one. It knows how many jobs a holder has, and no job. It returns a list
-//! of [`Said`]: orders for the shell and requests to the other parts, in the order in which
-//! they are to be carried out.
+//! The part knows no other part. It knows how many jobs a holder has, and no job. It returns a list
+//! of [`Said`]: orders for the shell and requests to the other parts, in the order in which the
+//! router carries them out.
 
 use crate::api::ids::{HolderId, JobId, ProcessId};
 use crate::api::{About, Effect, ErrorCode, Moment, Options, Phase, Queues, ToWorker, WorkerNotice, WorkerTimer};
@@ -32,7 +32,7 @@ pub(crate) struct Workers {
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) phase: Phase,
-    /// The end has sent SIGKILL to everybody.
+    /// The end has sent SIGKILL to every process.
     pub(crate) has_killed: bool,
     /// The end waits for processes that got SIGKILL.
     pub(crate) is_killing: bool,
@@ -95,25 +95,25 @@ impl Workers {
         self.timers.clear();
     }
 
-    /// Whether nothing was said since the last list was taken.
+    /// Whether the list of orders is empty.
     pub(crate) fn is_silent(&self) -> bool {
         self.said.is_empty()
     }
 
-    /// Everything that was said since the last call.
+    /// Removes and returns the orders since the last call.
     pub(crate) fn take_said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
     }
 
-    /// That is carried out. The memory of the list is used for the next one.
+    /// Keeps the memory of a list that the router has carried out, for the next list.
     pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
         if self.said.capacity() == 0 {
             self.said = list;
         }
     }
 
-    /// Whether new jobs may be given out: not once the worker process ended, since whoever it left
-    /// behind is being ended too.
+    /// Whether new jobs may be given out. Not after the worker process ended, because its
+    /// descendants are being ended too.
     pub(crate) fn are_taking_jobs(&self, phase: Phase) -> bool {
         phase == Phase::Running && self.supervision.is_alive()
     }
@@ -140,7 +140,7 @@ impl Workers {
             WorkerTimer::Stalled(holder) => self.stalled(holder, cx),
             WorkerTimer::CancelSignal(holder) => self.say(Said::SignalPauseIsOver(holder)),
             WorkerTimer::Pull(pull) => self.answer_pull(pull, Vec::new()),
-            // This timer only expires: `start_next` asks whether it is armed.
+            // This timer only expires: `start_next` checks whether it is armed.
             WorkerTimer::StartAnyway => {}
         }
     }
@@ -148,7 +148,7 @@ impl Workers {
 
 /// News of the jobs.
 impl Workers {
-    /// A holder has so many jobs. Nobody waits for so many of them any more.
+    /// Notes how many jobs a holder has, and how many of them are overdue.
     pub(crate) fn has_jobs(&mut self, holder: HolderId, held: usize, overdue: usize) {
         self.holders.has_jobs(holder, held, overdue);
     }
@@ -184,29 +184,29 @@ impl Workers {
         self.kept.is_some() && self.kept == process
     }
 
-    /// How many jobs the process could be given that is kept for one.
+    /// Number of jobs that the process kept for one suspect could get.
     pub(crate) fn kept_room(&self) -> usize {
         self.kept.map_or(0, |process| self.holders.room_of(process))
     }
 
-    /// How many jobs a process that is gone left unanswered.
+    /// How many jobs an ended process left unanswered.
     pub(crate) fn left_unanswered(&mut self, process: ProcessId) -> usize {
         self.holders.left_unanswered(process)
     }
 
-    /// The kernel has killed so many processes since the worker process was started, because memory
-    /// ran out.
+    /// Counts processes that the kernel has killed for lack of memory since the worker process was
+    /// started.
     pub(crate) fn memory_ran_out(&mut self, kills: u64) {
         self.supervision.memory_ran_out(kills);
     }
 
-    /// The jobs of a holder that is gone are decided.
+    /// Forgets a holder that has left and whose jobs are decided.
     pub(crate) fn forget(&mut self, holder: HolderId) {
         self.holders.forget(holder);
     }
 }
 
-/// How it talks.
+/// Orders to the shell and to the other parts.
 impl Workers {
     pub(super) fn say(&mut self, said: Said) {
         self.said.push(said);
@@ -220,22 +220,23 @@ impl Workers {
         self.say(Said::Notify(notice));
     }
 
-    /// Tells a holder that is still there. One that does not hear is told answers only.
+    /// Sends a message to a holder that is still connected. A holder that does not receive other
+    /// messages gets answers only.
     pub(crate) fn tell(&mut self, holder: HolderId, word: ToWorker) {
         if self.holders.is_open(holder) && (word.is_answer() || self.holders.hears(holder)) {
             self.order(Effect::Tell(holder, word));
         }
     }
 
-    /// Tells a holder, if it wants to know, that the backend has this of a job (`is_settled`), or
-    /// that it is ours alone.
+    /// Confirms to a holder, if it wants confirmations, that the backend has this of a job
+    /// (`is_settled`), or that ojs-init alone is responsible for it.
     pub(crate) fn confirm(&mut self, holder: HolderId, job: JobId, about: About, is_settled: bool) {
         if self.holders.wants_ok(holder) {
             self.tell(holder, ToWorker::Ok { job, about, is_settled });
         }
     }
 
-    /// Tells every holder that is still there.
+    /// Sends a message to every holder that is still connected.
     pub(crate) fn tell_all(&mut self, word: &ToWorker) {
         let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
         for holder in open {

@@ -6,25 +6,25 @@ use crate::api::{Effect, WorkerNotice};
 /// A request of the workers to the shell or to another part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
-    /// Do this.
+    /// An order for the shell.
     Order(Effect),
-    /// Tell the log.
+    /// Write this notice to the log.
     Notify(WorkerNotice),
     /// A worker process runs, under a new worker id.
     Began(WorkerId),
-    /// The last worker process is over, and the next one starts after a pause: nobody takes jobs
-    /// until then.
+    /// The last worker process and its descendants have ended, and the next one starts after a
+    /// pause. No holder accepts jobs until then.
     NobodyWorks,
-    /// The worker process is over, and there will be no other.
+    /// The worker process and its descendants have ended, and there will be no other.
     Lost,
-    /// SIGKILL goes out to processes of the worker.
+    /// SIGKILL is sent to processes of the worker.
     Killed,
-    /// The process of these holders is about to get SIGTERM, and SIGKILL a moment later: only a
+    /// The process of these holders is about to get SIGTERM, and SIGKILL a moment later. Only a
     /// cancel ends their handlers in time.
     Ending(Vec<HolderId>),
-    /// Descendants of the worker process that ended have had their time, and some are left.
+    /// Descendants of the ended worker process have had their time, and some still exist.
     DescendantsStay,
-    /// The pause after the last SIGURG is over: send the next one if this holder still has a
+    /// The pause after the last SIGURG has ended. Send the next one if this holder still has a
     /// cancelled job.
     SignalPauseIsOver(HolderId),
     /// A holder asks for jobs of these queues.
