@@ -1,6 +1,6 @@
-//! From what came over a connection to what it means, for the lifecycle and for a person.
+//! The meaning of what was received on a connection, for the lifecycle and for a person.
 //!
-//! Nothing here logs a header or a body: the one holds the token, the other the arguments of jobs.
+//! Nothing here logs a header or a body, because they hold the token and the arguments of jobs.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub struct BackendAnswer {
     pub heard: Heard,
 }
 
-/// The parts of an answer that decide nothing: they are for people, for metrics and for the SDK
+/// The parts of an answer that decide nothing. They are for people, for metrics and for the SDK
 /// that sent the ACK or the FAIL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// The HTTP status, where anybody answered.
+    /// The HTTP status, if there was an answer.
     pub status: Option<u16>,
     /// The words of the answer.
     pub words: Words,
@@ -73,7 +73,7 @@ impl OutcomeReply {
     }
 }
 
-/// Tells what answers mean.
+/// Interprets answers.
 #[derive(Debug)]
 pub(in crate::daemon) struct Outcomes {
     settings: BackendSettings,
@@ -182,7 +182,7 @@ impl Outcomes {
         fault.reason(&self.settings.backend, self.is_https, is_new)
     }
 
-    /// The meaning of a missing token. The log has said why.
+    /// The meaning of a missing token. The reason is already in the log.
     pub(in crate::daemon) fn of_no_token(&self, call: &Call) -> (Reply, Heard) {
         self.debug(call, &"there is no token for it");
         (Reply::Failed(Failure::NoCredentials), Heard::default())
@@ -219,8 +219,7 @@ impl Outcomes {
     }
 }
 
-/// The consequence of a proxy's answer. A proxy that forbids something says nothing about the
-/// backend.
+/// The consequence of a proxy's answer. A proxy's refusal proves nothing about the backend.
 fn of_proxy(reply: Reply, status: u16) -> Reply {
     if status == 403 {
         Reply::Failed(Failure::NotFromBackend)
@@ -229,8 +228,8 @@ fn of_proxy(reply: Reply, status: u16) -> Reply {
     }
 }
 
-/// Where a redirect leads, as far as a log may show it: what follows a `?` may be a secret, and so
-/// may a name before an `@`.
+/// The target of a redirect, as far as a log may show it. The part after a `?` may be a secret, and
+/// so may a name before an `@`.
 fn shown(location: &str) -> Option<String> {
     let path = location.split(['?', '#']).next().unwrap_or_default();
     let is_fit = !path.is_empty() && path.len() <= MOST_LOCATION_BYTES && !path.contains('@');

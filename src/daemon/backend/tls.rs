@@ -1,4 +1,4 @@
-//! TLS: what it needs is read and checked once, before anything is started.
+//! TLS settings and files, which are read and checked once, before anything is started.
 
 use std::fmt;
 use std::path::Path;
@@ -63,8 +63,8 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
     Ok(Some(Arc::new(config)))
 }
 
-/// The certificates of those whom we trust. Public bundles have had some that nothing can read; one
-/// must be usable.
+/// The trusted certificates. Public bundles have contained some that are unreadable; one must be
+/// usable.
 fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, BackendError> {
     let mut roots = RootCertStore::empty();
     let (_, unusable) = roots.add_parsable_certificates(certificates.iter().cloned());
