@@ -1,5 +1,5 @@
-//! The processes of the worker that had connections, and where each had them: what connects again
-//! is found by a look or two.
+//! The processes of the worker that had connections, and the descriptors of those. A new connection
+//! of such a process is found by a look or two.
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -15,8 +15,8 @@ const MOST_KNOWN: usize = 4096;
 /// requests at once uses as many in turn.
 const MOST_NUMBERS: usize = 64;
 
-/// Descriptors that come after the highest of these, and are looked at as well: those of a client
-/// that opens more connections.
+/// Descriptors above the highest of these that are looked at as well, for a client that opens more
+/// connections.
 const NUMBERS_BEYOND: usize = 2;
 
 /// Most looks for one connection: a millisecond or two.
@@ -26,7 +26,7 @@ const MOST_LOOKS: usize = 1024;
 #[derive(Debug)]
 struct KnownProcess {
     pid: Pid,
-    /// Weak, because other owners decide how long the process is known.
+    /// Weak, because its owners decide how long the process is known.
     watch: Weak<ProcessWatch>,
     /// Where its connections were, the last one first: a number is used again as soon as it is
     /// free.
@@ -51,7 +51,7 @@ impl KnownProcess {
     }
 }
 
-/// Them all, whoever had a connection last first.
+/// The known processes, the last one to connect first.
 #[derive(Debug, Default)]
 pub(super) struct KnownProcesses(VecDeque<KnownProcess>);
 
@@ -99,7 +99,7 @@ impl KnownProcesses {
         };
         let (at, _, number) = guesses.take(MOST_LOOKS).find(has_it)?;
         let mut known = self.0.remove(at)?;
-        // As long as it has not ended its pid is nobody else's.
+        // The pid belongs to no other process before this one has ended.
         let watch = known.watch.upgrade().filter(|watch| !watch.has_ended())?;
         known.had(number);
         self.0.push_front(known);
