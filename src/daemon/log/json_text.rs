@@ -1,11 +1,10 @@
-//! JSON as a record of the log is written: piece by piece at the end of a line, each text with room
-//! of its own.
+//! JSON of a log record: written piece by piece at the end of a line, with a bound for each text.
 
 use std::fmt::Write;
 
 use ojs_wire::text::{escape, is_terminal_control};
 
-/// Stands for what was cut off.
+/// Marks the place where a text was cut off.
 pub(super) const CUT: char = '…';
 
 /// A JSON object at the end of a record, while it gets its members.

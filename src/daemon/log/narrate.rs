@@ -21,7 +21,7 @@ use ojs_wire::backend::request::Words;
 use ojs_wire::names::worker_state;
 use ojs_wire::text::{asked_by, milliseconds, seconds};
 
-/// Writes to the log what the lifecycle has to say.
+/// Writes the notices of the lifecycle to the log.
 #[derive(Debug)]
 pub struct Narrator {
     /// When ojs-init began, on the monotonic clock.
@@ -30,7 +30,7 @@ pub struct Narrator {
     concurrency: Option<u32>,
     queues: Option<String>,
     jobs: JobNarrator,
-    /// The reason why the worker ended, if the lifecycle has said one.
+    /// The reason why the worker ended, if the lifecycle gave one.
     ended_by: Option<Reason>,
     last_words: LastWords,
     outages: OutageNarrator,
@@ -103,7 +103,7 @@ impl Narrator {
         self.last_words.not_started(why);
     }
 
-    /// A request goes to the backend.
+    /// Logs a request to the backend.
     pub fn calling(call: &Call) {
         if let Some(note) = calling_note(call) {
             say(&note);
@@ -154,7 +154,7 @@ impl Narrator {
 
     fn ending(&mut self, notice: &EndingNotice, now: Duration) -> Option<LogRecord> {
         Some(match notice {
-            // A worker that could not be started has no story: the last words say it all.
+            // A worker that could not be started has no story, so the last words suffice.
             EndingNotice::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
                 return None;
             }

@@ -14,10 +14,11 @@ pub struct Allowed {
     others: Vec<u32>,
 }
 
-/// Why somebody may not.
+/// Why a peer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// The peer has no pid here. It could not be watched, and lost jobs would go unnoticed.
+    /// The peer has no pid in this namespace. ojs-init could not watch it, and lost jobs would go
+    /// unnoticed.
     OtherPidNamespace,
     /// The peer runs as a user that is not allowed.
     User(u32),
@@ -61,7 +62,7 @@ impl Allowed {
         self.child.as_ref().filter(|child| child.uid != self.own)
     }
 
-    /// Whether anybody is allowed besides us, root and the child.
+    /// True if other users are allowed besides root, the child's and that of ojs-init.
     #[must_use]
     pub fn has_others(&self) -> bool {
         let known = [0, self.own, self.child.as_ref().map_or(self.own, |child| child.uid)];

@@ -1,4 +1,4 @@
-//! Whether a place can hold the runtime directory, and what to say when none can.
+//! Whether a place can hold the runtime directory, and the error if none can.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -26,7 +26,7 @@ const STICKY: u32 = 0o1000;
 /// None of the candidates works.
 #[derive(Debug)]
 pub struct NoRuntimeDir {
-    /// Each candidate with what is wrong with it.
+    /// Each candidate with its fault.
     pub tried: Vec<(PathBuf, Unusable)>,
     /// The user that we are.
     pub uid: u32,
@@ -51,7 +51,7 @@ pub enum Unusable {
         /// The user whom it belongs to.
         uid: u32,
     },
-    /// Everybody may replace what is in it.
+    /// Any user may replace its files.
     Unprotected(PathBuf),
     /// The child cannot get there.
     OutOfReach {
@@ -60,7 +60,7 @@ pub enum Unusable {
         /// The child's user.
         uid: u32,
     },
-    /// The path of a socket in it would be longer than the kernel takes.
+    /// The path of a socket in it would be longer than the kernel accepts.
     TooLong {
         path: PathBuf,
         /// Its length in bytes.
