@@ -1,4 +1,4 @@
-//! Command lines, and what each asks for or is answered with.
+//! Command lines, and the request or error that each results in.
 
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;

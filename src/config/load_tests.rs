@@ -53,7 +53,7 @@ fn in_toml(form: Form, text: &str) -> String {
     }
 }
 
-/// Keys that have to come with a key.
+/// Keys that a key requires.
 fn companions(key: &'static Row) -> Given {
     if *key == *URL {
         Given::default()

@@ -1,7 +1,7 @@
 //! The configuration. Command line, environment and TOML file become one typed [`Config`] that
 //! remembers the source of each value.
 //!
-//! The table in [`keys`] is the heart. Everything else reads it: [`flags`](Flags), [`Environment`]
+//! The table in [`keys`] is the heart. All other files read it: [`flags`](Flags), [`Environment`]
 //! and the file give texts, `values` turns them into typed values, `settings` keeps the one of
 //! highest precedence, the `sections` are filled with them, `validate` looks at them together.
 //!

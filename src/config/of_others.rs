@@ -1,4 +1,4 @@
-//! Variables of other programs that nothing here reads although their user may expect that: those
+//! Variables of other programs that ojs-init does not read although a user may expect that: those
 //! of tini, and a HOME that is not the worker's.
 
 use super::environment::Environment;
@@ -8,10 +8,10 @@ use super::sections::Config;
 
 const HOME: &str = "HOME";
 
-/// The home of root, which no other user may enter.
+/// The home of root, which other users may not enter.
 const HOME_OF_ROOT: &[u8] = b"/root";
 
-/// Variables that tini reads, with the key that does the same.
+/// Variables that tini reads, with the equivalent key.
 static OF_TINI: [(&str, &Row); 3] = [
     ("TINI_KILL_PROCESS_GROUP", &PROCESS_GROUP.row),
     ("TINI_SUBREAPER", &SUBREAPER.row),

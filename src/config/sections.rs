@@ -1,5 +1,5 @@
-//! The typed configuration, section by section. Each field stands beside the key that fills it, and
-//! means what the row of that key says.
+//! The typed configuration, section by section. Each field stands beside the key that fills it. The
+//! row of that key explains it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ macro_rules! sections {
 }
 
 sections! {
-    /// Everything that ojs-init was told.
+    /// The whole configuration.
     Config(settings: Settings, warnings: Vec<String>, environment: &Environment<'_>) {
         mode: Mode = settings.value(&keys::MODE),
         init: Init = Init::of(&settings),
@@ -58,7 +58,7 @@ sections! {
         paths: Paths = Paths::of(&settings, environment),
         /// Each key with its value and source.
         settings: Settings = settings,
-        /// Complete sentences about what is allowed but probably not meant.
+        /// Complete sentences about settings that are allowed but probably not meant.
         warnings: Vec<String> = warnings,
     }
 
@@ -118,18 +118,16 @@ sections! {
     Worker(settings: &Settings) {
         /// There is at least one.
         queues: Vec<String> = settings.value(&keys::QUEUES),
-        /// Whether somebody set `queues`: in mode gateway only then they restrict what the worker
-        /// asks for.
+        /// True if `queues` is set: in mode gateway only then they restrict the worker's requests.
         queues_are_explicit: bool = settings.is_set(&keys::QUEUES),
         concurrency: u32 = settings.value(&keys::CONCURRENCY),
-        /// Whether somebody set `concurrency`: in mode gateway only then it caps what the worker
-        /// asks for.
+        /// True if `concurrency` is set: in mode gateway only then it caps the worker's requests.
         concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
         /// Used until the registration recommends another one; never above a third of
         /// `visibility_timeout`.
         heartbeat_interval: Duration = heartbeat_interval(settings),
-        /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.
+        /// True if `heartbeat_interval` is set: then no recommendation changes it.
         heartbeat_interval_is_explicit: bool = settings.is_set(&keys::HEARTBEAT_INTERVAL),
         visibility_timeout: Duration = settings.value(&keys::VISIBILITY_TIMEOUT),
         timeout_grace: Duration = settings.value(&keys::TIMEOUT_GRACE),
@@ -190,7 +188,7 @@ sections! {
 }
 
 impl Config {
-    /// Whether there is nothing to run without COMMAND.
+    /// True if there is nothing to run without COMMAND.
     #[must_use]
     pub fn needs_command(&self) -> bool {
         self.mode != Mode::Exec || self.exec.routes.0.is_empty()
@@ -214,7 +212,7 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Time between heartbeats when nobody sets it, unless a third of the visibility timeout is less.
+/// Default time between heartbeats, unless a third of the visibility timeout is less.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 fn heartbeat_interval(settings: &Settings) -> Duration {
@@ -224,7 +222,7 @@ fn heartbeat_interval(settings: &Settings) -> Duration {
         .unwrap_or(HEARTBEAT_INTERVAL.min(most))
 }
 
-/// Largest result when nobody says how large it may be, unless a frame may not be as large.
+/// Default of the largest result, unless a frame must be smaller.
 const OUTPUT_LIMIT: Bytes = Bytes(1 << 20);
 
 fn output_limit(settings: &Settings) -> Bytes {

@@ -5,7 +5,7 @@ use log::Level;
 use super::{Form, Notation, Problem, Value, only};
 use ojs_lifecycle::api::{FinalState, Leftovers, Restart, StopSignal, Wake};
 
-/// The mode: who talks to the backend, and how jobs reach the child.
+/// The mode: which program talks to the backend, and how jobs reach the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The child speaks the worker socket protocol.
@@ -36,7 +36,7 @@ pub enum ExecInput {
     Envelope,
     /// Its arguments alone.
     Args,
-    /// Nothing: its arguments are further words of its command.
+    /// Nothing, because its arguments are further words of its command.
     Argv,
     Nothing,
 }

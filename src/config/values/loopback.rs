@@ -1,4 +1,4 @@
-//! An address that nobody outside of this machine, or of this pod, can reach.
+//! An address that only this machine, or this pod, can reach.
 
 use std::fmt;
 use std::net::SocketAddr;
