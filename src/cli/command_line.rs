@@ -27,7 +27,7 @@ pub enum CommandLine {
     Control {
         order: Order,
         flags: Flags,
-        /// The pid of that instance, where one is given.
+        /// The pid of that instance, if one is given.
         pid: Option<i32>,
     },
     /// Send a message to the runner of the job that this process belongs to.
@@ -79,7 +79,7 @@ pub enum JobWord {
     Cancelled,
     /// One of its arguments.
     Argument {
-        /// Where it is, as `0` or `1.path`; not checked yet.
+        /// The place of the argument, as `0` or `1.path`; not checked yet.
         path: String,
     },
 }

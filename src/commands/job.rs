@@ -138,8 +138,8 @@ fn argument(path: &str, environ: &Environ) -> Exit {
     }
 }
 
-/// The arguments as JSON: from the environment, or where they are too long for it from the job's
-/// standard input, however much of that was read.
+/// The arguments as JSON. They are in the environment, or on the job's standard input if they are
+/// too long for it. The input is read from its start, even if some of it was read before.
 fn arguments_of_the_job(environ: &Environ) -> Option<String> {
     if let Some(args) = environ.value(ARGS_VARIABLE) {
         return args.to_str().map(str::to_owned);

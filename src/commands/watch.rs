@@ -43,7 +43,8 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Longest that a picture may wait for a slow terminal: then the next one is drawn.
 const OUTPUT_LIMIT: Duration = Duration::from_millis(200);
 
-/// From the last word of PID 1 on we live no longer than it waits for us, which is 100 ms.
+/// After the last message of PID 1 this process lives no longer than PID 1 waits for it, which is
+/// 100 ms.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(30);
 
 /// Clears the screen.
@@ -247,7 +248,7 @@ impl View {
         let shown = decode_report(line).ok_or_else(|| refusal(line))?;
         let ending = shown.ending.clone();
         self.last = Some(shown);
-        // PID 1 ends us as well.
+        // PID 1 kills this process as well.
         let is_killed = pid == Pid::INIT && ending.as_deref() == Some("kill");
         let is_last = is_killed || ending.as_deref() == Some("exit");
         let limit = if is_last { FAREWELL_LIMIT } else { OUTPUT_LIMIT };

@@ -70,7 +70,7 @@ impl<'a> Environment<'a> {
         self.user_runtime_dir.filter(|directory| !directory.is_empty())
     }
 
-    /// The names of variables that begin as ours do and are none of them, in the order of the
+    /// The names of variables with the prefix of ojs-init that no key has, in the order of the
     /// environment.
     pub(super) fn unknown(&self) -> &[&'a [u8]] {
         &self.unknown

@@ -19,7 +19,7 @@ use ojs_values::signal::Signal;
 /// secret in it.
 pub const RUNNER_VARIABLE: &str = "OJS_INIT_RUNNER";
 
-/// A program of ours that PID 1 starts as the worker.
+/// A program of ojs-init that PID 1 starts as the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnProgram {
     /// Runs a process for each job (mode exec).
@@ -44,7 +44,7 @@ impl OwnProgram {
 pub const TERMINATE_SIGNAL: Signal = Signal::URG;
 
 impl Config {
-    /// The program of ours that PID 1 starts as the worker; none: COMMAND itself is the worker.
+    /// The program of ojs-init that PID 1 starts as the worker; none: COMMAND itself is the worker.
     #[must_use]
     pub fn own_program(&self) -> Option<OwnProgram> {
         match self.mode {
@@ -72,8 +72,8 @@ impl RunnerSettings {
     /// The settings of the runner, as they are written into the variable.
     ///
     /// # Errors
-    /// The runner would read a value differently; the text names its key. That is a mistake of
-    /// ours. It has to show here, at the start and in `config check`, and not in each runner.
+    /// The runner would read a value differently; the text names its key. That is a bug of
+    /// ojs-init. It has to show here, at the start and in `config check`, and not in each runner.
     pub fn encode(settings: &Settings) -> Result<String, String> {
         let mut all = BTreeMap::new();
         for setting in settings.iter().filter(|setting| is_needed(setting.key)) {

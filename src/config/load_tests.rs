@@ -66,7 +66,7 @@ fn companions(key: &'static Row) -> Given {
     }
 }
 
-/// With the flag of a key, or its variable where it has none, or the file for a table.
+/// With the flag of a key; without a flag its variable; for a table the file.
 fn given(key: &'static Row, text: &str) -> Given {
     match (key.flag, key.env.first()) {
         (Some(_), _) => companions(key).flag(key, text),

@@ -25,7 +25,7 @@ const MOST_LOOKED_AT: usize = 256;
 /// Most variables with a warning, each in a separate line.
 const MOST_NAMED: usize = 16;
 
-/// Longest name that may be a slip of the keyboard, in bytes: ours have fewer than 40.
+/// Longest name that may be a typing error, in bytes: those of ojs-init have fewer than 40.
 const MAX_NAME_BYTES: usize = 64;
 
 /// Shortest beginning of a known name that counts as a truncated one, in bytes without the `OJS_`.
@@ -78,7 +78,7 @@ static EXPECTED: [(&str, &Row); 2] = [
     ("OJS_WORKER_POLL_INTERVAL", &POLL_INTERVAL.row),
 ];
 
-/// One warning for each of these variables, none of which is ours, that was probably meant for us.
+/// One warning for each of these unknown variables that was probably meant for ojs-init.
 pub(super) fn warnings(unknown: &[&[u8]], config: &Config) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let names = unknown.iter().take(MOST_LOOKED_AT).filter(|name| seen.insert(**name));

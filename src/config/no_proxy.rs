@@ -1,4 +1,4 @@
-//! `NO_PROXY`: the hosts that are reached without a proxy. It is read as curl and Go read it.
+//! `NO_PROXY`: the hosts that are reached without a proxy, in the notation of curl and Go.
 
 use std::net::IpAddr;
 

@@ -103,7 +103,7 @@ sections! {
         auth_token: Option<Secret> = settings.value(&keys::AUTH_TOKEN),
         pass_token: bool = settings.value(&keys::PASS_TOKEN),
         headers: Vec<Header> = settings.value(&keys::HEADERS),
-        /// `None`: connections go straight to the backend.
+        /// `None`: connections lead directly to the backend.
         proxy: Option<Proxy> = proxy(settings),
         /// `None`: the public roots.
         ca_file: Option<PathBuf> = settings.value(&keys::CA_FILE),
@@ -155,14 +155,14 @@ sections! {
         output: ExecOutput = settings.value(&keys::EXEC_OUTPUT),
         /// Its unit is the byte; a frame can hold as much.
         output_limit: u64 = output_limit(settings).0,
-        /// `None`: ours.
+        /// `None`: the directory of ojs-init.
         directory: Option<PathBuf> = settings.value(&keys::EXEC_DIRECTORY),
         timeout: Option<Duration> = settings.value(&keys::EXEC_TIMEOUT),
         leftovers: ExecLeftovers = settings.value(&keys::EXEC_LEFTOVERS),
         exit: Verdicts = settings.value(&keys::EXEC_EXIT),
         redact: Redactions = settings.value(&keys::EXEC_REDACT),
         max_memory: Option<JobMemory> = settings.value(&keys::EXEC_MAX_MEMORY),
-        /// `None`: ours.
+        /// `None`: the value of ojs-init.
         nice: Option<Nice> = settings.value(&keys::EXEC_NICE),
         rlimits: Rlimits = settings.value(&keys::EXEC_RLIMITS),
         /// There are at least as many as jobs may run at a time.

@@ -63,7 +63,7 @@ use ojs_wire::operator::status_line::InstanceInfo;
 use ojs_wire::termination_log;
 use ojs_wire::worker::HelloContext;
 
-/// Where the worker finds our socket.
+/// The variable with the path of the worker socket.
 const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 
 /// These hold the token, headers and a proxy's credentials, all secret. The worker gets none of
@@ -214,7 +214,7 @@ struct Way {
     interface: Interface,
     /// For the worker's environment.
     variables: Vec<(&'static str, OsString)>,
-    /// The limit that the worker would have without ojs-init. None: ours.
+    /// The limit that the worker would have without ojs-init. None: the limit of ojs-init.
     open_files: Option<OpenFiles>,
 }
 
@@ -257,8 +257,8 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
 
 /// The worker's programs speak HTTP, as if ojs-init were the backend.
 fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Poll) -> Result<Way, StartFailure> {
-    // Connections and processes take a descriptor each, and the usual limit is made for much
-    // smaller programs.
+    // Connections and processes use a descriptor each, and the usual limit is made for much smaller
+    // programs.
     let raised = raise_open_files_limit();
     let open_files = raised
         .inspect_err(|error| {
@@ -285,7 +285,7 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
     })
 }
 
-/// Where the worker's programs will find us.
+/// The listener for the worker's programs, and its address.
 pub(super) fn listen_for_gateway(config: &Config) -> Result<(TcpListener, SocketAddr), StartFailure> {
     gateway::listener::listen(config.gateway.listen.0).map_err(|error| StartFailure {
         message: format!(
@@ -327,7 +327,7 @@ fn blank_secrets(environ: &mut Environ) {
     }
 }
 
-/// Without it the worker could read the token in our memory.
+/// Without this the worker could read the token in the memory of ojs-init.
 fn keep_memory_to_ourselves() {
     if let Err(error) = init::forbid_dumps() {
         warn!(

@@ -95,7 +95,7 @@ enum ClientInput {
 }
 
 impl Control {
-    /// Listens, for programs of our own user and of root.
+    /// Listens, for programs of ojs-init's own user and of root.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl Control {
         self.clients.len() < MAX_CLIENTS || self.clients.values().any(ControlClient::may_go)
     }
 
-    /// Makes room where there is none.
+    /// Closes a client if there is no room for another.
     fn make_room(&mut self, events: &mut VecDeque<Event>) {
         if self.clients.len() < MAX_CLIENTS {
             return;

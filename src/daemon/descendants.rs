@@ -79,7 +79,7 @@ pub fn kill_group(child: Pid) {
     forgive(child, process::signal(child, Signal::KILL));
 }
 
-/// SIGKILL to each of our children.
+/// SIGKILL to each child.
 pub fn kill_children() {
     for pid in process::children().unwrap_or_default() {
         forgive(pid, process::signal(pid, Signal::KILL));

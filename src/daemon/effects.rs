@@ -80,8 +80,8 @@ impl EventLoop {
                     act();
                     image::let_go_of_pages();
                 }
-                // A child that changed its user shared our memory until then, and the kernel made
-                // it readable again.
+                // A child that changed its user shared the memory of ojs-init until then, and the
+                // kernel made it readable again.
                 if let Err(error) = init::forbid_dumps() {
                     debug!("PR_SET_DUMPABLE: {error}");
                 }

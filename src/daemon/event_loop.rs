@@ -70,7 +70,7 @@ pub struct EventLoop {
     pub(super) signals: SignalFd,
     /// The worker's processes.
     pub(super) processes: Processes,
-    /// The way in which they talk to us.
+    /// The interface of the worker's programs.
     pub(super) interface: Interface,
     pub(super) control: Control,
     pub(super) backend: Backend,
@@ -86,7 +86,7 @@ pub struct EventLoop {
     pub(super) worker: Option<Worker>,
     /// The kernel's count of processes that it ended because memory ran out, if there is one.
     pub(super) oom_kills: Option<OomKills>,
-    /// The memory of this container, where a gate is before it.
+    /// The memory of this container, if a gate is configured.
     pub(super) memory: Option<MemoryWatch>,
     pub(super) descendants: Descendants,
     /// Events that the machine has not handled yet. One turn reads a bounded number from outside,
@@ -130,7 +130,8 @@ impl EventLoop {
             .registry()
             .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         let mut ready = Events::with_capacity(EVENTS_PER_TURN);
-        // The program that exec'ed us may have left children that ended before we could see it.
+        // The program that exec'ed ojs-init may have left children that ended before ojs-init could
+        // see it.
         self.reap();
         loop {
             // This comes before the machine asks for jobs, which an event or a due timer can cause.

@@ -28,7 +28,7 @@ pub const OWN_NAME: &str = "ojs-init";
 /// included.
 const MOST_SETTINGS: usize = 120 << 10;
 
-/// The arguments of a program of ours, its name first.
+/// The arguments of a program of ojs-init, its name first.
 #[must_use]
 pub fn arguments(program: OwnProgram, command: &[OsString]) -> Vec<OsString> {
     let own = [OWN_NAME, program.word(), "--"].map(OsString::from);
@@ -137,7 +137,8 @@ fn check_copies(
     start::rehearse(&plan.run_as(credentials.cloned()), program.as_deref())
 }
 
-/// The programs of the routes and COMMAND, each with its arguments, and where it stands.
+/// The programs of the routes and COMMAND, each with its arguments, and its place in the
+/// configuration.
 fn programs(config: &Config, command: &[OsString]) -> BTreeMap<Vec<OsString>, String> {
     let routes = config.exec.routes.0.iter();
     let routes = routes.map(|route| {
@@ -161,8 +162,8 @@ fn directory(config: &Config) -> Result<(), StartFailure> {
     Err(usage(format!("{setting}: {problem}; name a directory that exists")))
 }
 
-/// Whom jobs run as; `None`: us. With `exec.users` the runner changes to each of them, which only
-/// root can.
+/// The user of jobs; `None`: that of ojs-init. With `exec.users` the runner changes to each of
+/// them, which only root can.
 fn job_user(
     config: &Config,
     environ: &Environ,

@@ -19,7 +19,7 @@ const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// Set by Kubernetes in each container.
 const KUBERNETES_MARK: &str = "KUBERNETES_SERVICE_HOST";
 
-/// Where we run, as far as it can be seen.
+/// The environment in which ojs-init runs, as far as it can be seen.
 pub fn surroundings(environ: &Environ) -> Surroundings {
     if environ.value(KUBERNETES_MARK).is_some_and(|host| !host.is_empty()) {
         Surroundings::Kubernetes

@@ -161,7 +161,8 @@ impl Supervisor {
     }
 
     fn run(&mut self) -> Exit {
-        // The program that exec'ed us may have left children that ended before we could see it.
+        // The program that exec'ed ojs-init may have left children that ended before ojs-init could
+        // see it.
         let mut reap_again = true;
         loop {
             if reap_again {

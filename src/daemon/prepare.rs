@@ -74,7 +74,7 @@ pub fn install_log(config: &Config, environ: &Environ) -> LogHandle {
     log
 }
 
-/// Adopts orphans, and dies with our parent if that was asked for.
+/// Adopts orphans, and dies with the parent process if that is configured.
 pub fn become_init(config: &Config, environ: &Environ) {
     if let Some(signal) = config.init.parent_death_signal
         && let Err(error) = init::set_parent_death_signal(signal)

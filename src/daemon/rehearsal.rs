@@ -41,7 +41,7 @@ pub struct Checked {
     pub errors: Vec<String>,
 }
 
-/// Plays a start with this configuration and this command, which is empty where it is not known.
+/// Plays a start with this configuration and this command, which is empty if it is not known.
 #[must_use]
 pub fn run(mut config: Config, command: &[OsString], environ: &Environ) -> Checked {
     let collector: &'static Collector = &COLLECTOR;
@@ -162,7 +162,7 @@ fn child(
     Ok(Vec::new())
 }
 
-/// The settings and the user of our own program, and whether there are all the programs that it
+/// The settings and the user of ojs-init's own program, and a check that all programs exist that it
 /// would start.
 fn programs(
     config: &Config,

@@ -30,7 +30,7 @@ const MOST_INHERITED: usize = 1024;
 pub struct StartFailure {
     /// The message, for a person.
     pub message: String,
-    /// Our exit status.
+    /// The exit status of ojs-init.
     pub exit: Exit,
 }
 
@@ -140,8 +140,8 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
     }
 }
 
-/// Reaps children of the program that exec'ed us. Each that has ended holds a process that we are
-/// waiting for.
+/// Reaps children of the program that exec'ed ojs-init. Each ended one uses up a process that the
+/// start waits for.
 fn reap_inherited() {
     for _ in 0..MOST_INHERITED {
         if !matches!(reaper::reap_one(), Ok(Reaped::Process(_, _))) {

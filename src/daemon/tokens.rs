@@ -62,7 +62,7 @@ pub enum TokenOwner {
     Connection(u64),
     /// A process of the worker, by its number.
     Process(u64),
-    /// No token of ours.
+    /// No token of ojs-init.
     Nothing,
 }
 

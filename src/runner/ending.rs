@@ -188,7 +188,7 @@ impl Runner {
         was
     }
 
-    /// Our children that are no jobs' processes. Those of them that have ended are reaped.
+    /// The runner's children that are no jobs' processes. Those of them that have ended are reaped.
     pub fn strangers(&mut self) -> Vec<Pid> {
         self.has_looked = true;
         let (leaders, killed, ending) = (&self.leaders, &mut self.killed, &mut self.ending);

@@ -89,7 +89,7 @@ pub fn end_marked(strangers: &[Pid], marks: &ProcessMarks) -> Found {
     found
 }
 
-/// Ends these children of ours.
+/// Ends these children.
 pub fn end(children: &[Pid]) {
     for pid in children {
         // An error means that it has ended in this moment.

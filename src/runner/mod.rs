@@ -7,7 +7,7 @@
 //!
 //! | question | files |
 //! |---|---|
-//! | what does PID 1 say, and hear? | `connection`, `intake`, `news` |
+//! | what does PID 1 send and receive? | `connection`, `intake`, `news` |
 //! | how is a job's process started? | `start`, `routes`, `environment`, `process`, `temporary`, `users` |
 //! | what does a job write? | `streams`, `output`, `redaction` |
 //! | how does a job end? | `ending`, `outcome`; its other processes: `leftovers`, `memory` |
@@ -209,7 +209,8 @@ fn assemble(
     })
 }
 
-/// Our own path, for a job's `"$OJS_INIT"`. Without `/proc` it is that by which we were executed.
+/// The path of this program, for a job's `"$OJS_INIT"`. Without `/proc` it is the path by which it
+/// was executed.
 fn own_path() -> Option<OsString> {
     let by_proc = std::env::current_exe().ok().map(PathBuf::into_os_string);
     by_proc.or_else(|| Some(OsStr::from_bytes(image::own_file()?.to_bytes()).to_owned()))

@@ -42,7 +42,7 @@ pub struct JobEnding<'a> {
     pub stderr: &'a [u8],
 }
 
-/// Why we have ended a job.
+/// Why the runner has ended a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedFor {
     Cancel(CancelReason),

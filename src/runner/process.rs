@@ -29,7 +29,7 @@ impl JobProcess {
         self.pid
     }
 
-    /// Readable once it has ended, where there are such descriptors.
+    /// Readable after the process has ended, if the system has these descriptors.
     pub fn descriptor(&self) -> Option<RawFd> {
         let watch = self.watch.as_ref()?;
         watch.as_fd().map(|descriptor| descriptor.as_raw_fd())

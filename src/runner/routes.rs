@@ -14,7 +14,7 @@ pub struct JobCommands {
     rest: Option<RouteCommand>,
 }
 
-/// A command, and where it stands in the configuration.
+/// A command, and its place in the configuration.
 #[derive(Debug)]
 pub struct RouteCommand {
     pub name: String,

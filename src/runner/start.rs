@@ -49,7 +49,7 @@ pub struct Starter {
     pub routes: JobCommands,
     pub limits: Vec<Limit>,
     pub environ: Environ,
-    /// Our own path.
+    /// The path of this program.
     pub program: Option<OsString>,
     pub temporary: TemporaryDirectories,
     pub users: Users,
@@ -68,7 +68,7 @@ pub enum ProcessNotStarted {
     Refused(String),
 }
 
-/// Our ends of a job's descriptors and the job's.
+/// The runner's ends of a job's descriptors, and the job's ends.
 struct Ends {
     ours: OpenStreams,
     /// Standard input, output and error, and the channel.

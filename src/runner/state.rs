@@ -141,7 +141,7 @@ impl RunnerTokenOwner {
         }
     }
 
-    /// Its token. Numbers of jobs come from a counter, so no token is used twice.
+    /// Its token. A counter numbers jobs, so no token is used twice.
     pub fn token(self) -> Token {
         let of_job = |job: JobNumber, kind| {
             let job = usize::try_from(job).unwrap_or(usize::MAX);

@@ -7,7 +7,7 @@ use crate::config::values::limits::Uids;
 /// The users that have no job.
 #[derive(Debug)]
 pub struct Users {
-    /// None: jobs run as we do.
+    /// None: jobs run as the user of the runner.
     free: Option<BTreeSet<u32>>,
 }
 

@@ -103,8 +103,8 @@ words! {
     FinalState { Terminate = "terminate", Terminated = "terminated", Both = "both" }
 }
 
-/// Whether the text is this word in any case; `warning` is how some SDKs spell the level in the
-/// variable that we share with them.
+/// True if the text is this word in any case. Some SDKs spell the level `warning` in the variable
+/// that ojs-init shares with them.
 fn is_spelled(word: &str, text: &str) -> bool {
     word.eq_ignore_ascii_case(text) || (word == "warn" && text.eq_ignore_ascii_case("warning"))
 }

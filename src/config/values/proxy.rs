@@ -8,7 +8,7 @@ use super::masked::without_secrets;
 use super::network::{is_authority, split_authority};
 use super::{Form, Notation, Problem, Value, only};
 
-/// Where a proxy listens if its URL names no port.
+/// The port of a proxy whose URL names none.
 const DEFAULT_PORT: u16 = 80;
 
 /// An HTTP proxy. `Debug` hides its credentials and nothing displays them.

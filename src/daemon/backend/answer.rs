@@ -27,7 +27,7 @@ const REPORT_BODY_BYTES: u64 = 64 << 10;
 /// connection.
 const EVENT_BYTES: u64 = 512 << 10;
 
-/// Most bytes of an answer that we ever read. Jobs that are beyond it lapse.
+/// Most bytes of an answer that ojs-init ever reads. Jobs beyond them lapse.
 const MOST_BODY_BYTES: u64 = 256 << 20;
 
 /// Bytes of an answer for each job besides its envelope, at most.
@@ -40,7 +40,7 @@ pub(in crate::daemon) struct Received {
     pub(in crate::daemon) head: AnswerHead,
     /// The received part of the body, at most the limit.
     pub(in crate::daemon) body: Vec<u8>,
-    /// The body instead, where it is one with large jobs.
+    /// The body in place of `body`, if it has large jobs.
     pub(in crate::daemon) jobs: Option<JobsBody>,
     /// Whether that is the whole body.
     pub(in crate::daemon) is_whole: bool,

@@ -266,7 +266,7 @@ impl Backend {
         while let Some(due) = self.deadlines.take_due(now) {
             self.overdue(due, now);
         }
-        // After ours.
+        // Tunnels come after ojs-init's own requests.
         self.turn_tunnels(turn);
         if self.lanes.has_waiting_reports() {
             self.deadlines
@@ -399,8 +399,8 @@ impl Backend {
         self.answer(id, outcome);
     }
 
-    /// There is no answer, or not all of it. A backend may close a kept connection just when we use
-    /// it again: then a fresh one gets the request, if that can do no harm.
+    /// There is no answer, or not all of it. A backend may close a kept connection just when
+    /// ojs-init uses it again. Then the request is sent on a fresh one, if that can do no harm.
     pub(in crate::daemon::backend) fn fail(&mut self, id: CallId, fault: &Fault) {
         if self.is_open_stream(id) {
             return self.end_stream(id, Failure::Unanswered, &self.outcomes.reason(fault, true));

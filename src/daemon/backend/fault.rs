@@ -38,7 +38,7 @@ pub(in crate::daemon) enum Fault {
     NothingThroughProxy,
     /// The address of the proxy is no proxy.
     NoProxy,
-    /// No socket is left of those that we may have.
+    /// No socket is left within the limit.
     NoSocket,
     /// The time of the request ended before it could be sent.
     TooLate,
@@ -56,11 +56,11 @@ pub(in crate::daemon) enum Fault {
     Io(io::Error),
     /// The bytes are no answer of HTTP.
     NotHttp,
-    /// One head is longer than we read.
+    /// One head is longer than ojs-init reads.
     LongHead,
     /// The answer does not begin: interim answers (100 to 199) or headers without an end.
     EndlessHead,
-    /// A bug of ours.
+    /// A bug of ojs-init.
     Internal,
 }
 

@@ -102,7 +102,8 @@ pub(in crate::daemon) struct RequestWriter {
 }
 
 impl RequestWriter {
-    /// The headers of the user replace ours, except for the token and the request's id.
+    /// The headers of the user replace those of ojs-init, except for the token and the request's
+    /// id.
     pub(in crate::daemon) fn new(settings: &BackendSettings, place: &UrlParts) -> Self {
         let backend = &settings.backend;
         let has_token = has_token(settings);

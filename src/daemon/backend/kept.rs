@@ -92,7 +92,8 @@ pub(in crate::daemon) struct KeptConnections {
 }
 
 impl KeptConnections {
-    /// Keeps this one; the slot of one to close, where there are too many or it is too old.
+    /// Keeps this connection. Returns the slot of one to close, if there are too many or this one
+    /// is too old.
     pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, now: Moment) -> Option<usize> {
         let old_at = used.since.after(RENEWED_AFTER);
         if old_at <= now {
@@ -152,7 +153,7 @@ impl KeptConnections {
         self.kept.retain(|kept| kept.slot != slot);
     }
 
-    /// Where they are.
+    /// The slots of the kept connections.
     pub(in crate::daemon) fn slots(&self) -> impl Iterator<Item = usize> {
         self.kept.iter().map(|kept| kept.slot)
     }

@@ -43,7 +43,7 @@ pub(in crate::daemon) enum Lookup {
     /// The look-up is under way. At this time ojs-init uses the last known addresses if there are
     /// any, or repeats a look-up that failed.
     Wait(Option<Moment>),
-    /// The name has no address that we could use.
+    /// The name has no address that ojs-init could use.
     Failed(Fault),
 }
 

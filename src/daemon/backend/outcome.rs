@@ -1,4 +1,4 @@
-//! The meaning of what was received on a connection, for the lifecycle and for a person.
+//! The meaning of an answer or a fault, for the lifecycle and for a person.
 //!
 //! Nothing here logs a header or a body, because they hold the token and the arguments of jobs.
 
@@ -12,7 +12,7 @@ use ojs_lifecycle::api::{Call, CallId, Failure, JobId, Reply};
 use ojs_os::clock;
 use ojs_wire::backend::request::{self, Answer, HttpAnswer, Words, is_object};
 
-/// Longest address that is shown of where a redirect leads, in bytes.
+/// Longest target of a redirect that is shown, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;
 
 /// The answer to a request, or the reason why there is none.
@@ -34,7 +34,7 @@ pub struct Heard {
     pub status: Option<u16>,
     /// The words of the answer.
     pub words: Words,
-    /// The answer itself, where it is one to an ACK or a FAIL that can be handed on.
+    /// The answer itself, if it is one to an ACK or a FAIL that can be handed on.
     pub outcome: Option<OutcomeReply>,
 }
 

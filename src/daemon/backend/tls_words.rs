@@ -234,7 +234,7 @@ fn of_alert(alert: AlertDescription) -> String {
     }
 }
 
-/// The words for an alert about our certificate, or its absence. `None`: another alert.
+/// The words for an alert about ojs-init's certificate, or its absence. `None`: another alert.
 fn of_our_certificate(alert: AlertDescription, backend: &Backend) -> Option<&'static str> {
     let is_about_it = matches!(
         alert,

@@ -23,7 +23,7 @@ pub(in crate::daemon) struct TokenSource {
 pub(in crate::daemon) struct NoToken;
 
 impl TokenSource {
-    /// The file where there is one, else the token itself, else none.
+    /// The file if there is one, else the token itself, else none.
     pub(in crate::daemon) fn new(backend: &Backend) -> Self {
         Self {
             file: backend.auth_token_file.clone(),

@@ -27,7 +27,7 @@ pub struct TunnelId(pub u64);
 pub enum TunnelNews {
     /// The head of the answer. It is sent once, before all other news of the answer.
     Head(TunnelHead),
-    /// There are bytes of the answer's body where there were none.
+    /// There are bytes of the answer's body again, after there were none.
     HasBytes,
     /// There is room again for the request's body, after an offer that was not accepted whole.
     HasRoom,

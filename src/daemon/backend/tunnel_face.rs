@@ -71,7 +71,7 @@ impl Backend {
             tunnels, outcomes, way, ..
         } = self.parts(turn);
         tunnels.turn(&mut TunnelTurn { way, outcomes });
-        // A kept connection that ends is compared with ours alone.
+        // A kept connection that ends is compared only with those of ojs-init's own requests.
         self.signs.retain(|sign| matches!(sign, Sign::Refused(_)));
         self.heed_signs(now);
     }

@@ -75,8 +75,8 @@ impl Tunnels {
             .keep(slot, used, received.leaves_connection_open, &mut turn.way);
     }
 
-    /// There is no answer, or not all of it. A backend may close a kept connection just when we use
-    /// it again: then a fresh one gets the request, if that can do no harm.
+    /// There is no answer, or not all of it. A backend may close a kept connection just when
+    /// ojs-init uses it again. Then the request is sent on a fresh one, if that can do no harm.
     pub(in crate::daemon::backend) fn fail(&mut self, id: TunnelId, fault: &Fault, turn: &TunnelTurn<'_>) {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return;

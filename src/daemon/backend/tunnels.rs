@@ -71,7 +71,7 @@ pub(in crate::daemon::backend) enum TunnelTimer {
     Abandoned(TunnelId),
 }
 
-/// The parts that tunnels share with our own requests, in a turn.
+/// The parts that tunnels share with ojs-init's own requests, in a turn.
 pub(in crate::daemon) struct TunnelTurn<'a> {
     /// The parts that a connection needs.
     pub(in crate::daemon) way: Way<'a>,

@@ -31,8 +31,8 @@ const ACCEPT_TIME_PER_TURN: Duration = Duration::from_millis(10);
 /// Pause before the next attempt when there were no descriptors or was no memory for a connection.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a connection may be there without a whole request before it has to make room for
-/// another one, where there is none.
+/// How long a connection may be open without a whole request before another one may replace it, if
+/// there is no room.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// The answer to callers that are not the worker.
@@ -158,7 +158,7 @@ impl Gateway {
         self.enqueue(id);
     }
 
-    /// The name of the process of a new connection; none where there are too many.
+    /// The name of the process of a new connection; none if there are too many.
     fn hold(&mut self, watch: Rc<ProcessWatch>, turn: &mut InterfaceTurn<'_>) -> Option<ProcessId> {
         if !turn.processes.has_room_for(&watch, self.limits.processes) {
             if !std::mem::replace(&mut self.limits.has_warned, true) {

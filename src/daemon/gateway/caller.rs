@@ -31,7 +31,7 @@ use ojs_os::socket_owner::SocketQuestions;
 /// Random bytes of the bearer.
 const BEARER_BYTES: usize = 32;
 
-/// Between two warnings that we could not look.
+/// Between two warnings about a failed look.
 const BLIND_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The proof by which a caller is known, for people.
@@ -100,7 +100,7 @@ impl fmt::Display for CallerRefusal {
     }
 }
 
-/// The part of the worker that we may see.
+/// The part of the worker that ojs-init may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Insight {
     /// None was started yet.

@@ -14,8 +14,8 @@ const BEARERS: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_API_KEY"];
 /// other.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Variables that only the worker itself may have, for a gateway at this address; `known` is the
-/// environment that we got.
+/// Variables that only the worker itself may have, for a gateway at this address. `known` is the
+/// environment of ojs-init.
 #[must_use]
 pub fn variables<'e>(
     gateway: SocketAddr,

@@ -20,7 +20,7 @@ pub(super) struct FamilyWalk {
 }
 
 impl FamilyWalk {
-    /// Begins with ourselves: an orphan of the worker is a child of ours.
+    /// Begins with ojs-init itself, because it adopts the worker's orphans.
     pub(super) fn begin() -> Self {
         Self {
             found: BTreeSet::new(),

@@ -34,7 +34,7 @@ struct KnownProcess {
 }
 
 impl KnownProcess {
-    /// Where a new connection of it may be. The first guess is the best.
+    /// The likely descriptor of its next new connection. The first guess is the best.
     fn guess(&self, round: usize) -> Option<i32> {
         let Some(beyond) = round.checked_sub(self.numbers.len()) else {
             return self.numbers.get(round).copied();
@@ -85,8 +85,8 @@ impl KnownProcesses {
         living.map(|known| known.pid).collect()
     }
 
-    /// The one that has this socket, if it is where one of them would have it. One look at each
-    /// before the second look at any.
+    /// The process with this socket, if a guess finds it. Each process gets one look before any
+    /// gets its second.
     pub(super) fn holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
         self.0.retain(|known| known.watch.strong_count() > 0);
         let guesses = (0..MOST_NUMBERS + NUMBERS_BEYOND).flat_map(|round| {

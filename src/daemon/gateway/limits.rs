@@ -39,8 +39,7 @@ impl ConnectionLimits {
     pub(super) fn of(open_files: usize) -> Self {
         let connections = open_files.saturating_sub(OTHER_DESCRIPTORS + MORE_CONNECTIONS) / 2;
         let many = connections.clamp(MIN_CONNECTIONS, MANY_CONNECTIONS);
-        // Where there are few descriptors some have to be left for the backend and for looks into
-        // `/proc`.
+        // With few descriptors, some must stay free for the backend and for looks into `/proc`.
         Self {
             many,
             most: many + MORE_CONNECTIONS.min(open_files / 8),

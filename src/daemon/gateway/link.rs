@@ -46,7 +46,7 @@ pub(super) struct Pulling {
     pub(super) pull: PullId,
 }
 
-/// A request that is for us.
+/// A request that ojs-init answers itself.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) route: RequestKind,
@@ -216,7 +216,7 @@ impl GatewayLink {
     /// Remembers an event of the kernel.
     pub(super) fn is_ready(&mut self, event: &mio::event::Event) {
         self.may_end |= event.is_read_closed() || event.is_error();
-        // Closed in both directions, before we have closed ours.
+        // The client has closed both directions, before ojs-init has closed its own.
         let is_open = !matches!(self.stage, LinkStage::Answering(_) | LinkStage::Closing);
         if event.is_error() || (is_open && event.is_write_closed()) {
             self.reset();

@@ -1,4 +1,4 @@
-//! The TCP socket of the gateway: where it listens.
+//! The TCP socket of the gateway.
 
 use std::io;
 use std::net::SocketAddr;

@@ -98,7 +98,7 @@ enum GatewayTimer {
     Link(LinkId),
     /// The client of a request that passes through has closed its side, and may have left.
     Left(LinkId),
-    /// The next attempt to accept, where there was no room.
+    /// The next attempt to accept, after there was no room.
     Accept,
     /// The time of the oldest silent connection has ended, and others wait to be accepted.
     Silent,
@@ -138,7 +138,7 @@ pub struct Gateway {
     worker_id: String,
     /// Connections whose process is searched for.
     arrivals: Vec<Arrival>,
-    /// Where we listen.
+    /// The address of the listener.
     address: SocketAddr,
     body_permits: BodyPermits,
     /// For the log: ACKs and FAILs that ojs-init refuses itself.
@@ -167,8 +167,8 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Serves those whom `callers` lets in. No body that is for us is longer than `most_body`
-    /// bytes.
+    /// Serves the clients that `callers` admits. No body for ojs-init itself is longer than
+    /// `most_body` bytes.
     ///
     /// # Errors
     ///

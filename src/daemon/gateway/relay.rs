@@ -84,7 +84,7 @@ impl Gateway {
     /// Passes a request that was received for ojs-init to the backend.
     pub(super) fn pass_on(&mut self, id: LinkId, request: Request, turn: &mut InterfaceTurn<'_>) {
         let Request { head, body, .. } = request;
-        // One worker upstream: ours.
+        // The backend knows only one worker: ojs-init.
         let body = with_worker(body, &self.worker_id);
         let Some(permit) = self.body_permits.permit_onward(body.len()) else {
             return self.fail(id, &NO_ROOM);

@@ -253,7 +253,7 @@ impl Gateway {
             .unwrap_or_else(|| self.book.holder(process, name, turn.processes, turn.events))
     }
 
-    /// Answers a request that is for us, after which the next one is looked at.
+    /// Answers a request that is for ojs-init itself; then the next one is read.
     pub(super) fn answer(&mut self, id: LinkId, bytes: &[u8]) {
         if let Some(link) = self.links.get_mut(&id) {
             link.say(bytes);

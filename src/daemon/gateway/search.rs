@@ -33,7 +33,7 @@ const MOST_GENERATIONS: usize = 256;
 /// Longest search. It sees a million descriptors in that time.
 const SEARCH_WITHIN: Duration = Duration::from_secs(5);
 
-/// Where a wanted socket was seen.
+/// The place where a wanted socket was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sighting {
     pub(super) inode: u64,
@@ -44,7 +44,7 @@ pub(super) struct Sighting {
 /// Why the search could not see everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Blind {
-    /// A process of the worker, with its user, which we may not look into.
+    /// A process of the worker, with its user, which ojs-init may not look into.
     Closed(Pid),
     /// A look has failed.
     Failed(String),
@@ -111,7 +111,7 @@ pub(super) struct Search {
     left: Vec<Pid>,
     /// Those that have been among them.
     seen: BTreeSet<Pid>,
-    /// Whether a process is ours, as far as that was asked.
+    /// Whether a process is a descendant of ojs-init, for those that were asked.
     is_ours: BTreeMap<Pid, bool>,
     /// The one that is looked into.
     open: Option<(Pid, DescriptorList)>,
@@ -289,7 +289,7 @@ impl Search {
             match process::parent_of(next)? {
                 Parent::Is(parent) => next = parent,
                 Parent::NotHere => break false,
-                // An orphan may have become ours.
+                // ojs-init may have adopted the orphan.
                 Parent::Gone => return Ok(next != pid),
             }
         };

@@ -1,4 +1,4 @@
-//! A line that a job wrote, as a line of ours.
+//! A line that a job wrote, as a line of the log.
 
 use std::fmt::Write;
 

@@ -125,7 +125,7 @@ fn left_undone(account: &EndReport) -> String {
     left
 }
 
-/// `, it held 2 jobs: 01a2 (mail), 01a3 (mail)`; empty where it held none.
+/// `, it held 2 jobs: 01a2 (mail), 01a3 (mail)`; empty if it held none.
 fn held(account: &EndReport) -> String {
     let tally = &account.tally;
     if tally.died == 0 {
@@ -171,7 +171,7 @@ fn unasked(account: &EndReport, end: Option<WorkerEnd>, left: &str, status: u8) 
     }
 }
 
-/// `the worker was killed by SIGKILL`; the status only where ours is another one.
+/// `the worker was killed by SIGKILL`; the status only if that of ojs-init differs.
 fn fate(end: WorkerEnd, status: u8) -> String {
     match end.ended {
         Ended::Signalled(_) => format!("the worker was {end}"),
@@ -211,7 +211,7 @@ fn how_it_ended(end: WorkerEnd, fields: RecordFields) -> RecordFields {
     fields.with_any("oom_kills", Some(end.oom_kills).filter(|kills| *kills > 0))
 }
 
-/// The job that is the cause, where it is one.
+/// The job that is the cause, if a job is.
 pub fn about_cause(cause: &EndCause) -> RecordFields {
     match cause {
         EndCause::Hung { job, .. } => RecordFields::of_job(job, None),

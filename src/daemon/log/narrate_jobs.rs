@@ -213,8 +213,8 @@ fn void(job: &Subject, why: &str) -> LogRecord {
     )
 }
 
-/// The job is no longer ours. `words` are those of the answer that ended it, if one did: it may
-/// refuse the outcome because the job was cancelled.
+/// ojs-init no longer holds the job. `words` are those of the answer that ended it, if one did: it
+/// may refuse the outcome because the job was cancelled.
 fn reservation_lost(job: &Subject, reason: CancelReason, words: &Words) -> LogRecord {
     let is_cancelled = reason == CancelReason::Cancelled || words.state.as_deref() == Some("cancelled");
     if is_cancelled {

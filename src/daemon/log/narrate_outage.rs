@@ -37,7 +37,8 @@ pub struct OutageNarrator {
     is_away: bool,
     /// Why the last request of the outage got no answer.
     cause: Option<String>,
-    /// By request and by kind of failure; both are constants of ours, so there are only so many.
+    /// By request and by kind of failure. Both are constants of the program, so their number is
+    /// bounded.
     failures: BTreeMap<(&'static str, &'static str), Throttle>,
 }
 
@@ -99,7 +100,7 @@ impl OutageNarrator {
         .about(fields)
     }
 
-    /// The backend was there and gone again.
+    /// Requests failed within a minute, and the backend was reachable in between.
     pub fn is_unsteady(&mut self, failed: u32) -> LogRecord {
         self.is_away = false;
         let cause = self.cause.take().map_or(String::new(), |cause| format!(" ({cause})"));

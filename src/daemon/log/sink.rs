@@ -46,7 +46,7 @@ const LOSS_PAUSE: Duration = Duration::from_secs(1);
 /// of ojs-init stay whole.
 const WRITE_BYTES: usize = 4096;
 
-/// Longest that we wait at exit for the writer to finish.
+/// Longest that the exit waits for the writer to finish.
 const FLUSH_LIMIT: Duration = Duration::from_millis(100);
 
 /// Longest time for writing a record before there is a child, or if no writer thread can start.

@@ -64,7 +64,7 @@ struct Writer {
 }
 
 impl TerminationLog {
-    /// Opens it as configured; warns where it was asked for or is there, and cannot be used.
+    /// Opens the file as configured. Warns if a configured or existing file cannot be used.
     #[must_use]
     pub fn open(config: &Config) -> Self {
         let target = look(config).unwrap_or_else(|doubt| {

@@ -48,7 +48,7 @@ pub struct ProbeLinks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Connection(usize),
-    /// The next attempt to accept, where there was no room.
+    /// The next attempt to accept, after there was no room.
     Accept,
 }
 

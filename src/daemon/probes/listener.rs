@@ -93,7 +93,7 @@ fn address(config: &Config) -> Option<SocketAddr> {
     }
 }
 
-/// Every address means those of IPv4 too, also where there is no IPv6.
+/// Listens at the address. Without IPv6, `[::]` means every address of IPv4.
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let is_every = address.ip() == Ipv6Addr::UNSPECIFIED;
     match socket(address) {

@@ -42,7 +42,8 @@ impl fmt::Display for NotAdmitted {
 impl std::error::Error for NotAdmitted {}
 
 impl Allowed {
-    /// Us, root, the child, which runs as `child` (`None`: as we do), and `socket_users`.
+    /// Allows ojs-init's own user, root, the child's, which is `child` (`None`: ojs-init's), and
+    /// `socket_users`.
     #[must_use]
     pub fn new(child: Option<Credentials>, socket_users: &[u32]) -> Self {
         let own = nix::unistd::geteuid().as_raw();
@@ -50,13 +51,13 @@ impl Allowed {
         Self { own, child, others }
     }
 
-    /// Our own user.
+    /// The user of ojs-init.
     #[must_use]
     pub fn own(&self) -> u32 {
         self.own
     }
 
-    /// The child, where it is another user than we are.
+    /// The child, if it has another user than ojs-init.
     #[must_use]
     pub fn other_child(&self) -> Option<&Credentials> {
         self.child.as_ref().filter(|child| child.uid != self.own)

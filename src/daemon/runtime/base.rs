@@ -14,7 +14,7 @@ use ojs_os::dirs::{self, Directory, Owner};
 use ojs_os::socket::LONGEST_PATH;
 use ojs_os::user::Credentials;
 
-/// Mode of a base that we make ourselves.
+/// Mode of a base that ojs-init makes.
 const BASE_MODE: u32 = 0o755;
 
 /// The bit of a mode that lets others write.
@@ -28,7 +28,7 @@ const STICKY: u32 = 0o1000;
 pub struct NoRuntimeDir {
     /// Each candidate with its fault.
     pub tried: Vec<(PathBuf, Unusable)>,
-    /// The user that we are.
+    /// The user of ojs-init.
     pub uid: u32,
 }
 
@@ -44,8 +44,8 @@ pub enum Unusable {
     },
     /// The path is a symbolic link, which may lead elsewhere tomorrow.
     Link(PathBuf),
-    /// The directory belongs to a user that is neither ours nor root, and that could replace its
-    /// content.
+    /// The directory belongs to a user that is neither ojs-init's nor root, and that could replace
+    /// its content.
     Foreign {
         path: PathBuf,
         /// The user whom it belongs to.
@@ -128,8 +128,8 @@ impl fmt::Display for NoRuntimeDir {
 
 impl std::error::Error for NoRuntimeDir {}
 
-/// Opens a candidate, which is made where it is missing and may be, and returns it with its
-/// absolute path.
+/// Opens a candidate, and returns it with its absolute path. A missing one is made if that is
+/// allowed.
 pub(in crate::daemon) fn open(candidate: &Candidate, allowed: &Allowed) -> Result<(Directory, PathBuf), Unusable> {
     let Some(name) = candidate.path.file_name() else {
         let path = resolve(&candidate.path)?;

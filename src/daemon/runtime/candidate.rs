@@ -24,7 +24,7 @@ pub(in crate::daemon) const MOST_LOOKED_AT: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     pub path: PathBuf,
-    /// Whether to make it where it is missing.
+    /// True if a missing directory is made.
     pub make: bool,
     /// True if an operator named it. Then it is accepted with a warning even if others may write
     /// there. Every volume of type emptyDir under Kubernetes is one, because only root can change

@@ -145,7 +145,7 @@ impl RuntimeDir {
         }
     }
 
-    /// Where it is: an absolute path.
+    /// The absolute path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -168,7 +168,7 @@ impl RuntimeDir {
         socket.listen()
     }
 
-    /// Listens for subcommands: for our own user alone.
+    /// Listens for subcommands, only for the user of ojs-init.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ impl Drop for RuntimeDir {
     }
 }
 
-/// Opens the directory of our instances in a base, which is made where it is missing.
+/// Opens the directory of this user's instances in a base. A missing one is made.
 fn open_home(base: &Directory, name: &OsStr, path: &Path, own: u32) -> Result<Directory, Unusable> {
     match base.create_in(name, HOME_MODE) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

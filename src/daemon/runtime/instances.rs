@@ -38,8 +38,7 @@ pub struct Instance {
 /// Why there is no instance to talk to. `Display` is for the user.
 #[derive(Debug)]
 pub enum NoInstance {
-    /// No instance is there that this user may talk to. Holds the places, and what was found there
-    /// instead.
+    /// No instance is there that this user may talk to. Holds the places, each with the reason.
     None(Vec<(PathBuf, Unreachable)>),
     /// There are several, and only one can be meant.
     Several(Vec<(PathBuf, Pid)>),
@@ -119,8 +118,8 @@ impl fmt::Display for NoInstance {
 
 impl std::error::Error for NoInstance {}
 
-/// The one instance in these places that we can talk to, found within `limit`. Each candidate may
-/// also be the directory of one user's instances, or of an instance itself.
+/// The one instance in these places that this user can talk to, found within `limit`. Each
+/// candidate may also be the directory of one user's instances, or of an instance itself.
 ///
 /// # Errors
 ///

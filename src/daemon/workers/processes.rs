@@ -18,7 +18,7 @@ use ojs_os::pidfd::ProcessWatch;
 use ojs_os::process::{self, Pid};
 use ojs_values::signal::Signal;
 
-/// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
+/// How often processes are looked at that the kernel cannot report (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The processes that have connections, were given jobs, or are the worker itself.
@@ -86,7 +86,7 @@ impl Processes {
         let id = self.name(pid, true);
         match ProcessWatch::of(pid) {
             Ok(watch) => self.watch(id, Rc::new(watch), registry),
-            // The worker is our child, so its end is noticed in any case.
+            // The worker is a child of ojs-init, so its end is noticed in any case.
             Err(error) => warn!(
                 "cannot watch process {pid}, the worker: {error}; its end is noticed all the same; {}",
                 remedy(&error)
@@ -238,12 +238,12 @@ impl Processes {
         }
     }
 
-    /// Our hold on this process.
+    /// The hold on this process.
     pub fn watch_of(&self, id: ProcessId) -> Option<Rc<ProcessWatch>> {
         self.processes.get(&id)?.watch.clone()
     }
 
-    /// When to look at processes that the kernel cannot watch for us.
+    /// When to look at processes that the kernel cannot report.
     pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
         let has_unwatchable = self.processes.values().any(Watched::is_unwatchable);
         has_unwatchable.then(|| now.after(LOOK_EVERY))
