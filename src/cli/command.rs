@@ -123,8 +123,8 @@ fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
 fn completions(shell: Shell) -> CommandLine {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut full(), "ojs-init", &mut script);
-    // For bash the generator spells a hyphen in the program's name in two ways, so that no
-    // subcommand finds its words.
+    // The generator for bash spells a hyphen in the program's name in two ways, so no subcommand
+    // would find its words.
     CommandLine::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
@@ -190,7 +190,7 @@ fn bare(name: &'static str) -> Command {
         .disable_version_flag(true)
 }
 
-/// The argument COMMAND where only `--` begins it.
+/// The argument COMMAND that only `--` begins.
 fn last_command() -> Arg {
     Arg::new(COMMAND)
         .last(true)
@@ -198,7 +198,7 @@ fn last_command() -> Arg {
         .value_parser(value_parser!(OsString))
 }
 
-/// The argument COMMAND where the first word that is no option begins it too.
+/// The argument COMMAND that also begins with the first word that is no option.
 fn trailing_command() -> Arg {
     Arg::new(COMMAND)
         .trailing_var_arg(true)

@@ -65,7 +65,7 @@ pub enum JobWord {
     /// The progress of the job; not checked yet.
     Progress {
         fraction: String,
-        /// For a person; may be empty.
+        /// Text for a person; may be empty.
         message: String,
     },
     /// The state from which the next attempt continues.
@@ -99,6 +99,6 @@ pub enum HealthOf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrestopWait {
     For(Duration),
-    /// Until no job is active.
+    /// Waits until no job is active.
     UntilIdle,
 }

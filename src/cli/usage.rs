@@ -120,7 +120,7 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
     }
 }
 
-/// A word that stands where an option, a subcommand or `--` should.
+/// The error for a word in the place of an option, a subcommand or `--`.
 fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if let Some(usage) = order_usage(args) {
         return usage.with(&format!("unexpected word {word}"));

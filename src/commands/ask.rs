@@ -93,7 +93,7 @@ pub fn ask(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result
     control::decode_answer(&exchange(stream, request, limit)?).ok_or(NoAnswer::Strange)
 }
 
-/// As [`ask`], with the answer as it was written.
+/// Like [`ask`], but returns the answer as it was received.
 pub fn exchange(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
     let give_up = clock::monotonic().saturating_add(limit);
     send(stream, request)?;

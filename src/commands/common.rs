@@ -25,9 +25,9 @@ pub type Places = Result<(Paths, Vec<String>), String>;
 /// Which instance is asked.
 #[derive(Debug)]
 pub struct Target {
-    /// Where instances may be.
+    /// The places of instances.
     pub places: Places,
-    /// Its pid, where that is given.
+    /// The pid of the instance, if it is given.
     pub pid: Option<i32>,
 }
 

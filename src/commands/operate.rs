@@ -135,7 +135,7 @@ fn happened(request: OperatorRequest, told: &ControlReply) -> String {
     }
 }
 
-/// Where the instance is, in words.
+/// The state of the instance, in words.
 fn where_it_is(told: &ControlReply) -> String {
     let jobs = active_jobs(told.active);
     let left = told.left.map(seconds).unwrap_or_default();

@@ -182,7 +182,7 @@ impl Talk {
         }
     }
 
-    /// For an answer, a signal, or the next look.
+    /// Waits for an answer, a signal, or the next look.
     fn wait(&self, signals: &SignalFd) -> io::Result<()> {
         let now = clock::monotonic();
         let left = match self.asked_at {
@@ -200,7 +200,7 @@ impl Talk {
         }
     }
 
-    /// For how long there has been no answer.
+    /// How long there has been no answer.
     fn silence(&self) -> Duration {
         self.asked_at
             .map_or(Duration::ZERO, |at| clock::monotonic().saturating_sub(at))

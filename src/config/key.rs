@@ -92,7 +92,7 @@ pub enum Scope {
     Always,
     /// In every mode but none.
     Agent,
-    /// Where COMMAND is the worker itself: socket and gateway.
+    /// COMMAND is the worker itself: socket and gateway.
     OwnWorker,
     Gateway,
     Exec,

@@ -21,7 +21,7 @@ static OF_TINI: [(&str, &Row); 3] = [
 /// One warning for each of them, in every mode.
 pub(super) fn warnings(environment: &Environment<'_>, config: &Config) -> Vec<String> {
     let of_tini = OF_TINI.iter().filter_map(|(name, key)| {
-        // For tini an empty variable is set.
+        // tini treats an empty variable as set.
         environment.of_others_or_empty(name)?;
         let ours = key.env.first().filter(|_| !config.settings.is_set(key))?;
         Some(format!(

@@ -212,7 +212,7 @@ fn set_up(
 /// The interface through which the worker's programs connect, and its facts for them.
 struct Way {
     interface: Interface,
-    /// For the worker's environment.
+    /// Variables for the worker's environment.
     variables: Vec<(&'static str, OsString)>,
     /// The limit that the worker would have without ojs-init. None: the limit of ojs-init.
     open_files: Option<OpenFiles>,
@@ -475,7 +475,7 @@ fn identity(config: &Config) -> Identity {
     }
 }
 
-/// Where random pauses start: they need not be secret, only different from those of other workers.
+/// Seed of random pauses: it need not be secret, only different from those of other workers.
 fn seed() -> u64 {
     let time = clock::monotonic();
     u64::from(time.subsec_nanos()) << 32 | u64::from(std::process::id()) ^ time.as_secs()

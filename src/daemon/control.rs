@@ -34,8 +34,8 @@ const READ_BYTES: usize = 1024;
 /// connection.
 const BURST: u32 = 32;
 
-/// Then one more in this time, so that each client has its turn within the second that it may be
-/// silent. The rest stays with the kernel.
+/// After the burst one more request in this time. So each client has its turn within the second
+/// that it may be silent. The rest waits in the kernel.
 const ONE_MORE_EVERY: Duration = Duration::from_millis(50);
 
 /// Bytes of answers that may wait for a client that does not read: the longest answer.

@@ -78,7 +78,7 @@ pub struct EventLoop {
     pub(super) probes: Option<ProbeLinks>,
     /// The counters for the metrics.
     pub(super) metrics: Metrics,
-    /// Where the token can change, and that can be noticed.
+    /// The watch of the token's file, if there is a file that can be watched.
     pub(super) token_file: Option<FileWatch>,
     pub(super) plan: ChildPlan,
     /// The program of the plan, for a message that it could not be started.
@@ -390,8 +390,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether the worker, which has ended like this, may have been the kernel's choice when memory
-    /// ran out.
+    /// Reports whether the kernel may have ended the worker because memory ran out.
     fn look_at_memory(&mut self, ended: Ended) {
         let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));
         if let Some(kills @ 1..) = counter.map(OomKills::since) {

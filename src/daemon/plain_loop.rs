@@ -142,7 +142,7 @@ struct Supervisor {
     is_starting: bool,
     warn_on_reap: bool,
     descendants: Descendants,
-    /// None where the kernel does not show how often memory ran out.
+    /// None if the kernel does not show how often memory ran out.
     oom_kills: Option<OomKills>,
 }
 

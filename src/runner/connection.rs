@@ -61,7 +61,7 @@ impl InitConnection {
         })
     }
 
-    /// For the poll.
+    /// The descriptor, for the poll.
     pub fn descriptor(&self) -> RawFd {
         self.stream.as_raw_fd()
     }

@@ -73,8 +73,7 @@ use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
 use ojs_wire::runner::frames;
 
-/// Where jobs get their directories if the usual place cannot be written, as under a read-only
-/// root.
+/// Parent of the jobs' directories if the usual place cannot be written, as under a read-only root.
 const IN_MEMORY: &str = "/dev/shm";
 
 /// The name of the runner in its `ready` frame.

@@ -25,7 +25,7 @@ pub struct UnsentNews {
     is_alive: bool,
     /// A checkpoint is on its way to the backend; the next one waits for the answer.
     is_saving: bool,
-    /// Not before this.
+    /// Time of the next allowed frame.
     next: Option<Moment>,
     has_complained: bool,
 }

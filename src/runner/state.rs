@@ -186,7 +186,7 @@ impl Runner {
         registry.reregister(&mut SourceFd(&descriptor), CONNECTION, interest)
     }
 
-    /// Whether a job is here, in whatever state.
+    /// True if there is a job in any state.
     pub fn has_jobs(&self) -> bool {
         !self.by_id.is_empty()
     }

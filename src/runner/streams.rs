@@ -76,7 +76,7 @@ pub struct OutputReader {
 }
 
 impl OutputReader {
-    /// One that strikes these secrets from the log.
+    /// A reader that strikes these secrets from the log.
     pub fn new(redaction: Redaction) -> Self {
         Self {
             buffer: vec![0; READ_BYTES],

@@ -43,7 +43,7 @@ const INPUT: &str = "input";
 /// Most places of earlier runners that are removed at a start.
 const MOST_STALE: usize = 64;
 
-/// Where jobs get their directories.
+/// The place of the jobs' directories.
 #[derive(Debug)]
 pub struct TemporaryDirectories {
     /// None: there is no place for them.

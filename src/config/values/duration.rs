@@ -57,7 +57,7 @@ pub fn whole(text: &str) -> Option<u64> {
     }
 }
 
-/// `number` times `scale`, where the result is whole.
+/// `number` times `scale`, if the result is whole.
 fn decimal(number: &str, scale: u64) -> Option<u64> {
     let (before, after) = number.split_once('.').unwrap_or((number, "0"));
     if after.is_empty() || after.len() > 9 {

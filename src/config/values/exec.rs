@@ -111,10 +111,10 @@ pub enum ExitVerdict {
 }
 
 impl ExitVerdict {
-    /// Those that need no time.
+    /// The verdicts without a time.
     const WORDS: [Self; 4] = [Self::Ack, Self::Release(Duration::ZERO), Self::Retry, Self::Discard];
 
-    /// As it is spelled in the file.
+    /// The word in the file.
     #[must_use]
     pub fn word(self) -> String {
         match self {

@@ -137,7 +137,7 @@ impl Value for Nice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uids {
     pub first: u32,
-    /// Not less than `first`.
+    /// At least `first`.
     pub last: u32,
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::network::Listen;
 use super::{Form, Notation, Problem, Value, only};
 
-/// Where the gateway listens; port 0 lets the system choose.
+/// The address of the gateway; port 0 lets the system choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loopback(pub SocketAddr);
 

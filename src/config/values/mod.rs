@@ -61,7 +61,7 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
         String::new()
     }
 
-    /// The part of a refused text that an error may repeat: `None` where the text may be a secret.
+    /// The part of a refused text that an error may repeat: `None` if the text may be a secret.
     fn quotable(text: &str) -> Option<Cow<'_, str>> {
         Some(Cow::Borrowed(text))
     }

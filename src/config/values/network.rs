@@ -133,7 +133,7 @@ fn port_number(text: &str) -> Option<u16> {
     whole(text).and_then(|number| u16::try_from(number).ok())
 }
 
-/// Where the health endpoints listen.
+/// The address of the health endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listen {
     /// The endpoints listen nowhere.

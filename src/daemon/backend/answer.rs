@@ -330,7 +330,7 @@ impl AnswerReader {
         }
     }
 
-    /// So many bytes were a head.
+    /// Counts the bytes of a head.
     fn count_head(&mut self, length: usize) -> Result<(), Fault> {
         if length > MOST_HEAD_BYTES {
             return Err(Fault::LongHead);
@@ -394,7 +394,7 @@ fn most_jobs(call: &Call) -> u64 {
     }
 }
 
-/// Most bytes of an answer to this call, where an envelope has at most `max_frame` bytes.
+/// Most bytes of an answer to this call, if an envelope has at most `max_frame` bytes.
 pub(in crate::daemon) fn body_limit(call: &Call, max_frame: u64) -> usize {
     let limit = match call.endpoint().answer() {
         AnswerSize::Jobs => max_frame

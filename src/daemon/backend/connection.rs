@@ -22,7 +22,8 @@ use ojs_wire::http::connect::{self, ConnectReply};
 /// Most bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
 
-/// As many are read at a time until an answer fills that; most processes never touch more.
+/// First size of the read buffer. It grows after an answer fills it, which never happens in most
+/// processes.
 const FIRST_READ_BYTES: usize = 8 << 10;
 
 /// Most bytes that are written to one connection in a turn.
@@ -370,7 +371,7 @@ impl<O> BackendConnection<O> {
         let is_full = count == buffers.raw.len();
         self.may_read = self.is_closing || is_full;
         if is_full {
-            // For the next read: there is more, or such answers are usual.
+            // The next read uses a larger buffer: there is more, or such answers are usual.
             buffers.raw.resize(READ_BYTES, 0);
         }
         let raw = buffers.raw.get(..count).unwrap_or_default();

@@ -148,7 +148,7 @@ impl KeptConnections {
         slots
     }
 
-    /// This one is no longer there.
+    /// Removes the connection in this slot.
     pub(in crate::daemon) fn forget(&mut self, slot: usize) {
         self.kept.retain(|kept| kept.slot != slot);
     }
@@ -168,7 +168,8 @@ impl KeptConnections {
         self.kept.iter().any(|kept| kept.slot == slot)
     }
 
-    /// Those that were kept for long enough.
+    /// Removes and returns the connections that were kept for too long, at most once in
+    /// `BETWEEN_LOOKS`.
     pub(in crate::daemon) fn outdated(&mut self, now: Moment) -> Vec<usize> {
         if self.looked.is_some_and(|looked| looked.elapsed(now) < BETWEEN_LOOKS) {
             return Vec::new();

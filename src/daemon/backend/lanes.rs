@@ -86,7 +86,8 @@ pub(in crate::daemon) struct Lanes {
 }
 
 impl Lanes {
-    /// For a worker with so many jobs at once: each may have a report under way and one that hangs.
+    /// Lanes of a worker with so many jobs at once: each job may have a report under way and one
+    /// that hangs.
     pub(in crate::daemon) fn new(concurrency: usize) -> Self {
         let waiting_reports = concurrency.saturating_mul(2).max(FEWEST_WAITING_REPORTS);
         Self {

@@ -38,7 +38,7 @@ const MOST_LATE: usize = 16;
 /// The knowledge about a name.
 #[derive(Debug)]
 pub(in crate::daemon) enum Lookup {
-    /// These are its addresses.
+    /// The addresses of the name.
     Known(Vec<SocketAddr>),
     /// The look-up is under way. At this time ojs-init uses the last known addresses if there are
     /// any, or repeats a look-up that failed.

@@ -54,7 +54,7 @@ pub struct OutcomeReply {
 }
 
 impl OutcomeReply {
-    /// None where the answer is no answer to an outcome, or not one that can be handed on whole.
+    /// `None` if the answer is not to an outcome, or cannot be handed on whole.
     fn of(call: &Call, received: &Received) -> Option<Self> {
         let Call::Report { job, .. } = call else { return None };
         let (status, body) = (received.head.status, &received.body);

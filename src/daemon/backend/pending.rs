@@ -45,7 +45,7 @@ pub(in crate::daemon) struct Pending {
     pub(in crate::daemon) is_again: bool,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,
-    /// And the backend may have got it on the first one.
+    /// The backend may have received the request on the first connection.
     pub(in crate::daemon) first_was_sent: bool,
 }
 

@@ -22,7 +22,7 @@ use ojs_lifecycle::api::Moment;
 /// Connections, each of which may belong to a request `O`.
 #[derive(Debug)]
 pub(in crate::daemon) struct Reach<O> {
-    /// Where the connections are.
+    /// The slots of the connections.
     pub(in crate::daemon::backend) slots: ConnectionSlots<O>,
     /// Connections that no request has at the moment.
     pub(in crate::daemon::backend) kept: KeptConnections,
@@ -166,8 +166,8 @@ impl<O: Copy + Ord> Reach<O> {
         attempts.find_map(|slot| self.slots.get(slot)?.slow_fault())
     }
 
-    /// Keeps the connection in this slot, which has carried an answer, for another request; closes
-    /// it where the answer was the last one on it.
+    /// Keeps the connection in this slot, which has carried an answer, for another request. Closes
+    /// it if the answer was the last one on it.
     pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, leaves_open: bool, way: &mut Way<'_>) {
         let Some(connection) = self.slots.get(slot) else {
             return;

@@ -8,7 +8,7 @@ use ojs_wire::backend::request::Identity;
 /// The configuration of requests to the backend.
 #[derive(Debug, Clone)]
 pub struct BackendSettings {
-    /// Where the backend is and how to reach it.
+    /// The backend's address, and the settings for reaching it.
     pub backend: Backend,
     /// The address and its source, in the words of the configuration, so that a person knows where
     /// to look.

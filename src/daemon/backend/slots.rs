@@ -108,7 +108,7 @@ impl<O> ConnectionSlots<O> {
         connection.map(|connection| connection.address)
     }
 
-    /// Those that there are.
+    /// The connections with their slots.
     pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &BackendConnection<O>)> {
         let places = self.connections.iter().enumerate();
         places.filter_map(|(slot, place)| Some((slot, place.as_ref()?)))

@@ -23,10 +23,10 @@ pub(in crate::daemon) const CA_FILE: &str = "backend.ca_file";
 const CERT_FILE: &str = "backend.cert_file";
 const KEY_FILE: &str = "backend.key_file";
 
-/// Reads the files that TLS needs, also where the backend's URL is http and needs none.
+/// Reads the files that TLS needs, even if the backend's URL is http and needs none.
 ///
 /// # Errors
-/// One cannot be used; the sentence names setting and file.
+/// A file is unusable; the sentence names setting and file.
 pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientConfig>>, BackendError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificates = match &backend.ca_file {

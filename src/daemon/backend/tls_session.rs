@@ -15,7 +15,7 @@ pub(in crate::daemon) struct TlsSession {
     session: ClientConnection,
     /// Bytes that the socket has not accepted yet: at most what rustls buffers.
     outgoing: Vec<u8>,
-    /// So many of them are written.
+    /// Written bytes of them.
     written: usize,
 }
 

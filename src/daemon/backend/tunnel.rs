@@ -71,7 +71,7 @@ pub(in crate::daemon) enum TunnelStage {
     Reaching,
     /// The tunnel is on the connection in this slot.
     Open(usize),
-    /// All of the answer is here.
+    /// All of the answer was received.
     Answered,
 }
 
@@ -134,7 +134,7 @@ pub(in crate::daemon) struct Tunnel {
 }
 
 impl Tunnel {
-    /// For this request, of which no byte of the body is here yet.
+    /// A tunnel for this request, without any byte of the body yet.
     pub(in crate::daemon) fn new(request: TunnelRequest, stage: TunnelStage, now: Moment) -> Self {
         let left = match request.body {
             TunnelBody::Length(length) => length,

@@ -84,7 +84,7 @@ pub(in crate::daemon) struct Tunnels {
     pub(in crate::daemon::backend) own: OwnLines,
     /// Boxed because a tunnel is large, and a map moves its values.
     pub(in crate::daemon::backend) tunnels: BTreeMap<TunnelId, Box<Tunnel>>,
-    /// Those that count against the bound.
+    /// Tunnels that count against the bound.
     under_way: usize,
     /// Tunnels under way whose request changes nothing.
     reading: usize,

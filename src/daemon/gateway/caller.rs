@@ -136,7 +136,7 @@ impl fmt::Debug for Callers {
 }
 
 impl Callers {
-    /// For a worker that runs as this user.
+    /// The callers of a worker that runs as this user.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ impl FamilyWalk {
         Ok(true)
     }
 
-    /// Those that were found.
+    /// The found processes.
     pub(super) fn found(&self) -> &BTreeSet<Pid> {
         &self.found
     }

@@ -28,8 +28,8 @@ struct KnownProcess {
     pid: Pid,
     /// Weak, because its owners decide how long the process is known.
     watch: Weak<ProcessWatch>,
-    /// Where its connections were, the last one first: a number is used again as soon as it is
-    /// free.
+    /// The descriptors of its connections, the last one first, because a number is used again as
+    /// soon as it is free.
     numbers: VecDeque<i32>,
 }
 
@@ -56,7 +56,7 @@ impl KnownProcess {
 pub(super) struct KnownProcesses(VecDeque<KnownProcess>);
 
 impl KnownProcesses {
-    /// This process is one of the worker's; where its connection is, if it has one.
+    /// Adds a process of the worker. `number`: the descriptor of its connection, if it has one.
     pub(super) fn add(&mut self, watch: &Rc<ProcessWatch>, number: Option<i32>) {
         let pid = watch.pid();
         let of_pid = self.0.iter().position(|known| known.pid == pid);

@@ -51,7 +51,7 @@ pub(super) struct Pulling {
 pub(super) struct Request {
     pub(super) route: RequestKind,
     pub(super) head: MessageHead,
-    /// As much of it as is here.
+    /// The received part of it.
     pub(super) body: Vec<u8>,
     /// A large body needs one.
     pub(super) permit: Option<BodyPermit>,
@@ -86,8 +86,8 @@ pub(super) struct Relay {
     pub(super) is_done: bool,
     /// By its method the request changes nothing. Without a client no program needs it.
     pub(super) changes_nothing: bool,
-    /// How long after the next look the kernel is asked again whether the client, which sends no
-    /// more, is still there.
+    /// The delay behind the next look, until the kernel is asked again whether the client, which
+    /// sends no more, is still there.
     pub(super) looks_again_after: Duration,
     /// The answer is a stream of events: it has no end by itself.
     pub(super) is_event_stream: bool,

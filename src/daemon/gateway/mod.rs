@@ -86,8 +86,8 @@ const LONGEST_PULL: Duration = Duration::from_secs(20);
 pub struct FetchRules {
     /// Longest time that one waits for jobs.
     pub within: Duration,
-    /// One that names no queue is refused, as backends refuse it, because no queues are configured
-    /// (`worker.queues`).
+    /// A request that names no queue is refused, as backends refuse it, because no queues are
+    /// configured (`worker.queues`).
     pub has_to_name_queues: bool,
 }
 
@@ -110,7 +110,7 @@ enum GatewayTimer {
 pub struct InterfaceTurn<'a> {
     /// The lifecycle, which alone knows whether a job was given out here.
     pub machine: &'a Lifecycle,
-    /// Where requests pass through to.
+    /// The backend, for requests that pass through.
     pub backend: &'a mut Backend,
     /// The worker's processes.
     pub processes: &'a mut Processes,
@@ -141,7 +141,7 @@ pub struct Gateway {
     /// The address of the listener.
     address: SocketAddr,
     body_permits: BodyPermits,
-    /// For the log: ACKs and FAILs that ojs-init refuses itself.
+    /// Log lines for ACKs and FAILs that ojs-init refuses itself.
     refused_outcomes: Throttle,
     fetches: FetchRules,
     limits: ConnectionLimits,

@@ -37,7 +37,7 @@ const NO_ROOM: GatewayError<'static> = GatewayError {
 };
 
 impl Gateway {
-    /// Opens a way to the backend for this request; `gathered` is its body where that is here as a
+    /// Opens a tunnel to the backend for this request. `gathered` is its body, if that was received
     /// whole.
     pub(super) fn open_relay(
         &mut self,

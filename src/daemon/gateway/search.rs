@@ -14,10 +14,10 @@ use ojs_os::process::{self, Parent, Pid};
 /// Looks of one turn: a few milliseconds.
 const LOOKS_PER_TURN: usize = 1024;
 
-/// As many looks as it costs to ask for the parent of a process.
+/// Cost of asking for the parent of a process, in looks.
 const LOOKS_FOR_A_PARENT: usize = 8;
 
-/// As many looks as it costs to ask a thread for its children.
+/// Cost of asking a thread for its children, in looks.
 const LOOKS_FOR_CHILDREN: usize = 4;
 
 /// Processes that are looked into before any search: the last ones to connect.
@@ -109,7 +109,7 @@ pub(super) struct Search {
     known: Vec<Pid>,
     /// Processes to look into, the next one last.
     left: Vec<Pid>,
-    /// Those that have been among them.
+    /// Processes that were ever in `left`.
     seen: BTreeSet<Pid>,
     /// Whether a process is a descendant of ojs-init, for those that were asked.
     is_ours: BTreeMap<Pid, bool>,
@@ -250,7 +250,7 @@ impl Search {
         }
     }
 
-    /// These are looked into, unless they were before, and so are the rest of those that are known.
+    /// Queues these processes and the rest of the known ones, unless they were queued before.
     fn add(&mut self, pids: impl IntoIterator<Item = Pid>) {
         let known = std::mem::take(&mut self.known);
         let new: BTreeSet<Pid> = pids.into_iter().collect();

@@ -83,7 +83,7 @@ pub(super) fn quote(to: &mut String, text: &str, most: usize) {
             '\n' => to.push_str("\\n"),
             '\t' => to.push_str("\\t"),
             '\r' => to.push_str("\\r"),
-            // Those above 0x7f, too: a terminal that shows the record may obey them.
+            // Those above 0x7f too, because a terminal that shows the record may obey them.
             c if is_terminal_control(c) => escape(to, c),
             c => to.push(c),
         }

@@ -28,7 +28,7 @@ pub struct LastWords {
 }
 
 impl LastWords {
-    /// For a worker in mode socket, or in another one.
+    /// The state for a worker in mode socket, or in another one.
     pub fn new(speaks_our_protocol: bool) -> Self {
         Self {
             may_be_no_worker: speaks_our_protocol,
@@ -108,7 +108,7 @@ impl LastWords {
     }
 }
 
-/// Why the backend has never accepted a heartbeat, where that is known.
+/// Why the backend has never accepted a heartbeat, if that is known.
 fn never_registered(account: &EndReport) -> Option<&Trouble> {
     account.backend.as_ref().filter(|trouble| trouble.is_from_the_start)
 }

@@ -26,7 +26,7 @@ use ojs_wire::text::{asked_by, milliseconds, seconds};
 pub struct Narrator {
     /// When ojs-init began, on the monotonic clock.
     began: Duration,
-    /// As far as they are set.
+    /// `None` if it is not set.
     concurrency: Option<u32>,
     queues: Option<String>,
     jobs: JobNarrator,
@@ -39,8 +39,8 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// For a worker with these settings, as far as they are set, and the backend at this address.
-    /// In mode socket the worker `speaks_our_protocol`.
+    /// A narrator for a worker with these settings, if they are set, and the backend at this
+    /// address. In mode socket the worker `speaks_our_protocol`.
     pub fn new(concurrency: Option<u32>, queues: Option<&[String]>, url: &str, speaks_our_protocol: bool) -> Self {
         Self {
             began: clock::monotonic(),

@@ -72,7 +72,7 @@ fn not_registered() -> LogRecord {
     )
 }
 
-/// The record where the backend streams events.
+/// The record if the backend streams events.
 const LISTENING: &str = "the backend tells of new jobs as they come (worker.wake)";
 
 /// The record if the backend opens streams and announces no jobs on them.

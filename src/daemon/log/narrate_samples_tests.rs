@@ -173,7 +173,7 @@ pub fn stops() -> Vec<Notice> {
     ]
 }
 
-/// One that names no job.
+/// A request that names no job.
 pub fn heartbeat() -> Call {
     Call::Heartbeat {
         worker: WorkerId("w1".into()),

@@ -418,7 +418,7 @@ impl LogRecord {
         }
     }
 
-    /// With these fields in place of none.
+    /// Replaces the fields.
     pub fn about(mut self, fields: RecordFields) -> Self {
         self.fields = fields;
         self

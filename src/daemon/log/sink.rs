@@ -297,8 +297,8 @@ impl Sink {
         }
     }
 
-    /// Not the records of dependencies: at the finest level they show every byte of a request,
-    /// token included.
+    /// Records of dependencies are excluded, because at the finest level they show every byte of a
+    /// request, token included.
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let crate_name = metadata.target().split("::").next();
         self.filter.enabled(metadata) && crate_name == Some(env!("CARGO_CRATE_NAME"))

@@ -24,7 +24,7 @@ use crate::config::{Config, Mode, keys};
 use ojs_os::errno::meaning;
 use ojs_os::threads;
 
-/// Where Kubernetes puts it.
+/// The path that Kubernetes uses.
 const USUAL_PATH: &str = "/dev/termination-log";
 
 /// The value that turns the file off.

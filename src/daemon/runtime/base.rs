@@ -69,7 +69,7 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    /// For `map_err`.
+    /// Returns a function for `map_err`.
     pub(in crate::daemon) fn because(step: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Failed {

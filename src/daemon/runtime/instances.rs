@@ -128,7 +128,7 @@ pub fn the_only(candidates: &[Candidate], limit: Duration) -> Result<Instance, N
     find(candidates, None, limit)
 }
 
-/// As [`the_only`], but the instance with this pid, if one is given.
+/// Like [`the_only`], but finds the instance with this pid, if one is given.
 ///
 /// # Errors
 ///

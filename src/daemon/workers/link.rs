@@ -53,7 +53,7 @@ pub struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// That of a whole turn in which so many connections are to be read.
+    /// The budget of a turn with so many readable connections.
     pub fn of_a_turn(connections: usize) -> Self {
         let share = BYTES_PER_TURN / connections.max(1);
         Self {

@@ -30,7 +30,7 @@ struct Part {
     kind: Kind,
 }
 
-/// Where bytes are that wait.
+/// The storage of waiting bytes.
 #[derive(Debug)]
 enum Bytes {
     Own(Vec<u8>),
@@ -174,7 +174,7 @@ impl Outbound {
         }
     }
 
-    /// So many bytes are the kernel's.
+    /// Removes so many bytes, which the kernel has accepted.
     fn taken(&mut self, count: usize) {
         self.len = self.len.saturating_sub(count);
         self.written += count;

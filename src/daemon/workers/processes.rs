@@ -32,7 +32,7 @@ pub struct Processes {
 #[derive(Debug)]
 struct Watched {
     pid: Pid,
-    /// None only for the worker, for want of a descriptor when it was started: its pid is its own
+    /// None only for the worker, if there was no descriptor at its start. Its pid is not reused
     /// until it is reaped.
     watch: Option<Rc<ProcessWatch>>,
     /// Not looked at since its descriptor was registered. An earlier end is never reported.
