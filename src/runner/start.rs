@@ -253,7 +253,7 @@ impl Starter {
 ///
 /// # Errors
 ///
-/// They are never available: a seccomp profile forbids them, or the kernel lacks them.
+/// Memory files are never available: a seccomp profile forbids them, or the kernel lacks them.
 pub fn check_memory_files() -> io::Result<()> {
     match memfd::sealed(c"probe", b"") {
         Err(error) if !is_shortage(&error) => Err(error),

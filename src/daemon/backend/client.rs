@@ -43,8 +43,8 @@ use ojs_wire::backend::spare::Spare;
 /// more than these.
 const CONNECTIONS_PER_TURN: usize = 16;
 
-/// Most requests that begin in one turn of the loop. The connect call to this very machine blocks
-/// for 0.1 ms.
+/// Most requests that begin in one turn of the loop. A connect call to this very machine lasts
+/// 0.1 ms, because it completes the connection.
 const REQUESTS_PER_TURN: usize = 8;
 
 /// A report without an answer after this time does not count as under way if others wait.
@@ -237,8 +237,7 @@ impl Backend {
     /// Advances every request that can advance, and hands over the answers.
     pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, BackendSays)) {
         let turn = BackendTurn { registry, now };
-        // Take both results even if no request waits for one: the next request wants the newest
-        // ones.
+        // Take both results, because the next request wants the newest ones.
         let (has_names, has_token) = (self.names.take(now), self.token.take());
         if has_names || has_token {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));

@@ -1,8 +1,8 @@
 //! One connection of a worker that uses HTTP: bytes in and out, and the progress of its request.
 //! Nothing here blocks, and everything is bounded.
 //!
-//! It carries one request at a time. The next head is parsed after the last answer was written, so
-//! answers keep the order of their requests. If a client reads slowly, ojs-init reads from it
+//! A link carries one request at a time. The next head is parsed after the last answer was written,
+//! so answers keep the order of their requests. If a client reads slowly, ojs-init reads from it
 //! slowly.
 
 use std::io::{ErrorKind, Read};
