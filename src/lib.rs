@@ -3,7 +3,7 @@
 //! In front of a job worker as a container's ENTRYPOINT, ojs-init reaps, forwards signals and
 //! returns exact exit statuses as PID 1. It also talks to the backend on the worker's behalf: it
 //! registers, fetches, acknowledges and drains. It is no service manager (one child), no log router
-//! (the child's output is the child's) and no async program (one loop, one blocking call).
+//! (it leaves the child's output alone) and no async program (one loop, one blocking call).
 //!
 //! In mode socket the worker gets its jobs over a Unix socket. In mode gateway a worker that is
 //! built on an SDK talks to ojs-init instead of the backend. In mode exec each job is a process.
@@ -15,9 +15,9 @@
 //! | [`ojs_lifecycle`] | PURE: decides | read a clock, do I/O, start anything |
 //! | [`ojs_wire`] | PURE: bytes to types and back | hold a socket, decide |
 //! | [`ojs_os`] | system calls, all `unsafe` | know phases, jobs, configuration |
-//! | [`config`], [`cli`] | what the user said, checked | act on it |
-//! | [`daemon`] | holds descriptors, does what the lifecycle says | decide |
-//! | [`runner`] | the second process of mode exec: starts jobs and ends what they leave | talk to the backend |
+//! | [`config`], [`cli`] | the user's settings, checked | act on it |
+//! | [`daemon`] | holds descriptors, executes the effects of the lifecycle | decide |
+//! | [`runner`] | the second process of mode exec: starts jobs and ends their leftovers | talk to the backend |
 //! | [`commands`] | the subcommands, another program of the same binary | use the loops |
 //!
 //! Start with `docs/architecture.md`, then `main.rs` and [`daemon`].

@@ -38,7 +38,7 @@ fn run(mut invocation: Invocation) -> u8 {
     exit.unwrap_or(Exit::Internal).code()
 }
 
-/// Does what the command line asks for; errors are messages about wrong usage or configuration.
+/// Executes the command line. Errors are messages about wrong usage or configuration.
 fn dispatch(invocation: &mut Invocation) -> Result<Exit, Vec<String>> {
     match cli::parse(&invocation.args).map_err(|error| vec![error.to_string()])? {
         CommandLine::Run { flags, command } => {

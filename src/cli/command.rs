@@ -1,6 +1,6 @@
-//! The clap definitions. There are two commands with one grammar: the full one costs three times as
-//! much to build as a whole start may cost, so what defines only the options that occur is tried
-//! first.
+//! The clap definitions. There are two commands with one grammar. The full one costs three times as
+//! much to build as a whole start may cost. So a small one with only the options of this command
+//! line is tried first.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ use super::usage::{UsageError, no_command};
 use super::{flags, help, subcommands, usage};
 use crate::config::Row;
 
-/// The argument that takes COMMAND and its arguments.
+/// The argument for COMMAND and its arguments.
 const COMMAND: &str = "COMMAND";
 
 /// The argument of `config`.
@@ -67,7 +67,7 @@ fn parse_lean(args: &[OsString]) -> Option<CommandLine> {
     Some(supervise(matches, &keys))
 }
 
-/// Reads any command line whose subcommand, if there is one, goes before its options.
+/// Reads any command line whose subcommand, if there is one, stands before its options.
 ///
 /// # Errors
 /// The message for standard error.
@@ -75,7 +75,7 @@ fn parse_full(args: &[OsString]) -> Result<CommandLine, UsageError> {
     read_full(args).map_err(|error| in_our_words(error, args))
 }
 
-/// The same, with the error of clap. `None`: there is nothing to supervise.
+/// Like [`parse_full`], with the error of clap. `None`: there is no COMMAND to supervise.
 fn read_full(args: &[OsString]) -> Result<CommandLine, Option<clap::Error>> {
     match full().try_get_matches_from(args) {
         Ok(matches) => command_line(matches).ok_or(None),
@@ -123,8 +123,8 @@ fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
 fn completions(shell: Shell) -> CommandLine {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut full(), "ojs-init", &mut script);
-    // For bash the generator spells a hyphen in the program's name in two ways, so that no
-    // subcommand finds its words.
+    // The generator for bash spells a hyphen in the program's name in two ways, so no subcommand
+    // would find its words.
     CommandLine::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
@@ -181,7 +181,7 @@ fn with_options(command: Command) -> Command {
         .after_help(help::NOTES)
 }
 
-/// A command that understands nothing that it is not told to.
+/// A command without clap's automatic arguments.
 fn bare(name: &'static str) -> Command {
     Command::new(name)
         .no_binary_name(true)
@@ -190,7 +190,7 @@ fn bare(name: &'static str) -> Command {
         .disable_version_flag(true)
 }
 
-/// The argument COMMAND where only `--` begins it.
+/// The argument COMMAND that only `--` begins.
 fn last_command() -> Arg {
     Arg::new(COMMAND)
         .last(true)
@@ -198,7 +198,7 @@ fn last_command() -> Arg {
         .value_parser(value_parser!(OsString))
 }
 
-/// The argument COMMAND where the first word that is no option begins it too.
+/// The argument COMMAND that also begins with the first word that is no option.
 fn trailing_command() -> Arg {
     Arg::new(COMMAND)
         .trailing_var_arg(true)
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
     use crate::config::values::Form;
 
-    /// Words that a command line is made of: every spelling of some options, values good and bad,
-    /// and what ends them.
+    /// Words of command lines: every spelling of some options, good and bad values, and
+    /// terminators.
     const WORDS: [&str; 58] = [
         "--",
         "-",

@@ -11,11 +11,11 @@ pub enum CommandLine {
     /// Supervise a command.
     Run {
         flags: Flags,
-        /// Program and arguments, byte for byte. Empty where none is given, which makes sense only
-        /// where the configuration has programs of its own.
+        /// Program and arguments, byte for byte. Empty if none is given, which is useful only if
+        /// the configuration has its own programs.
         command: Vec<OsString>,
     },
-    /// Say whether the configuration holds.
+    /// Check the configuration.
     ConfigCheck {
         flags: Flags,
         /// Program and arguments that a start would be given; empty: not known.
@@ -23,14 +23,14 @@ pub enum CommandLine {
     },
     /// Show each effective value and its source.
     ConfigShow { flags: Flags },
-    /// Ask the instance that runs for something.
+    /// Send an order to the running instance.
     Control {
         order: Order,
         flags: Flags,
-        /// The pid of that instance, where one is given.
+        /// The pid of that instance, if one is given.
         pid: Option<i32>,
     },
-    /// Say something to whoever runs the job that we are part of.
+    /// Send a message to the runner of the job that this process belongs to.
     Job(JobWord),
     /// Help, version or completions, for standard output; exit status 0.
     Print(String),
@@ -39,36 +39,36 @@ pub enum CommandLine {
 /// Requests to an instance that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Take no new jobs.
+    /// Fetch no new jobs.
     Quiet,
-    /// Take jobs again.
+    /// Fetch jobs again.
     Resume,
-    /// Finish the active jobs and go.
+    /// Finish the active jobs and end.
     Terminate,
     /// Do not wait for the active jobs any longer.
     Stop,
     /// Quiet, start the orchestrator's clock, and wait.
     Prestop(PrestopWait),
-    /// Show where it is and what everybody is doing.
+    /// Show the state of the instance, its connections and its jobs.
     Status {
         as_json: bool,
         /// Show the status again and again, until the instance ends.
         watches: bool,
     },
-    /// Say whether it is well.
+    /// Check the health of the instance.
     Health(HealthOf),
 }
 
 /// Messages and questions of a job's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobWord {
-    /// How far it is; nothing is checked yet.
+    /// The progress of the job; not checked yet.
     Progress {
         fraction: String,
-        /// For a person; may be empty.
+        /// Text for a person; may be empty.
         message: String,
     },
-    /// Where the next attempt shall go on.
+    /// The state from which the next attempt continues.
     Checkpoint {
         /// JSON, not checked yet.
         state: String,
@@ -79,7 +79,7 @@ pub enum JobWord {
     Cancelled,
     /// One of its arguments.
     Argument {
-        /// Where it is, as `0` or `1.path`; not checked yet.
+        /// The place of the argument, as `0` or `1.path`; not checked yet.
         path: String,
     },
 }
@@ -99,6 +99,6 @@ pub enum HealthOf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrestopWait {
     For(Duration),
-    /// Until no job is active.
+    /// Waits until no job is active.
     UntilIdle,
 }

@@ -14,7 +14,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Row> {
     KEYS.into_iter().filter(|key| key.flag.is_some())
 }
 
-/// The keys whose flag may occur: too many do no harm.
+/// The keys whose flag may occur. Too many of them are harmless.
 pub(super) fn mentioned(args: &[OsString]) -> Vec<&'static Row> {
     let mut keys: Vec<&'static Row> = Vec::new();
     for arg in args
@@ -45,8 +45,8 @@ pub(super) fn mentioned(args: &[OsString]) -> Vec<&'static Row> {
     keys
 }
 
-/// How clap takes a key's flag. Values are texts here: what they mean is judged where all sources
-/// come together.
+/// The clap argument of a key's flag. Values are texts here, because they are judged after all
+/// sources are merged.
 pub(super) fn argument(key: &Row) -> Arg {
     let arg = Arg::new(key.label()).value_parser(value_parser!(OsString));
     let arg = key.flag.into_iter().fold(arg, Arg::long);

@@ -1,5 +1,5 @@
 //! The text of the help. The first screen is written by hand, because a new user reads it top down;
-//! the full list comes from the table.
+//! the full list is generated from the table.
 
 use crate::config::Row;
 use crate::config::values::Form;
@@ -101,8 +101,8 @@ argument; 2: wrong usage, or not in a job.";
 /// Longest line of a help text, in characters: with clap's indentation of ten, 80 columns.
 const TEXT_WIDTH: usize = 70;
 
-/// The help of one option: its sentence, then what is accepted and what holds otherwise, then where
-/// else to set it.
+/// The help of one option: its sentence, then the accepted values and the default, then the other
+/// places to set it.
 pub(super) fn of_key(key: &Row) -> String {
     let mut tags = Vec::new();
     if key.notation.form == Form::Word {

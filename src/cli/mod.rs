@@ -1,8 +1,8 @@
-//! The command line. clap is the only parser; its arguments come from the table of
+//! The command line. clap is the only parser; its arguments are generated from the table of
 //! [`crate::config::keys`].
 //!
-//! Words. An *order* is a subcommand that asks an instance for something. A *salvaged* command line
-//! is one with a mistake, from which only the way to report that mistake is taken.
+//! Words. An *order* is a subcommand that sends a request to an instance. A *salvaged* command line
+//! is one with a mistake, which only decides how that mistake is reported.
 //!
 //! The folder may use `config`, and acts on nothing. Start with `command_line`, the result;
 //! `command` has the grammar, `help` the text.

@@ -1,4 +1,4 @@
-//! Command lines, and what each asks for or is answered with.
+//! Command lines, and the request or error that each results in.
 
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
@@ -286,7 +286,7 @@ fn a_subcommand_may_stand_behind_the_options() {
         assert_eq!(parsed(behind).unwrap(), parsed(before).unwrap());
     }
     assert!(message(&["--mode", "exec", "quiet"]).contains("unknown option --mode"));
-    // A word of COMMAND is none of ours.
+    // A word of COMMAND is no word of ojs-init's.
     assert_eq!(run(&["-v", "--", "config", "check"]).0, ["config", "check"]);
 }
 

@@ -1,5 +1,5 @@
-//! Finds out how to report an error from a command line that cannot be understood, or whose
-//! configuration has a mistake.
+//! The way to report an error of a command line that cannot be parsed, or whose configuration has a
+//! mistake.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use super::subcommands;
 use crate::config::keys::{CONFIG_FILE, LOG_FORMAT, TERMINATION_LOG};
 use crate::config::{Flags, Row};
 
-/// The keys that say where and how an error is reported.
+/// The keys that decide where and how an error is reported.
 static REPORTING: [&Row; 3] = [&LOG_FORMAT.row, &TERMINATION_LOG.row, &CONFIG_FILE.row];
 
 /// The intent of a command line, as far as one can see.
@@ -45,7 +45,7 @@ fn supervises_nothing(word: &str) -> bool {
     word != "run" && subcommands::names().any(|name| name == word)
 }
 
-/// The flags that say where and how to report, wherever they stand before COMMAND.
+/// The flags that decide where and how to report, wherever they stand before COMMAND.
 #[must_use]
 pub fn reporting_flags(args: &[OsString]) -> Flags {
     let mut flags = Flags::default();

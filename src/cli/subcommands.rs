@@ -1,4 +1,4 @@
-//! The names of the subcommands, and those that ask something of an instance that runs.
+//! The names of the subcommands, and those that send a request to a running instance.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::config::Row;
 use crate::config::keys::{CONFIG_FILE, RUNTIME_DIR};
 use crate::config::values::duration;
 
-/// How long a preStop hook waits unless it is told otherwise.
+/// How long a preStop hook waits by default.
 const USUAL_WAIT: &str = "5s";
 
-/// The argument that says how long a preStop hook waits.
+/// The argument with the time that a preStop hook waits.
 const FOR: &str = "for";
 
 /// The argument that has a preStop hook wait for the jobs.
@@ -26,10 +26,10 @@ const JSON: &str = "json";
 /// The argument that has a status printed again and again.
 const WATCH: &str = "watch";
 
-/// The argument that says which instance is asked.
+/// The argument with the pid of the instance.
 const PID: &str = "pid";
 
-/// The argument that says which probe `health` stands for.
+/// The argument that chooses the probe of `health`.
 const PROBE: &str = "PROBE";
 
 /// The subcommand for the processes of jobs.
@@ -38,19 +38,19 @@ pub(super) const JOB: &str = "job";
 /// Its usage.
 const JOB_USAGE: &str = "ojs-init job progress FRACTION [MESSAGE] | checkpoint JSON |\n                    heartbeat | cancelled | arg PATH";
 
-/// The argument that says how far a job is.
+/// The argument with the progress of a job.
 const FRACTION: &str = "FRACTION";
 
-/// The argument that says it to a person.
+/// The argument with the progress for a person.
 const MESSAGE: &str = "MESSAGE";
 
 /// The argument that has a job's state.
 const STATE: &str = "STATE";
 
-/// The argument that says which of a job's arguments is wanted.
+/// The argument that chooses one of a job's arguments.
 const PATH: &str = "PATH";
 
-/// Each subcommand for an instance that runs, with its usage and what its help says first.
+/// Each subcommand for a running instance, with its usage and the beginning of its help.
 const ORDERS: [(&str, &str, &str); 7] = [
     (
         "quiet",
@@ -95,7 +95,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     others.into_iter().chain(ORDERS.iter().map(|(name, ..)| *name))
 }
 
-/// The keys whose flags all subcommands for an instance take: where instances may be.
+/// The keys whose flags all subcommands for an instance accept: the places of instances.
 pub(super) fn keys() -> [&'static Row; 2] {
     [&RUNTIME_DIR, &CONFIG_FILE]
 }
@@ -192,7 +192,7 @@ pub(super) fn job_word(mut matches: ArgMatches) -> Option<JobWord> {
     }
 }
 
-/// The usage of the subcommand of this name, if it has one of its own.
+/// The separate usage of the subcommand of this name, if it has one.
 pub(super) fn usage(name: &str) -> Option<&'static str> {
     if name == JOB {
         return Some(JOB_USAGE);

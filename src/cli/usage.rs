@@ -23,16 +23,16 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// The answer when there is nothing to supervise.
+/// The error if there is no COMMAND to supervise.
 #[must_use]
 pub fn no_command() -> UsageError {
     with_usage("there is no COMMAND to supervise", RUN)
 }
 
-/// The usage of what supervises a command.
+/// The usage of a command line that supervises COMMAND.
 const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
-/// The error that clap found, in words of ours where they say more. `parses` says whether a command
+/// The error of clap, in ojs-init's words if they are clearer. `parses` returns whether a command
 /// line supervises a command.
 pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
@@ -120,7 +120,7 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
     }
 }
 
-/// A word that stands where an option, a subcommand or `--` should.
+/// The error for a word in the place of an option, a subcommand or `--`.
 fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if let Some(usage) = order_usage(args) {
         return usage.with(&format!("unexpected word {word}"));

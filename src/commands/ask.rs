@@ -1,5 +1,5 @@
-//! A subcommand's side of the control socket: a line there, a line back, never longer than it may
-//! take.
+//! The subcommand's end of the control socket: one line sent, one line received, within a time
+//! limit.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -22,11 +22,11 @@ const READ_BYTES: usize = 4 << 10;
 /// Why there is no answer. `Display` is for the user.
 #[derive(Debug)]
 pub enum NoAnswer {
-    /// No answer came in time.
+    /// No answer arrived in time.
     TooLate(Duration),
     /// The instance is gone, or has closed the connection.
     Gone,
-    /// Something came that is no answer.
+    /// The received line is no answer.
     Strange,
     /// A system call failed.
     Failed(io::Error),
@@ -49,22 +49,22 @@ impl fmt::Display for NoAnswer {
 
 impl std::error::Error for NoAnswer {}
 
-/// The lines that come from an instance.
+/// The lines received from an instance.
 #[derive(Debug)]
 pub struct Incoming {
     reader: FrameReader,
 }
 
 impl Incoming {
-    /// A reader to which nothing has come yet.
+    /// A reader without any received bytes.
     pub fn new() -> Self {
         Self {
             reader: FrameReader::new(MAX_ANSWER),
         }
     }
 
-    /// The lines that are there without waiting, without their `\n`, in their order; and why no
-    /// more will come, where that is so.
+    /// The lines that are available without blocking, in their order, without their `\n`. Also
+    /// returns why no more will arrive, if that is known.
     pub fn lines(&mut self, mut stream: &Stream) -> (Vec<Vec<u8>>, Option<NoAnswer>) {
         let mut lines = Vec::new();
         let mut buffer = [0; READ_BYTES];
@@ -93,7 +93,7 @@ pub fn ask(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result
     control::decode_answer(&exchange(stream, request, limit)?).ok_or(NoAnswer::Strange)
 }
 
-/// As [`ask`], with the answer as it was written.
+/// Like [`ask`], but returns the answer as it was received.
 pub fn exchange(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
     let give_up = clock::monotonic().saturating_add(limit);
     send(stream, request)?;
@@ -114,7 +114,7 @@ pub fn exchange(stream: &Stream, request: OperatorRequest, limit: Duration) -> R
 
 /// Sends a request.
 pub fn send(mut stream: &Stream, request: OperatorRequest) -> Result<(), NoAnswer> {
-    // A request always fits into the buffer of a connection that has no other on its way.
+    // A request always fits into the buffer of a connection that holds no other.
     match stream.write(&control::encode_request(request)) {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Err(NoAnswer::Gone),
@@ -122,7 +122,7 @@ pub fn send(mut stream: &Stream, request: OperatorRequest) -> Result<(), NoAnswe
     }
 }
 
-/// Returns early when there is something to read, or a signal came.
+/// Returns early if there are bytes to read, or a signal arrived.
 fn wait_readable(stream: &Stream, limit: Duration) -> io::Result<()> {
     let mut waiting = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
     match poll(&mut waiting, clock::poll_timeout(limit)) {

@@ -1,4 +1,4 @@
-//! Steps of every subcommand: find the instance, connect to it, say what went wrong.
+//! Steps of every subcommand: find the instance, connect to it, report errors.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -16,18 +16,18 @@ pub(super) const FIND_WITHIN: Duration = Duration::from_secs(2);
 /// Longest wait for an answer that is due at once.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Status of a subcommand whose request was not taken.
+/// Status of a subcommand whose request was not accepted.
 pub(super) const NOT_TAKEN: Exit = Exit::Status(1);
 
-/// Where instances may be, and what else is wrong with the configuration; or why nobody knows.
+/// The places of instances, and other faults of the configuration; or why the places are unknown.
 pub type Places = Result<(Paths, Vec<String>), String>;
 
 /// Which instance is asked.
 #[derive(Debug)]
 pub struct Target {
-    /// Where instances may be.
+    /// The places of instances.
     pub places: Places,
-    /// Its pid, where that is given.
+    /// The pid of the instance, if it is given.
     pub pid: Option<i32>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct InstanceSearch {
 }
 
 impl Target {
-    /// Says what is wrong with the configuration and does not matter here.
+    /// Reports faults of the configuration that do not matter here.
     pub(super) fn warned(self) -> Result<InstanceSearch, String> {
         let (paths, warnings) = self.places?;
         for warning in warnings {
@@ -76,13 +76,13 @@ impl Terminal {
     }
 }
 
-/// The connection is closed by the kernel, when we have ended and our exit status stands: that is
-/// what the instance waits for before its SIGKILL.
+/// The kernel closes the connection when this process has ended with its exit status. The instance
+/// waits for that close before its SIGKILL.
 pub(super) fn connect(search: &InstanceSearch, limit: Duration) -> Result<&'static Stream, String> {
     Ok(Box::leak(Box::new(search.find(limit)?.stream)))
 }
 
-/// Says what went wrong.
+/// Reports the error.
 pub(super) fn failed(message: &str, exit: Exit) -> Exit {
     report(message);
     exit

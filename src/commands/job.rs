@@ -1,5 +1,5 @@
 //! The subcommand `job`, for the process of a job: one line on the channel that it was started
-//! with, or a look whether it is to end. It asks no instance for anything.
+//! with, or a check whether it has to end. It sends no request to an instance.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,10 +33,10 @@ const NO_ARGUMENT: Exit = Exit::Status(1);
 /// Longest that a line may wait for room.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
 
-/// The exit status of `cancelled` when the job may go on.
+/// The exit status of `cancelled` if the job may continue.
 const NOT_CANCELLED: Exit = Exit::Status(1);
 
-/// Says a word of a job to whoever runs it, on the channel that the environment names.
+/// Sends a message of a job to its runner, on the channel that the environment names.
 #[must_use]
 pub fn tell(word: &JobWord, environ: &Environ) -> Exit {
     // A wait here has to end when the job is asked to end.
@@ -138,8 +138,8 @@ fn argument(path: &str, environ: &Environ) -> Exit {
     }
 }
 
-/// The arguments as JSON: from the environment, or where they are too long for it from the job's
-/// standard input, however much of that was read.
+/// The arguments as JSON. They are in the environment, or on the job's standard input if they are
+/// too long for it. The input is read from its start, even if some of it was read before.
 fn arguments_of_the_job(environ: &Environ) -> Option<String> {
     if let Some(args) = environ.value(ARGS_VARIABLE) {
         return args.to_str().map(str::to_owned);
@@ -153,7 +153,7 @@ fn not_in_a_job(variable: &str) -> String {
     format!("not in a job: {variable} is not set; `ojs-init job` is for the programs that mode exec starts")
 }
 
-/// Whether whoever runs the job will understand this line.
+/// Checks that the runner will understand this line.
 fn checked(line: &str) -> Option<()> {
     job_lines::decode(line.as_bytes()).ok().map(drop)
 }

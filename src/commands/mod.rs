@@ -1,7 +1,8 @@
 //! The subcommands: another program of the same binary. It finds the instance that runs in this
 //! container, sends it one request over its control socket, prints the reply, and ends.
 //!
-//! The subcommand `job` is different: the process of a job runs it, and it asks no instance.
+//! The subcommand `job` is different: the process of a job runs it, and it sends no request to an
+//! instance.
 //!
 //! | subcommand | file |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it,
-//! say in one line what happened.
+//! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, send
+//! the request, report the result in one line.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use ojs_values::signal::Signal;
 use ojs_wire::operator::control::ControlReply;
 use ojs_wire::text::{active_jobs, seconds};
 
-/// A preStop hook takes no longer than it is told to when there is no instance or no answer, but
-/// for this long it tries even if it is told to wait for less.
+/// A preStop hook without an instance or an answer ends after its configured wait. It tries for at
+/// least this long, even if that wait is shorter.
 const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How much later than its end the answer to a wait may come.
+/// How much later than the end of a wait its answer may arrive.
 const WAIT_SLACK: Duration = Duration::from_secs(1);
 
-/// How long a preStop hook waits with nobody to ask how long.
+/// How long a preStop hook waits if no instance can decide that.
 const USUAL_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest that a line may wait for a slow reader of standard output. Much less than the instance
-/// holds back its SIGKILL for whoever has an answer.
+/// Longest that a line may wait for a slow reader of standard output. An instance delays its
+/// SIGKILL much longer for clients with an answer.
 const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 
-/// A drain that has no more than this has nothing left.
+/// A drain with no more than this left counts as ended.
 const NOTHING_LEFT: Duration = Duration::from_millis(5);
 
-/// Asks for something, and says what came of it.
+/// Sends a request, and reports its result.
 pub(super) fn operate(request: OperatorRequest, target: Target) -> Exit {
     SignalSet::inherited().set_as_mask();
     let search = match target.warned() {
@@ -52,10 +52,10 @@ fn told(stream: &'static Stream, request: OperatorRequest, limit: Duration) -> R
     ask(stream, request, limit).map_err(|error| error.to_string())
 }
 
-/// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends
-/// well, and not too early.
+/// A failed hook would only make the orchestrator continue at once, so this hook always succeeds,
+/// and never too early.
 pub(super) fn prestop(wait: PrestopWait, target: Target, begin: Duration) -> Exit {
-    // An init that cannot name its descendants sends SIGTERM to everybody.
+    // An init that cannot list its descendants sends SIGTERM to all processes.
     SignalSet::inherited().with(Signal::TERM).set_as_mask();
     let usual = match wait {
         PrestopWait::For(period) => period,
@@ -103,7 +103,7 @@ pub(super) fn prestop(wait: PrestopWait, target: Target, begin: Duration) -> Exi
     say(&line)
 }
 
-/// Why a wait is over, where its time is not the reason.
+/// Why a wait ended before its time.
 fn why_now(told: &ControlReply, until_idle: bool) -> &'static str {
     match told.phase.as_str() {
         "end_game" | "stop" => ", the end has begun",
@@ -115,14 +115,14 @@ fn why_now(told: &ControlReply, until_idle: bool) -> &'static str {
 
 fn say(line: &str) -> Exit {
     if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
-        // The request was taken all the same. Where standard error takes nothing either, the exit
-        // status tells.
+        // The request was accepted even if the output fails. If standard error fails too, the exit
+        // status still shows it.
         let _ = stdio::write_error(format!("ojs-init: {line}\n").as_bytes(), Duration::ZERO);
     }
     Exit::Success
 }
 
-/// Says in a line what came of a request that was taken.
+/// Describes in a line the result of an accepted request.
 fn happened(request: OperatorRequest, told: &ControlReply) -> String {
     let jobs = active_jobs(told.active);
     let now = if told.has_changed { "now" } else { "already" };
@@ -135,7 +135,7 @@ fn happened(request: OperatorRequest, told: &ControlReply) -> String {
     }
 }
 
-/// Where the instance is, in words.
+/// The state of the instance, in words.
 fn where_it_is(told: &ControlReply) -> String {
     let jobs = active_jobs(told.active);
     let left = told.left.map(seconds).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The subcommands `status` and `health`: find the instance, ask it, show what it says.
+//! The subcommands `status` and `health`: find the instance, ask it, show its answer.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -15,17 +15,17 @@ use ojs_wire::operator::control::decode_answer;
 use ojs_wire::operator::screen::{Screen, draw};
 use ojs_wire::operator::status_reply::{decode_health, decode_report, printable};
 
-/// Longest that `health` takes in all: the kubelet gives an exec probe 1 s, the start of the
-/// process included.
+/// Longest that `health` runs in all: the kubelet gives an exec probe 1 s, the start of the process
+/// included.
 const HEALTH_WITHIN: Duration = Duration::from_millis(800);
 
 /// Longest that text may wait for a slow reader of standard output.
 const OUTPUT_LIMIT: Duration = Duration::from_secs(1);
 
-/// Status of `health` when there is nobody to ask, or no answer.
+/// Status of `health` if there is no instance, or no answer.
 const NOT_ASKED: Exit = Exit::Status(2);
 
-/// Columns and lines where nobody knows them.
+/// Columns and lines if the size is unknown.
 const USUAL_SIZE: (u16, u16) = (80, 24);
 
 /// Shows the instance once.
@@ -57,7 +57,7 @@ pub(super) fn status(as_json: bool, target: Target, terminal: Terminal) -> Exit 
     }
 }
 
-/// Says whether the instance is well.
+/// Checks the health of the instance.
 pub(super) fn health(of: HealthOf, target: Target, begin: Duration) -> Exit {
     SignalSet::inherited().set_as_mask();
     let (probe, word) = match of {
@@ -84,7 +84,7 @@ pub(super) fn health(of: HealthOf, target: Target, begin: Duration) -> Exit {
         let reasons: Vec<String> = health.reasons.into_iter().map(|reason| reason.message).collect();
         (format!("not {word}: {}", reasons.join("; ")), NOT_TAKEN)
     };
-    // The status is the answer; whether anybody reads the line is their business.
+    // The status is the answer, so a failed write of the line is ignored.
     let _ = stdio::write_output(format!("{}\n", printable(&text)).as_bytes(), left());
     exit
 }
@@ -106,7 +106,8 @@ pub(super) fn screen(has_colour: bool) -> Screen {
     let (width, height) = tty::size(stdout.as_fd()).filter(|_| is_terminal).unwrap_or(USUAL_SIZE);
     Screen {
         width: usize::from(width),
-        // The last line is for what comes after it. Who reads it elsewhere wants every job.
+        // The last line stays free for later output. A reader other than a terminal wants every
+        // job.
         height: if is_terminal {
             usize::from(height).saturating_sub(1)
         } else {
@@ -116,7 +117,7 @@ pub(super) fn screen(has_colour: bool) -> Screen {
     }
 }
 
-/// Why it says nothing of itself.
+/// Why the instance sent no report.
 pub(super) fn refusal(line: &[u8]) -> String {
     let message = decode_answer(line).map(|told| told.message).unwrap_or_default();
     if message.is_empty() {

@@ -1,8 +1,8 @@
 //! `status --watch`: the instance, once a second, until it ends.
 //!
-//! Drawn over what stands there, with nothing to restore afterwards: no alternate screen, no raw
-//! mode, no hidden cursor. In a container the SIGKILL of PID 1 ends us as well, and then nobody
-//! would restore anything.
+//! The text is drawn over the screen, with nothing to restore afterwards: no alternate screen, no
+//! raw mode, no hidden cursor. In a container the SIGKILL of PID 1 ends this process as well, so it
+//! could not restore them.
 
 use std::io::{self, ErrorKind, IsTerminal};
 use std::os::fd::AsFd;
@@ -30,11 +30,11 @@ use ojs_wire::text::seconds;
 /// Time between two looks at the instance.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Without an answer for this long, what stands on the screen is old.
+/// Without an answer for this long, the screen counts as old.
 const OLD_AFTER: Duration = Duration::from_secs(2);
 
-/// How long an instance that has closed the connection is looked for: it may only have taken
-/// another in its place.
+/// How long the subcommand looks again for an instance that has closed the connection. It may only
+/// have replaced this client by another.
 const FIND_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time between two attempts to find it again.
@@ -43,7 +43,8 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Longest that a picture may wait for a slow terminal: then the next one is drawn.
 const OUTPUT_LIMIT: Duration = Duration::from_millis(200);
 
-/// From the last word of PID 1 on we live no longer than it waits for us, which is 100 ms.
+/// After the last message of PID 1 this process lives no longer than PID 1 waits for it, which is
+/// 100 ms.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(30);
 
 /// Clears the screen.
@@ -55,10 +56,10 @@ const HOME: &str = "\x1b[H";
 /// Clears the rest of a line, and begins the next.
 const NEXT_LINE: &str = "\x1b[K\r\n";
 
-/// Clears everything from here on.
+/// Clears the rest of the screen.
 const CLEAR_REST: &str = "\x1b[J";
 
-/// Signals that end it, and the one that says that the terminal has another size.
+/// Signals that end it, and the one for a new size of the terminal.
 const SIGNALS: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::QUIT, Signal::HUP, Signal::WINCH];
 
 /// The contents of the screen.
@@ -66,10 +67,10 @@ struct View {
     as_json: bool,
     has_colour: bool,
     last: Option<StatusReply>,
-    /// The rest of a line of JSON that its reader had no room for: never followed by anything but
-    /// itself.
+    /// The rest of a line of JSON for which its reader had no room. Nothing is written before the
+    /// rest is.
     unwritten: Vec<u8>,
-    /// The screen was cleared of what stood there before.
+    /// The earlier text was cleared from the screen.
     is_clear: bool,
 }
 
@@ -83,7 +84,7 @@ struct Talk {
     next: Duration,
 }
 
-/// Shows it until it ends, or until we are told to end.
+/// Shows the instance until it ends, or until a signal arrives.
 pub(super) fn run(as_json: bool, target: Target, terminal: Terminal) -> Exit {
     let search = match target.warned() {
         Ok(search) => search,
@@ -119,7 +120,7 @@ pub(super) fn run(as_json: bool, target: Target, terminal: Terminal) -> Exit {
         unwritten: Vec::new(),
         is_clear: false,
     };
-    // The connection is closed by the kernel, when we have ended: that is what PID 1 waits for
+    // The kernel closes the connection when this process has ended. PID 1 waits for that close
     // before its SIGKILL.
     watch(Box::leak(Box::new(Talk::new(instance))), &mut view, &signals)
 }
@@ -181,12 +182,12 @@ impl Talk {
         }
     }
 
-    /// For an answer, a signal, or the next look.
+    /// Waits for an answer, a signal, or the next look.
     fn wait(&self, signals: &SignalFd) -> io::Result<()> {
         let now = clock::monotonic();
         let left = match self.asked_at {
             None => self.next.saturating_sub(now),
-            // Once a second the screen says for how long there is no answer.
+            // Once a second the screen shows how long there was no answer.
             Some(_) => LOOK_EVERY,
         };
         let mut waiting = [
@@ -199,20 +200,20 @@ impl Talk {
         }
     }
 
-    /// For how long there has been no answer.
+    /// How long there has been no answer.
     fn silence(&self) -> Duration {
         self.asked_at
             .map_or(Duration::ZERO, |at| clock::monotonic().saturating_sub(at))
     }
 
-    /// Another connection to the same instance; none when that has ended.
+    /// Another connection to this instance; none if it has ended.
     fn find_again(&self) -> Result<Option<Self>, NoInstance> {
         let place = [Candidate {
             path: self.instance.path.clone(),
             make: false,
             is_configured: true,
         }];
-        // One that takes us again and again only to send us away has other things to do.
+        // An instance that accepts and closes this connection repeatedly is busy, so wait.
         clock::pause_until(self.connected_at.saturating_add(TRY_AGAIN_AFTER));
         let give_up = clock::monotonic().saturating_add(FIND_AGAIN_WITHIN);
         loop {
@@ -242,12 +243,12 @@ impl Talk {
 }
 
 impl View {
-    /// Shows what was answered; an exit when that was the last word of `pid`.
+    /// Shows an answer. Returns an exit if that was the last one of `pid`.
     fn take(&mut self, line: &[u8], pid: Pid) -> Result<Option<Exit>, String> {
         let shown = decode_report(line).ok_or_else(|| refusal(line))?;
         let ending = shown.ending.clone();
         self.last = Some(shown);
-        // PID 1 ends us as well.
+        // PID 1 kills this process as well.
         let is_killed = pid == Pid::INIT && ending.as_deref() == Some("kill");
         let is_last = is_killed || ending.as_deref() == Some("exit");
         let limit = if is_last { FAREWELL_LIMIT } else { OUTPUT_LIMIT };
@@ -259,14 +260,14 @@ impl View {
         };
         Ok(match written {
             _ if is_last => Some(Exit::Success),
-            // Nobody reads it any more.
+            // No reader is left.
             Err(error) if error.kind() != ErrorKind::TimedOut => Some(NOT_TAKEN),
             Ok(()) | Err(_) => None,
         })
     }
 
-    /// Prints a line of JSON. What its reader has no room for comes first the next time, and the
-    /// lines meanwhile are left out, but for the last one.
+    /// Prints a line of JSON. Bytes for which its reader had no room are printed first the next
+    /// time. The lines meanwhile are left out, except the last one.
     fn print(&mut self, line: &[u8], is_last: bool, limit: Duration) -> io::Result<()> {
         if self.unwritten.is_empty() || is_last {
             self.unwritten.extend_from_slice(json(line).as_bytes());
@@ -279,12 +280,12 @@ impl View {
     fn resized(&mut self) {
         self.is_clear = false;
         if !self.as_json && self.last.is_some() {
-            // The next picture comes in a second.
+            // The next drawing follows in a second.
             let _ = self.draw(None, OUTPUT_LIMIT);
         }
     }
 
-    /// Says for how long there was no answer, once that is long.
+    /// Shows how long there was no answer, after a long silence.
     fn is_old(&mut self, silence: Duration) {
         if silence >= OLD_AFTER && !self.as_json {
             let line = format!("no answer for {}", seconds(Duration::from_secs(silence.as_secs())));
@@ -292,7 +293,7 @@ impl View {
         }
     }
 
-    /// The instance has ended, and we were not told how.
+    /// The instance has ended without a last answer.
     fn gone(&mut self) -> Exit {
         let farewell = farewell(self.last.as_ref(), false);
         if self.as_json {
@@ -314,7 +315,7 @@ impl View {
         Exit::Status(signal.exit_status())
     }
 
-    /// Draws what was last said, and below it this line.
+    /// Draws the last answer, and this line below it.
     fn draw(&mut self, below: Option<String>, limit: Duration) -> io::Result<()> {
         let mut screen = screen(self.has_colour);
         let width = screen.width;

@@ -1,4 +1,4 @@
-//! Times of a shutdown that hold together, and that somebody will hardly get what he meant from.
+//! Times of a shutdown that are possible together, but hardly what an operator meant.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use ojs_lifecycle::api::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 /// The end of each warning about a limit that is a guess.
 const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD)";
 
-/// A complete sentence about each doubtful time. `times` are what follows from the configuration
-/// and from where we run: a limit that nobody set depends on that.
+/// A complete sentence about each doubtful time. `times` follow from the configuration and from the
+/// environment of the process, because a default limit depends on that.
 #[must_use]
 pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
     let limits = &config.shutdown.limits;
@@ -27,8 +27,8 @@ pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
     doubts.into_iter().flatten().collect()
 }
 
-/// A preStop hook that takes longer than an orchestrator is thought to allow. One that was told
-/// what is allowed is refused.
+/// A preStop hook that lasts longer than the assumed limit of an orchestrator. If the limit is
+/// configured, such a hook is an error instead.
 fn no_limit_left(config: &Config, times: &ShutdownTimes) -> Option<String> {
     let used = config.shutdown.limits.prestop_time;
     let left = times
@@ -77,8 +77,8 @@ fn cancel_grace(config: &Config, times: &ShutdownTimes) -> Option<String> {
     })
 }
 
-/// A delay that is as long as the drain: the worker is told of the end when the delay is over, or
-/// the drain.
+/// A delay that is as long as the drain: the worker gets its signal only when the delay or the
+/// drain ends.
 fn term_delay(config: &Config, times: &ShutdownTimes) -> Option<String> {
     let delay = config.shutdown.term_delay;
     let drain = times.drain(Duration::ZERO);
@@ -91,7 +91,7 @@ fn term_delay(config: &Config, times: &ShutdownTimes) -> Option<String> {
     })
 }
 
-/// The duration less what is finer than a millisecond: parts of a margin are no round numbers.
+/// The duration without parts below a millisecond, because parts of a margin are no round numbers.
 fn to_milliseconds(duration: Duration) -> Duration {
     Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

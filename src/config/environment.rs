@@ -11,8 +11,8 @@ use super::source::Source;
 /// The beginning of the ecosystem's variables.
 const OURS: &[u8] = b"OJS_";
 
-/// Variables that do not begin so and are looked at: proxies for everybody, what tini reads, and
-/// HOME.
+/// Variables without that prefix that are read: the proxies of all programs, the variables of tini,
+/// and HOME.
 const OF_OTHERS: [&str; 10] = [
     "HTTPS_PROXY",
     "https_proxy",
@@ -32,7 +32,7 @@ pub struct Environment<'a> {
     known: Vec<Variable<'a>>,
     unknown: Vec<&'a [u8]>,
     user_runtime_dir: Option<&'a [u8]>,
-    /// Variables that belong to everybody, or to other programs, and that matter here.
+    /// Variables of other programs, or of all, that ojs-init reads.
     of_others: Vec<(&'static str, &'a [u8])>,
 }
 
@@ -45,8 +45,8 @@ struct Variable<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Picks the variables that matter out of `NAME=value` entries. Entries of any other form are
-    /// left out; of two with the same name the first counts, as for getenv.
+    /// Selects the variables that ojs-init reads from `NAME=value` entries. Entries of another form
+    /// are left out. Of two equal names the first counts, as for getenv.
     pub fn from_entries(entries: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut environment = Self::default();
         for entry in entries {
@@ -70,7 +70,7 @@ impl<'a> Environment<'a> {
         self.user_runtime_dir.filter(|directory| !directory.is_empty())
     }
 
-    /// The names of variables that begin as ours do and are none of them, in the order of the
+    /// The names of variables with the prefix of ojs-init that no key has, in the order of the
     /// environment.
     pub(super) fn unknown(&self) -> &[&'a [u8]] {
         &self.unknown
@@ -81,7 +81,7 @@ impl<'a> Environment<'a> {
         self.of_others_or_empty(name).filter(|value| !value.is_empty())
     }
 
-    /// The same, also if it is empty.
+    /// Like [`Environment::of_others`], and returns an empty value as well.
     pub(super) fn of_others_or_empty(&self, name: &str) -> Option<&'a [u8]> {
         let found = self.of_others.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| *value)
@@ -128,7 +128,7 @@ impl<'a> Environment<'a> {
         for (position, variable) in self.known.iter().enumerate() {
             let winner = self.known[..position].iter().find(|other| other.key == variable.key);
             warnings.extend(winner.and_then(|winner| winner.difference(variable)));
-            // A value that another one hides is checked all the same.
+            // A hidden value is checked as well.
             variable
                 .offer(settings)
                 .or_else(|error| on_mistake(Some(variable.key), error))?;
@@ -146,7 +146,7 @@ impl Variable<'_> {
         settings.offer_raw(self.key, [self.value], Source::Environment(self.name()))
     }
 
-    /// A warning when another variable of the key, which is not used, means something else.
+    /// A warning if another variable of the key, which is not used, has a different value.
     fn difference(&self, loser: &Self) -> Option<String> {
         let read = |variable: &Self| {
             let mut settings = Settings::default();

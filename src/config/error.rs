@@ -9,8 +9,8 @@ use super::values::masked::masked;
 /// Longest part of a wrong value that an error repeats, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// Decides about a mistake in the value of a key, or about one of no key: an error to give up with,
-/// or nothing.
+/// Decides about a mistake in the value of a key, or about one of no key: an error to stop with, or
+/// `Ok`.
 pub(super) type OnMistake<'o> = &'o mut dyn FnMut(Option<&Row>, ConfigError) -> Result<(), ConfigError>;
 
 /// Most errors that are reported of one configuration.
@@ -34,7 +34,7 @@ impl ConfigErrors {
         Err(Self(errors))
     }
 
-    /// Adds to the first error what may be behind it.
+    /// Adds possible causes to the first error.
     pub(super) fn with_hints(mut self, hints: &[String]) -> Self {
         self.0.iter_mut().take(1).for_each(|error| error.add_hints(hints));
         self
@@ -61,7 +61,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error in these words; they name key, value, source and what to do.
+    /// An error with this message, which names key, value, source and advice.
     #[must_use]
     pub fn new(message: &str) -> Self {
         Self {
@@ -69,8 +69,8 @@ impl ConfigError {
         }
     }
 
-    /// The value of one key is refused. `value` is what was written, `problem` ends a sentence that
-    /// begins with it.
+    /// The value of one key is refused. `value` is the text as written; `problem` ends a sentence
+    /// that begins with it.
     #[must_use]
     pub fn value(key: &Row, value: &str, source: &Source, problem: &str) -> Self {
         let (label, accepted) = (key.label(), key.accepted());
@@ -78,7 +78,7 @@ impl ConfigError {
         Self::new(&format!("{label}{value} ({source}) {problem}; accepted: {accepted}"))
     }
 
-    /// Adds what may be behind the error; each hint ends a line that goes on.
+    /// Adds possible causes to the error; each hint continues its line.
     fn add_hints(&mut self, hints: &[String]) {
         for hint in hints {
             self.message.push_str("; ");
@@ -120,7 +120,7 @@ mod tests {
         for key in [&AUTH_TOKEN.row, &HEADERS.row] {
             assert!(!message(key, "hunter2").contains("hunter2"));
         }
-        // A URL may have got into the variable of anything.
+        // A variable of any key may hold a URL by mistake.
         for key in KEYS {
             for url in [
                 "http://u:hunter2@b",

@@ -20,7 +20,7 @@ use super::source::Source;
 use super::values::Form;
 use super::values::exec::{NAME_APART, WORDS_APART};
 
-/// The file that is read when nobody names one; it need not exist.
+/// The file that is read by default; it need not exist.
 const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
 
 /// Largest configuration file, in bytes. A larger one is a mistake in the path.
@@ -67,8 +67,7 @@ pub(super) fn apply(settings: &mut Settings, on_mistake: OnMistake<'_>) -> Resul
     .apply(settings, on_mistake)
 }
 
-/// Opens a regular file. `O_NONBLOCK`, because PID 1 must not wait for somebody to write into a
-/// FIFO.
+/// Opens a regular file. `O_NONBLOCK`, because PID 1 must not wait for a writer of a FIFO.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -169,7 +168,7 @@ impl Document<'_> {
     fn unknown(&self, name: &str, span: Range<usize>) -> ConfigError {
         let source = self.source(span);
         let hint = hint(name);
-        // Debug: the name may hold anything that TOML can quote.
+        // Debug, because the name may hold any character that TOML can quote.
         ConfigError::new(&format!(
             "{name:?} ({source}) is not a key of the configuration; {hint}"
         ))

@@ -1,4 +1,4 @@
-//! Flags as the command line set them, before anybody looked at the values.
+//! Flags as the command line set them, before their values are read.
 
 use std::ffi::OsString;
 use std::fmt;

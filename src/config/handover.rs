@@ -1,6 +1,6 @@
 //! Settings of the programs of ojs-init that PID 1 starts as the worker. These are the runner of
-//! mode exec and the keeper of copies. The settings travel as one text in a variable, and are read
-//! into the same sections.
+//! mode exec and the keeper of copies. PID 1 passes the settings as one text in a variable, and the
+//! program reads them into equal sections.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use ojs_values::signal::Signal;
 /// secret in it.
 pub const RUNNER_VARIABLE: &str = "OJS_INIT_RUNNER";
 
-/// A program of ours that PID 1 starts as the worker.
+/// A program of ojs-init that PID 1 starts as the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnProgram {
     /// Runs a process for each job (mode exec).
@@ -39,12 +39,12 @@ impl OwnProgram {
     }
 }
 
-/// The signal by which the keeper of copies hears that the drain begins, where
-/// `signals.on_terminate` names none. To a process without a handler it does nothing.
+/// The default of `signals.on_terminate` for the keeper of copies, which learns from it that the
+/// drain begins. A process without a handler ignores it.
 pub const TERMINATE_SIGNAL: Signal = Signal::URG;
 
 impl Config {
-    /// The program of ours that PID 1 starts as the worker; none: COMMAND itself is the worker.
+    /// The program of ojs-init that PID 1 starts as the worker; none: COMMAND itself is the worker.
     #[must_use]
     pub fn own_program(&self) -> Option<OwnProgram> {
         match self.mode {
@@ -55,14 +55,14 @@ impl Config {
     }
 }
 
-/// How the runner starts jobs, and what their ends mean. The command for jobs without a route is
-/// not in it. It comes as arguments, whose bytes need not be UTF-8.
+/// How the runner starts jobs, and the meaning of their ends. The command for jobs without a route
+/// is not in it. PID 1 passes it as arguments, because its bytes need not be UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunnerSettings {
     pub exec: Exec,
     pub worker: Worker,
     pub log: Log,
-    /// Signals for the worker also go to its children (`-g`).
+    /// Also send the worker's signals to its children (`-g`).
     pub process_group: bool,
     /// The signal that copies get when the drain begins.
     pub on_terminate: Option<Signal>,
@@ -72,13 +72,13 @@ impl RunnerSettings {
     /// The settings of the runner, as they are written into the variable.
     ///
     /// # Errors
-    /// The runner would read a value differently; the text names its key. That is a mistake of
-    /// ours. It has to show here, at the start and in `config check`, and not in each runner.
+    /// The runner would read a value differently; the text names its key. That is a bug of
+    /// ojs-init. It has to show here, at the start and in `config check`, and not in each runner.
     pub fn encode(settings: &Settings) -> Result<String, String> {
         let mut all = BTreeMap::new();
         for setting in settings.iter().filter(|setting| is_needed(setting.key)) {
             let (label, texts) = (setting.key.label(), setting.value.texts());
-            // A key that is set to nothing is as by default.
+            // A key that is set to nothing keeps its default.
             if texts.is_empty() {
                 continue;
             }
@@ -91,10 +91,10 @@ impl RunnerSettings {
         serde_json::to_string(&all).map_err(|error| error.to_string())
     }
 
-    /// The settings out of the variable.
+    /// Reads the settings from the variable.
     ///
     /// # Errors
-    /// Something is not what it should be: somebody else than PID 1 has written this.
+    /// The text is malformed, because a program other than PID 1 has written it.
     pub fn decode(json: &str) -> Result<Self, String> {
         let texts: BTreeMap<String, Vec<String>> = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let mut settings = Settings::default();

@@ -17,37 +17,37 @@ pub struct Key<V: Value> {
     pub row: Row,
     /// Bounds of the row on the values of the type.
     pub limits: V::Limits,
-    /// The value when nobody sets the key.
+    /// The value if the key is not set.
     pub default: fn() -> V,
 }
 
 /// Reads the one text of a scalar, or all texts of a list.
 type Reader = fn(&[&str]) -> Result<Arc<dyn AnyValue>, Problem>;
 
-/// One setting or option, whatever the type of its values is. Two are equal when they are the same.
+/// One setting or option, whatever the type of its values. Two rows are equal if they are one row.
 pub struct Row {
     /// Position in the table.
     pub position: usize,
     /// Heading in the help.
     pub group: Group,
-    /// In which modes it means anything.
+    /// The modes in which the key has an effect.
     pub scope: Scope,
     /// `section.name` in the file; options of the init alone have none.
     pub toml: Option<&'static str>,
-    /// Long flag without the dashes; what must not be seen in a process list has none.
+    /// Long flag without the dashes; none if the value must not be seen in a process list.
     pub flag: Option<&'static str>,
     /// Letter of the short flag.
     pub short: Option<char>,
     /// Environment variables; the first one that is set wins. A table has none, and no flag: it is
     /// in the file alone.
     pub env: &'static [&'static str],
-    /// The default in words, where the value itself does not say it.
+    /// The default in words, if the value itself does not explain it.
     pub default_words: Option<&'static str>,
     /// One sentence without its full stop.
     pub help: &'static str,
     /// How values of its type are written.
     pub notation: Notation,
-    /// Words of its limits, behind what the notation accepts ([`Value::limited`]).
+    /// Words of its limits, behind the values that the notation accepts ([`Value::limited`]).
     pub(super) limited: fn() -> String,
     /// Reads a value of its type within its limits ([`Value::read`]).
     pub(super) read: Reader,
@@ -85,14 +85,14 @@ impl Group {
     }
 }
 
-/// In which modes a key means anything.
+/// The modes in which a key has an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// In every mode.
     Always,
     /// In every mode but none.
     Agent,
-    /// Where COMMAND is the worker itself: socket and gateway.
+    /// COMMAND is the worker itself: socket and gateway.
     OwnWorker,
     Gateway,
     Exec,

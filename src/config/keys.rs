@@ -1,6 +1,5 @@
 //! Every setting and option in one table. The command line, the environment, the TOML file, `config
-//! show`, the help and the pages of settings are all read from it, so none of them can disagree
-//! with another.
+//! show`, the help and the pages of settings all read it, so none of them can contradict another.
 //!
 //! A new key is a row here, and the field that it fills in [`super::sections`]. A key for the
 //! machine alone fills a field of its options instead (docs/changing.md). A row is:
@@ -11,8 +10,8 @@
 //!     "What it means, in one sentence";
 //! ```
 //!
-//! `_` stands for a name that the key does not have; a table has neither flag nor variable. What
-//! each type accepts is in [`super::values`].
+//! `_` stands for a name that the key does not have; a table has neither flag nor variable.
+//! [`super::values`] defines the accepted values of each type.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -40,7 +39,7 @@ use ojs_lifecycle::api::{FinalState, LEAST_LIMIT, Leftovers, MAX_CONCURRENCY, Re
 use ojs_values::exit::RemapExit;
 use ojs_values::signal::Signal;
 
-/// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.
+/// Longest duration of any setting: 7 days. More is a wrong unit, not a wish.
 const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Durations that may be zero.
@@ -62,7 +61,7 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// `None` for what a row leaves out or spells `_`.
+/// `None` for a part that a row leaves out or spells `_`.
 macro_rules! optional {
     () => {
         None

@@ -1,4 +1,4 @@
-//! From the three places where something can be set to one configuration, or to its errors.
+//! Merges the three sources of settings into one configuration, or its errors.
 
 use log::Level;
 
@@ -14,11 +14,11 @@ use super::settings::Settings;
 use super::values::enums::{LogFormat, Mode};
 use super::{file, misspelt, of_others, proxy_choice, validate};
 
-/// The configuration that the flags, the environment and the TOML file make together.
+/// The merged configuration of the flags, the environment and the TOML file.
 ///
 /// # Errors
-/// Messages that name key, value, source and what is accepted. An unreadable file, unknown keys and
-/// values that their keys do not accept are reported together. If there are none of these, all
+/// Messages that name key, value, source and the accepted values. An unreadable file, unknown keys
+/// and values that their keys do not accept are reported together. If there are none of these, all
 /// impossible combinations are.
 pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, ConfigErrors> {
     let mut settings = Settings::default();
@@ -47,8 +47,8 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     Ok(config)
 }
 
-/// Where instances may be, as [`load`] would find it, and a warning for everything else that is
-/// wrong: a hook must not come to nothing because of a setting that it does not need.
+/// The places of instances, as in the result of [`load`], and a warning for each other fault. A
+/// hook must not fail because of a setting that it does not need.
 ///
 /// # Errors
 /// A flag, or another source of `paths.runtime_dir` or of the file's name, has a value that its key
@@ -70,13 +70,12 @@ pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths
     Ok((Paths::of(&settings, environment), warnings))
 }
 
-/// Finds out how to report an error. Every mistake is passed over, because one of them is what is
-/// reported.
+/// The way to report an error. Mistakes are ignored, because one of them is the reported error.
 #[must_use]
 pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     let mut settings = Settings::default();
     let mut pass_over = |_: Option<&Row>, _: ConfigError| Ok(());
-    // Nothing is left to object to.
+    // Only mistakes are left, and they are ignored.
     let _ = flags.apply(&mut settings, &mut pass_over);
     let _ = environment.apply(&mut settings, &mut Vec::new(), &mut pass_over);
     let _ = file::apply(&mut settings, &mut pass_over);
@@ -90,11 +89,11 @@ pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
 /// The result of [`salvage`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
-    /// `log.format`, if somebody set it and it is one.
+    /// `log.format`, if it is set to a valid format.
     pub format: Option<LogFormat>,
-    /// `paths.termination_log`, if somebody set it and it is a path.
+    /// `paths.termination_log`, if it is set to a valid path.
     pub termination_log: Option<std::path::PathBuf>,
-    /// `worker.mode`, as far as it can be told.
+    /// `worker.mode`, as far as it is readable.
     pub mode: Mode,
 }
 
@@ -128,7 +127,7 @@ fn apply_no_agent(settings: &mut Settings, warnings: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// `--once` takes one job, so one is the concurrency as well.
+/// `--once` fetches one job, so the concurrency is one as well.
 fn apply_once(settings: &mut Settings, warnings: &mut Vec<String>) {
     if !settings.value(&ONCE) || settings.value(&MODE) == Mode::None {
         return;

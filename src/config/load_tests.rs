@@ -53,7 +53,7 @@ fn in_toml(form: Form, text: &str) -> String {
     }
 }
 
-/// Keys that have to come with a key.
+/// Keys that a key requires.
 fn companions(key: &'static Row) -> Given {
     if *key == *URL {
         Given::default()
@@ -66,7 +66,7 @@ fn companions(key: &'static Row) -> Given {
     }
 }
 
-/// With the flag of a key, or its variable where it has none, or the file for a table.
+/// With the flag of a key; without a flag its variable; for a table the file.
 fn given(key: &'static Row, text: &str) -> Given {
     match (key.flag, key.env.first()) {
         (Some(_), _) => companions(key).flag(key, text),

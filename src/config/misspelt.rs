@@ -1,9 +1,9 @@
-//! Variables that were hardly meant for anybody but us, and that nothing reads: a slip of the
-//! keyboard in a grace period costs jobs, so none stays without a word. Only names are looked at;
-//! no value is ever part of what is said.
+//! Variables that were probably meant for ojs-init, and that nothing reads. A typing error in a
+//! grace period costs jobs, so each gets a warning. Only names are read; no value is ever part of a
+//! warning.
 //!
-//! A suspect is a warning and no error, because the namespace is shared with SDKs, backends and
-//! Kubernetes, which sets `OJS_SERVER_PORT` for a service of that name.
+//! A suspect is a warning and no error, because other programs use the namespace too: SDKs,
+//! backends, and Kubernetes, which sets `OJS_SERVER_PORT` for a service of that name.
 
 use std::collections::BTreeSet;
 
@@ -22,25 +22,25 @@ const ONLY_OURS: &str = "OJS_INIT_";
 /// Most unknown variables that are looked at; an environment may hold a hundred thousand.
 const MOST_LOOKED_AT: usize = 256;
 
-/// Most variables that are warned of, each in a line of its own.
+/// Most variables with a warning, each in a separate line.
 const MOST_NAMED: usize = 16;
 
-/// Longest name that may be a slip of the keyboard, in bytes: ours have fewer than 40.
+/// Longest name that may be a typing error, in bytes: those of ojs-init have fewer than 40.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Shortest beginning of one of our names that is taken for it, in bytes without the `OJS_`: less
-/// is anybody's word.
+/// Shortest beginning of a known name that counts as a truncated one, in bytes without the `OJS_`.
+/// A shorter one could be any program's.
 const SHORTEST_BEGINNING: usize = 5;
 
-/// Longest name, without the `OJS_`, of which one letter more or less is another name; of longer
-/// ones it takes three.
+/// Longest name, without the `OJS_`, that is suspected after one wrong letter. Longer names are
+/// suspected after one or two.
 const SHORT_NAME: usize = 5;
 
 /// Units that people add to a name.
 const UNITS: [&str; 8] = ["MS", "MILLIS", "S", "SEC", "SECS", "SECONDS", "MINUTES", "BYTES"];
 
-/// Names that SDKs, backends, the website and the specifications use, ojs-init itself hands to a
-/// worker, or a later version may read. Nobody who sets one has made a mistake.
+/// Names that SDKs, backends, the website and the specifications use, that ojs-init itself passes
+/// to a worker, or that a later version may read. Setting one is no mistake.
 const OF_OTHERS: [&str; 28] = [
     "OJS_ALLOW_INSECURE_NO_AUTH",
     "OJS_API_KEY",
@@ -72,13 +72,13 @@ const OF_OTHERS: [&str; 28] = [
     "OJS_WRITE_TIMEOUT",
 ];
 
-/// Names of others that many expect to work here as well, with the key that does the same.
+/// Names of other programs that many expect to work here as well, with the equivalent key.
 static EXPECTED: [(&str, &Row); 2] = [
     ("OJS_WORKER_CONCURRENCY", &CONCURRENCY.row),
     ("OJS_WORKER_POLL_INTERVAL", &POLL_INTERVAL.row),
 ];
 
-/// One warning for each of these variables, none of which is ours, that was probably meant for us.
+/// One warning for each of these unknown variables that was probably meant for ojs-init.
 pub(super) fn warnings(unknown: &[&[u8]], config: &Config) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let names = unknown.iter().take(MOST_LOOKED_AT).filter(|name| seen.insert(**name));
@@ -102,8 +102,7 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     if is_service_link(&name) {
         return None;
     }
-    // Without the agent most of our variables mean nothing, and COMMAND may have some that are like
-    // them.
+    // Without the agent most variables have no effect, and COMMAND may use similar ones.
     let keys = KEYS
         .into_iter()
         .filter(|key| key.scope == Scope::Always || config.mode != Mode::None);
@@ -125,8 +124,8 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     }
 }
 
-/// A warning that names our variable in the place of one that others read; none where ours is set,
-/// for then both may be meant.
+/// A warning that names the variable of ojs-init in place of one that other programs read; none if
+/// both are set, because both may be meant.
 fn expected(name: &str, config: &Config) -> Option<String> {
     let (_, key) = EXPECTED.iter().find(|(expected, _)| *expected == name)?;
     let is_ours_to_say = config.mode != Mode::None && !config.settings.is_set(key);
@@ -139,8 +138,8 @@ fn expected(name: &str, config: &Config) -> Option<String> {
     })
 }
 
-/// The variable of ours that this name was probably meant to be; `None`: it may well be somebody
-/// else's.
+/// The variable of ojs-init that this name was probably meant to be; `None` if it may belong to
+/// another program.
 fn meant(name: &str, keys: impl Iterator<Item = &'static Row> + Clone) -> Option<&'static str> {
     let of_ours_alone = name.strip_prefix(ONLY_OURS);
     let bare = of_ours_alone.or(name.strip_prefix(ECOSYSTEM))?;
@@ -160,7 +159,7 @@ fn is_other_spelling(bare: &str, key: &Row) -> bool {
     key.flag.is_some_and(|flag| is(&flag.replace('-', "_"))) || key.toml.is_some_and(|toml| is(&toml.replace('.', "_")))
 }
 
-/// Whether one of the two names goes on where the other ends: `OJS_TERMINATION_GRACE`,
+/// True if one of the two names continues the other: `OJS_TERMINATION_GRACE`,
 /// `OJS_POLL_INTERVAL_MS`.
 fn is_too_short_or_long(bare: &str, known: &str) -> bool {
     let known = bare_name(known);
@@ -180,8 +179,8 @@ fn nearest(bare: &str, known: impl Iterator<Item = &'static str>) -> Option<&'st
     near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
 }
 
-/// The known name that ends with this one, as for `OJS_INIT_TELL_WORKER`: behind `OJS_INIT_`
-/// everything is meant for us.
+/// The known name that ends with this one, as for `OJS_INIT_TELL_WORKER`, because every name with
+/// `OJS_INIT_` is meant for ojs-init.
 fn ends_like(bare: &str, mut known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     known.find(|known| {
         let start = bare_name(known).strip_suffix(bare);
@@ -196,7 +195,8 @@ fn alike(bare: &str, mut known: impl Iterator<Item = &'static str> + Clone) -> O
 }
 
 /// The variables that Kubernetes and old Docker links set for a service whose name begins with
-/// `ojs`: `OJS_SERVER_SERVICE_HOST`, `OJS_SERVER_PORT_8080_TCP_ADDR`. None of ours ends like one.
+/// `ojs`: `OJS_SERVER_SERVICE_HOST`, `OJS_SERVER_PORT_8080_TCP_ADDR`. No variable of ojs-init ends
+/// like one.
 fn is_service_link(name: &str) -> bool {
     let is_of_port = name
         .split_once("_PORT_")
@@ -204,7 +204,7 @@ fn is_service_link(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT") || is_of_port
 }
 
-/// A name without what ours begin with.
+/// A name without the prefix of ojs-init's variables.
 fn bare_name(known: &str) -> &str {
     known
         .strip_prefix(ONLY_OURS)

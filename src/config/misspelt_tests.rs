@@ -1,4 +1,4 @@
-//! Names that are nearly ours, names that are not, and what is said of each.
+//! Similar names, other names, and the warning about each.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn said(name: &str) -> Vec<String> {
     Given::agent().variable(&format!("{name}=hunter2")).config().warnings
 }
 
-/// Names of the contract that no version has had yet.
+/// Names that the contract reserves and no version has read yet.
 const LATER: [&str; 3] = ["OJS_WORKER_MAX_JOBS", "OJS_WORKER_MAX_MEMORY", "OJS_WORKER_MAX_AGE"];
 
 #[test]

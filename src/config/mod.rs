@@ -1,9 +1,9 @@
 //! The configuration. Command line, environment and TOML file become one typed [`Config`] that
 //! remembers the source of each value.
 //!
-//! The table in [`keys`] is the heart. Everything else reads it: [`flags`](Flags), [`Environment`]
-//! and the file give texts, `values` turns them into typed values, `settings` keeps the one of
-//! highest precedence, the `sections` are filled with them, `validate` looks at them together.
+//! The table in [`keys`] is the heart, and all other files read it. [`flags`](Flags),
+//! [`Environment`] and the file give texts, which `values` turns into typed values. `settings`
+//! keeps the one of highest precedence. `sections` holds them, and `validate` checks them together.
 //!
 //! The folder may use `lifecycle::api` and `values`. It reads one file and acts on nothing. Start
 //! with [`keys`], then `sections`; `validate` has the rules for several values together.

@@ -1,4 +1,4 @@
-//! `NO_PROXY`: the hosts that are reached without a proxy. It is read as curl and Go read it.
+//! `NO_PROXY`: the hosts that are reached without a proxy, in the notation of curl and Go.
 
 use std::net::IpAddr;
 
@@ -44,7 +44,7 @@ fn without_port(entry: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Whether an address is in a network whose first bits are these.
+/// True if an address is in a network whose first bits are these.
 fn is_in(address: IpAddr, network: IpAddr, bits: u32) -> bool {
     let same = |address: u128, network: u128, width: u32| {
         bits <= width && (address ^ network).checked_shr(width - bits).unwrap_or(0) == 0

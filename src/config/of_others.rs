@@ -1,4 +1,4 @@
-//! Variables of other programs that nothing here reads although their user may expect that: those
+//! Variables of other programs that ojs-init does not read although a user may expect that: those
 //! of tini, and a HOME that is not the worker's.
 
 use super::environment::Environment;
@@ -8,10 +8,10 @@ use super::sections::Config;
 
 const HOME: &str = "HOME";
 
-/// The home of root, which no other user may enter.
+/// The home of root, which other users may not enter.
 const HOME_OF_ROOT: &[u8] = b"/root";
 
-/// Variables that tini reads, with the key that does the same.
+/// Variables that tini reads, with the equivalent key.
 static OF_TINI: [(&str, &Row); 3] = [
     ("TINI_KILL_PROCESS_GROUP", &PROCESS_GROUP.row),
     ("TINI_SUBREAPER", &SUBREAPER.row),
@@ -21,7 +21,7 @@ static OF_TINI: [(&str, &Row); 3] = [
 /// One warning for each of them, in every mode.
 pub(super) fn warnings(environment: &Environment<'_>, config: &Config) -> Vec<String> {
     let of_tini = OF_TINI.iter().filter_map(|(name, key)| {
-        // For tini an empty variable is set.
+        // tini treats an empty variable as set.
         environment.of_others_or_empty(name)?;
         let ours = key.env.first().filter(|_| !config.settings.is_set(key))?;
         Some(format!(

@@ -1,4 +1,4 @@
-//! The proxy that the environment names for everybody, where `backend.proxy` is not set.
+//! The proxy that the environment sets for all programs, if `backend.proxy` is not set.
 
 use super::environment::Environment;
 use super::error::ConfigError;
@@ -15,11 +15,11 @@ const FOR_HTTPS: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 const FOR_HTTP: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 const EXEMPT: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Sets `backend.proxy` to the proxy of the environment that is for the backend's URL, unless
-/// somebody set it. A proxy for other hosts is not looked at.
+/// Sets `backend.proxy` to the environment's proxy for the backend's URL, unless it is already set.
+/// A proxy for other hosts is ignored.
 ///
 /// # Errors
-/// It is none that can be used.
+/// The proxy is unusable.
 pub(super) fn apply(
     settings: &mut Settings,
     mode: Mode,
@@ -72,7 +72,8 @@ fn variable(
     Some((name, String::from_utf8_lossy(value).into_owned()))
 }
 
-/// No proxy of the environment is for the loopback, as in Go: there it would be another machine's.
+/// The environment's proxy never applies to the loopback, as in Go, because for the proxy that is
+/// another machine.
 fn is_this_machine(host: &str) -> bool {
     let name = host.trim_end_matches('.');
     name.eq_ignore_ascii_case("localhost")

@@ -1,5 +1,5 @@
-//! The typed configuration, section by section. Each field stands beside the key that fills it, and
-//! means what the row of that key says.
+//! The typed configuration, section by section. Each field stands beside the key that fills it. The
+//! row of that key explains it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ macro_rules! sections {
 }
 
 sections! {
-    /// Everything that ojs-init was told.
+    /// The whole configuration.
     Config(settings: Settings, warnings: Vec<String>, environment: &Environment<'_>) {
         mode: Mode = settings.value(&keys::MODE),
         init: Init = Init::of(&settings),
@@ -58,7 +58,7 @@ sections! {
         paths: Paths = Paths::of(&settings, environment),
         /// Each key with its value and source.
         settings: Settings = settings,
-        /// Complete sentences about what is allowed but probably not meant.
+        /// Complete sentences about settings that are allowed but probably not meant.
         warnings: Vec<String> = warnings,
     }
 
@@ -103,7 +103,7 @@ sections! {
         auth_token: Option<Secret> = settings.value(&keys::AUTH_TOKEN),
         pass_token: bool = settings.value(&keys::PASS_TOKEN),
         headers: Vec<Header> = settings.value(&keys::HEADERS),
-        /// `None`: connections go straight to the backend.
+        /// `None`: connections lead directly to the backend.
         proxy: Option<Proxy> = proxy(settings),
         /// `None`: the public roots.
         ca_file: Option<PathBuf> = settings.value(&keys::CA_FILE),
@@ -118,18 +118,16 @@ sections! {
     Worker(settings: &Settings) {
         /// There is at least one.
         queues: Vec<String> = settings.value(&keys::QUEUES),
-        /// Whether somebody set `queues`: in mode gateway only then they restrict what the worker
-        /// asks for.
+        /// True if `queues` is set: in mode gateway only then they restrict the worker's requests.
         queues_are_explicit: bool = settings.is_set(&keys::QUEUES),
         concurrency: u32 = settings.value(&keys::CONCURRENCY),
-        /// Whether somebody set `concurrency`: in mode gateway only then it caps what the worker
-        /// asks for.
+        /// True if `concurrency` is set: in mode gateway only then it caps the worker's requests.
         concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
         /// Used until the registration recommends another one; never above a third of
         /// `visibility_timeout`.
         heartbeat_interval: Duration = heartbeat_interval(settings),
-        /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.
+        /// True if `heartbeat_interval` is set: then no recommendation changes it.
         heartbeat_interval_is_explicit: bool = settings.is_set(&keys::HEARTBEAT_INTERVAL),
         visibility_timeout: Duration = settings.value(&keys::VISIBILITY_TIMEOUT),
         timeout_grace: Duration = settings.value(&keys::TIMEOUT_GRACE),
@@ -157,14 +155,14 @@ sections! {
         output: ExecOutput = settings.value(&keys::EXEC_OUTPUT),
         /// Its unit is the byte; a frame can hold as much.
         output_limit: u64 = output_limit(settings).0,
-        /// `None`: ours.
+        /// `None`: the directory of ojs-init.
         directory: Option<PathBuf> = settings.value(&keys::EXEC_DIRECTORY),
         timeout: Option<Duration> = settings.value(&keys::EXEC_TIMEOUT),
         leftovers: ExecLeftovers = settings.value(&keys::EXEC_LEFTOVERS),
         exit: Verdicts = settings.value(&keys::EXEC_EXIT),
         redact: Redactions = settings.value(&keys::EXEC_REDACT),
         max_memory: Option<JobMemory> = settings.value(&keys::EXEC_MAX_MEMORY),
-        /// `None`: ours.
+        /// `None`: the value of ojs-init.
         nice: Option<Nice> = settings.value(&keys::EXEC_NICE),
         rlimits: Rlimits = settings.value(&keys::EXEC_RLIMITS),
         /// There are at least as many as jobs may run at a time.
@@ -190,7 +188,7 @@ sections! {
 }
 
 impl Config {
-    /// Whether there is nothing to run without COMMAND.
+    /// True if there is nothing to run without COMMAND.
     #[must_use]
     pub fn needs_command(&self) -> bool {
         self.mode != Mode::Exec || self.exec.routes.0.is_empty()
@@ -214,7 +212,7 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Time between heartbeats when nobody sets it, unless a third of the visibility timeout is less.
+/// Default time between heartbeats, unless a third of the visibility timeout is less.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 fn heartbeat_interval(settings: &Settings) -> Duration {
@@ -224,7 +222,7 @@ fn heartbeat_interval(settings: &Settings) -> Duration {
         .unwrap_or(HEARTBEAT_INTERVAL.min(most))
 }
 
-/// Largest result when nobody says how large it may be, unless a frame may not be as large.
+/// Default of the largest result, unless a frame must be smaller.
 const OUTPUT_LIMIT: Bytes = Bytes(1 << 20);
 
 fn output_limit(settings: &Settings) -> Bytes {

@@ -1,4 +1,4 @@
-//! Settings, each with its source. The source of highest precedence comes first and stays.
+//! Settings, each with its source. The source of highest precedence is offered first and stays.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::source::Source;
 use super::values::masked::masked;
 use super::values::{AnyValue, Value};
 
-/// A key that somebody set.
+/// A key that is set.
 #[derive(Debug, Clone)]
 pub struct Setting {
     pub key: &'static Row,
@@ -26,17 +26,17 @@ impl PartialEq for Setting {
 
 impl Eq for Setting {}
 
-/// All keys that somebody set; what nobody set takes no room and no time.
+/// All keys that are set. Unset ones cost no room and no time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Reads what was written for a key, and keeps it unless a source of higher precedence came
-    /// first. The value is checked in either case: a mistake that is hidden today breaks the start
-    /// on the day it is not.
+    /// Reads the texts of a key, and keeps the value unless a source of higher precedence came
+    /// before. The value is checked in either case, because a hidden mistake would break a later
+    /// start.
     ///
     /// # Errors
-    /// The value is none that the key accepts.
+    /// The key does not accept the value.
     pub fn offer(&mut self, key: &'static Row, texts: &[&str], source: Source) -> Result<(), ConfigError> {
         match (key.read)(texts) {
             Ok(value) if self.get(key).is_none() => {
@@ -48,10 +48,10 @@ impl Settings {
         }
     }
 
-    /// Offers what stands in a flag or a variable: texts that may hold several values each.
+    /// Offers the text of a flag or a variable, which may hold several values.
     ///
     /// # Errors
-    /// The value is none that the key accepts.
+    /// The key does not accept the value.
     pub fn offer_raw<'b>(
         &mut self,
         key: &'static Row,
@@ -69,7 +69,7 @@ impl Settings {
         self.offer(key, &texts, source)
     }
 
-    /// Sets a key whatever was set before: for values that follow from other keys.
+    /// Replaces the value of a key, for values that follow from other keys.
     pub fn replace<V: Value>(&mut self, key: &'static Key<V>, value: V, source: Source) {
         self.0.retain(|setting| *setting.key != key.row);
         self.0.push(Setting {
@@ -79,24 +79,24 @@ impl Settings {
         });
     }
 
-    /// The setting of a key, if somebody set it.
+    /// The setting of a key, if it is set.
     #[must_use]
     pub fn get(&self, key: &Row) -> Option<&Setting> {
         self.0.iter().find(|setting| setting.key == key)
     }
 
-    /// Whether somebody set a key.
+    /// True if a key is set.
     #[must_use]
     pub fn is_set(&self, key: &Row) -> bool {
         self.get(key).is_some()
     }
 
-    /// Everything that was set, in no particular order.
+    /// All settings, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Setting> {
         self.0.iter()
     }
 
-    /// The value of a key, which is its default when nobody set it.
+    /// The value of a key, or its default.
     #[must_use]
     pub fn value<V: Value>(&self, key: &Key<V>) -> V {
         let set = self.get(key).map(|setting| &*setting.value as &dyn Any);

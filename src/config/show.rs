@@ -18,7 +18,7 @@ const VALUE_WIDTH: usize = 24;
 /// The name of the row for types that no route has.
 const ANY_OTHER: &str = "(any other)";
 
-/// A table of every key with its effective value and where that came from. Holds no secret.
+/// A table of every key with its effective value and source. Holds no secret.
 #[must_use]
 pub fn show(config: &Config) -> String {
     let mut table = String::new();
@@ -60,7 +60,7 @@ fn rows(config: &Config, keys: &[&Row], table: &mut String) {
     }
 }
 
-/// The value as text; where nobody set one, what follows from the other keys.
+/// The value as text; without a set value, the one that follows from other keys.
 fn effective(config: &Config, key: &Row) -> String {
     let (limits, worker) = (&config.shutdown.limits, &config.worker);
     let has_limit = limits.grace_period_is_explicit || limits.termination_grace_period.is_some();
@@ -81,14 +81,13 @@ fn effective(config: &Config, key: &Row) -> String {
     config.settings.text(key)
 }
 
-/// The report of `config check` about a configuration that holds, each warning on a line of its
-/// own.
+/// The report of `config check` about a valid configuration, each warning on a separate line.
 #[must_use]
 pub fn check_report(config: &Config) -> String {
     format!("configuration is valid\n{}", warning_lines(config))
 }
 
-/// Each warning on a line of its own.
+/// Each warning on a separate line.
 #[must_use]
 pub fn warning_lines(config: &Config) -> String {
     let lines = config.warnings.iter().map(|warning| format!("warning: {warning}\n"));

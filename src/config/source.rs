@@ -1,10 +1,10 @@
-//! Where values come from.
+//! Sources of values.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A flag; its long name without the dashes.

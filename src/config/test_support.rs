@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::keys::{CONFIG_FILE, NO_AGENT};
 use super::{Config, ConfigError, ConfigErrors, Environment, Flags, Paths, Row, load, load_paths};
 
-/// Everything that may be given; loads when asked.
+/// All inputs of a configuration; loaded by its methods.
 #[derive(Default)]
 pub(super) struct Given {
     pub flags: Flags,
@@ -16,7 +16,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// A plain init without anything else.
+    /// A plain init without further settings.
     pub fn no_agent() -> Self {
         Self::default().flag(&NO_AGENT, "true")
     }
@@ -66,7 +66,7 @@ impl Given {
         self.load().unwrap_err().messages()
     }
 
-    /// The error, if there is no other one.
+    /// The error, which must be the only one.
     pub fn error(&self) -> String {
         let error = self.errors().join("\n");
         assert_eq!(error.lines().count(), 1, "{error}");
@@ -82,7 +82,7 @@ impl Drop for Given {
     }
 }
 
-/// Whether the error says all of this.
+/// Asserts that the error contains all these parts.
 #[track_caller]
 pub(super) fn assert_says(error: &str, parts: &[&str]) {
     for part in parts {

@@ -17,7 +17,8 @@ use super::values::enums::Mode;
 use super::values::network::BackendUrl;
 use ojs_lifecycle::api::{LEAST_LIMIT, stop_margin};
 
-/// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
+/// Refuses impossible combinations of values, and adds a warning for possible ones that are hardly
+/// meant.
 ///
 /// # Errors
 /// The impossible combinations.
@@ -116,7 +117,7 @@ fn exec(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
-/// A grace period that somebody asked for and that the limit does not allow.
+/// A configured grace period that the limit does not allow.
 fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
     let limits = &config.shutdown.limits;
     let Some(limit) = limits
@@ -143,8 +144,7 @@ fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
     ));
 }
 
-/// A grace period that is too short whatever the jobs are (GS 6.2). To have none at all is a
-/// decision of its own.
+/// A grace period that is too short for any job (GS 6.2). A period of zero is a deliberate choice.
 fn short_grace(config: &Config, warnings: &mut Vec<String>) {
     let (grace, interval) = (config.shutdown.limits.grace_period, config.worker.heartbeat_interval);
     let is_short = config.shutdown.limits.grace_period_is_explicit && !grace.is_zero() && grace < interval;
@@ -177,7 +177,7 @@ fn without_effect(config: &Config, warnings: &mut Vec<String>) {
     }
 }
 
-/// A URL that already ends with what ojs-init adds to it.
+/// A URL that already ends with the path that ojs-init adds to it.
 fn api_path_twice(config: &mut Config, warnings: &mut Vec<String>) {
     if let Some(shorter) = config.backend.url.as_ref().and_then(BackendUrl::without_api_path) {
         warnings.push(format!(

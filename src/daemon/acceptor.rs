@@ -1,7 +1,7 @@
-//! Taking connections from a listening socket, a bounded number in each turn of the loop.
+//! Accepting connections from a listening socket, a bounded number in each turn of the loop.
 //!
-//! The kernel tells only once that somebody waits. So it is remembered until nobody does; and where
-//! there are no descriptors or is no memory for the next one, the rest waits for another turn.
+//! The kernel reports only once that clients wait. So an acceptor remembers that until none does.
+//! Without descriptors or memory for the next connection, the rest waits for another turn.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -22,7 +22,7 @@ pub trait Accepting: AsRawFd {
     /// A connection that it gives.
     type Connection;
 
-    /// Takes whoever is next.
+    /// Accepts the next connection.
     fn next(&self) -> NextConnection<Self::Connection>;
 }
 
@@ -65,7 +65,7 @@ impl Accepting for TcpListener {
     }
 }
 
-/// A listening socket, and whether to take somebody from it now.
+/// A listening socket, and whether to accept from it now.
 #[derive(Debug)]
 pub struct Acceptor<L> {
     listener: L,
@@ -75,7 +75,7 @@ pub struct Acceptor<L> {
     most_per_turn: usize,
     /// Attempts that are left in this turn.
     attempts: usize,
-    /// Somebody may be waiting.
+    /// Clients may be waiting.
     may_accept: bool,
     /// There were no descriptors or was no memory for the last one.
     is_short: bool,
@@ -84,7 +84,7 @@ pub struct Acceptor<L> {
 }
 
 impl<L: Accepting> Acceptor<L> {
-    /// Has the kernel tell of whoever connects.
+    /// Has the kernel report new connections.
     ///
     /// # Errors
     ///
@@ -111,17 +111,17 @@ impl<L: Accepting> Acceptor<L> {
         })
     }
 
-    /// The kernel says that somebody wants to connect.
+    /// The kernel reported that a client wants to connect.
     pub fn is_acceptable(&mut self) {
         self.may_accept = true;
     }
 
-    /// Whether somebody may be waiting whom there is a point in taking now.
+    /// True if clients may be waiting that can be accepted now.
     pub fn has_more(&self) -> bool {
         self.may_accept && !self.is_short
     }
 
-    /// Whether to go on with that in this turn.
+    /// True if this turn may accept one more.
     pub fn can_take(&self) -> bool {
         self.has_more() && self.attempts > 0
     }
@@ -131,8 +131,8 @@ impl<L: Accepting> Acceptor<L> {
         self.attempts = self.most_per_turn;
     }
 
-    /// The next connection of this turn; `None`: there is none, or no room for it, or others have
-    /// their turn now.
+    /// The next connection of this turn; `None`: there is none, or no room for it, or the turn has
+    /// accepted enough.
     pub fn next(&mut self) -> Option<L::Connection> {
         while self.can_take() {
             self.attempts -= 1;
@@ -151,13 +151,13 @@ impl<L: Accepting> Acceptor<L> {
         None
     }
 
-    /// Has the kernel tell again if somebody waits. Costs a third of an attempt that finds nobody:
-    /// that one makes room for a connection before it looks.
+    /// Has the kernel report again whether clients wait. This costs a third of an attempt that
+    /// finds none, because an attempt makes room for a connection first.
     pub fn ask(&mut self, registry: &Registry) {
         if self.may_accept {
             let descriptor = self.listener.as_raw_fd();
             let asked = registry.reregister(&mut SourceFd(&descriptor), self.source.token(), Interest::READABLE);
-            // Where the kernel cannot tell, an attempt finds out.
+            // If the kernel cannot report it, an attempt finds out.
             self.may_accept = asked.is_err();
         }
     }
@@ -180,7 +180,7 @@ impl<L: Accepting> Acceptor<L> {
         self.is_short = false;
     }
 
-    /// Warns of something that goes wrong with connections.
+    /// Warns of a problem with connections.
     pub fn warn(&mut self, message: fmt::Arguments<'_>) {
         self.shortages.warn(message);
     }
@@ -191,7 +191,7 @@ impl<L: Accepting> Acceptor<L> {
         self.warn(format_args!("{name}: cannot watch a connection: {error}; {what_to_do}"));
     }
 
-    /// Warns of somebody who was sent away.
+    /// Warns of a refused client.
     pub fn refuse(&mut self, message: fmt::Arguments<'_>) {
         self.refusals.warn(message);
     }
@@ -221,7 +221,7 @@ mod tests {
             (taken, acceptor.has_more())
         };
         assert_eq!([turn(), turn()], [(2, true), (1, false)]);
-        // The kernel tells of nobody any more: there is no point in asking.
+        // The kernel reports no more clients, so asking is useless.
         assert_eq!(turn(), (0, false));
         acceptor.is_acceptable();
         acceptor.is_short_of(format_args!("no descriptor"));

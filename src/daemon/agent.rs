@@ -63,11 +63,11 @@ use ojs_wire::operator::status_line::InstanceInfo;
 use ojs_wire::termination_log;
 use ojs_wire::worker::HelloContext;
 
-/// Where the worker finds our socket.
+/// The variable with the path of the worker socket.
 const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 
-/// Hold the token, and headers and a proxy's credentials, which are as secret; the worker does not
-/// get them unless backend.pass_token says so.
+/// These hold the token, headers and a proxy's credentials, all secret. The worker gets none of
+/// them unless backend.pass_token is set.
 const SECRET_VARIABLES: [&str; 3] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS", "OJS_PROXY"];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
@@ -97,8 +97,8 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
     exit
 }
 
-/// Runs the loop. A bug in it must not leave a worker without its init: the worker is stopped
-/// first, then we say so.
+/// Runs the loop. A bug in it must not leave a worker without its init, so ojs-init stops the
+/// worker first and then reports the bug.
 fn supervise(event_loop: EventLoop) -> Exit {
     let event_loop = RefCell::new(event_loop);
     let result = panic::catch_unwind(AssertUnwindSafe(|| event_loop.borrow_mut().run()));
@@ -111,7 +111,7 @@ fn supervise(event_loop: EventLoop) -> Exit {
             ));
             None
         }
-        // The panic hook has said what it was.
+        // The panic hook has reported it.
         Err(_) => None,
     };
     let mut time_left = None;
@@ -197,7 +197,7 @@ fn set_up(
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {
             log.stderr_is_shared();
-            // A worker that may be started again needs what the first one got.
+            // A restarted worker needs the descriptors that the first one got.
             if !restarts {
                 inherited.release();
             }
@@ -209,12 +209,12 @@ fn set_up(
     Ok((event_loop, directory))
 }
 
-/// The way in which the worker's programs come to us, and what they have to know of it.
+/// The interface through which the worker's programs connect, and its facts for them.
 struct Way {
     interface: Interface,
-    /// For the worker's environment.
+    /// Variables for the worker's environment.
     variables: Vec<(&'static str, OsString)>,
-    /// The limit that the worker would have without ojs-init. None: ours.
+    /// The limit that the worker would have without ojs-init. None: the limit of ojs-init.
     open_files: Option<OpenFiles>,
 }
 
@@ -257,8 +257,8 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
 
 /// The worker's programs speak HTTP, as if ojs-init were the backend.
 fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Poll) -> Result<Way, StartFailure> {
-    // Connections and processes take a descriptor each, and the usual limit is made for much
-    // smaller programs.
+    // Connections and processes use a descriptor each, and the usual limit is made for much smaller
+    // programs.
     let raised = raise_open_files_limit();
     let open_files = raised
         .inspect_err(|error| {
@@ -285,7 +285,7 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
     })
 }
 
-/// Where the worker's programs will find us.
+/// The listener for the worker's programs, and its address.
 pub(super) fn listen_for_gateway(config: &Config) -> Result<(TcpListener, SocketAddr), StartFailure> {
     gateway::listener::listen(config.gateway.listen.0).map_err(|error| StartFailure {
         message: format!(
@@ -305,7 +305,7 @@ fn open_directory(config: &Config, allowed: &Allowed) -> Result<RuntimeDir, Star
     RuntimeDir::open(&candidates(&config.paths), allowed).map_err(|error| no_place(config, error.to_string()))
 }
 
-/// A place that somebody named is a matter of configuration, one that we chose is not.
+/// A place from the configuration is an error of the configuration; one that ojs-init chose is not.
 fn no_place(config: &Config, message: String) -> StartFailure {
     let is_named = config.paths.runtime_dir.is_some();
     StartFailure {
@@ -316,7 +316,7 @@ fn no_place(config: &Config, message: String) -> StartFailure {
 
 /// Opens the control socket, for the subcommands.
 fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, StartFailure> {
-    // The worker socket is in the same directory: what stands against this one is not the place.
+    // The worker socket is in the same directory, so a failure here is not the place's.
     let listener = directory.control_socket().map_err(internal)?;
     Control::new(listener, own, poll.registry()).map_err(failed("cannot watch the control socket"))
 }
@@ -327,7 +327,7 @@ fn blank_secrets(environ: &mut Environ) {
     }
 }
 
-/// Without it the worker could read the token in our memory.
+/// Without this the worker could read the token in the memory of ojs-init.
 fn keep_memory_to_ourselves() {
     if let Err(error) = init::forbid_dumps() {
         warn!(
@@ -366,8 +366,8 @@ pub(super) fn plan(
         None => ChildPlan::new(command, environ),
     };
     let plan = plan.and_then(|plan| plan.with_environment(&set, secrets));
-    // The SIGKILL of PID 1 ends everybody. Elsewhere a worker would go on with jobs for which
-    // nobody sends a heartbeat any more.
+    // The SIGKILL of PID 1 ends all processes. Outside PID 1 a worker would continue with jobs that
+    // get no heartbeats any more.
     let is_alone = !init::is_pid_1() && config.init.parent_death_signal.is_none() && config.mode != Mode::Exec;
     let plan = plan.map(|plan| plan.signalled_at_our_end(is_alone.then_some(Signal::TERM)));
     plan.map_err(start::nul_byte)
@@ -448,7 +448,7 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
     }
 }
 
-/// The narrator of the log, which names only what is set.
+/// The narrator of the log, which names only configured values.
 fn narrator(config: &Config, facts: &InstanceInfo) -> Narrator {
     let (concurrency, queues) = (options::set_concurrency(config), options::set_queues(config));
     Narrator::new(concurrency, queues, &facts.url, config.mode == Mode::Socket)
@@ -475,13 +475,13 @@ fn identity(config: &Config) -> Identity {
     }
 }
 
-/// Where random pauses start: they need not be secret, only different from those of other workers.
+/// Seed of random pauses: it need not be secret, only different from those of other workers.
 fn seed() -> u64 {
     let time = clock::monotonic();
     u64::from(time.subsec_nanos()) << 32 | u64::from(std::process::id()) ^ time.as_secs()
 }
 
-/// A system call that the start needs has failed: what it was for, and what to do about it.
+/// A failed system call of the start: its purpose, and the advice.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
     move |error| internal(format!("{what}: {error}; {}", remedy(&error)))
 }

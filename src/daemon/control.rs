@@ -1,5 +1,5 @@
-//! The control socket: reads requests, writes answers. What a request does, when it is answered and
-//! how long somebody may stay is decided by the lifecycle.
+//! The control socket: reads requests, writes answers. The lifecycle decides the effect of a
+//! request, the time of its answer, and how long a client may stay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
@@ -19,29 +19,29 @@ use ojs_wire::frame::{Frame, FrameReader};
 use ojs_wire::operator::control::{self, MAX_LINE, NoRequest};
 use ojs_wire::operator::status_line::MAX_ANSWER;
 
-/// Most clients at the same time. The next one takes the place of the oldest that waits for no
-/// answer: the lifecycle lets only some of them wait, so there is one.
+/// Most clients at the same time. The next one replaces the oldest that waits for no answer. There
+/// is one, because the lifecycle lets only some of them wait.
 const MAX_CLIENTS: usize = CLIENT_SLOTS;
 
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
 
-/// Bytes read from one client at a time: what it sends ahead of an answer waits here, and the rest
-/// with the kernel.
+/// Bytes read from one client at a time. Requests ahead of an answer wait in this buffer, and the
+/// rest in the kernel.
 const READ_BYTES: usize = 1024;
 
-/// Requests that may come at once. Each may cost lines of the log, heartbeats and frames to every
+/// Requests that may arrive at once. Each may cost lines of the log, heartbeats and frames to every
 /// connection.
 const BURST: u32 = 32;
 
-/// Then one more in this time, so that each client has its turn within the second that it may be
-/// silent. The rest stays with the kernel.
+/// After the burst one more request in this time. So each client has its turn within the second
+/// that it may be silent. The rest waits in the kernel.
 const ONE_MORE_EVERY: Duration = Duration::from_millis(50);
 
 /// Bytes of answers that may wait for a client that does not read: the longest answer.
 const MOST_UNREAD: usize = MAX_ANSWER + 1;
 
-/// Everybody who is connected.
+/// All connected clients.
 #[derive(Debug)]
 pub struct Control {
     acceptor: Acceptor<Listener>,
@@ -62,7 +62,7 @@ struct ControlClient {
     /// Bytes that were read, and not looked at yet.
     ahead: Vec<u8>,
     outbound: Outbound,
-    /// The kernel may have something to read: it tells only once.
+    /// The kernel may hold unread bytes. The kernel reports them only once.
     may_read: bool,
     /// The client has sent a request and has no answer yet.
     has_asked: bool,
@@ -72,11 +72,11 @@ struct ControlClient {
     served: u64,
     /// The client has closed its end altogether.
     is_gone: bool,
-    /// The client will ask for nothing more, and still reads its answer.
+    /// The client sends no more requests, and still reads its answer.
     has_ended: bool,
 }
 
-/// How many requests may be taken now.
+/// How many requests may be read now.
 #[derive(Debug)]
 struct RateLimit {
     left: u32,
@@ -95,7 +95,7 @@ enum ClientInput {
 }
 
 impl Control {
-    /// Listens, for programs of our own user and of root.
+    /// Listens, for programs of ojs-init's own user and of root.
     ///
     /// # Errors
     ///
@@ -112,36 +112,36 @@ impl Control {
         })
     }
 
-    /// The kernel says that somebody wants to connect.
+    /// The kernel reported that a client wants to connect.
     pub fn is_acceptable(&mut self) {
         self.acceptor.is_acceptable();
     }
 
-    /// The kernel says that something happened on the connection of the client in this slot.
+    /// The kernel reported an event on the connection of the client in this slot.
     pub fn is_ready(&mut self, slot: usize, event: &mio::event::Event) {
         if let Some(client) = self.clients.values_mut().find(|client| client.slot == slot) {
             client.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
             client.is_gone |= event.is_write_closed();
             if event.is_writable() && client.outbound.len() > 0 {
-                // One that takes nothing any more is noticed by its end.
+                // A client that accepts no more bytes is noticed by its end.
                 let _ = client.outbound.flush(&mut client.stream);
             }
         }
     }
 
-    /// Whether there is something to do for another turn at once.
+    /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         let can_accept = self.acceptor.has_more() && self.has_room();
         can_accept || self.pace.left > 0 && self.clients.values().any(ControlClient::wants_turn)
     }
 
-    /// When a request that waits may be taken.
+    /// When a waiting request may be read.
     pub fn next_deadline(&self) -> Option<Moment> {
         let is_held_up = self.pace.left == 0 && self.clients.values().any(ControlClient::wants_turn);
         self.pace.next().filter(|_| is_held_up)
     }
 
-    /// Accepts, and takes at most one request from each client.
+    /// Accepts connections, and reads at most one request from each client.
     pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>, now: Moment) {
         self.pace.go_on(now);
         self.acceptor.try_again();
@@ -173,7 +173,7 @@ impl Control {
                     debug!("control socket: client {id} asks: {request:?}");
                     events.push_back(Event::OperatorAsked(id, request));
                 }
-                // The two sides do not understand each other.
+                // The client does not use this protocol.
                 ClientInput::Garbage(garbage) => {
                     debug!("control socket: client {id}: {}", garbage.message);
                     client.write(&control::encode_refusal(&garbage));
@@ -185,18 +185,18 @@ impl Control {
         }
     }
 
-    /// Answers a client, whose next request may follow then.
+    /// Answers a client, which may send its next request then.
     pub fn answer(&mut self, id: ClientId, answer: &OperatorAnswer, events: &mut VecDeque<Event>) {
         self.write(id, &control::encode_answer(answer), events);
     }
 
-    /// Writes a line to a client, whose next request may follow then.
+    /// Writes a line to a client, which may send its next request then.
     pub fn write(&mut self, id: ClientId, line: &[u8], events: &mut VecDeque<Event>) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
         client.has_asked = false;
-        // Then it is over: the next read finds that.
+        // A client that has ended is closed by the next read.
         client.may_read |= client.has_ended;
         if client.write(line) == Written::Overflow {
             debug!("control socket: client {id} does not read");
@@ -216,7 +216,7 @@ impl Control {
     }
 
     fn close(&mut self, id: ClientId) {
-        // Closing the descriptor takes it out of the poll as well.
+        // Closing the descriptor removes it from the poll as well.
         self.clients.remove(&id);
         self.acceptor.try_again();
     }
@@ -225,13 +225,13 @@ impl Control {
         self.clients.len() < MAX_CLIENTS || self.clients.values().any(ControlClient::may_go)
     }
 
-    /// Makes room where there is none.
+    /// Closes a client if there is no room for another.
     fn make_room(&mut self, events: &mut VecDeque<Event>) {
         if self.clients.len() < MAX_CLIENTS {
             return;
         }
         let may_go = self.clients.iter().filter(|(_, client)| client.may_go());
-        // A silent client goes before one that has just asked and was not heard yet.
+        // A silent client is closed before one whose request is not read yet.
         let oldest = may_go.min_by_key(|(id, client)| (client.wants_turn(), **id));
         if let Some(id) = oldest.map(|(id, _)| *id) {
             debug!("control socket: client {id} has to go, for there are too many");
@@ -289,7 +289,7 @@ impl RateLimit {
         self.since = Some(if self.left < BURST { since } else { now });
     }
 
-    /// When one more request may be taken.
+    /// When one more request may be read.
     fn next(&self) -> Option<Moment> {
         self.since.map(|since| since.after(ONE_MORE_EVERY))
     }
@@ -312,13 +312,12 @@ impl ControlClient {
         }
     }
 
-    /// Whether it may be sent away for another: what it had to say was heard, and it waits for no
-    /// answer.
+    /// True if it may be closed for another: its bytes were read, and it waits for no answer.
     fn may_go(&self) -> bool {
         !self.has_asked && !self.is_new
     }
 
-    /// Whether something may be had from it: a request, or, while it waits for an answer, its end.
+    /// True if it may have a request, or, while it waits for an answer, its end.
     fn wants_turn(&self) -> bool {
         if self.ahead.is_empty() {
             self.may_read
@@ -355,8 +354,7 @@ impl ControlClient {
         });
         self.ahead = rest.to_vec();
         match read {
-            // A client that is gone, because it had waited long enough for example, wants nothing
-            // any more.
+            // A gone client, which stopped waiting for example, needs no answer.
             Some(Ok(_)) if self.stream.has_hung_up().unwrap_or(false) => ClientInput::End,
             Some(Ok(request)) => {
                 self.has_asked = true;

@@ -13,9 +13,8 @@ use ojs_os::process::{self, Pid};
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// Longest that the exit waits for what is left to be gone; nothing is, after a shutdown that ran
-/// to its end. Five generations of processes took longer than 100 ms where this process had a fifth
-/// of a processor.
+/// Longest that the exit waits for the remaining processes to end. After a complete shutdown none
+/// remain. Five generations took longer than 100 ms while this process had a fifth of a processor.
 const KILL_WITHIN: Duration = Duration::from_millis(250);
 
 /// Longest wait after SIGKILL when the orchestrator's limit is near.
@@ -24,22 +23,22 @@ const KILL_WITHIN_AT_THE_LIMIT: Duration = Duration::from_millis(100);
 /// Time for the last lines of the log after that.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 
-/// How soon after a SIGKILL the children of who had it have become ours.
+/// How soon after a SIGKILL the orphans of the killed process become children of this one.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// The descendants that have been asked to end.
 #[derive(Debug, Default)]
 pub struct Descendants {
-    /// Those that had their SIGTERM. Never more than there are children: each is removed when it is
-    /// reaped.
+    /// Processes that got their SIGTERM. There are never more than children, because each is
+    /// removed when it is reaped.
     asked: BTreeSet<Pid>,
-    /// Everybody had it at once, because nobody could be named; a second one would mean something
-    /// else to many.
+    /// All got it at once because they could not be listed. Many programs act differently on a
+    /// second one.
     everybody_was_asked: bool,
 }
 
 impl Descendants {
-    /// This one was reaped: its pid is somebody else's from now on. With `warn`, its parent's
+    /// This process was reaped, so another may get its pid from now on. With `warn`, its parent's
     /// neglect is a warning.
     pub fn reaped(&mut self, pid: Pid, ended: Ended, warn: bool) {
         self.asked.remove(&pid);
@@ -50,7 +49,7 @@ impl Descendants {
         }
     }
 
-    /// SIGTERM and SIGCONT to each of our children that has not had them yet.
+    /// Sends SIGTERM and SIGCONT to each child that has not got them yet.
     pub fn terminate(&mut self) {
         match process::children() {
             Ok(children) => {
@@ -60,7 +59,8 @@ impl Descendants {
                     forgive(pid, process::signal(pid, Signal::CONT));
                 }
             }
-            // Without /proc nobody can be named: PID 1 can still reach everybody at once.
+            // Without /proc the children cannot be listed, but PID 1 can still reach all processes
+            // at once.
             Err(error) if !self.everybody_was_asked => {
                 self.everybody_was_asked = true;
                 debug!("cannot list leftover processes: {error}");
@@ -72,22 +72,23 @@ impl Descendants {
     }
 }
 
-/// SIGKILL to the child and its group. Not for one that was reaped: then the pid may be anybody's.
+/// SIGKILL to the child and its group. Not for a reaped child, because another process may have its
+/// pid.
 pub fn kill_group(child: Pid) {
     forgive(child, process::signal_group(child, Signal::KILL));
     forgive(child, process::signal(child, Signal::KILL));
 }
 
-/// SIGKILL to each of our children.
+/// SIGKILL to each child.
 pub fn kill_children() {
     for pid in process::children().unwrap_or_default() {
         forgive(pid, process::signal(pid, Signal::KILL));
     }
 }
 
-/// SIGKILL to each of our children, and to theirs once they are ours, until none is left; for the
-/// very end, when no loop runs any more. The namespace of PID 1 ends with it: there nothing is left
-/// to do. `time_left`: to the orchestrator's limit, where there is one.
+/// SIGKILL to each child, and to its children after they are adopted, until none is left or the
+/// time ends. For the very end, when no loop runs any more. PID 1 does nothing, because its
+/// namespace ends with it. `time_left`: to the orchestrator's limit, if there is one.
 pub fn kill_all_generations(time_left: Option<Duration>) {
     if init::is_pid_1() {
         return;
@@ -105,10 +106,10 @@ pub fn kill_all_generations(time_left: Option<Duration>) {
     }
 }
 
-/// SIGKILL to everything else that is ours: all of the namespace for PID 1, else our children.
+/// SIGKILL to all other processes: for PID 1 those of its namespace, otherwise its children.
 pub fn kill_everybody() {
     if init::is_pid_1() {
-        // ESRCH: nobody else is there, which is what we want.
+        // ESRCH means that no other process is there, as wanted.
         let _ = process::signal_namespace(Signal::KILL);
     } else {
         kill_children();

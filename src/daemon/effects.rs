@@ -19,7 +19,8 @@ use ojs_wire::operator::status_line;
 use ojs_wire::termination_log;
 
 impl EventLoop {
-    /// Does what the machine ordered. Returns the exit status when that was the last order.
+    /// Executes the effects of the machine. Returns the exit status if the last effect was the
+    /// exit.
     pub(super) fn perform(&mut self) -> Option<Exit> {
         while let Some(effect) = self.machine.poll_effect() {
             self.metrics.observe(&effect);
@@ -79,8 +80,8 @@ impl EventLoop {
                     act();
                     image::let_go_of_pages();
                 }
-                // A child that changed its user shared our memory until then, and the kernel made
-                // it readable again.
+                // A child that changed its user shared the memory of ojs-init until then, and the
+                // kernel made it readable again.
                 if let Err(error) = init::forbid_dumps() {
                     debug!("PR_SET_DUMPABLE: {error}");
                 }
@@ -133,7 +134,7 @@ impl EventLoop {
         Some(self.machine.snapshot().exit_by?.remaining(now()))
     }
 
-    /// SIGKILL to the worker, unless it was reaped, and to everything else that is ours.
+    /// SIGKILL to the worker, unless it was reaped, and to all other processes of ojs-init.
     pub(super) fn kill_everything(&self) {
         if let Some(worker) = self.worker {
             descendants::kill_group(worker.pid);

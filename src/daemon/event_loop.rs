@@ -1,5 +1,5 @@
-//! The loop of the agent: one event, then what the lifecycle orders, then the next; then wait until
-//! something happens or the next deadline. One blocking call, `epoll_wait`.
+//! The loop of the agent: one event, then its effects from the lifecycle, then the next; then it
+//! waits for an event or the next deadline. Its one blocking call is `epoll_wait`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,17 +42,17 @@ use ojs_values::exit::{Ended, Exit};
 use ojs_values::signal::Signal;
 use ojs_wire::operator::status_line::InstanceInfo;
 
-/// Events taken from the kernel at a time.
+/// Events read from the kernel at a time.
 const EVENTS_PER_TURN: usize = 256;
 
-/// Signals taken in one turn: more than there are kinds of them.
+/// Signals read in one turn: more than there are kinds of them.
 const SIGNALS_PER_TURN: usize = 128;
 
-/// Most processes reaped in one turn; then everything else gets its share, however fast orphans
-/// die.
+/// Most processes reaped in one turn, because the other sources need their share even if orphans
+/// die quickly.
 const REAPS_PER_TURN: usize = 256;
 
-/// Events told to the machine before what is due gets its turn.
+/// Events that the machine handles before its due timers get their turn.
 const EVENTS_BEFORE_TIMERS: usize = 256;
 
 /// The worker that runs.
@@ -63,36 +63,36 @@ pub struct Worker {
     pub process: ProcessId,
 }
 
-/// The machine, and everything that it acts on.
+/// The machine, and all that it acts on.
 pub struct EventLoop {
     pub(super) machine: Lifecycle,
     pub(super) poll: Poll,
     pub(super) signals: SignalFd,
     /// The worker's processes.
     pub(super) processes: Processes,
-    /// The way in which they talk to us.
+    /// The interface of the worker's programs.
     pub(super) interface: Interface,
     pub(super) control: Control,
     pub(super) backend: Backend,
     /// The connections of probes, unless health endpoints are off.
     pub(super) probes: Option<ProbeLinks>,
-    /// The counters, for who asks for metrics.
+    /// The counters for the metrics.
     pub(super) metrics: Metrics,
-    /// Where the token can change, and that can be noticed.
+    /// The watch of the token's file, if there is a file that can be watched.
     pub(super) token_file: Option<FileWatch>,
     pub(super) plan: ChildPlan,
     /// The program of the plan, for a message that it could not be started.
     pub(super) program: String,
     pub(super) worker: Option<Worker>,
-    /// Where the kernel tells how often it ended somebody for want of memory.
+    /// The kernel's count of processes that it ended because memory ran out, if there is one.
     pub(super) oom_kills: Option<OomKills>,
-    /// The memory of this container, where a gate is before it.
+    /// The memory of this container, if a gate is configured.
     pub(super) memory: Option<MemoryWatch>,
     pub(super) descendants: Descendants,
-    /// Events that the machine was not told of yet. One turn takes a bounded number from outside,
-    /// and each order of the machine adds two at most; the next turn begins when all are told.
+    /// Events that the machine has not handled yet. One turn reads a bounded number from outside,
+    /// and each effect adds two at most. The next turn begins after all are handled.
     pub(super) inbox: VecDeque<Event>,
-    /// Answers of the backend that the machine was not told of yet: one for each request at most.
+    /// Answers of the backend that the machine has not handled yet: one for each request at most.
     pub(super) answers: VecDeque<BackendAnswer>,
     /// The words of the answer that the machine handles now. Empty while it handles anything else.
     pub(super) heard: Heard,
@@ -106,13 +106,14 @@ pub struct EventLoop {
     pub(super) warn_on_reap: bool,
     pub(super) window: WindowSignal,
     pub(super) process_group: bool,
-    /// Called once, when the first worker runs: from then on what we inherited is only its.
+    /// Called once, when the first worker runs: from then on the inherited descriptors are only the
+    /// worker's.
     pub(super) on_first_start: Option<Box<dyn FnOnce()>>,
     /// There may be more to do without waiting.
     pub(super) has_more: bool,
     /// There may be more to reap.
     pub(super) reaps_again: bool,
-    /// The descriptor of signals has something: it tells only once.
+    /// The descriptor of signals has unread ones: epoll reports it only once.
     pub(super) has_signals: bool,
 }
 
@@ -121,7 +122,7 @@ impl EventLoop {
     ///
     /// # Errors
     ///
-    /// epoll or the signal descriptor failed: nothing can be waited for any more.
+    /// epoll or the signal descriptor failed, so the loop cannot wait any more.
     pub fn run(&mut self) -> io::Result<Exit> {
         let descriptor = self.signals.as_raw_fd();
         let token = TokenOwner::Signals.token();
@@ -129,11 +130,11 @@ impl EventLoop {
             .registry()
             .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         let mut ready = Events::with_capacity(EVENTS_PER_TURN);
-        // The program that exec'ed us may have left children that ended before we could see it.
+        // The program that exec'ed ojs-init may have left children that ended before ojs-init could
+        // see it.
         self.reap();
         loop {
-            // Before the machine asks for jobs, which it does when it is told something or
-            // something is due.
+            // This comes before the machine asks for jobs, which an event or a due timer can cause.
             self.look_at_memory_gate();
             if let Some(exit) = self.dispatch() {
                 return Ok(exit);
@@ -146,7 +147,7 @@ impl EventLoop {
         }
     }
 
-    /// One event, then its effects, then the next; what is due at last, and now and then in
+    /// One event, then its effects, then the next; due timers at the end, and now and then in
     /// between.
     fn dispatch(&mut self) -> Option<Exit> {
         let mut told = 0;
@@ -185,7 +186,7 @@ impl EventLoop {
         self.inbox.is_empty() && self.answers.is_empty()
     }
 
-    /// Before each wait: then the machine knows of everything that came before the question.
+    /// Before each wait, so the machine has handled every event that came before the probe.
     fn answer_probes(&mut self) {
         if let Some(probes) = &mut self.probes {
             let sources = ProbeContext {
@@ -199,8 +200,7 @@ impl EventLoop {
 
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
         let deadline = self.next_deadline().map(|due| due.remaining(now()));
-        // Asked here: what the machine has ordered may have made room for another connection, or
-        // ended one.
+        // Asked here, because an effect may have made room for another connection, or ended one.
         let has_more = !self.is_all_told()
             || self.backend.has_more()
             || self.interface.has_more()
@@ -239,8 +239,8 @@ impl EventLoop {
         of_machine.into_iter().chain(others).min()
     }
 
-    /// Collects what happened. The order among the sources means nothing: the machine does not rely
-    /// on any.
+    /// Collects events. The order of the sources has no meaning, because the machine does not rely
+    /// on it.
     fn gather(&mut self, ready: &Events) -> io::Result<()> {
         for event in ready {
             match TokenOwner::of(event.token()) {
@@ -268,7 +268,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// A signal that was set aside while a thread was started is told of by no descriptor.
+    /// No descriptor reports a signal that was set aside while a thread was started.
     fn take_signals(&mut self) -> io::Result<()> {
         if !(std::mem::take(&mut self.has_signals) || self.reaps_again || signals::has_set_aside()) {
             return Ok(());
@@ -295,8 +295,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Twice in each turn: what was answered is for the machine, and what the machine then asks
-    /// goes out before we wait.
+    /// Twice in each turn: answers are for the machine, and its next requests are sent before the
+    /// loop waits.
     fn serve_backend(&mut self) {
         let Self {
             backend,
@@ -315,7 +315,7 @@ impl EventLoop {
         });
     }
 
-    /// Lets the interface act, with what it acts on.
+    /// Runs `act` with the interface and the context that it needs.
     pub(super) fn with_interface(&mut self, act: impl FnOnce(&mut Interface, &mut InterfaceTurn<'_>)) {
         let mut turn = InterfaceTurn {
             machine: &self.machine,
@@ -338,7 +338,7 @@ impl EventLoop {
                     self.inbox.push_back(Event::CredentialsChanged);
                 }
                 if has_more {
-                    // The kernel tells only once.
+                    // The kernel reports it only once.
                     let descriptor = watch.as_raw_fd();
                     let (token, interest) = (TokenOwner::TokenFile.token(), Interest::READABLE);
                     let registry = self.poll.registry();
@@ -376,22 +376,21 @@ impl EventLoop {
                 }
             }
         }
-        // SIGCHLD told once for all of them.
+        // One SIGCHLD stands for all of them.
         self.reaps_again = true;
         self.has_more = true;
     }
 }
 
 impl EventLoop {
-    /// How much of the memory is taken is told before everything else of this turn.
+    /// Puts the used share of memory before all other events of this turn.
     fn look_at_memory_gate(&mut self) {
         if let Some(taken) = self.memory.as_mut().and_then(|memory| memory.look(now())) {
             self.inbox.push_front(Event::MemoryTaken(taken));
         }
     }
 
-    /// Whether the worker, which has ended like this, may have been the kernel's choice when memory
-    /// ran out.
+    /// Reports whether the kernel may have ended the worker because memory ran out.
     fn look_at_memory(&mut self, ended: Ended) {
         let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));
         if let Some(kills @ 1..) = counter.map(OomKills::since) {

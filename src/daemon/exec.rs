@@ -1,6 +1,6 @@
-//! The child that PID 1 supervises where that is a second process of our own binary: in mode exec
-//! the runner, which starts a process for each job, and with `worker.processes` the keeper of
-//! copies. What it is told, and what has to hold before it is started.
+//! The child that PID 1 supervises if it is a second process of the same binary. In mode exec that
+//! is the runner, which starts a process for each job; with `worker.processes` it is the keeper of
+//! copies. This file builds its settings, and checks what must hold before its start.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,11 +24,11 @@ use ojs_wire::text::several;
 /// The name of the runner.
 pub const OWN_NAME: &str = "ojs-init";
 
-/// Most bytes of the variable that has the settings: the kernel takes 128 KiB for one, its name
+/// Most bytes of the variable with the settings. The kernel accepts 128 KiB for one, its name
 /// included.
 const MOST_SETTINGS: usize = 120 << 10;
 
-/// The arguments of a program of ours, its name first.
+/// The arguments of a program of ojs-init, its name first.
 #[must_use]
 pub fn arguments(program: OwnProgram, command: &[OsString]) -> Vec<OsString> {
     let own = [OWN_NAME, program.word(), "--"].map(OsString::from);
@@ -61,8 +61,8 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
     Ok((RUNNER_VARIABLE, settings.into()))
 }
 
-/// `exec.max_memory` in bytes. A share of nothing is none, and one that the container's limit comes
-/// before is of no use: both are a warning.
+/// `exec.max_memory` in bytes. A share of no limit is none, and a value above the container's limit
+/// is useless: both are a warning.
 pub fn memory_limit(config: &Config) -> Option<u64> {
     let limit = config.exec.max_memory?;
     let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());
@@ -98,8 +98,8 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     Some(bytes)
 }
 
-/// Looks for what would keep every job, or every copy, from being started: a user, a directory or a
-/// program that does not exist. Nothing is run. Returns what was found: of commands every fault.
+/// Looks for faults that would prevent every start of a job or a copy: a user, a directory or a
+/// program that does not exist. No program runs. Returns the faults: for commands all of them.
 #[must_use]
 pub fn check(
     config: &Config,
@@ -137,7 +137,8 @@ fn check_copies(
     start::rehearse(&plan.run_as(credentials.cloned()), program.as_deref())
 }
 
-/// The programs of the routes and COMMAND, each with its arguments, and where it stands.
+/// The programs of the routes and COMMAND, each with its arguments, and its place in the
+/// configuration.
 fn programs(config: &Config, command: &[OsString]) -> BTreeMap<Vec<OsString>, String> {
     let routes = config.exec.routes.0.iter();
     let routes = routes.map(|route| {
@@ -161,8 +162,8 @@ fn directory(config: &Config) -> Result<(), StartFailure> {
     Err(usage(format!("{setting}: {problem}; name a directory that exists")))
 }
 
-/// Whom jobs run as; `None`: us. With `exec.users` the runner changes to each of them, which only
-/// root can.
+/// The user of jobs; `None`: that of ojs-init. With `exec.users` the runner changes to each of
+/// them, which only root can.
 fn job_user(
     config: &Config,
     environ: &Environ,
@@ -191,7 +192,7 @@ fn job_user(
     };
     let nothing = [OsString::from("/")];
     let plan = ChildPlan::new(&nothing, environ).map_err(start::nul_byte)?;
-    // That `/` is no program is nothing against the user.
+    // That `/` is no program proves nothing against the user.
     start::rehearse(&plan.run_as(Some(first.clone())), None).map_err(|_| {
         refused(
             "we are root, but may not change to other users; add CAP_SETUID, CAP_SETGID and CAP_KILL, or leave it out",

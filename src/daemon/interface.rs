@@ -1,5 +1,5 @@
-//! How the worker's programs talk to ojs-init: one variant for each way in which they connect. The
-//! loop knows this face and nothing behind it.
+//! The connections of the worker's programs to ojs-init: one variant for each way to connect. The
+//! loop knows only this interface.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ impl Interface {
         }
     }
 
-    /// Something happened on this connection.
+    /// The kernel reported an event on this connection.
     pub fn is_ready(&mut self, connection: u64, event: &mio::event::Event, events: &mut VecDeque<Event>) {
         match self {
             Self::Socket(socket) => socket.is_ready(HolderId(connection), event, events),
@@ -49,7 +49,7 @@ impl Interface {
         }
     }
 
-    /// Sends what the machine has answered since the last turn. The worker socket sends each frame
+    /// Sends the answers of the machine since the last turn. The worker socket sends each frame
     /// when the machine orders it.
     pub fn send_answers(&mut self, turn: &mut InterfaceTurn<'_>) {
         match self {
@@ -58,7 +58,7 @@ impl Interface {
         }
     }
 
-    /// Whether another turn has something to do at once.
+    /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         match self {
             Self::Socket(socket) => socket.has_more(),
@@ -66,7 +66,7 @@ impl Interface {
         }
     }
 
-    /// When there is something to do for which the kernel wakes nobody.
+    /// When there is work for which the kernel sends no event.
     pub fn next_deadline(&self) -> Option<Moment> {
         match self {
             Self::Socket(_) => None,
@@ -90,7 +90,7 @@ impl Interface {
         }
     }
 
-    /// Tells a holder.
+    /// Sends a message to a holder.
     pub fn tell(&mut self, holder: HolderId, word: ToWorker, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => {
@@ -101,8 +101,7 @@ impl Interface {
         }
     }
 
-    /// Reads what is left on the connections of a holder whose process is gone, and then closes
-    /// them.
+    /// Reads the rest of the connections of a holder whose process is gone, and then closes them.
     pub fn read_to_end(&mut self, holder: HolderId, turn: &InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => socket.read_to_end(holder),

@@ -1,5 +1,5 @@
-//! Looks at the memory of the container for the gate before it, often enough that no FETCH goes out
-//! on old news, and no more often.
+//! Reads the memory of the container for its gate, often enough that no FETCH relies on old values,
+//! and no more often.
 
 use std::time::Duration;
 
@@ -13,11 +13,10 @@ use ojs_os::cgroup_memory::MemoryCgroup;
 /// numbers for each look.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Below the gate by more than this, in points, nothing depends on the number: it need not be
-/// exact.
+/// Below the gate by more than this, in points, the number has no effect and need not be exact.
 const MATTERS_FROM: u8 = 5;
 
-/// The memory of this container, and what was told of it.
+/// The memory of this container, and the last value that was reported.
 #[derive(Debug)]
 pub struct MemoryWatch {
     cgroup: MemoryCgroup,
@@ -27,8 +26,8 @@ pub struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// For the gate that is configured; none where there is none, or no limit that anything could
-    /// be a share of, which is a warning.
+    /// For the configured gate; none without a gate, or without a limit to be a share of, which is
+    /// a warning.
     #[must_use]
     pub fn of(config: &Config) -> Option<Self> {
         let most = config.worker.memory_gate?;
@@ -47,8 +46,8 @@ impl MemoryWatch {
         })
     }
 
-    /// How much is taken, in percent, when it is time for a look and that is news. A limit that was
-    /// lifted is as good as all memory.
+    /// The used share in percent, if a look is due and the value has changed. A lifted limit counts
+    /// as no use.
     pub fn look(&mut self, now: Moment) -> Option<u8> {
         if self.looked_at.is_some_and(|at| at.elapsed(now) < LOOK_EVERY) {
             return None;

@@ -1,5 +1,5 @@
-//! SHELL. Holds descriptors and processes, and carries out the orders of the lifecycle. The
-//! lifecycle decides.
+//! SHELL. Holds descriptors and processes, and executes the effects of the lifecycle. The lifecycle
+//! decides.
 //!
 //! | question | files |
 //! |---|---|

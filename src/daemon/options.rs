@@ -1,4 +1,4 @@
-//! From the configuration to what the lifecycle is told.
+//! The options of the lifecycle, from the configuration.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// Set by Kubernetes in each container.
 const KUBERNETES_MARK: &str = "KUBERNETES_SERVICE_HOST";
 
-/// Where we run, as far as it can be seen.
+/// The environment in which ojs-init runs, as far as it can be seen.
 pub fn surroundings(environ: &Environ) -> Surroundings {
     if environ.value(KUBERNETES_MARK).is_some_and(|host| !host.is_empty()) {
         Surroundings::Kubernetes
@@ -72,7 +72,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         sigint: settings.value(&keys::SIGINT),
         sigquit: settings.value(&keys::SIGQUIT),
         signals: match config.own_program() {
-            // The runner is no worker that somebody has taught signals.
+            // No operator has taught the runner signals.
             Some(OwnProgram::Runner) => TransitionSignals::default(),
             Some(OwnProgram::Copies) => TransitionSignals {
                 on_terminate: config.signals.on_terminate.or(Some(TERMINATE_SIGNAL)),
@@ -95,21 +95,21 @@ pub(super) fn concurrency(config: &Config) -> u32 {
     set_concurrency(config).unwrap_or(MAX_CONCURRENCY)
 }
 
-/// The concurrency, if somebody has set it. A worker behind the gateway asks for as much as it
-/// likes.
+/// The concurrency, if the operator has set it. A worker behind the gateway asks for as many jobs
+/// as it likes.
 pub(super) fn set_concurrency(config: &Config) -> Option<u32> {
     let is_bound = config.mode != Mode::Gateway || config.worker.concurrency_is_explicit;
     is_bound.then_some(config.worker.concurrency)
 }
 
-/// The queues that jobs are taken from as far as somebody has set them: the same.
+/// The queues of jobs, if the operator has set them. A worker behind the gateway chooses its own.
 pub(super) fn set_queues(config: &Config) -> Option<&[String]> {
     let are_bound = config.mode != Mode::Gateway || config.worker.queues_are_explicit;
     are_bound.then_some(&config.worker.queues)
 }
 
-/// Events bring the FETCH after a pause forward. A worker behind the gateway makes its pauses
-/// itself, and is told nothing unasked.
+/// Events bring the FETCH after a pause forward. A worker behind the gateway makes its own pauses,
+/// and receives nothing unasked.
 fn listen_to(config: &Config) -> Vec<Text> {
     match config.settings.value(&keys::WAKE) {
         Wake::Auto if config.mode != Mode::Gateway => texts(&config.worker.queues),
@@ -129,8 +129,8 @@ fn queues(config: &Config) -> Queues {
     }
 }
 
-/// The start-up line about the end: how long jobs will have, who decided that, and what to set if
-/// it is wrong.
+/// The start-up line about the end: the time for jobs, the setting that decided it, and the one to
+/// change if it is wrong.
 pub fn announce(times: &ShutdownTimes, grace_is_explicit: bool) {
     let drain = seconds(times.drain(Duration::ZERO));
     let is_cut = times.drain(Duration::ZERO) < times.grace_period;

@@ -100,7 +100,7 @@ pub(super) fn plan(command: &[OsString], environ: &Environ) -> Result<ChildPlan,
     ChildPlan::new(command, environ).map_err(start::nul_byte)
 }
 
-/// The start-up line about the end: what the child will get, and who decided that.
+/// The start-up line about the end: the child's time, and the setting that decided it.
 fn announce(config: &Config, budget: Budget) {
     let drain = seconds(budget.drain);
     if config.shutdown.limits.termination_grace_period.is_none() {
@@ -120,8 +120,8 @@ fn announce(config: &Config, budget: Budget) {
     }
 }
 
-/// Runs the loop. A bug in it must not leave a child without its init: the child is stopped first,
-/// then we say so.
+/// Runs the loop. A bug in it must not leave a child without its init, so ojs-init stops the child
+/// first and then reports the bug.
 fn supervise(mut supervisor: Supervisor) -> Exit {
     let exit = panic::catch_unwind(AssertUnwindSafe(|| supervisor.run())).unwrap_or_else(|_| {
         supervisor.stop_child();
@@ -133,7 +133,7 @@ fn supervise(mut supervisor: Supervisor) -> Exit {
     exit
 }
 
-/// The machine and what it acts on.
+/// The machine, and the child that it acts on.
 struct Supervisor {
     machine: PlainInit,
     child: Child,
@@ -142,7 +142,7 @@ struct Supervisor {
     is_starting: bool,
     warn_on_reap: bool,
     descendants: Descendants,
-    /// None where the kernel does not show how often memory ran out.
+    /// None if the kernel does not show how often memory ran out.
     oom_kills: Option<OomKills>,
 }
 
@@ -161,7 +161,8 @@ impl Supervisor {
     }
 
     fn run(&mut self) -> Exit {
-        // The program that exec'ed us may have left children that ended before we could see it.
+        // The program that exec'ed ojs-init may have left children that ended before ojs-init could
+        // see it.
         let mut reap_again = true;
         loop {
             if reap_again {
@@ -211,7 +212,7 @@ impl Supervisor {
         timeout.into_iter().chain(start).min()
     }
 
-    /// Reaps what has ended. Returns whether there may be more.
+    /// Reaps ended processes. Returns true if there may be more.
     fn reap(&mut self) -> bool {
         for _ in 0..REAPS_PER_TURN {
             match reaper::reap_one() {
@@ -254,7 +255,8 @@ impl Supervisor {
         }
     }
 
-    /// Does what the machine ordered. Returns the exit status when that was the last order.
+    /// Executes the effects of the machine. Returns the exit status if the last effect was the
+    /// exit.
     fn perform(&mut self) -> Option<Exit> {
         while let Some(effect) = self.machine.poll_effect() {
             match effect {
@@ -299,7 +301,8 @@ impl Supervisor {
         }
     }
 
-    /// SIGKILL to the child and its group, unless it was reaped: then the pid may be anybody's.
+    /// SIGKILL to the child and its group. Not for a reaped child, because another process may have
+    /// its pid.
     fn stop_child(&self) {
         if !self.child_is_reaped {
             descendants::kill_group(self.child.pid);

@@ -17,12 +17,12 @@ use ojs_os::init;
 use ojs_values::exit::Exit;
 use ojs_wire::termination_log;
 
-/// The loaded configuration, for a run with this command. The command may be empty only where the
-/// configuration has programs of its own. Where the configuration could not be loaded and COMMAND
-/// is missing as well, naming COMMAND helps more.
+/// The loaded configuration, for a run with this command. The command may be empty only if the
+/// configuration has its own programs. If the configuration could not be loaded and COMMAND is
+/// missing as well, the error names COMMAND.
 ///
 /// # Errors
-/// The errors of loading, or that there is nothing to run.
+/// The errors of loading, or a missing COMMAND.
 pub fn with_command(
     loaded: Result<Config, Vec<String>>,
     flags: &Flags,
@@ -40,9 +40,8 @@ pub fn with_command(
     loaded
 }
 
-/// Tells the user why COMMAND does not run at all. Each record has the log's format, as far as that
-/// can be found where the configuration has a mistake. It is also written where an orchestrator
-/// shows the last words of a container.
+/// Reports why COMMAND does not run at all. Each record has the log's format, as far as a faulty
+/// configuration shows it. The text is also written to the termination log.
 pub fn refuse(messages: &[String], args: &[OsString], environ: &Environ) {
     let ends_a_container = match salvage::intent(args) {
         Intent::Run => true,
@@ -65,7 +64,7 @@ pub fn refuse(messages: &[String], args: &[OsString], environ: &Environ) {
     termination_log.finish();
 }
 
-/// Starts the log as configured, with what is doubtful about the configuration.
+/// Starts the log as configured, and logs the doubts about the configuration.
 pub fn install_log(config: &Config, environ: &Environ) -> LogHandle {
     let log = log_sink::install(config.log.format, &config.log.level);
     let doubts = doubtful_times(config, environ);
@@ -75,7 +74,7 @@ pub fn install_log(config: &Config, environ: &Environ) -> LogHandle {
     log
 }
 
-/// Adopts orphans, and dies with our parent if that was asked for.
+/// Adopts orphans, and dies with the parent process if that is configured.
 pub fn become_init(config: &Config, environ: &Environ) {
     if let Some(signal) = config.init.parent_death_signal
         && let Err(error) = init::set_parent_death_signal(signal)

@@ -1,6 +1,6 @@
-//! A rehearsal of a start, for `config check`: the same steps through the same functions up to the
-//! child, which is not started, and what was made for it is removed again. Warnings are collected
-//! where a start logs them, so that neither can say what the other does not.
+//! A rehearsal of a start, for `config check`. It runs the same steps through the same functions up
+//! to the child, which is not started, and removes all that it made. It collects warnings where a
+//! start logs them, so both report the same ones.
 
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -34,14 +34,14 @@ const LOOK_LIMIT: Duration = Duration::from_millis(200);
 /// The errors and warnings of a start.
 #[derive(Debug)]
 pub struct Checked {
-    /// Whether the configuration holds, and each warning on a line of its own: a start would go on
-    /// with those.
+    /// The result of the check, and each warning on a separate line. A start would log the warnings
+    /// and continue.
     pub report: String,
-    /// Each would end a start, which would say the first one.
+    /// Each would end a start, which would report only the first one.
     pub errors: Vec<String>,
 }
 
-/// Plays a start with this configuration and this command, which is empty where it is not known.
+/// Plays a start with this configuration and this command, which is empty if it is not known.
 #[must_use]
 pub fn run(mut config: Config, command: &[OsString], environ: &Environ) -> Checked {
     let collector: &'static Collector = &COLLECTOR;
@@ -100,10 +100,10 @@ fn agent_steps(
             .map(drop)
             .map_err(|error| error.to_string()),
     );
-    // Without a token a start goes on, and warns as this does.
+    // Without a token a start continues, with this warning.
     let _ = TokenSource::new(&config.backend).now();
     drop(TerminationLog::open(config));
-    // Without a limit a start goes on, and warns as this does.
+    // Without a limit a start continues, with this warning.
     drop(MemoryWatch::of(config));
 }
 
@@ -162,7 +162,7 @@ fn child(
     Ok(Vec::new())
 }
 
-/// The settings and the user of our own program, and whether there are all the programs that it
+/// The settings and the user of ojs-init's own program, and a check that all programs exist that it
 /// would start.
 fn programs(
     config: &Config,
@@ -177,7 +177,7 @@ fn programs(
     Ok(exec::check(config, command, environ, credentials.as_ref()))
 }
 
-/// Where warnings go instead of to standard error.
+/// Collects warnings that otherwise go to standard error.
 static COLLECTOR: Collector = Collector(Mutex::new(Vec::new()));
 
 #[derive(Debug)]

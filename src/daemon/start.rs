@@ -21,19 +21,20 @@ use ojs_os::user::Credentials;
 use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
 
-/// Most children of whoever exec'ed us that are reaped between two attempts.
+/// Most inherited children that are reaped between two attempts. A program that exec'ed ojs-init
+/// may have left them.
 const MOST_INHERITED: usize = 1024;
 
-/// Why no child runs: what to say and how to end.
+/// Why no child runs: the message and the exit status.
 #[derive(Debug)]
 pub struct StartFailure {
     /// The message, for a person.
     pub message: String,
-    /// Our exit status.
+    /// The exit status of ojs-init.
     pub exit: Exit,
 }
 
-/// The credentials that `process.user` asks for; none when nothing has to change.
+/// The credentials for `process.user`; none if the user stays.
 pub fn credentials(process: &Process) -> Result<Option<Credentials>, StartFailure> {
     let Some(spec) = &process.user else { return Ok(None) };
     match Credentials::resolve(&spec.user, spec.group.as_deref()) {
@@ -48,7 +49,7 @@ pub fn credentials(process: &Process) -> Result<Option<Credentials>, StartFailur
 /// Why one attempt gave no child.
 #[derive(Debug)]
 pub enum NotStartedNow {
-    /// There is no process to be had at the moment (EAGAIN, ENOMEM): trying again may help.
+    /// The system has no process at the moment (EAGAIN, ENOMEM). Another attempt may succeed.
     Shortage(io::Error),
     /// The failure is final.
     Refused(StartFailure),
@@ -71,8 +72,8 @@ fn not_started_now(plan: &ChildPlan, program: &str, error: SpawnError) -> NotSta
 }
 
 /// The errors of a start about the child, without running the program. Without a program only its
-/// user is tried. An interpreter or loader that the program's file names and that is missing counts
-/// as well. A shortage of processes may be over by the time of the start, so it is a warning.
+/// user is tried. A missing interpreter or loader of the program's file counts as well. A shortage
+/// of processes may have ended by the time of the start, so it is a warning.
 pub fn rehearse(plan: &ChildPlan, program: Option<&str>) -> Result<(), StartFailure> {
     let result = plan.rehearse();
     // The child has ended, or there is none.
@@ -90,9 +91,8 @@ pub fn rehearse(plan: &ChildPlan, program: Option<&str>) -> Result<(), StartFail
     }
 }
 
-/// Judges the program's file. A file that is no program for this machine is only
-/// warned of: the host's binfmt_misc may know how to run it, and in most containers nobody can see
-/// that.
+/// Judges the program's file. A file that is no program for this machine is only a warning. The
+/// host's binfmt_misc may know how to run it, and most containers cannot see that.
 fn rehearsed(program: &str, trouble: ProgramFault) -> Result<(), StartFailure> {
     let is_missing = trouble.is_missing;
     let failure = will_not_run(program, trouble);
@@ -104,9 +104,9 @@ fn rehearsed(program: &str, trouble: ProgramFault) -> Result<(), StartFailure> {
     Ok(())
 }
 
-/// Starts the child. When the system has no process for us it tries again for a while: a limit that
-/// is hit for a moment should not end a container. A stop signal ends that wait; every other signal
-/// stays pending for the child.
+/// Starts the child. If the system has no process, it tries again for a while, because a brief
+/// shortage should not end a container. A stop signal ends that wait; every other signal stays
+/// pending for the child.
 pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>)) -> Result<Pid, StartFailure> {
     let give_up = clock::monotonic().saturating_add(SHORTAGE_WINDOW);
     let stop_signals = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT]);
@@ -140,8 +140,8 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
     }
 }
 
-/// Reaps children of the program that exec'ed us. Each that has ended holds a process that we are
-/// waiting for.
+/// Reaps children of the program that exec'ed ojs-init. Each ended one uses up a process that the
+/// start waits for.
 fn reap_inherited() {
     for _ in 0..MOST_INHERITED {
         if !matches!(reaper::reap_one(), Ok(Reaped::Process(_, _))) {
@@ -174,7 +174,7 @@ fn no_process_allowed(program: &str, error: &io::Error) -> StartFailure {
     }
 }
 
-/// No process could be had for as long as we try.
+/// The system had no process for the whole window of attempts.
 pub fn no_process(program: &str, error: &io::Error) -> StartFailure {
     let window = SHORTAGE_WINDOW.as_secs();
     let message = format!(
@@ -243,7 +243,7 @@ fn not_this_program(program: &str, error: &io::Error, trouble: Option<ProgramFau
     }
 }
 
-/// The meaning of an error's number. EAGAIN has a meaning of its own where processes are created.
+/// The meaning of an error's number. EAGAIN has a special meaning when a process is created.
 pub fn reason(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN) => "a limit on the number of processes is reached".to_owned(),

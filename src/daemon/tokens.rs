@@ -8,12 +8,12 @@ pub const PROBE_SLOTS: usize = 64;
 /// Clients of the control socket, each of which has a slot.
 pub const CLIENT_SLOTS: usize = 16;
 
-/// Connections to the backend, each of which has a slot: twice 64 reports, some others, those that
-/// are kept for the next request, attempts at further addresses of its name, and streams of events.
+/// Slots of connections to the backend: twice 64 reports, some other requests, kept connections,
+/// attempts at further addresses, and streams of events.
 pub const BACKEND_SLOTS: usize = 260;
 
-/// Connections to the backend of requests that are somebody else's, each of which has a slot: those
-/// under way, those that are kept for the next one, and attempts at further addresses.
+/// Slots of connections to the backend for requests of the gateway's clients: those under way, kept
+/// connections, and attempts at further addresses.
 pub const TUNNEL_SLOTS: usize = 192;
 
 /// The first token of a probe's connection. Those below are single ones.
@@ -25,11 +25,11 @@ const FIRST_BACKEND: usize = FIRST_CLIENT + CLIENT_SLOTS;
 
 const FIRST_TUNNEL: usize = FIRST_BACKEND + BACKEND_SLOTS;
 
-/// From here on there are workers: connections and processes take turns, for nobody knows how many
-/// come.
+/// Tokens of workers start here. Connections and processes alternate, because the number of each is
+/// unknown.
 const FIRST_WORKER: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
 
-/// Connections and processes take turns there.
+/// Connections and processes alternate there.
 const WORKER_KINDS: usize = 2;
 
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
@@ -41,14 +41,13 @@ const LAST_TUNNEL: usize = FIRST_WORKER - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenOwner {
     Signals,
-    /// The threads that find out for the backend's connections what the loop could have to wait
-    /// for.
+    /// The threads that block in place of the loop, for the backend's connections.
     BackendThreads,
     /// The file with the token for the backend.
     TokenFile,
     /// The listener for the worker's programs: one of them connects.
     Interface,
-    /// The listener of the health endpoints: somebody connects.
+    /// The listener of the health endpoints: a client connects.
     ProbeListener,
     ControlSocket,
     /// The connection of a probe, in this slot.
@@ -57,13 +56,13 @@ pub enum TokenOwner {
     Client(usize),
     /// A connection to the backend, in this slot.
     Backend(usize),
-    /// A connection to the backend for a request that is somebody else's, in this slot.
+    /// A connection to the backend for a request of a gateway's client, in this slot.
     Tunnel(usize),
     /// A connection of one of the worker's programs, by its number.
     Connection(u64),
     /// A process of the worker, by its number.
     Process(u64),
-    /// No token of ours.
+    /// No token of ojs-init.
     Nothing,
 }
 

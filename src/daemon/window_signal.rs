@@ -1,5 +1,5 @@
-//! SIGWINCH without a terminal: some images (httpd, php:apache) have it as their STOPSIGNAL, and a
-//! worker that gets it goes on until its SIGKILL.
+//! SIGWINCH without a terminal. Some images (httpd, php:apache) use it as their STOPSIGNAL, and a
+//! worker that gets it continues until its SIGKILL.
 
 use std::io::{self, IsTerminal};
 
@@ -22,7 +22,7 @@ impl WindowSignal {
         }
     }
 
-    /// This signal goes to the worker.
+    /// The worker gets this signal.
     pub(super) fn passed_on(&mut self, signal: Signal) {
         if signal == Signal::WINCH && std::mem::take(&mut self.may_warn) {
             warn!("SIGWINCH is passed on to the worker; if it is this image's STOPSIGNAL: -r WINCH:TERM");

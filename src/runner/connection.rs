@@ -10,15 +10,15 @@ use ojs_wire::frame::{Frame, FrameReader};
 /// Most bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Room in a frame for what is not counted in `worker.max_frame`, in bytes: who is told may be told
-/// a little more.
+/// Room in a frame beyond `worker.max_frame`, in bytes: PID 1 may send a little more than it
+/// accepts.
 const SPARE_FRAME_BYTES: usize = 64 << 10;
 
 /// When so many bytes wait to be written, only outcomes are added: their number is bounded by that
 /// of the jobs.
 const CROWDED_BYTES: usize = 256 << 10;
 
-/// Room that is kept when everything was written, in bytes.
+/// Room that is kept after all was written, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
 
 /// The connection to PID 1.
@@ -37,7 +37,7 @@ pub struct InitConnection {
 pub enum ReadState {
     /// There may be more.
     More,
-    /// Nothing is there.
+    /// There are no bytes to read.
     Empty,
     /// PID 1 has closed it.
     Closed,
@@ -61,7 +61,7 @@ impl InitConnection {
         })
     }
 
-    /// For the poll.
+    /// The descriptor, for the poll.
     pub fn descriptor(&self) -> RawFd {
         self.stream.as_raw_fd()
     }
@@ -105,17 +105,17 @@ impl InitConnection {
         self.outbound.extend_from_slice(frame);
     }
 
-    /// Whether something waits until PID 1 reads.
+    /// True if bytes wait for PID 1 to read.
     pub fn needs_room(&self) -> bool {
         self.written < self.outbound.len()
     }
 
-    /// Writes what waits, as far as that goes now. While something is left the caller has to watch
-    /// for room: [`needs_room`](Self::needs_room).
+    /// Writes waiting bytes, as far as that does not block. While some are left the caller has to
+    /// watch for room: [`needs_room`](Self::needs_room).
     ///
     /// # Errors
     ///
-    /// PID 1 has closed it.
+    /// PID 1 has closed the connection.
     pub fn flush(&mut self) -> io::Result<()> {
         while let Some(left) = self.outbound.get(self.written..).filter(|left| !left.is_empty()) {
             match self.stream.write(left) {

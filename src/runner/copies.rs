@@ -1,8 +1,8 @@
 //! Copies of the worker (`worker.processes`): starts COMMAND several times, starts each copy again
 //! when it ends, passes signals on, and ends last.
 //!
-//! A program of its own, in a process of its own. To PID 1 it is the first process of a prefork
-//! worker. PID 1 sends it a signal when the drain begins: no copy is started again then.
+//! The keeper is a separate program and process. To PID 1 it is the first process of a prefork
+//! worker. PID 1 sends it a signal when the drain begins, and then no copy is started again.
 
 use std::ffi::{NulError, OsStr, OsString};
 use std::fmt::Display;
@@ -60,7 +60,7 @@ fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
     (Exit::Internal, format!("worker.processes: {what}: {error}"))
 }
 
-/// A system call has failed: what it was for, and what to do about it.
+/// A failed system call: its purpose, and the advice.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
     move |error| internal(what, &format_args!("{error}; {}", remedy(&error)))
 }
@@ -121,8 +121,8 @@ impl Copies {
         }
     }
 
-    /// How to end, once there is nothing left to do. Copies that are left are then PID 1's: it
-    /// cancels their jobs and ends them, as those of any worker whose first process has ended.
+    /// The exit status, after all work is done. PID 1 then owns the remaining copies: it cancels
+    /// their jobs and ends them, as for any worker whose first process has ended.
     fn exit(&self) -> Option<Exit> {
         let status = self.slots.result()?;
         let own = if status == 0 {
@@ -207,7 +207,8 @@ impl Copies {
         let set: [(&str, &OsStr); 1] = [(INDEX_VARIABLE, &number)];
         let plan = ChildPlan::new(&self.command, &self.environ)?;
         let plan = plan.with_environment(&set, &[RUNNER_VARIABLE])?;
-        // PID 1 ends what is left behind. Elsewhere a copy would go on without us.
+        // PID 1 ends the remaining processes. Without PID 1 a copy would live on without its
+        // keeper.
         Ok(plan.signalled_at_our_end(Some(Signal::TERM)))
     }
 

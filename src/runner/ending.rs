@@ -1,4 +1,4 @@
-//! The end of a job: its last words, what it left behind, and what is told of it.
+//! The end of a job: its last output, its leftover processes, and the report of its outcome.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 use ojs_wire::text::milliseconds;
 
-/// How long what a job left behind is looked for.
+/// How long the leftovers of a job are looked for.
 const CLEARING_LIMIT: Duration = Duration::from_secs(1);
 
 /// The pause between the first two looks; each further one is twice as long.
@@ -28,12 +28,12 @@ const FIRST_PASS_PAUSE: Duration = Duration::from_millis(1);
 /// Longest such pause.
 const LONGEST_PASS_PAUSE: Duration = Duration::from_millis(50);
 
-/// In the first looks, 15 ms together, who shows no environment may be one that is about to execute
-/// a program. Later it is one that has none.
+/// In the first looks, 15 ms together, a process without an environment may be about to execute a
+/// program. Later it counts as one that has none.
 const DOUBTFUL_PASSES: u32 = 4;
 
-/// How long one that is on its way out is waited for by a job that it may belong to. Whoever it has
-/// started becomes ours when it is gone.
+/// How long a job waits for an ending process that may belong to it. The children of that process
+/// are adopted only after its end.
 const ENDING_LIMIT: Duration = Duration::from_millis(100);
 
 /// Most looks for processes that no job is known to have left, as long as none is started.
@@ -46,7 +46,7 @@ const LISTED_PIDS: usize = 10;
 const ANSWER_TIME: Duration = Duration::from_millis(50);
 
 impl Runner {
-    /// The process of a job has ended. It is reaped last: until then nobody else can have its
+    /// The process of a job has ended. It is reaped last: until then no other process can have its
     /// number, nor its group's.
     pub fn process_ended(&mut self, number: JobNumber, now: Moment) {
         let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
@@ -57,7 +57,7 @@ impl Runner {
         self.clear(number, now);
     }
 
-    /// Ends what a job has left behind, then tells its outcome.
+    /// Ends the leftovers of a job, then reports its outcome.
     pub fn clear(&mut self, number: JobNumber, now: Moment) {
         let has_user = match self.jobs.get(&number) {
             Some(job) if job.has_ended() => job.belongings.user.is_some(),
@@ -68,7 +68,7 @@ impl Runner {
             ExecLeftovers::End => false,
         };
         let mut strangers = if keeps { Vec::new() } else { self.strangers() };
-        // Of whom another job is known to have left, and who is ending.
+        // Skip ending processes that belonged to another job.
         strangers.retain(|pid| self.killed.get(pid).is_none_or(|of| *of == number));
         if strangers.is_empty() {
             return self.finish(number, now);
@@ -141,7 +141,7 @@ impl Runner {
                 };
                 (self.judge(&mut job, ended, usage), Some(ended), usage)
             }
-            // Neither can be: it has ended, and nobody but us reaps.
+            // Impossible: the process has ended, and only the runner reaps.
             Ok(None) | Err(_) => {
                 let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);
                 (outcome, None, JobUsage::default())
@@ -178,7 +178,7 @@ impl Runner {
         self.meanings.judge(&ending, &self.reader.redaction)
     }
 
-    /// Whether the kernel has ended somebody for want of memory since this was last asked.
+    /// True if the kernel has ended a process because memory ran out, since the last call.
     fn was_out_of_memory(&mut self) -> bool {
         let Some(kills) = &mut self.oom_kills else {
             return false;
@@ -188,11 +188,11 @@ impl Runner {
         was
     }
 
-    /// Our children that are no jobs' processes. Those of them that have ended are reaped.
+    /// The runner's children that are no jobs' processes. Those of them that have ended are reaped.
     pub fn strangers(&mut self) -> Vec<Pid> {
         self.has_looked = true;
         let (leaders, killed, ending) = (&self.leaders, &mut self.killed, &mut self.ending);
-        // From then on the number may be that of somebody else.
+        // From then on another process may have the number.
         let is_reaped = |pid| {
             killed.remove(&pid);
             ending.remove(&pid);
@@ -207,13 +207,13 @@ impl Runner {
         strangers
     }
 
-    /// Whether somebody is there who is to be ended when no job runs. True while jobs run.
+    /// True if there are processes to end when no job runs. True while jobs run.
     pub fn has_strays(&self) -> bool {
         let keeps = self.starter.settings.exec.leftovers == ExecLeftovers::Keep;
         !keeps && reaper::has_children()
     }
 
-    /// Where no job runs, who is there is nobody's.
+    /// If no job runs, the remaining processes belong to none.
     pub fn end_strays(&mut self, now: Moment) {
         if self.has_jobs() || !self.has_strays() {
             return;

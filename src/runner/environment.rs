@@ -6,15 +6,15 @@ use std::path::Path;
 use crate::config::RUNNER_VARIABLE;
 use ojs_wire::runner::frames::JobFacts;
 
-/// Most bytes of a variable that may be large. The kernel takes 128 KiB for one; standard input has
-/// no such limit.
+/// Most bytes of a variable that may be large. The kernel accepts 128 KiB for one; standard input
+/// has no such limit.
 const MOST_VALUE_BYTES: usize = 100 << 10;
 
-/// The descriptor on which a job tells how far it is.
+/// The descriptor on which a job reports its progress.
 pub const JOB_DESCRIPTOR: &str = "3";
 
-/// Variables that every job has of its own. A job without a value for one of them does not inherit
-/// ours either.
+/// Variables that every job gets anew. A job without a value for one of them does not inherit the
+/// runner's either.
 const OF_A_JOB: [&str; 12] = [
     "OJS_JOB_ID",
     "OJS_JOB_TYPE",
@@ -43,7 +43,7 @@ const OF_THE_RUNNER: [&str; 5] = [
 /// Facts for a job besides those in its envelope.
 #[derive(Debug, Clone, Copy)]
 pub struct JobExtras<'a> {
-    /// When its time is over (RFC 3339).
+    /// When its time ends (RFC 3339).
     pub deadline: Option<&'a str>,
     /// JSON.
     pub checkpoint: Option<&'a str>,
@@ -53,7 +53,7 @@ pub struct JobExtras<'a> {
     pub program: Option<&'a OsStr>,
 }
 
-/// The variables of a job: what it gets, and what it does not even inherit.
+/// The variables of a job: those it gets, and those it does not inherit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct JobVariables {
     pub set: Vec<(&'static str, OsString)>,
@@ -86,7 +86,7 @@ pub fn variables(job: &JobFacts<'_>, extras: &JobExtras<'_>) -> JobVariables {
     for (name, value) in OF_A_JOB.into_iter().zip(values) {
         match value {
             Some(value) => set.push((name, value)),
-            // A directory that could not be made: the one for everybody is better than none.
+            // If a directory could not be made, the shared one is better than none.
             None if name == "TMPDIR" => {}
             None => remove.push(name),
         }

@@ -1,4 +1,4 @@
-//! One turn after the other: wait, take what came, do it, say what is to be said.
+//! Turns of the runner: wait, read events, act on them, send reports.
 
 use std::io;
 use std::time::Duration;
@@ -22,16 +22,16 @@ const EVENTS: usize = 256;
 /// How long a channel that brings much is left alone.
 const CHANNEL_PAUSE: Duration = Duration::from_millis(10);
 
-/// Between two looks at what the jobs' memory comes to.
+/// Between two looks at the jobs' memory.
 const MEMORY_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long we go on ending processes when everything has to end.
+/// How long the runner kills processes at its own end.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
-/// Between two looks whether everybody is gone.
+/// Between two looks whether all processes are gone.
 const END_PAUSE: Duration = Duration::from_millis(2);
 
-/// The signals of a turn, taken together.
+/// The signals of a turn, together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SignalsTaken {
     is_told_to_end: bool,
@@ -66,7 +66,8 @@ impl Runner {
         Ok(exit)
     }
 
-    /// Writes what PID 1 has not taken yet: the outcome of a finished job may be in it.
+    /// Writes the bytes that PID 1 has not read yet, because the outcome of a finished job may be
+    /// among them.
     fn write_rest(&mut self, events: &mut Events) {
         let give_up = now().after(END_LIMIT);
         while self.connection.needs_room() && now() < give_up {
@@ -102,7 +103,7 @@ impl Runner {
             self.process_ended(number, now);
         }
         if signals.has_child_ended && !self.has_looked {
-            // Somebody who was left behind has ended.
+            // A leftover process has ended.
             self.strangers();
         }
         for number in std::mem::take(&mut self.readable) {
@@ -123,7 +124,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Takes the signals that came.
+    /// Reads the signals of this turn.
     fn take_signals(&mut self) -> io::Result<SignalsTaken> {
         let (mut is_told_to_end, mut has_child_ended) = (false, false);
         if std::mem::take(&mut self.has_signals) {
@@ -182,7 +183,7 @@ impl Runner {
         }
     }
 
-    /// Ends each job that takes more memory than it may.
+    /// Ends each job that uses more memory than allowed.
     fn look_at_memory(&mut self, now: Moment) {
         let Some(most) = self.starter.settings.max_memory() else {
             return;

@@ -1,4 +1,4 @@
-//! Frames of PID 1, and what the runner does about each of them.
+//! Frames of PID 1, and their handling.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use ojs_wire::runner::frames::{self, JobFacts, JobOrder, Told};
 /// Most reads of the connection in a turn; then it is the jobs' turn.
 const MOST_READS: usize = 4;
 
-/// From the start of a job to the first look at what its memory comes to.
+/// From the start of a job to the first look at its memory.
 const FIRST_MEMORY_LOOK: Duration = Duration::from_millis(100);
 
 impl Runner {
-    /// Reads what PID 1 says. Whether it has closed the connection.
+    /// Reads frames of PID 1. Returns true if PID 1 has closed the connection.
     pub fn listen(&mut self, now: Moment) -> bool {
         for _ in 0..MOST_READS {
             let mut told = Vec::new();
@@ -48,7 +48,7 @@ impl Runner {
             Told::Saved { job } => self.saved(&job, now),
             Told::Refused { job, why } => {
                 debug!("a frame was refused: {why}");
-                // The refused frame may be a checkpoint: the next one may go.
+                // The refused frame may be a checkpoint, so the next one may be sent.
                 job.into_iter().for_each(|job| self.saved(&job, now));
             }
             Told::Ping { id } => self.connection.send(&frames::pong(id)),
@@ -110,7 +110,7 @@ impl Runner {
                 let message = format!("no command takes jobs of type {:?} (exec.routes)", waiting.kind);
                 JobOutcome::failure("handler_not_found", &message, true)
             }
-            // PID 1 logs it, with the job and what becomes of it.
+            // PID 1 logs this failure, with the job and its new state.
             ProcessNotStarted::Refused(why) => JobOutcome::failure("not_started", &why, true),
             ProcessNotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
                 warn!(
@@ -166,7 +166,7 @@ impl Runner {
     }
 
     fn cancel(&mut self, id: &str, reason: CancelReason, grace: Duration, now: Moment) {
-        // One that has its answer already is nobody's.
+        // An answered job is not known any more.
         let Some(number) = self.by_id.get(id).copied() else {
             return;
         };
@@ -179,7 +179,7 @@ impl Runner {
         self.ask_to_end(number, EndedFor::Cancel(reason), grace, now);
     }
 
-    /// Asks a job to end, and ends it when its time is over.
+    /// Asks a job to end, and kills it after `grace`.
     pub fn ask_to_end(&mut self, number: JobNumber, cause: EndedFor, grace: Duration, now: Moment) {
         let Some(job) = self.jobs.get_mut(&number) else {
             return;
@@ -210,7 +210,7 @@ impl Runner {
         }
     }
 
-    /// Sends what a job has told of itself, as far as it is time for that.
+    /// Sends the news of a job, if the pause since the last ones has passed.
     pub fn send_news(&mut self, number: JobNumber, now: Moment) {
         let Some(job) = self.jobs.get_mut(&number) else {
             return;
@@ -220,7 +220,7 @@ impl Runner {
         }
     }
 
-    /// Tells PID 1 what became of a job.
+    /// Reports the outcome of a job to PID 1.
     pub fn tell(&mut self, id: &str, outcome: JobOutcome) {
         let frame = match &outcome {
             JobOutcome::Ack { result } => frames::ack(id, result.as_deref()),

@@ -1,4 +1,4 @@
-//! One job: its process and everything that is known of it.
+//! One job: its process and its state.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::runner::process::JobProcess;
 use crate::runner::streams::JobStreams;
 use ojs_lifecycle::api::{CancelReason, Moment};
 
-/// The number of a job among those of this runner; none comes twice.
+/// The number of a job of this runner; never used twice.
 pub type JobNumber = u64;
 
 /// A job whose process was started.
@@ -21,7 +21,7 @@ pub struct RunningJob {
     pub news: UnsentNews,
     /// Why it has to end, once it has.
     pub cause: Option<EndedFor>,
-    /// When PID 1 wants to know what became of it.
+    /// When PID 1 expects its outcome.
     pub answer_by: Option<Moment>,
     pub started: Moment,
     pub belongings: Belongings,
@@ -53,7 +53,7 @@ pub enum Stage {
     AskedToEnd,
     /// The process group got its SIGKILL.
     Killed,
-    /// Its process has ended and is not reaped: what it left behind is ended first.
+    /// Its process has ended and is not reaped, because its leftovers are ended first.
     Clearing {
         since: Moment,
         passes: u32,
@@ -69,8 +69,8 @@ impl RunningJob {
         }
     }
 
-    /// Notes why the job has to end. That the job is not ours any more counts before every other
-    /// cause; else the first cause stays.
+    /// Notes why the job has to end. Its cancellation or loss replaces every other cause; otherwise
+    /// the first cause stays.
     pub fn blame(&mut self, cause: EndedFor) {
         let is_last_word = matches!(cause, EndedFor::Cancel(CancelReason::Cancelled | CancelReason::Lost));
         if self.cause.is_none() || is_last_word {

@@ -1,9 +1,9 @@
 //! Processes that jobs leave behind.
 //!
 //! The runner adopts every orphan of a job. If a process of an ended job is left, one of the
-//! runner's children is no job's process. So where all children are jobs' processes, nothing is
-//! left of the jobs that have ended. A child keeps its number until the runner reaps it, so a
-//! signal never reaches a stranger.
+//! runner's children is no job's process. So if all children are jobs' processes, the ended jobs
+//! have left none. A child keeps its number until the runner reaps it, so a signal never reaches
+//! another process.
 
 use log::debug;
 
@@ -18,7 +18,7 @@ pub struct ProcessMarks {
     leader: Pid,
     /// A variable that every process of the job has which did not clear its environment.
     entry: Vec<u8>,
-    /// The job's own user, as whom nobody else runs.
+    /// The job's own user, which no other process has.
     user: Option<u32>,
 }
 
@@ -57,19 +57,19 @@ enum Belongs {
 /// The result of a look for the processes of a job.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Those who have its marks. They got their SIGKILL.
+    /// Processes with its marks. They got their SIGKILL.
     pub marked: Vec<Pid>,
-    /// Somebody may belong to it, and shows that in a moment.
+    /// A process may belong to it, and will soon show that.
     pub has_doubts: bool,
-    /// Those who may belong to it and are on their way out: whom they have left behind is seen once
-    /// they are gone.
+    /// Ending processes that may belong to it. Their children become visible only after they are
+    /// gone.
     pub ending: Vec<Pid>,
 }
 
-/// Ends those who belong to a job: whoever of these strangers among our children has its marks, all
-/// of its group, and all who run as its user.
+/// Ends the processes of a job: all of its group, all that run as its user, and the strangers among
+/// the runner's children that have its marks.
 pub fn end_marked(strangers: &[Pid], marks: &ProcessMarks) -> Found {
-    // Until its leader is reaped, the group is no other one's.
+    // The group's number is reused only after its leader is reaped.
     let _ = process::signal_group(marks.leader, Signal::KILL);
     if let Some(user) = marks.user
         && let Err(error) = leftovers::end_all_of(user)
@@ -89,7 +89,7 @@ pub fn end_marked(strangers: &[Pid], marks: &ProcessMarks) -> Found {
     found
 }
 
-/// Ends these children of ours.
+/// Ends these children.
 pub fn end(children: &[Pid]) {
     for pid in children {
         // An error means that it has ended in this moment.

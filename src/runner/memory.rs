@@ -1,4 +1,4 @@
-//! How much memory each job takes with all its processes.
+//! The memory that each job uses with all its processes.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use ojs_os::process_memory::{self, ProcessMemory};
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;
 
-/// The memory of those whom these processes have started, themselves included, in bytes. Who shares
-/// memory with others counts for all of it.
+/// The memory of these processes and all their descendants, in bytes. Shared memory counts whole
+/// for each process.
 pub fn of_jobs(leaders: &[Pid]) -> BTreeMap<Pid, u64> {
     let processes = process_memory::all().unwrap_or_default();
     sums(leaders, &processes, process_memory::page_bytes())

@@ -1,13 +1,13 @@
-//! Programs of ojs-init that PID 1 starts as the worker, each in its own process. The runner of
+//! Programs of ojs-init that PID 1 starts as the worker, each in a separate process. The runner of
 //! mode exec runs one process for each job. The keeper of copies runs several workers
 //! (`worker.processes`).
 //!
-//! The runner is one thread with one loop and one wait. A job is a process that leads a session of
-//! its own; its end is the job's outcome.
+//! The runner is one thread with one loop and one wait. A job is a process that leads its own
+//! session; its end is the job's outcome.
 //!
 //! | question | files |
 //! |---|---|
-//! | what does PID 1 say, and hear? | `connection`, `intake`, `news` |
+//! | what does PID 1 send and receive? | `connection`, `intake`, `news` |
 //! | how is a job's process started? | `start`, `routes`, `environment`, `process`, `temporary`, `users` |
 //! | what does a job write? | `streams`, `output`, `redaction` |
 //! | how does a job end? | `ending`, `outcome`; its other processes: `leftovers`, `memory` |
@@ -73,15 +73,14 @@ use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
 use ojs_wire::runner::frames;
 
-/// Where jobs get their directories if the usual place cannot be written, as under a read-only
-/// root.
+/// Parent of the jobs' directories if the usual place cannot be written, as under a read-only root.
 const IN_MEMORY: &str = "/dev/shm";
 
 /// The name of the runner in its `ready` frame.
 const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
 
-/// Whether this is how PID 1 starts one of them: `ojs-init runner -- COMMAND...` with the settings
-/// in the environment. Returns what follows the `--`.
+/// True if PID 1 has started this process as one of them: `ojs-init runner -- COMMAND...` with the
+/// settings in the environment. Returns the arguments after the `--`.
 #[must_use]
 pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<(OwnProgram, &'a [OsString])> {
     let ([word, dashes], command) = args.get(1..)?.split_first_chunk::<2>()?;
@@ -102,7 +101,7 @@ pub fn run(program: OwnProgram, command: &[OsString], environ: Environ) -> Exit 
 fn run_jobs(command: &[OsString], environ: Environ) -> Exit {
     let result = set_up(command, environ).and_then(|(runner, log)| {
         let ended = runner.run();
-        // The last words of a job that was cut off may have come a moment ago.
+        // A job that was cut off may have logged its last lines a moment ago.
         log.flush();
         ended.map_err(failed("cannot wait for signals, and for what jobs and PID 1 write"))
     });
@@ -116,7 +115,7 @@ fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
     (Exit::Internal, format!("mode exec: {what}: {error}"))
 }
 
-/// A system call has failed: what it was for, and what to do about it.
+/// A failed system call: its purpose, and the advice.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> (Exit, String) {
     move |error| internal(what, &format_args!("{error}; {}", remedy(&error)))
 }
@@ -209,7 +208,8 @@ fn assemble(
     })
 }
 
-/// Our own path, for a job's `"$OJS_INIT"`. Without `/proc` it is that by which we were executed.
+/// The path of this program, for a job's `"$OJS_INIT"`. Without `/proc` it is the path by which it
+/// was executed.
 fn own_path() -> Option<OsString> {
     let by_proc = std::env::current_exe().ok().map(PathBuf::into_os_string);
     by_proc.or_else(|| Some(OsStr::from_bytes(image::own_file()?.to_bytes()).to_owned()))

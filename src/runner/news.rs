@@ -10,13 +10,13 @@ use ojs_lifecycle::api::Moment;
 use ojs_wire::runner::frames;
 use ojs_wire::runner::job_lines::{self, JobLine};
 
-/// The least time between two frames about the same job. What comes sooner replaces what waits.
+/// The least time between two frames about one job. News in between replaces the waiting ones.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Most letters of a line that are logged. The longest accepted word, `checkpoint`, has ten.
 const MOST_LETTERS: usize = 12;
 
-/// News of a job that PID 1 has not heard yet: at most one of each kind.
+/// News of a job that were not sent to PID 1 yet: at most one of each kind.
 #[derive(Debug, Default)]
 pub struct UnsentNews {
     progress: Option<UnsentProgress>,
@@ -25,7 +25,7 @@ pub struct UnsentNews {
     is_alive: bool,
     /// A checkpoint is on its way to the backend; the next one waits for the answer.
     is_saving: bool,
-    /// Not before this.
+    /// Time of the next allowed frame.
     next: Option<Moment>,
     has_complained: bool,
 }
@@ -62,13 +62,13 @@ impl UnsentNews {
         }
     }
 
-    /// The backend has the checkpoint, or will not take it.
+    /// The backend has saved the checkpoint, or refuses it.
     pub fn saved(&mut self) {
         self.is_saving = false;
     }
 
-    /// Sends what may be sent now. When to come again, if something is left that only waits for the
-    /// time.
+    /// Sends the news that may be sent now. Returns the time of the next call if some are left that
+    /// only wait for the pause.
     pub fn send(&mut self, job: &str, connection: &mut InitConnection, now: Moment) -> Option<Moment> {
         let has_any = self.progress.is_some() || self.is_alive || (self.checkpoint.is_some() && !self.is_saving);
         if !has_any {

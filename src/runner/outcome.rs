@@ -27,13 +27,13 @@ pub struct Meanings {
     output_limit: u64,
 }
 
-/// The end of a job's process, and what is known of it.
+/// The end of a job's process, and the facts about it.
 #[derive(Debug)]
 pub struct JobEnding<'a> {
     pub ended: Ended,
-    /// Why it had to end, if it did not by itself.
+    /// Why the runner or the kernel ended it, if it did not end by itself.
     pub cause: Option<EndedFor>,
-    /// The processor time and the memory that it took.
+    /// The processor time and the memory that it used.
     pub usage: JobUsage,
     /// Its standard output, as far as that is within the limit.
     pub stdout: &'a [u8],
@@ -42,13 +42,13 @@ pub struct JobEnding<'a> {
     pub stderr: &'a [u8],
 }
 
-/// Why we have ended a job.
+/// Why the runner has ended a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedFor {
     Cancel(CancelReason),
-    /// The job took more than these bytes, which are `exec.max_memory`.
+    /// The job used more than these bytes, which are `exec.max_memory`.
     Memory(u64),
-    /// Not by us: the kernel, which had no memory left.
+    /// The kernel ended it, because memory ran out.
     Kernel,
 }
 
@@ -61,7 +61,7 @@ pub struct JobUsage {
     pub max_rss: u64,
 }
 
-/// The outcome of a job, as PID 1 is told it.
+/// The outcome of a job, as reported to PID 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOutcome {
     Ack {
@@ -74,13 +74,13 @@ pub enum JobOutcome {
         after_ms: u64,
     },
     Fail(JobError),
-    /// The shutdown has cut it off. Nothing is told: PID 1, which counts such jobs, says what
-    /// becomes of it.
+    /// The shutdown has cut the job off. The runner reports no outcome, because PID 1 counts these
+    /// jobs and decides what happens to them.
     CutOff,
 }
 
 impl JobOutcome {
-    /// A failure in which nothing is told but what it was.
+    /// A failure with only a code and a message.
     pub fn failure(code: &str, message: &str, retryable: bool) -> Self {
         Self::Fail(JobError {
             code: Some(code.into()),
@@ -89,7 +89,7 @@ impl JobOutcome {
         })
     }
 
-    /// Its name in the log. The outcome of a job that is not ours any more counts for nothing.
+    /// Its name in the log. The outcome of a job that was cancelled or lost does not count.
     pub fn name(&self, cause: Option<EndedFor>) -> &'static str {
         match self {
             _ if cause == Some(EndedFor::Cancel(CancelReason::Cancelled)) => "cancelled",
@@ -121,7 +121,8 @@ impl Meanings {
         };
         let verdict = self.verdicts.0.get(&end).copied().unwrap_or(ExitVerdict::Retry);
         // A job that was asked to end may still have finished, or may give itself back. After its
-        // timeout it may not: the next attempt would run into the same timeout, without end.
+        // timeout it may not give itself back, because the next attempt would run into the same
+        // timeout, without end.
         let has_exited = matches!(ending.ended, Ended::Exited(_));
         let may_go_back = has_exited && ending.cause != Some(EndedFor::Cancel(CancelReason::Timeout));
         match (verdict, ending.cause) {
@@ -199,7 +200,7 @@ fn out_of_memory(ending: &JobEnding<'_>, redaction: &Redaction, message: String)
     outcome
 }
 
-/// A failure that the end of the process itself tells.
+/// A failure that follows from the end of the process itself.
 fn by_end(ending: &JobEnding<'_>, redaction: &Redaction, retryable: bool) -> JobOutcome {
     let code = match ending.ended {
         Ended::Exited(_) => "exit_status",
@@ -239,8 +240,8 @@ fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
     Value::from(details).to_string()
 }
 
-/// The end of standard error without secrets. More than what is kept is looked at, so that no half
-/// of a secret is left.
+/// The end of standard error without secrets. More than the kept part is searched, so no half of a
+/// secret remains.
 fn stderr(bytes: &[u8], redaction: &Redaction) -> String {
     let text = String::from_utf8_lossy(bytes);
     let struck = redaction.strike(&text);

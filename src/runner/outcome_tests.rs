@@ -118,7 +118,7 @@ fn a_job_that_had_to_end_is_what_made_it_end() {
     assert_eq!(released().name(cause(CancelReason::Cancelled)), "cancelled");
     assert_eq!(released().name(cause(CancelReason::Lost)), "lost");
     assert_eq!(released().name(None), "released");
-    // Its own status tells nothing then: who is asked to end ends with whatever.
+    // Its own status proves nothing then, because a job that is asked to end may end with any.
     let cause = Some(EndedFor::Cancel(CancelReason::Timeout));
     assert_eq!(failed(judged(Ended::Exited(100), cause)).0, "timeout");
 }

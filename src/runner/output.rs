@@ -23,25 +23,25 @@ impl Limited {
         }
     }
 
-    /// These came. What is beyond the limit is dropped.
+    /// Adds received bytes. Those beyond the limit are dropped.
     pub fn add(&mut self, bytes: &[u8]) {
         let room = self.most.saturating_sub(self.bytes.len());
         let kept = bytes.get(..room).unwrap_or(bytes);
         self.bytes.extend_from_slice(kept);
         if kept.len() < bytes.len() && !self.is_cut {
             self.is_cut = true;
-            // Nobody wants half of it.
+            // Half of it is of no use.
             self.bytes = Vec::new();
             self.most = 0;
         }
     }
 
-    /// The bytes that came; none where they were too many.
+    /// The received bytes; none if there were too many.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether more came than may.
+    /// True if the received bytes exceeded the limit.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -63,7 +63,7 @@ impl Tail {
         }
     }
 
-    /// These came.
+    /// Adds received bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         let bytes = bytes.get(bytes.len().saturating_sub(self.most)..).unwrap_or_default();
         let surplus = (self.bytes.len() + bytes.len()).saturating_sub(self.most);
@@ -77,16 +77,16 @@ impl Tail {
     }
 }
 
-/// The lines of a stream. A long one comes in pieces, so that nothing of it is lost and none waits
-/// for its end.
+/// The lines of a stream. A long one is split into pieces, so none of it is lost and none waits for
+/// its end.
 #[derive(Debug, Default)]
 pub struct Lines {
     begun: Vec<u8>,
 }
 
 impl Lines {
-    /// These came: `say` is called for each line that is complete, and each piece of a long one.
-    /// Empty lines are left out.
+    /// Adds received bytes. Calls `say` for each complete line, and each piece of a long one. Empty
+    /// lines are left out.
     pub fn add(&mut self, mut bytes: &[u8], say: &mut dyn FnMut(&str)) {
         while !bytes.is_empty() {
             let room = PIECE_BYTES.saturating_sub(self.begun.len()).max(1);
@@ -112,7 +112,7 @@ impl Lines {
         }
     }
 
-    /// Nothing more comes.
+    /// The stream has ended.
     pub fn end(&mut self, say: &mut dyn FnMut(&str)) {
         say_line(&self.begun, say);
         self.begun = Vec::new();

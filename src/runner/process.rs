@@ -1,4 +1,4 @@
-//! The process of a job: the leader of a group and a session of its own.
+//! The process of a job: the leader of its own group and session.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -13,7 +13,7 @@ use ojs_values::signal::Signal;
 #[derive(Debug)]
 pub struct JobProcess {
     pid: Pid,
-    /// None where no descriptor was to be had: then a SIGCHLD tells that some process has ended.
+    /// None if no descriptor was left. Then a SIGCHLD reports that some process has ended.
     watch: Option<ProcessWatch>,
 }
 
@@ -29,13 +29,13 @@ impl JobProcess {
         self.pid
     }
 
-    /// Readable once it has ended, where there are such descriptors.
+    /// Readable after the process has ended, if the system has these descriptors.
     pub fn descriptor(&self) -> Option<RawFd> {
         let watch = self.watch.as_ref()?;
         watch.as_fd().map(|descriptor| descriptor.as_raw_fd())
     }
 
-    /// Asks it and its group to end; who is stopped has to go on for that.
+    /// Asks it and its group to end. A stopped process has to continue for that.
     pub fn ask_to_end(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
@@ -48,8 +48,8 @@ impl JobProcess {
         let _ = process::signal(self.pid, Signal::KILL);
     }
 
-    /// To its group. Until it is reaped no other group can have its number. Nobody is there who
-    /// could be told of a failure: the end of the job's time comes in any case.
+    /// Signals its group. Until it is reaped no other group can have its number. A failure is
+    /// ignored, because the job's time ends in any case.
     fn signal(&self, signal: Signal) {
         let _ = process::signal_group(self.pid, signal);
     }
@@ -63,7 +63,7 @@ impl JobProcess {
     ///
     /// # Errors
     ///
-    /// Somebody else has.
+    /// Another reaper has reaped it.
     pub fn reap(&self) -> io::Result<Option<(Ended, Usage)>> {
         reaper::reap(self.pid)
     }

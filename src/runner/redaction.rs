@@ -1,5 +1,5 @@
-//! Secrets of the jobs' environment are struck from what is told of a job: a failure is stored in
-//! the backend and shown to everybody who may look there.
+//! Secrets of the jobs' environment are struck from reports about a job, because the backend stores
+//! a failure and shows it to every user with access.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,8 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// The values of those variables whose names fit one of the patterns: a name, with a `*` at its
-    /// beginning or end for whatever may stand there. Letters' case does not matter.
+    /// The values of variables whose names match a pattern: a name, with a `*` at its beginning or
+    /// end for any text. Letters' case does not matter.
     pub fn new<'a>(patterns: &[String], entries: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut secrets = Vec::new();
         for entry in entries {

@@ -1,20 +1,20 @@
-//! Which command takes a job, by its type.
+//! The choice of a command for a job, by its type.
 
 use std::ffi::OsString;
 
 use crate::config::values::exec::ExecRoute;
 use ojs_wire::runner::template::{Template, command_name};
 
-/// The commands, and which types each of them takes.
+/// The commands, and the types that each accepts.
 #[derive(Debug)]
 pub struct JobCommands {
-    /// The first one that takes a type counts.
+    /// The first route that accepts a type counts.
     routes: Vec<(ExecRoute, RouteCommand)>,
-    /// The one that takes the rest.
+    /// The command for all other types.
     rest: Option<RouteCommand>,
 }
 
-/// A command, and where it stands in the configuration.
+/// A command, and its place in the configuration.
 #[derive(Debug)]
 pub struct RouteCommand {
     pub name: String,
@@ -30,11 +30,11 @@ impl RouteCommand {
 }
 
 impl JobCommands {
-    /// The routes, and the command for what none of them takes; an empty one is none.
+    /// The routes, and the command for types that none accepts; an empty one means none.
     ///
     /// # Errors
     ///
-    /// A command has a placeholder that is none; for a person.
+    /// A command has an unknown placeholder; for a person.
     pub fn new(routes: &[ExecRoute], rest: &[OsString]) -> Result<Self, String> {
         let with_command = |route: &ExecRoute| {
             let words: Vec<OsString> = route.command.iter().map(OsString::from).collect();
@@ -47,7 +47,7 @@ impl JobCommands {
         })
     }
 
-    /// The command for a job of this type; none: nobody takes it.
+    /// The command for a job of this type; `None` if no command accepts it.
     pub fn find(&self, kind: &str) -> Option<&RouteCommand> {
         let taker = self.routes.iter().find(|(route, _)| route.takes(kind));
         taker.map(|(_, command)| command).or(self.rest.as_ref())

@@ -1,4 +1,4 @@
-//! When a copy of the worker is started, and when the copies are over. Time is passed in; nothing
+//! When a copy of the worker is started, and when the copies have ended. Time is passed in; nothing
 //! here starts or ends a process.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ const STEADY: Duration = Duration::from_secs(60);
 /// Consequence of the end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterCopy {
-    /// The copy is not started again, and the others go on.
+    /// The copy is not started again, and the others continue.
     Over,
     /// The copy is started again after this pause.
     StartsAgain(Duration),
@@ -39,7 +39,7 @@ pub struct CopySlots<P> {
 #[derive(Debug, Clone)]
 struct Slot<P> {
     state: State<P>,
-    /// Lives shorter than [`STEADY`], one after the other.
+    /// Consecutive lives shorter than [`STEADY`].
     short_lives: u32,
     /// When it was started again, within [`RESTART_WINDOW`].
     restarts: VecDeque<Moment>,
@@ -175,7 +175,7 @@ impl<P: Copy + PartialEq> CopySlots<P> {
         self.last
     }
 
-    /// Once the worker is over: its status, 0 if each copy ended cleanly.
+    /// The worker's status after its end: 0 if each copy ended cleanly.
     pub fn result(&self) -> Option<u8> {
         let is_over = |slot: &Slot<P>| matches!(slot.state, State::Over);
         (self.is_given_up || self.slots.iter().all(is_over)).then_some(self.status)

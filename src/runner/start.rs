@@ -42,34 +42,33 @@ const OOM_SCORE: &str = "500";
 const TOO_LONG: &str = "its arguments and its environment together are too long for the kernel, which takes a quarter of the limit \
                         of the stack (ulimit -s); give a job its arguments on standard input (exec.input)";
 
-/// Everything that the start of a job needs.
+/// The state that the start of a job needs.
 #[derive(Debug)]
 pub struct Starter {
     pub settings: RunnerSettings,
     pub routes: JobCommands,
     pub limits: Vec<Limit>,
     pub environ: Environ,
-    /// Our own path.
+    /// The path of this program.
     pub program: Option<OsString>,
     pub temporary: TemporaryDirectories,
     pub users: Users,
-    /// There are files in memory for what jobs read.
+    /// Input of jobs can be in memory files.
     pub has_memory_files: bool,
 }
 
 /// Why no process was started.
 #[derive(Debug)]
 pub enum ProcessNotStarted {
-    /// Nobody takes its type.
+    /// No command accepts its type.
     NoHandler,
-    /// There is no process, no descriptor or no memory to be had at the moment: trying again may
-    /// help.
+    /// The system has no process, descriptor or memory at the moment. Another attempt may succeed.
     Shortage(io::Error),
     /// The reason, for a person. Trying again does not help.
     Refused(String),
 }
 
-/// Our ends of a job's descriptors and the job's.
+/// The runner's ends of a job's descriptors, and the job's ends.
 struct Ends {
     ours: OpenStreams,
     /// Standard input, output and error, and the channel.
@@ -81,7 +80,7 @@ impl Starter {
     ///
     /// # Errors
     ///
-    /// See [`ProcessNotStarted`]; nothing is left of the attempt then.
+    /// See [`ProcessNotStarted`]; a failed attempt leaves nothing behind.
     pub fn start(
         &mut self,
         number: JobNumber,
@@ -119,7 +118,7 @@ impl Starter {
         }
     }
 
-    /// A job has ended: what it had to itself is free again.
+    /// Frees the resources of an ended job.
     pub fn give_back(&mut self, belongings: Belongings) {
         if let Some(path) = belongings.temporary {
             self.temporary.remove(path);
@@ -149,7 +148,8 @@ impl Starter {
             .map_err(|error| not_started(&words, error, &|| plan.trouble(directory)))?;
         let (exec, max_frame) = (&self.settings.exec, self.settings.worker.max_frame);
         let streams = JobStreams::new(ends.ours, exec.output, exec.output_limit, max_frame);
-        // The first to go when memory runs out. Where we may not say so it is one among others.
+        // The kernel ends it first when memory runs out. Without the permission to write this it is
+        // one among others.
         let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE);
         Ok((JobProcess::new(pid), streams))
     }
@@ -228,8 +228,8 @@ impl Starter {
         let (stdout, their_stdout) = io::pipe()?;
         let (stderr, their_stderr) = io::pipe()?;
         if let Some(user) = user {
-            // To open /dev/stdout by its name takes permission once more. Without it what is open
-            // works all the same.
+            // Opening /dev/stdout by its name needs permission once more. Without that the open
+            // descriptor still works.
             let _ = fchown(&their_stdout, Some(user), Some(user));
             let _ = fchown(&their_stderr, Some(user), Some(user));
         }
@@ -248,12 +248,12 @@ impl Starter {
     }
 }
 
-/// Looks once whether there are files in memory for what jobs read. One that cannot be had at the
-/// moment is not missing.
+/// Checks once whether input of jobs can be in memory files. A shortage at the moment does not
+/// count as an error.
 ///
 /// # Errors
 ///
-/// There never are: a seccomp profile forbids them, or the kernel does not have them.
+/// Memory files are never available: a seccomp profile forbids them, or the kernel lacks them.
 pub fn check_memory_files() -> io::Result<()> {
     match memfd::sealed(c"probe", b"") {
         Err(error) if !is_shortage(&error) => Err(error),
@@ -261,7 +261,7 @@ pub fn check_memory_files() -> io::Result<()> {
     }
 }
 
-/// The limits of jobs. The configuration knows the same names.
+/// The limits of jobs. The configuration uses equal names.
 pub fn limits(rlimits: &Rlimits) -> Vec<Limit> {
     let limits = rlimits.0.iter();
     limits
@@ -269,12 +269,11 @@ pub fn limits(rlimits: &Rlimits) -> Vec<Limit> {
         .collect()
 }
 
-/// Looks whether every command is there and may be executed, as a start in `directory` would meet
-/// it.
+/// Checks that every command exists and may be executed, as a start in `directory` would find it.
 ///
 /// # Errors
 ///
-/// One is not; what that is for a shell, and for a person.
+/// One does not or may not: the shell's exit status for that, and a text for a person.
 pub fn check_commands(routes: &JobCommands, directory: Option<&Path>, environ: &Environ) -> Result<(), (Exit, String)> {
     for command in routes.commands() {
         let program = command.template.program();

@@ -35,7 +35,7 @@ const FIRST_OF_JOBS: usize = 2;
 /// Tokens that each job has: its end, and its streams.
 const OF_A_JOB: usize = 4;
 
-/// Everything that the runner has.
+/// The state of the runner.
 #[derive(Debug)]
 pub struct Runner {
     pub poll: Poll,
@@ -45,44 +45,45 @@ pub struct Runner {
     pub meanings: Meanings,
     pub reader: OutputReader,
     pub jobs: BTreeMap<JobNumber, RunningJob>,
-    /// Jobs for which no process could be had yet.
+    /// Jobs that wait because the system had no process for them.
     pub waiting: BTreeMap<JobNumber, PostponedJob>,
     pub by_id: BTreeMap<String, JobNumber>,
     /// The processes of jobs that were not reaped.
     pub leaders: BTreeSet<Pid>,
     pub next_number: JobNumber,
     pub timers: Timers<RunnerTimer>,
-    /// Jobs with something to read.
+    /// Jobs with unread output.
     pub readable: BTreeSet<JobNumber>,
-    /// Jobs whose processes have ended, as was just told.
+    /// Jobs whose process's end was reported in this turn.
     pub ended: BTreeSet<JobNumber>,
-    /// The connection may have something to read: that is told only once.
+    /// The connection may have unread bytes, which epoll reports only once.
     pub hears: bool,
-    /// The poll tells when the connection takes more.
+    /// The poll reports when the connection has room to write.
     pub is_watched_for_room: bool,
     pub has_signals: bool,
-    /// Some job's end is told by SIGCHLD alone.
+    /// Only SIGCHLD reports the end of some job.
     pub has_unwatched: bool,
     /// How often processes that no job is known to have left were looked for, without a job
     /// meanwhile.
     pub stray_looks: u32,
-    /// Those who belonged to a job and got their SIGKILL, until they are reaped. One that is ending
-    /// shows its marks no more, and its children are not ours yet.
+    /// Processes that belonged to a job and got their SIGKILL, until they are reaped. An ending one
+    /// has no readable marks any more, and its children are not adopted yet.
     pub killed: BTreeMap<Pid, JobNumber>,
-    /// Those who may belong to a job and show no marks since they are on their way out: when that
-    /// was first seen. Until they are reaped.
+    /// Ending processes without readable marks that may belong to a job, each with the time of the
+    /// first such look, until they are reaped.
     pub ending: BTreeMap<Pid, Moment>,
     pub children: OwnChildren,
-    /// The children were looked at in this turn, and those reaped that had ended.
+    /// This turn has looked at the children, and reaped those that had ended.
     pub has_looked: bool,
     pub oom_kills: Option<OomKills>,
-    /// The shutdown has cut off a job. PID 1 was not told of that job's end, and waits for ours.
+    /// The shutdown has cut off a job. The runner did not report that job's end to PID 1, which
+    /// waits for the runner's end.
     pub has_cut_off: bool,
     /// The runner ends with this status.
     pub exit: Option<Exit>,
 }
 
-/// A job for which no process could be had yet.
+/// A job that waits because the system had no process for it.
 #[derive(Debug)]
 pub struct PostponedJob {
     pub order: JobOrder,
@@ -97,7 +98,7 @@ pub struct PostponedJob {
 pub enum RunnerTimer {
     /// A job that was asked to end gets its SIGKILL.
     Kill(JobNumber),
-    /// The next look for what a job has left behind.
+    /// The next look for the leftovers of a job.
     Pass(JobNumber),
     /// A job's news may be sent.
     News(JobNumber),
@@ -107,7 +108,7 @@ pub enum RunnerTimer {
     Start(JobNumber),
     /// The next look for processes that no job is known to have left.
     Strays,
-    /// The next look at what the jobs' memory comes to.
+    /// The next look at the jobs' memory.
     Memory,
 }
 
@@ -140,7 +141,7 @@ impl RunnerTokenOwner {
         }
     }
 
-    /// Its token. Numbers of jobs come from a counter, so no token is used twice.
+    /// Its token. A counter numbers jobs, so no token is used twice.
     pub fn token(self) -> Token {
         let of_job = |job: JobNumber, kind| {
             let job = usize::try_from(job).unwrap_or(usize::MAX);
@@ -158,14 +159,14 @@ impl RunnerTokenOwner {
 }
 
 impl Runner {
-    /// Has the poll tell when this descriptor is readable. Closing it ends that.
+    /// Has the poll report when this descriptor is readable, until it is closed.
     pub fn watch(&self, descriptor: RawFd, owner: RunnerTokenOwner) -> io::Result<()> {
         let registry = self.poll.registry();
         registry.register(&mut SourceFd(&descriptor), owner.token(), Interest::READABLE)
     }
 
-    /// Has the poll tell when the connection to PID 1 takes more, as long as something waits to be
-    /// written. At other times it would tell that each time PID 1 reads.
+    /// Has the poll report when the connection to PID 1 has room, while bytes wait to be written.
+    /// At other times it would report each read by PID 1.
     ///
     /// # Errors
     ///
@@ -185,7 +186,7 @@ impl Runner {
         registry.reregister(&mut SourceFd(&descriptor), CONNECTION, interest)
     }
 
-    /// Whether a job is here, in whatever state.
+    /// True if there is a job in any state.
     pub fn has_jobs(&self) -> bool {
         !self.by_id.is_empty()
     }
@@ -198,7 +199,7 @@ impl Runner {
         self.timers.next().map(|(due, _)| due.remaining(now))
     }
 
-    /// Forgets what a job would have had to wait for.
+    /// Cancels the timers of a job.
     pub fn disarm(&mut self, number: JobNumber) {
         for timer in [
             RunnerTimer::Kill(number),

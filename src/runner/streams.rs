@@ -13,11 +13,11 @@ use crate::runner::output::{Limited, Lines, Tail};
 use crate::runner::redaction::Redaction;
 use ojs_wire::frame::{Frame, FrameReader};
 
-/// Most bytes that one stream of a job brings in a turn; then it is others' turn.
+/// Most bytes that are read of one stream of a job in a turn, because other jobs need their turn.
 pub const READ_BYTES: usize = 64 << 10;
 
-/// Most bytes that are read of a stream when its job has ended: what the largest pipe holds that a
-/// job may ask for. A process that was left behind may write for ever.
+/// Most bytes that are read of a stream after its job has ended: as much as the largest pipe of a
+/// job can hold. A leftover process may write for ever.
 const MOST_LEFT_BYTES: usize = (1 << 20) + READ_BYTES;
 
 /// Standard error that is looked at for secrets before its end is shown, in bytes: a secret may
@@ -46,7 +46,7 @@ impl JobStream {
     }
 }
 
-/// Our ends of them. Those whose other ends are closed are gone.
+/// The runner's ends of them. A stream is dropped after its other end is closed.
 #[derive(Debug)]
 pub struct OpenStreams {
     pub stdout: Option<PipeReader>,
@@ -54,11 +54,11 @@ pub struct OpenStreams {
     pub channel: Option<UnixStream>,
 }
 
-/// The streams of one job, and what came on them.
+/// The streams of one job, and their bytes.
 #[derive(Debug)]
 pub struct JobStreams {
     open: OpenStreams,
-    /// As [`JobStream::ALL`]: whether there may be something to read.
+    /// In the order of [`JobStream::ALL`]: true if there may be bytes to read.
     ready: [bool; 3],
     output: ExecOutput,
     result: Limited,
@@ -76,7 +76,7 @@ pub struct OutputReader {
 }
 
 impl OutputReader {
-    /// One that strikes these secrets from the log.
+    /// A reader that strikes these secrets from the log.
     pub fn new(redaction: Redaction) -> Self {
         Self {
             buffer: vec![0; READ_BYTES],
@@ -133,7 +133,7 @@ impl JobStreams {
         }
     }
 
-    /// There is something to read.
+    /// There are bytes to read.
     pub fn set_ready(&mut self, stream: JobStream) {
         *self.ready_of(stream) = true;
     }
@@ -147,7 +147,7 @@ impl JobStreams {
         }
     }
 
-    /// Reads once of each stream that has something.
+    /// Reads once of each stream with unread bytes.
     pub fn read_some(&mut self, job: &str, reader: &mut OutputReader, news: &mut UnsentNews) -> AfterTurn {
         let mut after = AfterTurn::default();
         for stream in JobStream::ALL {
@@ -162,7 +162,8 @@ impl JobStreams {
         after
     }
 
-    /// The job has ended: reads what is there, and nothing that comes later. The rest is cut.
+    /// The job has ended: reads the bytes that are there, at most `MOST_LEFT_BYTES`, and no later
+    /// ones.
     pub fn read_rest(&mut self, job: &str, reader: &mut OutputReader, news: &mut UnsentNews) {
         for stream in JobStream::ALL {
             let mut total = 0;
@@ -183,7 +184,7 @@ impl JobStreams {
         self.stderr_lines.end(&mut |line| say(job, "stderr", line, redaction));
     }
 
-    /// Tells the job that it shall end: its reading of the channel comes to an end.
+    /// Asks the job to end: its reads of the channel return the end of the file.
     pub fn end_channel(&self) {
         if let Some(channel) = &self.open.channel {
             // An error means that the job has closed its end.
@@ -254,7 +255,7 @@ fn read(stream: &mut Option<impl Read>, buffer: &mut [u8]) -> OneRead {
     OneRead::End
 }
 
-/// Makes reading from it never wait. The other end is another open file, which is left as it is.
+/// Makes reads from it non-blocking. The other end is a different open file, which does not change.
 ///
 /// # Errors
 ///

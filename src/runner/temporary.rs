@@ -1,7 +1,7 @@
 //! The directories of jobs for temporary files.
 //!
-//! A job that leaves a million files must not hold up the others while they are removed, nor may a
-//! file system that hangs: one thread removes what is not empty.
+//! The removal of a million files must not delay other jobs, nor may a file system that hangs. So a
+//! thread removes directories that are not empty.
 
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, File};
@@ -21,14 +21,14 @@ use ojs_os::process::Pid;
 use ojs_os::remove_tree::remove_tree;
 use ojs_os::threads;
 
-/// Most directories that wait to be removed. What comes on top is left for the end of the
-/// container, with a warning.
+/// Most directories that wait to be removed. Further ones stay until the end of the container, with
+/// a warning.
 const QUEUE_DIRECTORIES: usize = 1024;
 
 /// Longest removal of a job's directory, however much is in it.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(600);
 
-/// Longest removal at our own start and end, which somebody waits for.
+/// Longest removal at the runner's own start and end, because PID 1 waits for it.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// Stack of the thread that removes, in bytes.
@@ -43,19 +43,19 @@ const INPUT: &str = "input";
 /// Most places of earlier runners that are removed at a start.
 const MOST_STALE: usize = 64;
 
-/// Where jobs get their directories.
+/// The place of the jobs' directories.
 #[derive(Debug)]
 pub struct TemporaryDirectories {
     /// None: there is no place for them.
     base: Option<PathBuf>,
-    /// Held as long as we live, so that nobody takes the place for one that was left.
+    /// Held for the runner's life, so no other runner takes the place for a stale one.
     lock: Option<Flock<File>>,
     remover: Option<SyncSender<PathBuf>>,
 }
 
 impl TemporaryDirectories {
-    /// Directories below the first of these that can be written. What an earlier runner has left
-    /// there is removed.
+    /// Directories below the first of these that is writable. The remains of earlier runners there
+    /// are removed.
     pub fn below(parents: &[&Path], are_for_others: bool) -> Self {
         let mut directories = Self {
             base: None,
@@ -88,11 +88,11 @@ impl TemporaryDirectories {
         directories
     }
 
-    /// A new directory for this job, and for nobody else but the superuser.
+    /// A new directory for this job, accessible only to it and the superuser.
     pub fn make(&self, number: u64, user: Option<u32>) -> Option<PathBuf> {
         let path = self.base.as_ref()?.join(number.to_string());
         DirBuilder::new().mode(0o700).create(&path).ok()?;
-        // The mask of new files may have taken something away.
+        // The mask of new files may have removed permissions.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).ok()?;
         match user {
             Some(user) if chown(&path, Some(user), Some(user)).is_err() => {
@@ -113,7 +113,8 @@ impl TemporaryDirectories {
         let path = base.join(INPUT);
         let make = || {
             let mut written = File::create_new(&path)?;
-            // The job may open it by a name like /dev/stdin as well; nobody else knows its name.
+            // The job may open it by a name like /dev/stdin as well. No other process knows its
+            // name.
             written.set_permissions(fs::Permissions::from_mode(0o444))?;
             written.write_all(bytes)?;
             File::open(&path)
@@ -123,7 +124,7 @@ impl TemporaryDirectories {
         made.map(OwnedFd::from)
     }
 
-    /// Whether there is a place for anything.
+    /// True if there is a place for directories.
     pub fn has_place(&self) -> bool {
         self.base.is_some()
     }
@@ -146,7 +147,7 @@ impl TemporaryDirectories {
         }
     }
 
-    /// Removes the place itself, and what is still in it.
+    /// Removes the place itself with its directories.
     pub fn end(self) {
         if let Some(base) = self.base
             && let Err(error) = remove_tree(&base, END_LIMIT)
@@ -158,7 +159,7 @@ impl TemporaryDirectories {
 
 fn make_base(base: &Path, mode: u32) -> io::Result<Option<Flock<File>>> {
     DirBuilder::new().mode(mode).create(base)?;
-    // The mask of new files may have taken something away.
+    // The mask of new files may have removed permissions.
     fs::set_permissions(base, fs::Permissions::from_mode(mode))?;
     Ok(lock(base))
 }
@@ -167,7 +168,8 @@ fn lock(base: &Path) -> Option<Flock<File>> {
     Flock::lock(File::open(base).ok()?, FlockArg::LockExclusiveNonblock).ok()
 }
 
-/// The places of runners that were ended before they could tidy up: nobody holds them.
+/// The places of runners that were killed before they could remove them: no process holds their
+/// lock.
 fn stale(parent: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| {

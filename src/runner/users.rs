@@ -7,7 +7,7 @@ use crate::config::values::limits::Uids;
 /// The users that have no job.
 #[derive(Debug)]
 pub struct Users {
-    /// None: jobs run as we do.
+    /// None: jobs run as the user of the runner.
     free: Option<BTreeSet<u32>>,
 }
 
@@ -27,11 +27,11 @@ impl Users {
         self.free.is_some()
     }
 
-    /// One for a job; none where jobs have no users of their own.
+    /// A user for a job; none if jobs have no separate users.
     ///
     /// # Errors
     ///
-    /// Every one is taken.
+    /// Every user is in use.
     pub fn take(&mut self) -> Result<Option<u32>, ()> {
         match &mut self.free {
             Some(free) => free.pop_first().map(Some).ok_or(()),
@@ -39,7 +39,7 @@ impl Users {
         }
     }
 
-    /// Nothing runs as this one any more.
+    /// Frees a user that no process has any more.
     pub fn give_back(&mut self, user: u32) {
         if let Some(free) = &mut self.free {
             free.insert(user);

@@ -13,8 +13,8 @@ const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), 
 /// Units of a size in bytes.
 const BYTES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads `250ms`, `25s`, `1m30s`, `1.5s`; a bare number is seconds. `None` when it is nothing of
-/// the kind, is finer than a millisecond, or does not fit.
+/// Reads `250ms`, `25s`, `1m30s`, `1.5s`; a bare number is seconds. `None` if it has another form,
+/// is finer than a millisecond, or does not fit.
 #[must_use]
 pub fn parse(text: &str) -> Option<Duration> {
     let last_is_number = text.ends_with(|last: char| last.is_ascii_digit());
@@ -57,7 +57,7 @@ pub fn whole(text: &str) -> Option<u64> {
     }
 }
 
-/// `number` times `scale`, where the result is whole.
+/// `number` times `scale`, if the result is whole.
 fn decimal(number: &str, scale: u64) -> Option<u64> {
     let (before, after) = number.split_once('.').unwrap_or((number, "0"));
     if after.is_empty() || after.len() > 9 {
@@ -110,7 +110,7 @@ impl Value for Duration {
     }
 }
 
-/// A time after which something happens; `None`: it never does.
+/// A time limit; `None` means never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeOrOff(pub Option<Duration>);
 

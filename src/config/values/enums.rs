@@ -5,7 +5,7 @@ use log::Level;
 use super::{Form, Notation, Problem, Value, only};
 use ojs_lifecycle::api::{FinalState, Leftovers, Restart, StopSignal, Wake};
 
-/// The mode: who talks to the backend, and how jobs reach the child.
+/// The mode: which program talks to the backend, and how jobs reach the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The child speaks the worker socket protocol.
@@ -36,7 +36,7 @@ pub enum ExecInput {
     Envelope,
     /// Its arguments alone.
     Args,
-    /// Nothing: its arguments are further words of its command.
+    /// Nothing, because its arguments are further words of its command.
     Argv,
     Nothing,
 }
@@ -103,8 +103,8 @@ words! {
     FinalState { Terminate = "terminate", Terminated = "terminated", Both = "both" }
 }
 
-/// Whether the text is this word in any case; `warning` is how some SDKs spell the level in the
-/// variable that we share with them.
+/// True if the text is this word in any case. Some SDKs spell the level `warning` in the variable
+/// that ojs-init shares with them.
 fn is_spelled(word: &str, text: &str) -> bool {
     word.eq_ignore_ascii_case(text) || (word == "warn" && text.eq_ignore_ascii_case("warning"))
 }

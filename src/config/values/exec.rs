@@ -16,7 +16,7 @@ pub const WORDS_APART: char = '\0';
 /// Between a name and its value in one text of a table.
 pub const NAME_APART: char = '=';
 
-/// Begins the word of a job that goes back after a time.
+/// Prefix of the meaning of an end: the job is given back for so long.
 const LATER: &str = "later:";
 
 /// The program for jobs of some types.
@@ -29,13 +29,13 @@ pub struct ExecRoute {
 }
 
 impl ExecRoute {
-    /// How exact the pattern is. A type spelled out goes before a beginning, a longer beginning
-    /// before a shorter one.
+    /// The precision of the pattern. A full type precedes a prefix, and a longer prefix precedes a
+    /// shorter one.
     fn rank(&self) -> (bool, usize) {
         (!self.pattern.ends_with('*'), self.pattern.len())
     }
 
-    /// Whether it takes jobs of this type.
+    /// True if the route accepts jobs of this type.
     #[must_use]
     pub fn takes(&self, kind: &str) -> bool {
         let beginning = self.pattern.strip_suffix('*');
@@ -91,7 +91,7 @@ impl Value for ExecRoutes {
         texts.collect()
     }
 
-    /// An argument may be a secret; what is wrong names the pattern.
+    /// An argument may be a secret, so the error names only the pattern.
     fn quotable(_: &str) -> Option<std::borrow::Cow<'_, str>> {
         None
     }
@@ -102,7 +102,7 @@ impl Value for ExecRoutes {
 pub enum ExitVerdict {
     /// The job is done.
     Ack,
-    /// The job goes back after this time, and no failure is recorded.
+    /// The job is given back for this time, and no failure is recorded.
     Release(Duration),
     /// The job has failed, and may be tried again.
     Retry,
@@ -111,10 +111,10 @@ pub enum ExitVerdict {
 }
 
 impl ExitVerdict {
-    /// Those that need no time.
+    /// The verdicts without a time.
     const WORDS: [Self; 4] = [Self::Ack, Self::Release(Duration::ZERO), Self::Retry, Self::Discard];
 
-    /// As it is spelled in the file.
+    /// The word in the file.
     #[must_use]
     pub fn word(self) -> String {
         match self {
@@ -220,7 +220,7 @@ impl Value for Verdicts {
     }
 }
 
-/// Names of variables whose values are struck out of what a job leaves behind.
+/// Names of variables whose values are struck from the reports about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redactions(pub Vec<String>);
 

@@ -35,8 +35,8 @@ impl Percent {
     }
 }
 
-/// From which share of the container's memory on no more jobs are taken; none: that does not
-/// matter.
+/// The share of the container's memory from which on no more jobs are fetched; `None`: no such
+/// gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryShare(pub Option<Percent>);
 
@@ -67,7 +67,7 @@ impl Value for MemoryShare {
     }
 }
 
-/// The memory of one job, in bytes or as a share of what the container may have.
+/// The memory of one job, in bytes or as a share of the container's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobMemory {
     Bytes(Bytes),
@@ -104,7 +104,7 @@ impl Value for JobMemory {
     }
 }
 
-/// How much a job steps back for others on the processor.
+/// How much a job yields the processor to other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub struct Nice(pub i32);
 
@@ -137,7 +137,7 @@ impl Value for Nice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uids {
     pub first: u32,
-    /// Not less than `first`.
+    /// At least `first`.
     pub last: u32,
 }
 

@@ -18,14 +18,14 @@ pub const PARTS: [(&str, &str); 7] = [
 /// A level, and the levels of parts that have their own: `info,gateway=debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLevels {
-    /// Of every part that has none of its own.
+    /// The level of every part that is not listed.
     pub level: Level,
     /// Names of [`PARTS`], each once at most.
     pub parts: Vec<(&'static str, Level)>,
 }
 
 impl LogLevels {
-    /// This level for everything.
+    /// This level for all parts.
     #[must_use]
     pub fn all(level: Level) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! An address that nobody outside of this machine, or of this pod, can reach.
+//! An address that only this machine, or this pod, can reach.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::network::Listen;
 use super::{Form, Notation, Problem, Value, only};
 
-/// Where the gateway listens; port 0 lets the system choose.
+/// The address of the gateway; port 0 lets the system choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loopback(pub SocketAddr);
 

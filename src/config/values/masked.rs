@@ -27,8 +27,7 @@ pub(super) fn without_secrets(url: &str) -> String {
     }
 }
 
-/// A text as an error may show it, whatever it was meant for: what may be a URL is without its
-/// secrets.
+/// A text as an error may show it: if it may be a URL, without its secrets.
 #[must_use]
 pub fn masked(text: &str) -> Cow<'_, str> {
     let has_user = text.rsplit_once('@').is_some_and(|(before, _)| before.contains(':'));

@@ -1,5 +1,6 @@
-//! The types of values. Each has one `impl Value`: how people write a value, what is accepted, how
-//! it is shown. A new kind of value is one more type with its `impl` in a file of this folder.
+//! The types of values. Each has one `impl Value`: how people write a value, which values are
+//! accepted, how a value is shown. A new kind of value is one more type with its `impl` in a file
+//! of this folder.
 //!
 //! Start with `scalars` for the simplest types. `network` and `masked` keep secrets out of
 //! messages.
@@ -40,12 +41,12 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
     /// The texts are no value of this type, or the row does not accept it.
     fn read(texts: &[&str], limits: &Self::Limits) -> Result<Self, Problem>;
 
-    /// The value as people write it; a secret shows only that it is set, and what holds nothing is
-    /// empty.
+    /// The value as people write it. A secret shows only that it is set; an empty value shows
+    /// nothing.
     fn show(&self) -> String;
 
-    /// The texts that [`Value::read`] makes the same value of; none for one that holds nothing. Not
-    /// for secrets.
+    /// The texts from which [`Value::read`] makes an equal value; none for an empty value. Not for
+    /// secrets.
     fn texts(&self) -> Vec<String> {
         let (shown, mut texts) = (self.show(), Vec::new());
         if shown.is_empty() {
@@ -55,12 +56,12 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
         texts.into_iter().map(str::to_owned).collect()
     }
 
-    /// Words of a row's limits, behind what the notation accepts.
+    /// Words of a row's limits, behind the values that the notation accepts.
     fn limited(_: &Self::Limits) -> String {
         String::new()
     }
 
-    /// The part of a refused text that an error may repeat: `None` where the text may be a secret.
+    /// The part of a refused text that an error may repeat: `None` if the text may be a secret.
     fn quotable(text: &str) -> Option<Cow<'_, str>> {
         Some(Cow::Borrowed(text))
     }
@@ -116,7 +117,7 @@ pub enum Form {
     Strings,
     /// Several with commas between; an array of whole numbers in the file.
     Integers,
-    /// Several, each on a line of its own; a table of strings in the file.
+    /// Several, each on a separate line; a table of strings in the file.
     Headers,
     /// A table of strings and whole numbers, in the file alone: `NAME=VALUE` each.
     Table,
@@ -126,7 +127,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Takes the text of a flag or a variable apart, where it may hold several values.
+    /// Splits the text of a flag or a variable, if it may hold several values.
     pub fn split<'t>(self, text: &'t str, into: &mut Vec<&'t str>) {
         let separator = match self {
             Self::Strings | Self::Integers | Self::Table => ',',
@@ -153,7 +154,7 @@ pub trait AnyValue: Any + fmt::Debug + Send + Sync {
     /// The texts of [`Value::texts`].
     fn texts(&self) -> Vec<String>;
 
-    /// Whether the other one has the same type and is equal.
+    /// True if the other value has an equal type and is equal.
     fn equals(&self, other: &dyn AnyValue) -> bool;
 }
 

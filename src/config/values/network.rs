@@ -1,5 +1,5 @@
-//! Addresses, URLs and headers: what goes wrong here is often a secret in the wrong place, so
-//! nothing of this module shows one.
+//! Addresses, URLs and headers. A mistake here is often a secret in the wrong place, so no error of
+//! this module shows a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,10 +17,10 @@ const API_PATH: &str = "/ojs/v1";
 pub struct BackendUrl(String);
 
 impl BackendUrl {
-    /// Reads `http://HOST[:PORT][/PREFIX]` or the same with https.
+    /// Reads `http://HOST[:PORT][/PREFIX]`, or with `https://`.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence that begins with the value.
+    /// The fault, as the end of a sentence that begins with the value.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (scheme, rest) = text.split_once("://").ok_or("is not a URL")?;
         if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
@@ -97,7 +97,7 @@ impl Value for BackendUrl {
     }
 }
 
-/// Host without brackets, and port, of what [`is_authority`] has accepted.
+/// Host without brackets, and port, of an authority that [`is_authority`] has accepted.
 pub(super) fn split_authority(authority: &str, default_port: u16) -> (&str, u16) {
     // The last colon, unless it is one of an IPv6 address.
     let (host, port) = match authority.rsplit_once(':') {
@@ -133,7 +133,7 @@ fn port_number(text: &str) -> Option<u16> {
     whole(text).and_then(|number| u16::try_from(number).ok())
 }
 
-/// Where the health endpoints listen.
+/// The address of the health endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listen {
     /// The endpoints listen nowhere.
@@ -189,7 +189,7 @@ impl Value for Listen {
     }
 }
 
-/// Headers that a request cannot take from a user: its frame, or whether we can read the answer,
+/// Headers that a user cannot set, because the framing of a request or the reading of its answer
 /// depends on them.
 const RESERVED: [&str; 14] = [
     "host",
@@ -208,7 +208,8 @@ const RESERVED: [&str; 14] = [
     "upgrade",
 ];
 
-/// One extra header. `Debug` and `Display` hide its value: no name tells whether it is a secret.
+/// One extra header. `Debug` and `Display` hide its value, because no name shows whether it is a
+/// secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header {
     /// The name as written.
@@ -221,7 +222,7 @@ impl Header {
     /// Reads `Name: value`.
     ///
     /// # Errors
-    /// What is wrong with it; never shows the value.
+    /// The fault; never shows the value.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, value) = text.split_once(':').ok_or("has an entry without a colon")?;
         Self::new(name.trim(), value.trim())
@@ -230,7 +231,7 @@ impl Header {
     /// A header of this name and value.
     ///
     /// # Errors
-    /// What is wrong with it; never shows the value.
+    /// The fault; never shows the value.
     pub fn new(name: &str, value: &str) -> Result<Self, String> {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {

@@ -1,4 +1,4 @@
-//! The proxy in front of the backend: its URL, whose credentials nothing of this module shows, and
+//! The proxy in front of the backend: its URL, whose credentials this module never shows, and
 //! `off`.
 
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use super::masked::without_secrets;
 use super::network::{is_authority, split_authority};
 use super::{Form, Notation, Problem, Value, only};
 
-/// Where a proxy listens if its URL names no port.
+/// The port of a proxy whose URL names none.
 const DEFAULT_PORT: u16 = 80;
 
 /// An HTTP proxy. `Debug` hides its credentials and nothing displays them.
@@ -23,7 +23,7 @@ impl Proxy {
     /// Reads `http://[USER:PASSWORD@]HOST[:PORT]`; the `http://` may be left out.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence that begins with the value.
+    /// The fault, as the end of a sentence that begins with the value.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let rest = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
@@ -95,7 +95,7 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// `USER:PASSWORD` or `USER`, with what a URL has to write as `%40` and the like.
+/// `USER:PASSWORD` or `USER`, with escapes like `%40` as in a URL.
 fn read_credentials(text: &str) -> Result<(String, String), &'static str> {
     const PROBLEM: &str =
         "has credentials that are not printable text, with each %, @, : and / in them written as %25, %40, %3A and %2F";
@@ -131,7 +131,7 @@ fn percent_decoded(text: &str) -> Option<String> {
 /// The value of `backend.proxy`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProxySetting {
-    /// No proxy, whatever the environment says.
+    /// No proxy, even if the environment sets one.
     Off,
     /// This proxy.
     Through(Proxy),

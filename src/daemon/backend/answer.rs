@@ -1,5 +1,5 @@
 //! The answer to a request, from its bytes, piece by piece. `wire/http` knows where head and body
-//! end. Here are the bounds, and what counts as an answer where it breaks off.
+//! end. This file holds the bounds, and the rules for an answer that breaks off.
 
 use crate::daemon::backend::answer_head::AnswerHead;
 use crate::daemon::backend::fault::Fault;
@@ -13,43 +13,43 @@ use ojs_wire::http::tunnel::{TunnelBody, TunnelHead};
 /// Longest head of an answer, in bytes.
 const MOST_HEAD_BYTES: usize = 32 << 10;
 
-/// Most bytes of all that comes before the body of an answer, interim answers (100 to 199)
-/// included: what makes each of them ends nowhere, and each costs time.
+/// Most bytes before the body of an answer, interim answers (100 to 199) included. An endless
+/// sequence of interim answers would cost time, because each one is read.
 const MOST_BYTES_BEFORE_BODY: usize = 128 << 10;
 
-/// Most bytes of an answer that we read, where nothing asks for more.
+/// Most bytes of an answer that ojs-init reads, unless the request asks for more.
 const USUAL_BODY_BYTES: u64 = 4 << 20;
 
-/// Most bytes of an answer to a report that we read: its status says nearly all.
+/// Most bytes of the answer to a report that ojs-init reads, because its status holds nearly all.
 const REPORT_BODY_BYTES: u64 = 64 << 10;
 
 /// Most bytes of events that are kept until they are looked at, which is after each turn of a
 /// connection.
 const EVENT_BYTES: u64 = 512 << 10;
 
-/// Most bytes of an answer that we ever read. Jobs that are beyond it lapse.
+/// Most bytes of an answer that ojs-init ever reads. Jobs beyond them lapse.
 const MOST_BODY_BYTES: u64 = 256 << 20;
 
 /// Bytes of an answer for each job besides its envelope, at most.
 const BYTES_AROUND_ENVELOPE: u64 = 64 << 10;
 
-/// An answer, as it came.
+/// A received answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::daemon) struct Received {
     /// Its head.
     pub(in crate::daemon) head: AnswerHead,
-    /// The body, as much of it as came, at most the limit.
+    /// The received part of the body, at most the limit.
     pub(in crate::daemon) body: Vec<u8>,
-    /// The body instead, where it is one with large jobs.
+    /// The body in place of `body`, if it has large jobs.
     pub(in crate::daemon) jobs: Option<JobsBody>,
     /// Whether that is the whole body.
     pub(in crate::daemon) is_whole: bool,
-    /// Whether another request may go out on its connection.
+    /// True if the connection can carry another request.
     pub(in crate::daemon) leaves_connection_open: bool,
 }
 
 impl Received {
-    /// Bytes of the body that came.
+    /// Received bytes of the body.
     pub(in crate::daemon) fn body_bytes(&self) -> usize {
         self.jobs.as_ref().map_or(self.body.len(), JobsBody::bytes)
     }
@@ -57,22 +57,22 @@ impl Received {
 
 /// How far it is.
 enum AnswerStage {
-    /// No head came yet but those of interim answers.
+    /// No head was received yet, except those of interim answers.
     Head,
     Body {
         body: BodyReader,
         leaves_connection_open: bool,
     },
-    /// Everything came that is read.
+    /// All that ojs-init reads of the answer was received.
     Over {
         is_whole: bool,
         leaves_connection_open: bool,
     },
 }
 
-/// The head for whoever passes it on.
+/// The head, for the tunnel that passes the answer on.
 enum Passing {
-    /// Nobody does, or somebody has it.
+    /// The answer is not passed on, or the tunnel already has the head.
     Nothing,
     /// The head is wanted once it is there.
     Wanted,
@@ -84,7 +84,7 @@ pub(in crate::daemon) struct AnswerReader {
     stage: AnswerStage,
     /// The request was one for a head without its body.
     is_head_alone: bool,
-    /// Bytes that wait for what follows them.
+    /// Bytes that cannot be parsed before more bytes arrive.
     rest: Vec<u8>,
     /// Bytes of interim answers and of the head so far.
     bytes_before_body: usize,
@@ -94,18 +94,18 @@ pub(in crate::daemon) struct AnswerReader {
     /// The part of the answer that is ready to be passed on.
     passing: Passing,
     body: Vec<u8>,
-    /// Bytes of the body by the head; 0 where it does not say.
+    /// Bytes of the body by the head; 0 if the head announces no length.
     announced: usize,
     jobs: Jobs,
 }
 
-/// Whether large jobs are taken out of the body while it comes.
+/// How large jobs are separated from the body while it arrives.
 enum Jobs {
     /// The request is no FETCH.
     None,
     /// The answer is small so far.
     Small,
-    /// The body, instead of the other one.
+    /// Large jobs are read instead of the plain body.
     Large(Box<JobsReader>),
 }
 
@@ -144,7 +144,7 @@ impl AnswerReader {
         }
     }
 
-    /// The reader of an answer that is passed on as it comes, to a request of this kind.
+    /// The reader of an answer that is passed on piece by piece, to a request of this kind.
     pub(in crate::daemon) fn of_tunnel(is_head_alone: bool) -> Self {
         Self {
             is_head_alone,
@@ -162,7 +162,7 @@ impl AnswerReader {
         let Passing::Here(head) = std::mem::replace(&mut self.passing, Passing::Nothing) else {
             return None;
         };
-        // Nobody asked for another protocol.
+        // No request asked for another protocol.
         let is_usual = head.status != SWITCHING_PROTOCOLS;
         Some(is_usual.then_some(head).ok_or(Fault::NotHttp))
     }
@@ -172,10 +172,10 @@ impl AnswerReader {
         std::mem::take(&mut self.body)
     }
 
-    /// Takes what came; true: nothing more is to be read.
+    /// Parses received bytes. Returns true if nothing more is to be read.
     ///
     /// # Errors
-    /// It is no answer. [`AnswerReader::cut_off`] says what is left of it.
+    /// The bytes are no answer. [`AnswerReader::cut_off`] returns the part that is usable.
     pub(in crate::daemon) fn push(&mut self, bytes: &[u8]) -> Result<bool, Fault> {
         self.push_with(bytes, &mut Spare::default())
     }
@@ -201,7 +201,7 @@ impl AnswerReader {
         Ok(matches!(self.stage, AnswerStage::Over { .. }))
     }
 
-    /// The other side has closed; `is_clean`: in the way in which it should.
+    /// The peer has closed the connection. `is_clean`: with the goodbye that TLS wants.
     ///
     /// # Errors
     /// There was no answer.
@@ -247,9 +247,9 @@ impl AnswerReader {
         let most = match self.stage {
             AnswerStage::Head if before_body > MOST_BYTES_BEFORE_BODY => return Err(Fault::EndlessHead),
             AnswerStage::Head if rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
-            // A line between two chunks, which has a bound of its own.
+            // A line between two chunks has its own bound in the body reader.
             AnswerStage::Head | AnswerStage::Body { .. } => usize::MAX,
-            // One byte is enough to see that more follows, which nobody asked for.
+            // One byte is enough to see that unwanted bytes follow the answer.
             AnswerStage::Over { .. } => 1,
         };
         self.rest
@@ -261,7 +261,7 @@ impl AnswerReader {
         matches!(self.stage, AnswerStage::Head)
     }
 
-    /// Takes as much as makes sense by itself; how many bytes that were.
+    /// Parses as many of the bytes as possible, and returns their number.
     fn take(&mut self, bytes: &[u8], spare: &mut Spare) -> Result<usize, Fault> {
         let mut used = 0;
         while self.is_in_head() {
@@ -273,7 +273,7 @@ impl AnswerReader {
         Ok(used + self.take_body(bytes.get(used..).unwrap_or_default(), spare)?)
     }
 
-    /// Takes one head; 0: its end is not here yet.
+    /// Parses one head and returns its length; 0 if its end was not received yet.
     fn take_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         let is_wanted = matches!(self.passing, Passing::Wanted);
         let head = answer_head::read(bytes, self.is_head_alone, |response, length, framing| match framing {
@@ -303,8 +303,8 @@ impl AnswerReader {
         Ok(length)
     }
 
-    /// Makes room for a body whose length is known, once: growing step by step it would be moved.
-    /// Only bytes that come take memory. Without that room it grows.
+    /// Reserves room once for a body of known length, because growing step by step would move it.
+    /// Only received bytes use memory. If the reservation fails, the buffer grows instead.
     fn reserve(&mut self, body: AnswerBody) {
         let AnswerBody::Bytes(length) = body else { return };
         self.announced = usize::try_from(length).unwrap_or(usize::MAX).min(self.limit);
@@ -330,7 +330,7 @@ impl AnswerReader {
         }
     }
 
-    /// So many bytes were a head.
+    /// Counts the bytes of a head.
     fn count_head(&mut self, length: usize) -> Result<(), Fault> {
         if length > MOST_HEAD_BYTES {
             return Err(Fault::LongHead);
@@ -342,7 +342,7 @@ impl AnswerReader {
         Ok(())
     }
 
-    /// Takes what there is of the body; how many bytes that were.
+    /// Reads the available part of the body, and returns the number of bytes.
     fn take_body(&mut self, bytes: &[u8], spare: &mut Spare) -> Result<usize, Fault> {
         let mut rest = bytes;
         while let AnswerStage::Body {
@@ -394,7 +394,7 @@ fn most_jobs(call: &Call) -> u64 {
     }
 }
 
-/// Most bytes of an answer to this call, where an envelope has at most `max_frame` bytes.
+/// Most bytes of an answer to this call, if an envelope has at most `max_frame` bytes.
 pub(in crate::daemon) fn body_limit(call: &Call, max_frame: u64) -> usize {
     let limit = match call.endpoint().answer() {
         AnswerSize::Jobs => max_frame

@@ -13,9 +13,9 @@ pub(in crate::daemon) struct AnswerHead {
     pub(in crate::daemon) retry_after: Option<String>,
     /// The header Location.
     pub(in crate::daemon) location: Option<String>,
-    /// Whether what follows are events as they happen.
+    /// True if the body is a stream of events.
     pub(in crate::daemon) is_event_stream: bool,
-    /// How long the backend keeps a connection that is not used, where it says so.
+    /// How long the backend keeps an unused connection, if it announces that.
     pub(in crate::daemon) keep_alive: Option<Duration>,
 }
 
@@ -40,7 +40,7 @@ impl AnswerHead {
     }
 }
 
-/// A value that is text, and nothing that a terminal would act on.
+/// A value of visible text only, because a terminal would act on control characters.
 fn visible(value: &[u8]) -> Option<&str> {
     let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     std::str::from_utf8(value).ok().filter(|_| value.iter().all(is_visible))

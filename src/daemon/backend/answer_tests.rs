@@ -1,4 +1,4 @@
-//! Answers in pieces of every size, and what is left of those that break off.
+//! Answers in pieces of every size, and the usable part of those that break off.
 #![allow(clippy::unwrap_used, reason = "a test without its answer has failed")]
 
 use std::time::Duration;
@@ -287,7 +287,7 @@ const LINES: &[&str] = &[
 const BODIES: &[&str] = &["", "hello!", "hello! and more", "6\r\nhello!\r\n0\r\n\r\n", "hel"];
 
 proptest! {
-    /// Neither the pieces in which it comes nor that it is passed on change what an answer says.
+    /// An answer means the same in pieces of every size, passed on or not.
     #[test]
     fn an_answer_is_the_same_however_it_comes(
         (status, lines, line_end, body) in (
@@ -297,7 +297,7 @@ proptest! {
         is_clean in any::<bool>(),
     ) {
         let answer = answer(status, &lines, line_end, body);
-        // Bytes behind an answer are seen only where they come with it.
+        // Bytes behind an answer are noticed only if they arrive with it.
         let all_of = |reader, piece| {
             let received = seen(reader, &answer, piece, is_clean).map_err(|fault| format!("{fault:?}"));
             received.map(|received| (received.head, received.body, received.is_whole))
@@ -308,7 +308,7 @@ proptest! {
         prop_assert_eq!(&whole, &all_of(passed, piece));
     }
 
-    /// A library reads the same answer in the same bytes.
+    /// An HTTP library reads the same answer from the same bytes.
     #[test]
     fn an_answer_is_the_one_that_a_library_reads(
         (status, lines, line_end, body) in (
@@ -336,7 +336,7 @@ fn what_is_left(mut reader: AnswerReader, answer: &[u8]) -> Option<(u16, Vec<u8>
     Some((received.head.status, received.body, received.is_whole))
 }
 
-/// The same, by the engine of an HTTP client.
+/// Reads the answer with the engine of an HTTP client.
 fn read_by_a_library(answer: &[u8], is_head_alone: bool) -> Option<(u16, Vec<u8>, bool)> {
     let method = if is_head_alone { Method::HEAD } else { Method::GET };
     let mut call = Call::new(Request::builder().method(method).body(()).unwrap())

@@ -1,9 +1,9 @@
-//! The backend, for the loop: requests in, answers out, connections in between. Nothing waits and
-//! no thread is in the way.
+//! The backend, for the loop: requests in, answers out, connections in between. Nothing here
+//! blocks, and no thread stands between.
 //!
-//! A connection belongs to one request at a time, so what hangs delays only itself. Every request
-//! is answered exactly once, also when there is no room, no connection, no token, no time or a
-//! panic. What happens to one in between is in `steps.rs`.
+//! A connection belongs to one request at a time, so a request that hangs delays only itself. Every
+//! request is answered exactly once, also when there is no room, no connection, no token, no time
+//! or a panic. The steps in between are in `steps.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -43,11 +43,11 @@ use ojs_wire::backend::spare::Spare;
 /// more than these.
 const CONNECTIONS_PER_TURN: usize = 16;
 
-/// Most requests that begin before the loop has its turn. A connection to this very machine is made
-/// within the call that asks for it, which takes 0.1 ms.
+/// Most requests that begin in one turn of the loop. A connect call to this very machine lasts
+/// 0.1 ms, because it completes the connection.
 const REQUESTS_PER_TURN: usize = 8;
 
-/// A report that has no answer after this time does not count as one under way when others wait.
+/// A report without an answer after this time does not count as under way if others wait.
 const SLOW_AFTER: Duration = Duration::from_millis(250);
 
 /// The memory of large jobs is kept for this long after the last one was passed on. Then the worker
@@ -59,19 +59,19 @@ const SPARE_KEPT_FOR: Duration = Duration::from_millis(100);
 pub enum BackendSays {
     /// This is the answer, or there is none.
     Answer(Reply, Heard),
-    /// The answer is a stream, and this comes on it.
+    /// The answer is a stream, and this event was received on it.
     News(StreamNews),
 }
 
 /// Owners of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::daemon::backend) enum BackendTimer {
-    /// Nobody waits for the answer any more.
+    /// The time limit for the answer is reached.
     GiveUp(CallId),
     /// The connection is not there yet.
     Connect(CallId),
-    /// There may be a next step without anything having happened: another address, the token of
-    /// last time.
+    /// The request may take its next step at this time: try another address, or use the previous
+    /// token.
     Step(CallId),
     /// Reports wait, and those that are under way may hang.
     SlowReports,
@@ -82,7 +82,7 @@ pub(in crate::daemon::backend) enum BackendTimer {
 /// A turn: where new connections are registered, and when it is.
 #[derive(Clone, Copy)]
 pub(in crate::daemon::backend) struct BackendTurn<'a> {
-    /// Where the loop is told of connections.
+    /// The registry of the loop, for new connections.
     pub(in crate::daemon::backend) registry: &'a Registry,
     /// Now.
     pub(in crate::daemon::backend) now: Moment,
@@ -111,13 +111,13 @@ pub struct Backend {
     /// The last kept connection that the peer has closed too soon.
     pub(in crate::daemon::backend) early_end: Option<EarlyEnd>,
     pub(in crate::daemon::backend) idle_limits: IdleLimits,
-    /// Requests of somebody else.
+    /// Requests of the gateway's clients.
     pub(in crate::daemon::backend) tunnels: Tunnels,
     /// Requests that have their turn.
     pub(in crate::daemon::backend) ready: VecDeque<CallId>,
     /// Connections that have their turn.
     pub(in crate::daemon::backend) ready_slots: VecDeque<usize>,
-    /// Requests that wait for what a thread brings.
+    /// Requests that wait for the result of a thread.
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<CallId>,
     pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
     pub(in crate::daemon::backend) said: Vec<(CallId, BackendSays)>,
@@ -143,11 +143,11 @@ impl Backend {
         let url = url.ok_or_else(|| BackendError("backend.url is not set".to_owned()))?;
         let tls = tls::config(&settings.backend)?;
         let wake: LoopWake = Arc::new(move || {
-            // Without a loop there is nobody to tell.
+            // An error means that the loop has ended.
             let _ = waker.wake();
         });
         let place = UrlParts::of(url.as_str());
-        // With a proxy nobody here has to know the backend's address.
+        // With a proxy ojs-init does not look up the backend's address, because the proxy does.
         let (host, port) = match &settings.backend.proxy {
             Some(proxy) => (proxy.host(), proxy.port()),
             None => (place.host.as_str(), place.port),
@@ -176,8 +176,8 @@ impl Backend {
         })
     }
 
-    /// Takes a request, which goes out in the next turn. Its answer comes at `give_up` at the
-    /// latest. `is_again`: the same one hangs on another connection.
+    /// Queues a request for the next turn. Its answer arrives at `give_up` at the latest.
+    /// `is_again`: an equal request hangs on another connection.
     pub fn send(&mut self, id: CallId, call: Call, give_up: Moment, is_again: bool) {
         let lane = call.endpoint().lane();
         let stage = match self.lanes.enter(lane, id) {
@@ -197,13 +197,13 @@ impl Backend {
         self.deadlines.arm(BackendTimer::GiveUp(id), give_up);
     }
 
-    /// Keeps the memory of a large job that was passed on, for the next one, if that comes soon.
+    /// Keeps the memory of a large job that was passed on, for the next job that soon follows.
     pub fn keep_spare(&mut self, memory: Vec<u8>, now: Moment) {
         self.spare.put(memory);
         self.deadlines.arm(BackendTimer::Spare, now.after(SPARE_KEPT_FOR));
     }
 
-    /// Others go instead of reports that hang. Asked for only while some wait.
+    /// Starts waiting reports in place of those that hang. Armed only while some wait.
     fn look_for_slow_reports(&mut self, now: Moment) {
         let is_slow = |pending: &&Pending| {
             pending.lane == Lane::Report && pending.began.is_some_and(|began| began.elapsed(now) >= SLOW_AFTER)
@@ -215,8 +215,8 @@ impl Backend {
         }
     }
 
-    /// Nobody waits for this answer any more: its connection is closed at once. It is answered all
-    /// the same, as it is true.
+    /// Closes the connection of a request whose answer is not wanted any more. The request is still
+    /// answered, with `Fault::Abandoned`.
     pub fn abandon(&mut self, id: CallId) {
         self.fail(id, &Fault::Abandoned);
     }
@@ -226,7 +226,7 @@ impl Backend {
         self.token.changed();
     }
 
-    /// The kernel says that something happened on the connection in this slot.
+    /// The kernel reported an event on the connection in this slot.
     pub fn is_ready(&mut self, slot: usize, event: &Event) {
         if let Some(connection) = self.reach.slots.get(slot) {
             connection.is_ready(event);
@@ -234,17 +234,17 @@ impl Backend {
         }
     }
 
-    /// Goes on with everything that can go on, and hands over what was answered.
+    /// Advances every request that can advance, and hands over the answers.
     pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, BackendSays)) {
         let turn = BackendTurn { registry, now };
-        // Both, always: what nobody waits for is newer all the same.
+        // Take both results, because the next request wants the newest ones.
         let (has_names, has_token) = (self.names.take(now), self.token.take());
         if has_names || has_token {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
             self.tunnels.thread_has_news();
         }
         self.reach.close_outdated(now);
-        // Those that come again have more to do than fits into a turn.
+        // A slot that queues itself again needs more time than one turn.
         for _ in 0..CONNECTIONS_PER_TURN.min(self.ready_slots.len()) {
             let Some(slot) = self.ready_slots.pop_front() else {
                 break;
@@ -260,12 +260,12 @@ impl Backend {
             self.heed_signs(now);
         }
         self.hand_on(turn);
-        // After what has come: who was held up for longer than a request may take finds its answer
-        // all the same.
+        // Deadlines come last, so a request whose answer is already here gets it although the loop
+        // was late.
         while let Some(due) = self.deadlines.take_due(now) {
             self.overdue(due, now);
         }
-        // After ours.
+        // Tunnels come after ojs-init's own requests.
         self.turn_tunnels(turn);
         if self.lanes.has_waiting_reports() {
             self.deadlines
@@ -276,7 +276,7 @@ impl Backend {
         }
     }
 
-    /// Kept connections go to requests that open one of their own.
+    /// Gives kept connections to requests that are opening a new one.
     fn hand_on(&mut self, turn: BackendTurn<'_>) {
         for id in self.reach.dialing(!self.ready.is_empty(), turn.now) {
             self.guarded(Some(id), None, |backend| backend.take_kept(id, turn));
@@ -284,7 +284,7 @@ impl Backend {
         }
     }
 
-    /// Whether there is something to do for another turn at once.
+    /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         !(self.ready.is_empty() && self.ready_slots.is_empty() && self.said.is_empty()) || self.tunnels.has_more()
     }
@@ -360,7 +360,7 @@ impl Backend {
         }
     }
 
-    /// Looks at what connections have told of the backend.
+    /// Handles the signs that connections have given of the backend.
     pub(in crate::daemon::backend) fn heed_signs(&mut self, now: Moment) {
         for sign in std::mem::take(&mut self.signs) {
             self.heed(sign, now);
@@ -376,7 +376,7 @@ impl Backend {
         }
     }
 
-    /// Takes the received bytes as the answer.
+    /// Interprets the received bytes as the answer.
     pub(in crate::daemon::backend) fn interpret(&mut self, id: CallId, received: Received) {
         let Some(pending) = self.pending.get(&id) else { return };
         if matches!(received.head.status, 401 | 403) {
@@ -398,8 +398,8 @@ impl Backend {
         self.answer(id, outcome);
     }
 
-    /// There is no answer, or not all of it. A backend may close a kept connection just when we use
-    /// it again: then a fresh one gets the request, if that can do no harm.
+    /// There is no answer, or not all of it. A backend may close a kept connection just when
+    /// ojs-init uses it again. Then the request is sent on a fresh one, if that can do no harm.
     pub(in crate::daemon::backend) fn fail(&mut self, id: CallId, fault: &Fault) {
         if self.is_open_stream(id) {
             return self.end_stream(id, Failure::Unanswered, &self.outcomes.reason(fault, true));
@@ -414,8 +414,8 @@ impl Backend {
             }
             RequestStage::Waiting | RequestStage::Reaching(_) => false,
         };
-        // A backend that refuses a connection has accepted nothing on it. One that ends a used
-        // connection may have.
+        // A backend that refuses a connection has accepted nothing on it. A backend that ends a
+        // used connection may have accepted the request.
         let is_refused = !has_served && fault.is_refusal(&self.outcomes.settings().backend);
         let is_sent = pending.is_sent() && (!is_refused || pending.first_was_sent);
         let stage = match pending.stage {
@@ -429,7 +429,7 @@ impl Backend {
             RequestStage::Waiting | RequestStage::Reaching(_) => {}
             RequestStage::Exchanging(exchange) => {
                 self.reach.reset(exchange.slot);
-                // The received part of an answer counts, unless nobody waits for it.
+                // The received part of an answer counts, unless the request was abandoned.
                 if !matches!(fault, Fault::Abandoned)
                     && let Some(received) = exchange.received()
                 {
@@ -464,7 +464,7 @@ impl Backend {
         self.answer(id, outcome);
     }
 
-    /// Every request ends here, and only once. Another one of its kind may go instead.
+    /// Ends a request, exactly once. A waiting request of its kind may start instead.
     pub(in crate::daemon::backend) fn answer(&mut self, id: CallId, (reply, heard): (Reply, Heard)) {
         let Some(pending) = self.pending.remove(&id) else {
             return;

@@ -1,4 +1,4 @@
-//! The cost of a bug of ours: one answer and its connection.
+//! The cost of a bug of ojs-init: one answer and its connection.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::io::Write;

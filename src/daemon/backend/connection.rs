@@ -1,6 +1,6 @@
-//! One connection to the backend, with TLS where its URL says https. Nothing here waits: what the
-//! kernel has told is remembered, since it tells only once, and what a turn may read or write is
-//! bounded.
+//! One connection to the backend, with TLS if its URL begins with https. Nothing here blocks.
+//! Events of the kernel are remembered because the kernel reports each only once. The reads and
+//! writes of one turn are bounded.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -22,7 +22,8 @@ use ojs_wire::http::connect::{self, ConnectReply};
 /// Most bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
 
-/// As many are read at a time until an answer fills that; most processes never touch more.
+/// First size of the read buffer. It grows after an answer fills it, which never happens in most
+/// processes.
 const FIRST_READ_BYTES: usize = 8 << 10;
 
 /// Most bytes that are written to one connection in a turn.
@@ -31,8 +32,8 @@ const WRITTEN_PER_TURN: usize = 256 << 10;
 /// Most steps of a handshake in a turn; a usual one has two or three.
 const STEPS_OF_HANDSHAKE: usize = 8;
 
-/// Most buffers of what only TLS itself has to know that are read of a connection without a
-/// request. Tickets fit into one.
+/// Most buffers without plain bytes that are read of a connection without a request. TLS sends some
+/// for itself; its tickets fit into one.
 const MOST_READS_OF_NOTHING: usize = 8;
 
 /// The read buffers of all connections.
@@ -54,7 +55,7 @@ impl Default for Buffers {
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum ConnectionPhase {
-    /// The other side has not answered yet.
+    /// The peer has not accepted the connection yet.
     Connecting,
     /// The proxy is asked, or TLS begins.
     Handshake,
@@ -69,18 +70,18 @@ pub(in crate::daemon) enum Sent {
     All,
     /// There is no room for more now.
     Some,
-    /// There is, and others have their turn first.
+    /// There are more bytes, and other connections have their turn first.
     Paused,
 }
 
 /// The result of a read.
 #[derive(Debug)]
 pub(in crate::daemon) enum Got<'a> {
-    /// These bytes; none where TLS had something to tell itself.
+    /// These bytes; empty if TLS received only bytes for itself.
     Bytes(&'a [u8]),
-    /// Nothing for now.
+    /// There is nothing to read for now.
     Nothing,
-    /// The other side has closed; with TLS it is clean when it has said so.
+    /// The peer has closed the connection; with TLS it is clean if the peer sent a goodbye.
     End { is_clean: bool },
 }
 
@@ -125,7 +126,7 @@ pub(in crate::daemon) struct BackendConnection<O = CallId> {
     pub(in crate::daemon) since: Moment,
     /// When the last request on it was answered; none before that.
     pub(in crate::daemon) idle_since: Option<Moment>,
-    /// Until then the peer keeps it without a request, as it says or as is usual.
+    /// Until then the peer keeps the connection without a request: as it announced, or as is usual.
     pub(in crate::daemon) kept_until: Moment,
     /// Whether it has served a request.
     pub(in crate::daemon) has_served: bool,
@@ -133,9 +134,9 @@ pub(in crate::daemon) struct BackendConnection<O = CallId> {
     pub(in crate::daemon) is_queued: bool,
     may_read: bool,
     may_write: bool,
-    /// The other side has closed, and what it said before may still be there.
+    /// The peer has closed the connection, and earlier bytes may still be readable.
     is_closing: bool,
-    /// TLS has said goodbye.
+    /// TLS has received the peer's goodbye.
     is_ended: bool,
     /// The fault behind the last good bytes of TLS.
     broken: Option<Fault>,
@@ -145,7 +146,7 @@ impl<O> BackendConnection<O> {
     /// Starts to connect.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system refuses the connection.
     pub(in crate::daemon) fn start(address: SocketAddr, owner: O, now: Moment) -> io::Result<Self> {
         Ok(Self {
             stream: TcpStream::connect(address)?,
@@ -168,14 +169,14 @@ impl<O> BackendConnection<O> {
         })
     }
 
-    /// Takes in an event of the kernel.
+    /// Remembers an event of the kernel.
     pub(in crate::daemon) fn is_ready(&mut self, event: &Event) {
         self.is_closing |= event.is_read_closed() || event.is_error();
         self.may_read |= event.is_readable() || self.is_closing;
         self.may_write |= event.is_writable() || event.is_error();
     }
 
-    /// Whether there may be something to read.
+    /// True if there may be bytes to read.
     pub(in crate::daemon) fn may_read(&self) -> bool {
         self.may_read
     }
@@ -185,10 +186,10 @@ impl<O> BackendConnection<O> {
         self.may_read = true;
     }
 
-    /// Whether the other side has answered.
+    /// True if the peer has accepted the connection.
     ///
     /// # Errors
-    /// It does not want us, or is not there.
+    /// The peer refuses the connection, or cannot be reached.
     pub(in crate::daemon) fn is_connected(&mut self) -> Result<bool, Fault> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error.into());
@@ -210,7 +211,8 @@ impl<O> BackendConnection<O> {
         }
     }
 
-    /// Begins to use the connection. A proxy and TLS come first, if they are wanted.
+    /// Begins to use the connection. The requests to the proxy and of TLS go first, if they are
+    /// wanted.
     pub(in crate::daemon) fn begin(&mut self, opening: Opening) {
         let Opening { connect, tls } = opening;
         self.phase = if connect.is_some() || tls.is_some() {
@@ -266,10 +268,10 @@ impl<O> BackendConnection<O> {
         Ok(false)
     }
 
-    /// One step of the handshake; true: both sides trust each other.
+    /// One step of the handshake. Returns true if it is complete.
     ///
     /// # Errors
-    /// One does not, or the connection broke.
+    /// One side does not trust the other, or the connection broke.
     pub(in crate::daemon) fn shake_hands(&mut self, buffers: &mut Buffers) -> Result<bool, Fault> {
         if !self.pass_proxy(buffers)? {
             return Ok(false);
@@ -285,7 +287,7 @@ impl<O> BackendConnection<O> {
                 Ok(Got::Nothing) => return Ok(false),
                 Ok(Got::End { .. }) => return Err(Fault::ClosedInHandshake),
                 Err(fault) => {
-                    // An alert may wait, which tells the other side why.
+                    // An alert that gives the peer the reason may be unsent.
                     let _ = self.flush();
                     return Err(fault.in_handshake());
                 }
@@ -294,7 +296,7 @@ impl<O> BackendConnection<O> {
         Ok(false)
     }
 
-    /// Writes what TLS has for the socket; true: all of it.
+    /// Writes the bytes that TLS has for the socket. Returns true if none are left.
     fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             Some(tls) if self.may_write => {
@@ -338,7 +340,7 @@ impl<O> BackendConnection<O> {
         Ok(Sent::Some)
     }
 
-    /// Reads what is there, at most one buffer of it.
+    /// Reads the available bytes, at most one buffer.
     ///
     /// # Errors
     /// The connection broke.
@@ -365,11 +367,11 @@ impl<O> BackendConnection<O> {
                 Err(error) => return Err(error.into()),
             }
         };
-        // A buffer that is not full holds all that was there; more is told of anew.
+        // A buffer that is not full holds all there was; the kernel reports later bytes anew.
         let is_full = count == buffers.raw.len();
         self.may_read = self.is_closing || is_full;
         if is_full {
-            // For the next read: there is more, or such answers are usual.
+            // The next read uses a larger buffer: there is more, or such answers are usual.
             buffers.raw.resize(READ_BYTES, 0);
         }
         let raw = buffers.raw.get(..count).unwrap_or_default();
@@ -388,13 +390,13 @@ impl<O> BackendConnection<O> {
         Ok(Got::Bytes(&buffers.plain))
     }
 
-    /// Whether the other side says nothing while there is no request. What it says is no answer to
-    /// the next one.
+    /// True if the peer sends nothing while there is no request. Such bytes are no answer to the
+    /// next request.
     pub(in crate::daemon) fn is_quiet(&mut self, buffers: &mut Buffers) -> bool {
         for _ in 0..MOST_READS_OF_NOTHING {
             match self.receive(buffers) {
                 Ok(Got::Nothing) => return true,
-                // TLS has told itself something.
+                // TLS received bytes for itself only.
                 Ok(Got::Bytes([])) => {}
                 Ok(Got::Bytes(_) | Got::End { .. }) | Err(_) => return false,
             }
@@ -402,15 +404,15 @@ impl<O> BackendConnection<O> {
         false
     }
 
-    /// Drops unsent bytes at the close. The kernel would go on delivering them for minutes, a FAIL
-    /// perhaps to the next reservation of its job.
+    /// Drops unsent bytes at the close. The kernel would go on sending them for minutes, and a late
+    /// FAIL could reach the next reservation of its job.
     pub(in crate::daemon) fn reset_at_close(&self) {
         if let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)) {
             log::debug!("backend: a connection is closed in good order: {error}");
         }
     }
 
-    /// Gives back what a large request or answer needed.
+    /// Frees the memory that a large request or answer needed.
     pub(in crate::daemon) fn shrink(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.shrink();

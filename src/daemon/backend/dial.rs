@@ -1,5 +1,5 @@
-//! The addresses of a name, one attempt after the other, none of which waits for the one before to
-//! fail (RFC 8305): an address that does not answer delays by a quarter of a second.
+//! Attempts at the addresses of a name, each started without waiting for the one before to fail
+//! (RFC 8305). An address that does not answer costs a quarter of a second.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use ojs_lifecycle::api::Moment;
 /// Between two attempts.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
 
-/// An address that has not answered after this time makes whoever connects next wait as well.
+/// An address without an answer after this time would delay the next request too.
 const LATE_AFTER: Duration = Duration::from_millis(100);
 
 /// Most addresses of one name that are tried.
@@ -23,13 +23,13 @@ const MOST_ADDRESSES: usize = 16;
 #[derive(Debug)]
 pub(in crate::daemon) struct Dial {
     left: VecDeque<SocketAddr>,
-    /// The address whose turn it is, and since when.
+    /// The address that is tried next or now, and since when.
     turn: Option<(SocketAddr, Moment)>,
     /// The attempts under way.
     attempts: Vec<Attempt>,
     /// When the next one begins, if none was successful by then.
     next_at: Moment,
-    /// Why an attempt failed: what says most.
+    /// Why an attempt failed: the most informative fault.
     fault: Option<Fault>,
 }
 
@@ -69,7 +69,7 @@ impl Dial {
         (!self.left.is_empty()).then_some(self.next_at)
     }
 
-    /// The attempt at the address whose turn it is has begun, in this slot.
+    /// Notes that the attempt at the current address has begun, in this slot.
     pub(in crate::daemon) fn began(&mut self, slot: usize) {
         let attempt = self.turn.map(|(address, began)| Attempt { slot, address, began });
         self.attempts.extend(attempt);
@@ -79,14 +79,15 @@ impl Dial {
     pub(in crate::daemon) fn failed(&mut self, slot: Option<usize>, fault: Fault, now: Moment) {
         self.attempts.retain(|attempt| Some(attempt.slot) != slot);
         self.next_at = now;
-        // A host that refuses is there; an address family that this machine lacks says nothing.
+        // A refusal proves that the host is there. A missing address family on this machine proves
+        // nothing.
         if self.fault.as_ref().is_none_or(is_no_way) {
             self.fault = Some(fault);
         }
     }
 
-    /// The other side has answered in this slot: nobody else is tried. The attempts that are not
-    /// needed any more.
+    /// The peer has answered in this slot, so no further address is tried. Returns the attempts
+    /// that are not needed any more.
     pub(in crate::daemon) fn settle(&mut self, slot: usize) -> Vec<usize> {
         self.left.clear();
         let (winner, others) = std::mem::take(&mut self.attempts)
@@ -96,8 +97,8 @@ impl Dial {
         others.into_iter().map(|attempt| attempt.slot).collect()
     }
 
-    /// The addresses that have not answered for so long that others should go before them; not that
-    /// of this slot, which has.
+    /// The addresses without an answer for so long that others go before them. The address of the
+    /// slot `besides` has answered, so it is not one of them.
     pub(in crate::daemon) fn late(&self, besides: Option<usize>, now: Moment) -> Vec<SocketAddr> {
         let is_late = |attempt: &&Attempt| Some(attempt.slot) != besides && attempt.began.elapsed(now) >= LATE_AFTER;
         let late = self.attempts.iter().filter(is_late);
@@ -129,7 +130,7 @@ fn is_no_way(fault: &Fault) -> bool {
     )
 }
 
-/// The two families take turns, beginning with that of the first address.
+/// Alternates the two families, beginning with that of the first address.
 fn by_turns(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     let is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let of = |first: bool| {

@@ -5,7 +5,7 @@ use crate::daemon::backend::connection::{BackendConnection, Buffers, Got, Sent};
 use crate::daemon::backend::fault::Fault;
 use ojs_wire::backend::spare::Spare;
 
-/// Most buffers that are read of one connection in a turn; then the others get theirs.
+/// Most buffers that are read of one connection in a turn, because other connections need theirs.
 const READS_PER_TURN: usize = 4;
 
 /// A request on its way.
@@ -16,18 +16,18 @@ pub(in crate::daemon) struct Exchange {
     sent: usize,
     is_sent: bool,
     answer: AnswerReader,
-    /// Writing failed. What the other side had said before may still be there.
+    /// Writing failed. Earlier bytes of the peer may still be readable.
     broken: Option<Fault>,
 }
 
 /// The result of a step.
 #[derive(Debug)]
 pub(in crate::daemon) enum ExchangeStep {
-    /// The kernel will tell of what follows.
+    /// The exchange waits for an event of the kernel.
     Waits,
-    /// There is more to do, and others have their turn first.
+    /// There is more to do, and other exchanges have their turn first.
     Paused,
-    /// The exchange is over. Without a fault the answer is all there.
+    /// The exchange has ended. Without a fault the answer is complete.
     Over(Option<Fault>),
 }
 
@@ -49,7 +49,7 @@ impl Exchange {
         self.is_sent
     }
 
-    /// Goes as far as it can in one turn.
+    /// Advances the exchange as far as one turn allows.
     pub(in crate::daemon) fn step(
         &mut self,
         connection: &mut BackendConnection,
@@ -95,7 +95,7 @@ impl Exchange {
         ExchangeStep::Paused
     }
 
-    /// Of an answer that is a stream of events: what came of it since the last time.
+    /// The events that were received since the last call, if the answer is a stream of events.
     pub(in crate::daemon) fn new_events(&mut self) -> Option<Vec<u8>> {
         let is_stream = self.answer.head().is_some_and(|head| head.is_event_stream);
         is_stream.then(|| self.answer.take_new_body())

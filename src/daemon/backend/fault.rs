@@ -7,22 +7,22 @@ use nix::errno::Errno;
 use crate::config::{Backend, BackendUrl};
 use crate::daemon::backend::tls_words;
 
-/// The advice if the two sides do not speak the same protocol.
+/// The advice if the two sides use different protocols.
 const CHECK: &str = "check the scheme (http or https) and the port of backend.url";
 
-/// Most bytes of an answer in which a server says that it wants TLS.
+/// Most bytes of an answer that are searched for the demand of TLS.
 const MOST_LOOKED_AT: usize = 4 << 10;
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub(in crate::daemon) enum Fault {
-    /// There is no such host, as far as the name server says.
+    /// The host does not exist, by the answer of the name server.
     NoHost,
     /// The name exists and has no address.
     NoAddress,
-    /// The name server failed or did not answer, so that nothing is known of the host.
+    /// The name server failed or did not answer, so nothing is known of the host.
     NameServerFailed,
-    /// Nobody can be asked for the addresses of a name.
+    /// No name server could be asked for the addresses of a name.
     NoResolver,
     /// The name server did not answer in time.
     NameTooSlow,
@@ -34,38 +34,38 @@ pub(in crate::daemon) enum Fault {
     ProxyClosed,
     /// The proxy did not answer the request for a connection in time.
     ProxySilent,
-    /// The proxy connected, and then nothing came in time.
+    /// The proxy connected, and then no bytes arrived in time.
     NothingThroughProxy,
     /// The address of the proxy is no proxy.
     NoProxy,
-    /// No socket is left of those that we may have.
+    /// No socket is left within the limit.
     NoSocket,
-    /// The time of the request was over before it could be sent.
+    /// The time of the request ended before it could be sent.
     TooLate,
     /// The machine wants no answer any more.
     Abandoned,
-    /// The answer did not come in time.
+    /// The answer did not arrive in time.
     NoAnswerInTime,
-    /// The other side closed the connection.
+    /// The peer closed the connection.
     Closed,
-    /// The other side closed the connection before there was TLS on it.
+    /// The peer closed the connection before there was TLS on it.
     ClosedInHandshake,
-    /// TLS says so.
+    /// A fault of TLS.
     Tls(rustls::Error),
-    /// The system says so.
+    /// An error of the system.
     Io(io::Error),
     /// The bytes are no answer of HTTP.
     NotHttp,
-    /// One head is longer than we read.
+    /// One head is longer than ojs-init reads.
     LongHead,
     /// The answer does not begin: interim answers (100 to 199) or headers without an end.
     EndlessHead,
-    /// A bug of ours.
+    /// A bug of ojs-init.
     Internal,
 }
 
 impl Fault {
-    /// Whether the other side closed the connection.
+    /// True if the peer closed the connection.
     pub(in crate::daemon) fn is_hang_up(&self) -> bool {
         match self {
             Self::Closed => true,
@@ -99,7 +99,7 @@ impl Fault {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
-    /// The same, of a connection that has no TLS yet.
+    /// The fault of a connection that has no TLS yet.
     pub(in crate::daemon) fn in_handshake(self) -> Self {
         if self.is_hang_up() {
             Self::ClosedInHandshake
@@ -108,18 +108,18 @@ impl Fault {
         }
     }
 
-    /// The same, of a proxy that has not connected yet.
+    /// The fault of a proxy that has not connected yet.
     pub(in crate::daemon) fn at_proxy(self) -> Self {
         if self.is_hang_up() { Self::ProxyClosed } else { self }
     }
 
-    /// Whether one of the two sides has refused the other before the request was taken.
+    /// True if one side has refused the other before the backend accepted the request.
     pub(in crate::daemon) fn is_refusal(&self, backend: &Backend) -> bool {
         matches!(self, Self::Tls(error) if tls_words::refusal(error, backend).is_certain)
     }
 
-    /// Why there is no answer, for a person; `is_new`: on a connection that had served no other
-    /// request. Names the proxy, if there is one.
+    /// Why there is no answer, for a person. `is_new`: the connection had served no other request.
+    /// Names the proxy, if there is one.
     pub(in crate::daemon) fn reason(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
         let text = self.words(backend, is_https, is_new);
         let Some(proxy) = &backend.proxy else { return text };
@@ -195,7 +195,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// The meaning of a proxy's status, and what to do.
+/// The meaning of a proxy's status, and the advice.
 pub(in crate::daemon) fn refused_by_proxy(status: u16, backend: &Backend) -> String {
     let url = backend.url.as_ref().map_or("", BackendUrl::as_str);
     match status {
@@ -256,7 +256,7 @@ fn of_io(error: &io::Error, is_https: bool, is_new: bool) -> String {
     }
 }
 
-/// Whether a server says that it wants TLS and got a plain request: as nginx, Go and Apache do.
+/// True if a server demands TLS after a plain request, in the words of nginx, Go or Apache.
 pub(in crate::daemon) fn wants_tls(status: u16, body: &[u8]) -> bool {
     if status != 400 {
         return false;

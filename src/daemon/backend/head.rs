@@ -1,4 +1,4 @@
-//! The bytes of a request. What all requests have in common is written once.
+//! The bytes of a request. The part that all requests share is written once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -15,7 +15,7 @@ use ojs_wire::http::tunnel::OwnLines;
 /// Bytes of the head of a request besides the headers that all have in common.
 const USUAL_HEAD_BYTES: usize = 512;
 
-/// Where the backend is, as its URL says.
+/// The parts of the backend's URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::daemon) struct UrlParts {
     /// Host without brackets.
@@ -48,7 +48,7 @@ fn plain_proxy(backend: &Backend) -> Option<&Proxy> {
     backend.proxy.as_ref().filter(|_| !is_https)
 }
 
-/// The credentials for such a proxy, which passes them to nobody.
+/// The credentials for a plain proxy, which does not pass them on.
 fn proxy_line(backend: &Backend) -> Option<(String, String)> {
     let credentials = route::credentials(plain_proxy(backend)?)?;
     Some(("Proxy-Authorization".to_owned(), credentials))
@@ -68,7 +68,7 @@ impl UrlParts {
         }
     }
 
-    /// Takes a URL apart that the configuration has accepted.
+    /// Splits a URL that the configuration has accepted.
     pub(in crate::daemon) fn of(url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -102,7 +102,8 @@ pub(in crate::daemon) struct RequestWriter {
 }
 
 impl RequestWriter {
-    /// The headers of the user replace ours, except for the token and the request's id.
+    /// The headers of the user replace those of ojs-init, except for the token and the request's
+    /// id.
     pub(in crate::daemon) fn new(settings: &BackendSettings, place: &UrlParts) -> Self {
         let backend = &settings.backend;
         let has_token = has_token(settings);
@@ -178,8 +179,8 @@ fn names(headers: &[Header], name: &str) -> bool {
     headers.iter().any(|header| header.name.eq_ignore_ascii_case(name))
 }
 
-/// Ids of requests: UUIDs of version 7. Their random part comes from a keyed hash of a counter:
-/// nobody's security hangs on it, and the system is asked for the key only.
+/// Ids of requests: UUIDs of version 7. Their random part is a keyed hash of a counter, because no
+/// security depends on it and only the key needs the system's random source.
 #[derive(Debug)]
 struct RequestIds {
     key: RandomState,

@@ -1,6 +1,6 @@
 //! Idle limits that peers do not announce. Some proxies close a connection after less idle time
-//! than is usual. Such an end looks like that of a server that stops, but it comes again at the
-//! same idle age.
+//! than is usual. To ojs-init that looks like a server that stops, but it happens again at the same
+//! idle age.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::Moment;
 
-/// Within this time after the end of one kept connection, the end of another one to the same
-/// address belongs to the same event.
+/// Two kept connections to one address that end within this time belong to one event.
 pub(in crate::daemon::backend) const ENDS_TOGETHER: Duration = Duration::from_secs(1);
 
-/// Most by which the idle ages of two ends differ that come from one idle limit. A peer closes by a
+/// Largest difference between the idle ages of two ends by one idle limit. A peer closes by a
 /// timer, and ojs-init notices it late.
 const SAME_AGE_WITHIN: Duration = Duration::from_millis(250);
 
@@ -27,7 +26,7 @@ struct Peer {
     ended_at: Moment,
     /// The idle age of its first connection.
     age: Duration,
-    /// The idle limit, once two events had about the same age.
+    /// The idle limit, after two events had about the same age.
     limit: Option<Duration>,
 }
 
@@ -41,7 +40,7 @@ pub(in crate::daemon) struct IdleLimits {
 impl IdleLimits {
     /// Notes that a peer has closed a kept connection early, at this idle age. Returns true if its
     /// idle limit explains that. Limit: a server that stops twice, each time with a connection of
-    /// the same idle age, is taken for one with an idle limit.
+    /// the same idle age, counts as one with an idle limit.
     pub(in crate::daemon::backend) fn explain(&mut self, address: SocketAddr, age: Duration, now: Moment) -> bool {
         let index = self.peers.iter().position(|peer| peer.address == address);
         let mut peer = index.and_then(|index| self.peers.remove(index)).unwrap_or(Peer {

@@ -1,8 +1,8 @@
-//! Connections that no request has at the moment. The one that was used last is used first, so that
-//! the others age and are closed.
+//! Connections that no request has at the moment. The one that was used last is used first, so the
+//! others age and are closed.
 //!
-//! The connection of the last heartbeat is for the next one. So no heartbeat is late because other
-//! connections hang, or because no further one can be had.
+//! The connection of the last heartbeat is reserved for the next one. Then a heartbeat is not late
+//! if other connections hang, or if no further one can be opened.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use ojs_lifecycle::api::{Lane, Moment};
 /// there is much to do.
 const MOST_KEPT: usize = 80;
 
-/// How long a connection is kept. It is closed when somebody looks after that: nobody is woken for
-/// it.
+/// How long a connection is kept. No timer wakes the loop for it: it is closed at the next look.
 const KEPT_LIMIT: Duration = Duration::from_secs(15);
 
-/// How long a backend keeps a connection for certain, where it says nothing: the shortest that is
-/// usual is 5 s.
+/// How long a backend surely keeps a connection if it announces no time. The shortest usual time is
+/// 5 s.
 const USUAL_KEEP_ALIVE: Duration = Duration::from_secs(4);
 
-/// Time taken off of what a backend says: our request is on its way for some of it.
+/// Margin below the time that a backend announces, because the request is on its way for some of
+/// it.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 /// Age from which on a connection is replaced: its name may have got another address.
 const RENEWED_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// Between two looks at what has been kept for too long.
+/// Between two searches for connections that are kept for too long.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// A kept connection.
@@ -43,19 +43,19 @@ struct KeptConnection {
     is_reserved: bool,
 }
 
-/// A connection that is to be kept, and what it has carried.
+/// The history of a connection that is to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) struct Used {
     /// Since when it is there.
     pub(in crate::daemon) since: Moment,
-    /// How long the backend keeps it without a request, as far as it says so.
+    /// How long the backend keeps the connection without a request, if it announces that.
     pub(in crate::daemon) keep_alive: Option<Duration>,
     /// The kind of its last request.
     pub(in crate::daemon) lane: Lane,
 }
 
 impl Used {
-    /// Until when the backend keeps it for certain, if it carries nothing from now on.
+    /// Until when the backend surely keeps the connection, if it carries nothing from now on.
     pub(in crate::daemon) fn safe_until(&self, now: Moment) -> Moment {
         let margin = |said: Duration| said.saturating_sub(KEEP_ALIVE_MARGIN);
         now.after(self.keep_alive.map_or(USUAL_KEEP_ALIVE, margin))
@@ -75,7 +75,7 @@ pub(in crate::daemon) struct Wanted {
     pub(in crate::daemon) used_since: Option<Moment>,
 }
 
-/// A kept connection that the peer has closed sooner than it says, or than is usual.
+/// A kept connection that the peer has closed sooner than it announced, or than is usual.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::daemon) struct EarlyEnd {
     /// The address that it led to.
@@ -92,7 +92,8 @@ pub(in crate::daemon) struct KeptConnections {
 }
 
 impl KeptConnections {
-    /// Keeps this one; the slot of one to close, where there are too many or it is too old.
+    /// Keeps this connection. Returns the slot of one to close, if there are too many or this one
+    /// is too old.
     pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, now: Moment) -> Option<usize> {
         let old_at = used.since.after(RENEWED_AFTER);
         if old_at <= now {
@@ -116,8 +117,8 @@ impl KeptConnections {
         }
     }
 
-    /// One that fits the request. What may not come twice gets none that the backend may just be
-    /// closing.
+    /// Takes a connection that fits the request. A request that may not be sent twice gets none
+    /// that the backend may just be closing.
     pub(in crate::daemon) fn take(&mut self, wanted: Wanted, now: Moment) -> Option<usize> {
         let Wanted {
             lane,
@@ -137,8 +138,8 @@ impl KeptConnections {
         Some(self.kept.remove(index?).slot)
     }
 
-    /// Takes out those that have carried nothing since then; the one for the heartbeats only where
-    /// that is asked for.
+    /// Removes the connections that are unused since then; the heartbeat's one only with
+    /// `with_reserved`.
     pub(in crate::daemon) fn unused_since(&mut self, time: Moment, with_reserved: bool) -> Vec<usize> {
         let is_unused = |kept: &KeptConnection| kept.since <= time && (with_reserved || !kept.is_reserved);
         let slots = self.kept.iter().filter(|kept| is_unused(kept)).map(|kept| kept.slot);
@@ -147,12 +148,12 @@ impl KeptConnections {
         slots
     }
 
-    /// This one is no longer there.
+    /// Removes the connection in this slot.
     pub(in crate::daemon) fn forget(&mut self, slot: usize) {
         self.kept.retain(|kept| kept.slot != slot);
     }
 
-    /// Where they are.
+    /// The slots of the kept connections.
     pub(in crate::daemon) fn slots(&self) -> impl Iterator<Item = usize> {
         self.kept.iter().map(|kept| kept.slot)
     }
@@ -167,7 +168,8 @@ impl KeptConnections {
         self.kept.iter().any(|kept| kept.slot == slot)
     }
 
-    /// Those that were kept for long enough.
+    /// Removes and returns the connections that were kept for too long, at most once in
+    /// `BETWEEN_LOOKS`.
     pub(in crate::daemon) fn outdated(&mut self, now: Moment) -> Vec<usize> {
         if self.looked.is_some_and(|looked| looked.elapsed(now) < BETWEEN_LOOKS) {
             return Vec::new();
@@ -180,7 +182,8 @@ impl KeptConnections {
         slots
     }
 
-    /// The one to close first where there is no room for others: that of the heartbeat last of all.
+    /// The connection to close first if there is no room for another; that of the heartbeat is
+    /// last.
     pub(in crate::daemon) fn oldest(&mut self) -> Option<usize> {
         let index = self.kept.iter().position(|kept| !kept.is_reserved).unwrap_or(0);
         (index < self.kept.len()).then(|| self.kept.remove(index).slot)
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!(kept.take(of(Endpoint::Ack, None), at(2)), Some(2));
         assert_eq!(kept.take(of(Endpoint::Ack, None), at(2)), None);
         assert_eq!(kept.take(of(Endpoint::Heartbeat, None), at(10_000)), Some(1));
-        // Without one it takes any, and of several the last one counts.
+        // Without a reserved connection a heartbeat gets any; of several the last one counts.
         kept.keep(2, report(0), at(10_000));
         assert_eq!(kept.take(of(Endpoint::Heartbeat, None), at(10_000)), Some(2));
         kept.keep(1, used(0, None, Lane::Beat), at(10_000));

@@ -1,5 +1,5 @@
-//! How many requests may be under way at the same time, and how many may wait for that. Each kind
-//! has bounds of its own: a FETCH that hangs delays no heartbeat, and a thousand reports delay
+//! How many requests may be under way at the same time, and how many may wait for their turn. Each
+//! kind has its own bounds, so a FETCH that hangs delays no heartbeat, and a thousand reports delay
 //! neither.
 
 use std::collections::VecDeque;
@@ -13,9 +13,8 @@ const MOST_REPORTS: usize = 64;
 /// Fewest reports that may wait.
 const FEWEST_WAITING_REPORTS: usize = 64;
 
-/// Most of register, heartbeat and deregister: further ones where the first one hangs. A new
-/// worker's register, an old one's deregister and a heartbeat may hang at the same time, and the
-/// last heartbeat waits for none of them.
+/// Most registers, heartbeats and deregisters under way. A new worker's register, an old one's
+/// deregister and a heartbeat may hang at once, and the last heartbeat waits for none of them.
 const MOST_BEATS: usize = 8;
 
 /// Most FETCHes under way at once, and that wait: the lifecycle never sends more.
@@ -31,7 +30,7 @@ const MOST_STREAMS_AT_ONCE: usize = MOST_STREAMS + 1;
 /// The answer to a request that enters its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum LaneEntry {
-    /// The request can go now.
+    /// The request can start now.
     Now,
     /// The request waits for another one to end.
     Later,
@@ -44,7 +43,7 @@ pub(in crate::daemon) enum LaneEntry {
 struct LaneState {
     under_way: usize,
     most_under_way: usize,
-    /// So many more may go, in place of those that hang.
+    /// So many more may start, in place of those that hang.
     stand_ins: usize,
     waiting: VecDeque<CallId>,
     most_waiting: usize,
@@ -65,7 +64,7 @@ impl LaneState {
         self.under_way < self.most_under_way + self.stand_ins
     }
 
-    /// Lets the next one go.
+    /// Starts the next waiting request.
     fn next(&mut self) -> Option<CallId> {
         if !self.has_room() {
             return None;
@@ -87,7 +86,8 @@ pub(in crate::daemon) struct Lanes {
 }
 
 impl Lanes {
-    /// For a worker with so many jobs at once: each may have a report under way and one that hangs.
+    /// Lanes of a worker with so many jobs at once: each job may have a report under way and one
+    /// that hangs.
     pub(in crate::daemon) fn new(concurrency: usize) -> Self {
         let waiting_reports = concurrency.saturating_mul(2).max(FEWEST_WAITING_REPORTS);
         Self {
@@ -109,7 +109,7 @@ impl Lanes {
         }
     }
 
-    /// A request comes.
+    /// Admits or queues a request.
     pub(in crate::daemon) fn enter(&mut self, lane: Lane, id: CallId) -> LaneEntry {
         let state = self.of(lane);
         if state.has_room() {
@@ -123,7 +123,7 @@ impl Lanes {
         }
     }
 
-    /// A request ends that was under way; the one that goes instead.
+    /// Ends a request that was under way. Returns the one that starts instead.
     pub(in crate::daemon) fn leave(&mut self, lane: Lane) -> Option<CallId> {
         let state = self.of(lane);
         state.under_way = state.under_way.saturating_sub(1);
@@ -133,12 +133,12 @@ impl Lanes {
         state.next()
     }
 
-    /// Whether reports wait for others.
+    /// True if reports wait for their turn.
     pub(in crate::daemon) fn has_waiting_reports(&self) -> bool {
         !self.report.waiting.is_empty()
     }
 
-    /// So many reports hang: the next one that goes in place of one of those, if there is one.
+    /// So many reports hang. Returns the next report that starts in place of one of them.
     pub(in crate::daemon) fn stand_in(&mut self, slow: usize) -> Option<CallId> {
         self.report.stand_ins = slow.min(self.report.most_under_way);
         self.report.next()

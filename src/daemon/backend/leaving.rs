@@ -13,9 +13,9 @@ use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Moment, StreamNews};
 
 impl Backend {
-    /// Looks at a sign. A peer leaves where nothing listens any more, and where it has closed a
-    /// connection too soon and no other one is kept to it. An old connection that ends says nothing
-    /// by itself: servers close what is idle for some time. Neither does one that ends at an idle
+    /// Handles a sign. A peer is leaving if its address refuses a connection. It is also leaving if
+    /// it has closed a connection too soon and no other one to it is kept. The end of an old
+    /// connection proves nothing, because servers close idle ones. Neither does an end at an idle
     /// age at which the peer has closed one before.
     pub(in crate::daemon::backend) fn heed(&mut self, sign: Sign, now: Moment) {
         let (address, is_early, idle) = match sign {
@@ -39,8 +39,7 @@ impl Backend {
             .filter(|slot| slots.address(*slot) == Some(address))
             .collect();
         for other in others {
-            // The kernel may know by now that this one was closed as well, and not have told it
-            // yet.
+            // The kernel may know that this one was closed as well, without having reported it yet.
             let is_quiet = slots.get(other).is_some_and(|connection| {
                 connection.look_again();
                 connection.is_quiet(&mut self.buffers)

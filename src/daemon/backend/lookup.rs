@@ -12,10 +12,10 @@ use ojs_lifecycle::api::Moment;
 use ojs_os::names::{AddressFamily, NameError};
 use ojs_os::threads;
 
-/// Stack of the thread, in bytes. The C library's look-up takes some 10 KiB of it.
+/// Stack of the thread, in bytes. The C library's look-up uses some 10 KiB of it.
 pub(in crate::daemon::backend) const STACK_BYTES: usize = 256 * 1024;
 
-/// A look-up that takes longer hangs, and another thread tries.
+/// A look-up hangs after this time, and another thread tries.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
 /// Most threads of one family at once, including hanging ones.
@@ -25,10 +25,10 @@ const MOST_THREADS: usize = 2;
 /// thousands.
 const MOST_ADDRESSES: usize = 64;
 
-/// Looks a name up, for as long as that may take.
+/// Looks a name up, without a time limit.
 pub(in crate::daemon::backend) type Look = fn(&str, u16, AddressFamily) -> Result<Vec<SocketAddr>, NameError>;
 
-/// Tells the loop that there is something to take.
+/// Wakes the loop because a result is there.
 pub(in crate::daemon) type LoopWake = Arc<dyn Fn() + Send + Sync>;
 
 /// The result of a look-up, and the number of the thread that made it.
@@ -43,7 +43,7 @@ pub(in crate::daemon::backend) struct NameQuery {
     pub(in crate::daemon::backend) port: u16,
     /// The look-up itself; tests have their own.
     pub(in crate::daemon::backend) look: Look,
-    /// Tells the loop of each result.
+    /// Wakes the loop for each result.
     pub(in crate::daemon::backend) wake: LoopWake,
     /// Stack of each thread, in bytes.
     pub(in crate::daemon::backend) stack_bytes: usize,
@@ -65,9 +65,9 @@ pub(in crate::daemon::backend) struct FamilyLookup {
 }
 
 impl FamilyLookup {
-    /// Of this family. Nothing is asked yet.
+    /// The look-up of this family. No question is sent yet.
     pub(in crate::daemon::backend) fn new(question: NameQuery, family: AddressFamily) -> Self {
-        // At most one result of each thread waits to be taken.
+        // The channel holds at most one result of each thread.
         let (finder, found) = mpsc::channel();
         Self {
             question,
@@ -160,7 +160,7 @@ impl FamilyLookup {
         self.threads.load(Ordering::Relaxed)
     }
 
-    /// Lets the thread go, as a panic in it would.
+    /// Drops the thread, as a panic in it would.
     #[cfg(test)]
     pub(in crate::daemon::backend) fn lose_thread(&mut self) {
         self.questions = None;
@@ -183,7 +183,7 @@ impl Drop for Counted {
     }
 }
 
-/// A thread of look-ups. It ends when nobody asks it any more.
+/// A thread of look-ups. It ends if its channel of questions closes.
 struct LookupThread {
     number: u64,
     question: NameQuery,

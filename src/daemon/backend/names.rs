@@ -1,5 +1,5 @@
-//! The addresses of a name: those of IPv4 and of IPv6 are looked up apart, so that a name server
-//! that fails one half of the question does not hide the other half.
+//! The addresses of a name. Those of IPv4 and of IPv6 are looked up apart, because a name server
+//! that fails one half of the question would hide the other half.
 //!
 //! The name is looked up only when a connection is to be opened, and never if it is an address. If
 //! a look-up is slow, fails for the moment or finds no thread, the last known addresses are used:
@@ -22,14 +22,14 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// How long the last known addresses are used while the look-up fails or is not answered: time for
-/// a name server to restart. Later somebody else may have them.
+/// a name server to restart. Later another host may have them.
 const STALE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Nobody is asked again so soon after an answer; a failure counts for a shorter time.
+/// No new question is sent so soon after an answer; a failure counts for a shorter time.
 const FRESH_LIMIT: Duration = Duration::from_secs(3);
 const FAILURE_LIMIT: Duration = Duration::from_millis(500);
 
-/// An address that did not answer is tried behind the others for so long.
+/// For so long an address that did not answer is tried behind the others.
 const LATE_FOR: Duration = Duration::from_secs(60);
 
 /// Most addresses that are known not to answer.
@@ -38,12 +38,12 @@ const MOST_LATE: usize = 16;
 /// The knowledge about a name.
 #[derive(Debug)]
 pub(in crate::daemon) enum Lookup {
-    /// These are its addresses.
+    /// The addresses of the name.
     Known(Vec<SocketAddr>),
-    /// The look-up is under way. At this time the last known addresses are used, if there are any,
-    /// or what failed is looked up again.
+    /// The look-up is under way. At this time ojs-init uses the last known addresses if there are
+    /// any, or repeats a look-up that failed.
     Wait(Option<Moment>),
-    /// The name has no address that we could use.
+    /// The name has no address that ojs-init could use.
     Failed(Fault),
 }
 
@@ -85,7 +85,7 @@ impl fmt::Debug for Names {
 }
 
 impl Names {
-    /// The addresses of this host at this port; `wake` tells that [`Names::take`] has something.
+    /// The addresses of this host at this port. `wake` wakes the loop for [`Names::take`].
     pub(in crate::daemon) fn new(host: &str, port: u16, wake: LoopWake) -> Self {
         Self::with(host, port, wake, names::lookup, STACK_BYTES)
     }
@@ -127,11 +127,12 @@ impl Names {
         self.without_fresh(now)
     }
 
-    /// No answer is fresh: the last known addresses, after some time if newer ones may come.
+    /// The result without a fresh answer: the last known addresses, after some time if newer ones
+    /// may arrive.
     fn without_fresh(&self, now: Moment) -> Lookup {
         let has_known = self.halves.iter().any(|half| half.may_be_used(now));
         let pending = || self.halves.iter().filter_map(|half| Some((half, half.lookup.asked()?)));
-        // Only a family that had addresses is worth a wait; another one may be silent for good.
+        // Only a family that had addresses is worth a wait, because another one may never answer.
         let of_known = pending().filter(|(half, _)| half.may_be_used(now));
         let asked = of_known.map(|(_, asked)| asked).max();
         match asked.or_else(|| pending().map(|(_, asked)| asked).max()) {
@@ -145,8 +146,8 @@ impl Names {
         }
     }
 
-    /// Why there is no address. What IPv4 says counts, unless it only says that there is none of
-    /// its kind: name servers that know no IPv6 say all sorts of things of it.
+    /// Why there is no address. The fault of IPv4 counts, unless IPv4 merely has no address: a name
+    /// server without IPv6 gives unreliable answers about it.
     fn fault(&self) -> Fault {
         let [v6, v4] = self.halves.each_ref().map(|half| half.miss.map(|(miss, _)| miss));
         let miss = if v4.is_none_or(|miss| miss == Miss::NoAddress) {
@@ -162,7 +163,7 @@ impl Names {
         }
     }
 
-    /// These addresses did not answer: whoever connects next need not wait for them.
+    /// Notes that these addresses did not answer, so the next request does not wait for them.
     pub(in crate::daemon) fn are_late(&mut self, addresses: &[SocketAddr], now: Moment) {
         self.late.retain(|(late, _)| !addresses.contains(late));
         self.late.extend(addresses.iter().map(|address| (*address, now)));
@@ -183,7 +184,7 @@ impl Names {
         Lookup::Known(addresses)
     }
 
-    /// Takes what was found; true: whoever waits should ask again.
+    /// Takes the results of the threads. Returns true if waiting requests should look again.
     pub(in crate::daemon) fn take(&mut self, now: Moment) -> bool {
         let mut is_new = false;
         for half in &mut self.halves {
@@ -208,13 +209,13 @@ impl Half {
         }
     }
 
-    /// When the addresses were found, if nobody needs to be asked again yet.
+    /// When the addresses were found, if they are still fresh.
     fn fresh_since(&self, now: Moment) -> Option<Moment> {
         let (_, at) = self.known.as_ref().filter(|_| self.miss.is_none())?;
         (at.elapsed(now) < FRESH_LIMIT).then_some(*at)
     }
 
-    /// When the look-up that failed is repeated, while the other family may be silent for long.
+    /// When the failed look-up is repeated, because the other family may not answer for long.
     fn again_at(&self) -> Option<Moment> {
         let (miss, at) = self.miss.filter(|_| self.lookup.asked().is_none())?;
         match miss {
@@ -244,7 +245,7 @@ impl Half {
         }
     }
 
-    /// Takes the result of a look-up in.
+    /// Records the result of a look-up.
     fn learn(&mut self, host: &str, result: Result<Vec<SocketAddr>, NameError>, now: Moment) {
         let miss = match result {
             Ok(addresses) => {
@@ -262,8 +263,8 @@ impl Half {
         self.miss = Some((miss, now));
     }
 
-    /// The other family has an answer: what this one had before is dropped if it is gone by now, or
-    /// too old.
+    /// The other family has an answer. Drops the earlier addresses of this family if they are gone
+    /// or too old.
     fn forget_outlived(&mut self, now: Moment) {
         let is_gone = matches!(self.miss, Some((Miss::NoName | Miss::NoAddress, _)));
         let is_old = self

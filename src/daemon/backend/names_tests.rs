@@ -48,7 +48,7 @@ fn as_spelled(host: &str, _: u16, family: AddressFamily) -> Answer {
     }
 }
 
-/// A name, and what the loop learns of it.
+/// A name, and the wake-ups of its loop.
 struct Rig {
     names: Names,
     woken: Receiver<()>,
@@ -68,7 +68,7 @@ impl Rig {
         rig("b", look, STACK_BYTES)
     }
 
-    /// Takes so many results.
+    /// Waits for so many results and takes them.
     fn hear(&mut self, results: usize, now: Moment) {
         for _ in 0..results {
             self.woken.recv_timeout(LONG).unwrap();
@@ -109,8 +109,8 @@ fn an_address_asks_nobody() {
     }
 }
 
-/// A x AAAA: an address that came is used whatever became of the other half, at once or 50 ms
-/// later; and what is said where none came.
+/// A x AAAA: a received address is used whatever happens to the other half, at once or 50 ms later.
+/// Without an address the fault is the right one.
 #[test]
 fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
     let kinds = ["address", "nodata", "nxdomain", "fails", "silent"];
@@ -127,7 +127,7 @@ fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
         if addresses.is_empty() {
             let fault = match (a, aaaa) {
                 ("silent", _) | (_, "silent") => {
-                    // The failed half is looked up again, although the other half may be silent for
+                    // The failed half is looked up again, because the other half may not answer for
                     // long.
                     let again = [a, aaaa].contains(&"fails").then(|| at(510));
                     assert_eq!(rig.until(at(10)), again, "{a} {aaaa}");
@@ -150,7 +150,7 @@ fn one_half_of_an_answer_is_enough_whatever_becomes_of_the_other() {
             assert_eq!(rig.until(at(10)), Some(at(60)), "{a} {aaaa}");
             assert_eq!(rig.known(at(60)), addresses, "{a} {aaaa}");
         }
-        // Both are there within 3 s of the answer, and nobody is asked again.
+        // Both are known within 3 s of the answer, and no question is sent again.
         assert_eq!(rig.known(at(60)), addresses, "{a} {aaaa}");
         assert_eq!(rig.known(at(3_009)), addresses, "{a} {aaaa}");
         assert_eq!(rig.threads(), [1, 1], "{a} {aaaa}");
@@ -207,7 +207,7 @@ fn a_slow_name_server_holds_up_a_known_name_for_half_a_second_only() {
     rig.hear(2, at(0));
     assert_eq!(rig.until(at(5_000)), Some(at(5_500)));
     assert_eq!(rig.known(at(5_500)), [address(1)]);
-    // However long it takes, and without waiting again.
+    // The last addresses stay in use during the look-up, without another wait.
     assert_eq!(rig.known(at(14_999)), [address(1)]);
     assert_eq!(rig.threads(), [1, 1]);
     // Another thread tries, and no third one.
@@ -215,7 +215,7 @@ fn a_slow_name_server_holds_up_a_known_name_for_half_a_second_only() {
     assert_eq!(rig.threads(), [2, 2]);
     assert_eq!(rig.known(at(59_999)), [address(1)]);
     assert_eq!(rig.threads(), [2, 2]);
-    // Later somebody else may have it.
+    // Later another host may have the address.
     assert_eq!(rig.until(at(60_000)), None);
 }
 

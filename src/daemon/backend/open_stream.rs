@@ -1,5 +1,4 @@
-//! How much a stream of events may tell in a time: whatever is on the other side, it costs no more
-//! than this.
+//! A bound for the news of an event stream: no peer can cost ojs-init more than this.
 
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use ojs_wire::backend::stream::EventStreamReader;
 const MOST_BYTES_AT_ONCE: u64 = 256 << 10;
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Most jobs that are told of in one turn. That there are more to be had is told without their ids;
-/// the next heartbeat finds the others that were cancelled.
+/// Most jobs that are reported by id in one turn. Further available jobs are reported without their
+/// ids, and the next heartbeat finds further cancelled ones.
 const JOBS_PER_TURN: usize = 64;
 
 /// A stream that is there.
@@ -25,7 +24,7 @@ pub(in crate::daemon) struct OpenStream {
 }
 
 impl OpenStream {
-    /// Takes what came; nothing: it was too much.
+    /// Parses received bytes. Returns `None` if there were too many.
     pub(in crate::daemon) fn take(&mut self, bytes: &[u8], now: Moment) -> Option<Vec<StreamNews>> {
         let since = self
             .charged_at
@@ -46,8 +45,8 @@ impl OpenStream {
     }
 }
 
-/// Adds news to those of a turn. What is told a hundred times counts once, and of whether a job is
-/// to be had only the last word.
+/// Adds news to those of a turn. A repeated piece of news counts once, and only the last one counts
+/// of whether a job is available.
 fn tell(told: &mut Vec<StreamNews>, news: StreamNews) {
     let about = to_be_had(&news).cloned();
     told.retain(|before| *before != news && (about.is_none() || to_be_had(before) != about.as_ref()));
@@ -59,7 +58,7 @@ fn tell(told: &mut Vec<StreamNews>, news: StreamNews) {
     }
 }
 
-/// The job that the news says is to be had, or is not any more.
+/// The job that the news reports as available, or as not available any more.
 fn to_be_had(news: &StreamNews) -> Option<&JobId> {
     match news {
         StreamNews::JobAvailable { job, .. } => job.as_ref(),

@@ -1,6 +1,6 @@
-//! From what came over a connection to what it means, for the lifecycle and for a person.
+//! The meaning of an answer or a fault, for the lifecycle and for a person.
 //!
-//! Nothing here logs a header or a body: the one holds the token, the other the arguments of jobs.
+//! Nothing here logs a header or a body, because they hold the token and the arguments of jobs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use ojs_lifecycle::api::{Call, CallId, Failure, JobId, Reply};
 use ojs_os::clock;
 use ojs_wire::backend::request::{self, Answer, HttpAnswer, Words, is_object};
 
-/// Longest address that is shown of where a redirect leads, in bytes.
+/// Longest target of a redirect that is shown, in bytes.
 const MOST_LOCATION_BYTES: usize = 200;
 
 /// The answer to a request, or the reason why there is none.
@@ -26,15 +26,15 @@ pub struct BackendAnswer {
     pub heard: Heard,
 }
 
-/// The parts of an answer that decide nothing: they are for people, for metrics and for the SDK
+/// The parts of an answer that decide nothing. They are for people, for metrics and for the SDK
 /// that sent the ACK or the FAIL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// The HTTP status, where anybody answered.
+    /// The HTTP status, if there was an answer.
     pub status: Option<u16>,
     /// The words of the answer.
     pub words: Words,
-    /// The answer itself, where it is one to an ACK or a FAIL that can be handed on.
+    /// The answer itself, if it is one to an ACK or a FAIL that can be handed on.
     pub outcome: Option<OutcomeReply>,
 }
 
@@ -54,7 +54,7 @@ pub struct OutcomeReply {
 }
 
 impl OutcomeReply {
-    /// None where the answer is no answer to an outcome, or not one that can be handed on whole.
+    /// `None` if the answer is not to an outcome, or cannot be handed on whole.
     fn of(call: &Call, received: &Received) -> Option<Self> {
         let Call::Report { job, .. } = call else { return None };
         let (status, body) = (received.head.status, &received.body);
@@ -73,7 +73,7 @@ impl OutcomeReply {
     }
 }
 
-/// Tells what answers mean.
+/// Interprets answers.
 #[derive(Debug)]
 pub(in crate::daemon) struct Outcomes {
     settings: BackendSettings,
@@ -182,7 +182,7 @@ impl Outcomes {
         fault.reason(&self.settings.backend, self.is_https, is_new)
     }
 
-    /// The meaning of a missing token. The log has said why.
+    /// The meaning of a missing token. The reason is already in the log.
     pub(in crate::daemon) fn of_no_token(&self, call: &Call) -> (Reply, Heard) {
         self.debug(call, &"there is no token for it");
         (Reply::Failed(Failure::NoCredentials), Heard::default())
@@ -219,8 +219,7 @@ impl Outcomes {
     }
 }
 
-/// The consequence of a proxy's answer. A proxy that forbids something says nothing about the
-/// backend.
+/// The consequence of a proxy's answer. A proxy's refusal proves nothing about the backend.
 fn of_proxy(reply: Reply, status: u16) -> Reply {
     if status == 403 {
         Reply::Failed(Failure::NotFromBackend)
@@ -229,8 +228,8 @@ fn of_proxy(reply: Reply, status: u16) -> Reply {
     }
 }
 
-/// Where a redirect leads, as far as a log may show it: what follows a `?` may be a secret, and so
-/// may a name before an `@`.
+/// The target of a redirect, as far as a log may show it. The part after a `?` may be a secret, and
+/// so may a name before an `@`.
 fn shown(location: &str) -> Option<String> {
     let path = location.split(['?', '#']).next().unwrap_or_default();
     let is_fit = !path.is_empty() && path.len() <= MOST_LOCATION_BYTES && !path.contains('@');

@@ -6,9 +6,9 @@ use ojs_lifecycle::api::{Call, Lane, Moment};
 
 /// How far a request is.
 pub(in crate::daemon) enum RequestStage {
-    /// Others of its kind go first.
+    /// Other requests of its kind have their turn first.
     Waiting,
-    /// The request is on its way to a connection, and this comes next.
+    /// The request is on its way to a connection, and waits for this.
     Reaching(Awaits),
     /// The request is on a connection.
     Exchanging(Box<Exchange>),
@@ -33,19 +33,19 @@ pub(in crate::daemon) struct Pending {
     pub(in crate::daemon) call: Call,
     /// Which bounds it is under.
     pub(in crate::daemon) lane: Lane,
-    /// When nobody waits for the answer any more.
+    /// The time limit of the answer.
     pub(in crate::daemon) give_up: Moment,
     /// How far it is.
     pub(in crate::daemon) stage: RequestStage,
     /// The state of the event stream, if the answer is one.
     pub(in crate::daemon) stream: Option<Box<OpenStream>>,
-    /// When it had its turn.
+    /// When its turn began.
     pub(in crate::daemon) began: Option<Moment>,
     /// An equal request hangs on another connection.
     pub(in crate::daemon) is_again: bool,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,
-    /// And the backend may have got it on the first one.
+    /// The backend may have received the request on the first connection.
     pub(in crate::daemon) first_was_sent: bool,
 }
 

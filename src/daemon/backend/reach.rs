@@ -1,6 +1,6 @@
-//! The way of a request to a connection: one that is kept, or a new one to the first address that
-//! answers. Our own requests have one [`Reach`], those that pass through us another one: neither
-//! waits for a connection of the other.
+//! The way of a request to a connection: a kept one, or a new one to the first address that
+//! answers. The requests of ojs-init have one [`Reach`], tunnels another, so neither waits for a
+//! connection of the other.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use ojs_lifecycle::api::Moment;
 /// Connections, each of which may belong to a request `O`.
 #[derive(Debug)]
 pub(in crate::daemon) struct Reach<O> {
-    /// Where the connections are.
+    /// The slots of the connections.
     pub(in crate::daemon::backend) slots: ConnectionSlots<O>,
     /// Connections that no request has at the moment.
     pub(in crate::daemon::backend) kept: KeptConnections,
@@ -32,7 +32,7 @@ pub(in crate::daemon) struct Reach<O> {
 
 /// The parts that all requests share, in a turn.
 pub(in crate::daemon) struct Way<'a> {
-    /// Where the loop is told of connections.
+    /// The registry of the loop, for new connections.
     pub(in crate::daemon) registry: &'a Registry,
     /// Now.
     pub(in crate::daemon) now: Moment,
@@ -51,32 +51,32 @@ pub(in crate::daemon) struct Way<'a> {
 /// A sign that a peer may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum Sign {
-    /// Nobody listens at this address.
+    /// This address refuses connections.
     Refused(SocketAddr),
     /// The peer has closed a kept connection, or answered that it closes it.
     Ended {
         address: SocketAddr,
-        /// Sooner than it says, or than is usual.
+        /// Sooner than the peer announced, or than is usual.
         is_early: bool,
         /// How long it was without a request; none in an answer.
         idle: Option<Duration>,
     },
 }
 
-/// How far a request has come.
+/// The progress of a request to its connection.
 #[derive(Debug)]
 pub(in crate::daemon) enum Reached {
     /// The connection in this slot is the request's.
     Open(usize),
-    /// The token is being read; the request goes on at this time at the latest.
+    /// The token is being read; the request continues at this time at the latest.
     Token(Option<Moment>),
-    /// The name is being looked up; the same.
+    /// The name is being looked up; the request continues at this time at the latest.
     Address(Option<Moment>),
     /// Connections are being opened.
     Dialing {
         /// When the next address has its turn.
         next_at: Option<Moment>,
-        /// One of them has more to do, and others have their turn first.
+        /// One of them has more to do, and other requests have their turn first.
         is_paused: bool,
     },
     /// There shall be a token, and there is none.
@@ -85,7 +85,7 @@ pub(in crate::daemon) enum Reached {
 }
 
 impl<O: Copy + Ord> Reach<O> {
-    /// At most so many connections; `owner` tells what the kernel calls them.
+    /// At most so many connections. `owner` returns the token by which the kernel reports a slot.
     pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
         Self {
             slots: ConnectionSlots::new(most, owner),
@@ -94,8 +94,8 @@ impl<O: Copy + Ord> Reach<O> {
         }
     }
 
-    /// The next step of a request. Where no further connection can be had, `make_room` closes one
-    /// that belongs to nobody, and says whether there was one.
+    /// The next step of a request. If no further connection can be opened, `make_room` closes an
+    /// unused one, and returns whether there was one.
     pub(in crate::daemon) fn advance(
         &mut self,
         id: O,
@@ -139,9 +139,9 @@ impl<O: Copy + Ord> Reach<O> {
         self.dials.contains_key(&id)
     }
 
-    /// The requests that open a connection and do better with a kept one, if there is one: theirs
-    /// may be long in coming, or never come. Where others have their turn, which would open one of
-    /// their own, these are only those whose addresses are late.
+    /// The requests that are opening a connection and should use a kept one if possible, because
+    /// the new one may arrive late or never. If other requests have their turn and need a
+    /// connection, only requests with late addresses are returned.
     pub(in crate::daemon) fn dialing(&self, others_wait: bool, now: Moment) -> Vec<O> {
         if self.kept.is_empty() {
             return Vec::new();
@@ -150,15 +150,15 @@ impl<O: Copy + Ord> Reach<O> {
         self.dials.iter().filter(is_meant).map(|(id, _)| *id).collect()
     }
 
-    /// Closes what is being opened for this request.
+    /// Closes the connections that are being opened for this request.
     pub(in crate::daemon) fn give_up(&mut self, id: O) {
         if let Some(dial) = self.dials.remove(&id) {
             dial.attempts().for_each(|slot| self.slots.close(slot));
         }
     }
 
-    /// The fault that keeps this request from a connection, if it is more than silence. Addresses
-    /// that have not answered for some time go behind the others from now on.
+    /// The fault that keeps this request from a connection, if there is one besides silence.
+    /// Addresses that have not answered for some time are tried behind the others from now on.
     pub(in crate::daemon) fn slow_fault(&mut self, id: O, names: &mut Names, now: Moment) -> Option<Fault> {
         let dial = self.dials.get(&id)?;
         names.are_late(&dial.late(None, now), now);
@@ -166,8 +166,8 @@ impl<O: Copy + Ord> Reach<O> {
         attempts.find_map(|slot| self.slots.get(slot)?.slow_fault())
     }
 
-    /// Keeps the connection in this slot, which has carried an answer, for another request; closes
-    /// it where the answer was the last one on it.
+    /// Keeps the connection in this slot, which has carried an answer, for another request. Closes
+    /// it if the answer was the last one on it.
     pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, leaves_open: bool, way: &mut Way<'_>) {
         let Some(connection) = self.slots.get(slot) else {
             return;
@@ -186,7 +186,7 @@ impl<O: Copy + Ord> Reach<O> {
         }
     }
 
-    /// Something happened on a connection that is kept: it ends, unless nothing was said on it.
+    /// Handles an event on a kept connection, which ends unless it is quiet.
     pub(in crate::daemon) fn look_at_kept(&mut self, slot: usize, way: &mut Way<'_>) {
         let connection = self.slots.get(slot).filter(|connection| connection.owner.is_none());
         if connection.is_some_and(|connection| !connection.is_quiet(way.buffers)) {
@@ -209,7 +209,7 @@ impl<O: Copy + Ord> Reach<O> {
         oldest.is_some()
     }
 
-    /// Resets the connection in this slot, so that nothing that is under way on it arrives later.
+    /// Resets the connection in this slot, so unsent bytes never arrive later.
     pub(in crate::daemon) fn reset(&mut self, slot: usize) {
         if let Some(connection) = self.slots.get(slot) {
             connection.reset_at_close();
@@ -217,8 +217,8 @@ impl<O: Copy + Ord> Reach<O> {
         self.slots.close(slot);
     }
 
-    /// Closes what belongs to this request. `slot` is another one that it may have been about to
-    /// get.
+    /// Closes the connections of this request. `slot` is a further one that was about to become its
+    /// own.
     pub(in crate::daemon) fn close_all_of(&mut self, id: Option<O>, slot: Option<usize>) {
         if let Some(slot) = slot {
             self.kept.forget(slot);
@@ -240,7 +240,7 @@ impl<O: Copy + Ord> Reach<O> {
         }
     }
 
-    /// A kept connection on which the request may go, instead of one that is being opened for it.
+    /// Takes a kept connection for the request, instead of one that is being opened for it.
     pub(in crate::daemon) fn take_kept(&mut self, id: O, wanted: Wanted, way: &mut Way<'_>) -> Option<Reached> {
         if !wanted.takes_kept {
             return None;
@@ -250,7 +250,7 @@ impl<O: Copy + Ord> Reach<O> {
                 continue;
             };
             if !wanted.may_come_twice {
-                // The kernel may know more by now than it has told.
+                // The kernel may know more than it has reported.
                 connection.look_again();
             }
             if connection.is_quiet(way.buffers) {
@@ -312,7 +312,7 @@ impl<O: Copy + Ord> Reach<O> {
                 let next_at = dial.next_at();
                 return Reached::Dialing { next_at, is_paused };
             };
-            // A connection that nobody uses makes room for one that somebody needs.
+            // An unused connection makes room for one that a request needs.
             let make_room = |slots: &mut ConnectionSlots<O>| match kept.oldest() {
                 Some(oldest) => {
                     slots.close(oldest);
@@ -330,7 +330,7 @@ impl<O: Copy + Ord> Reach<O> {
         }
     }
 
-    /// Goes on with one attempt. Whether its connection can be used.
+    /// Advances one attempt. Returns true if its connection can be used.
     fn go_on(&mut self, id: O, slot: usize, way: &mut Way<'_>) -> Result<bool, Fault> {
         let Some(connection) = self.slots.get(slot) else {
             return Ok(false);

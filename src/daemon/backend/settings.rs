@@ -8,18 +8,18 @@ use ojs_wire::backend::request::Identity;
 /// The configuration of requests to the backend.
 #[derive(Debug, Clone)]
 pub struct BackendSettings {
-    /// Where the backend is and how to reach it.
+    /// The backend's address, and the settings for reaching it.
     pub backend: Backend,
     /// The address and its source, in the words of the configuration, so that a person knows where
     /// to look.
     pub url_setting: String,
-    /// Our name, as the backend is told it.
+    /// The identity that ojs-init sends to the backend.
     pub identity: Identity,
     /// Largest envelope that a worker can be given, in bytes; bounds how much of an answer is read.
     pub max_frame: u64,
 }
 
-/// Why nothing can be asked of the backend: one sentence that names setting and file.
+/// Why ojs-init can send no request to the backend: one sentence that names setting and file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendError(pub(in crate::daemon) String);
 

@@ -1,4 +1,5 @@
-//! Where connections are: each has a number, by which the kernel tells of it. There is a bound.
+//! The slots of connections. Each has a number, by which the kernel reports its events. Their
+//! number is bounded.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ pub(in crate::daemon) struct ConnectionSlots<O = CallId> {
 }
 
 impl<O> ConnectionSlots<O> {
-    /// At most so many slots; `owner` tells what the kernel calls them.
+    /// At most so many slots. `owner` returns the token by which the kernel reports a slot.
     pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
         Self {
             connections: Vec::new(),
@@ -32,12 +33,11 @@ impl<O> ConnectionSlots<O> {
         }
     }
 
-    /// Opens a connection; the kernel tells when it is there. Where there is no slot or no
-    /// descriptor left, `make_room` may close a connection that nobody uses, and says whether there
-    /// was one.
+    /// Opens a connection; the kernel reports when it is there. If no slot or no descriptor is
+    /// left, `make_room` may close an unused connection, and returns whether there was one.
     ///
     /// # Errors
-    /// There is no room, or what the system says.
+    /// There is no room, or the system refuses the connection.
     pub(in crate::daemon) fn connect(
         &mut self,
         address: SocketAddr,
@@ -82,7 +82,7 @@ impl<O> ConnectionSlots<O> {
         })
     }
 
-    /// The slot is not needed. Whoever is in it is closed.
+    /// Frees the slot and closes its connection.
     fn free(&mut self, slot: usize) {
         if let Some(place) = self.connections.get_mut(slot) {
             *place = None;
@@ -108,7 +108,7 @@ impl<O> ConnectionSlots<O> {
         connection.map(|connection| connection.address)
     }
 
-    /// Those that there are.
+    /// The connections with their slots.
     pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &BackendConnection<O>)> {
         let places = self.connections.iter().enumerate();
         places.filter_map(|(slot, place)| Some((slot, place.as_ref()?)))

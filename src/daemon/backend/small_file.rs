@@ -7,10 +7,10 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-/// Reads all of a file. A pipe that nobody writes to is no reason to wait.
+/// Reads a whole file. A pipe without a writer does not block.
 ///
 /// # Errors
-/// It cannot be read, or holds more than `most` bytes.
+/// The file cannot be read, or holds more than `most` bytes.
 pub(in crate::daemon) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new()
         .read(true)

@@ -1,5 +1,5 @@
-//! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what
-//! becomes of the connection.
+//! The steps of a request: a token, a kept or new connection, the exchange, and the end or the
+//! keeping of the connection.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Lane, Moment};
 use ojs_wire::backend::request;
 
-/// A heartbeat without an answer for this long may hang: the next one does not go on a connection
+/// A heartbeat without an answer for this long may hang. The next one does not use a connection
 /// that has been idle since.
 const HEARTBEAT_HANGS_AFTER: Duration = Duration::from_millis(50);
 
@@ -47,7 +47,7 @@ impl Backend {
         }
     }
 
-    /// A request that opens a connection goes on a kept one instead, if there is one for it.
+    /// Moves a request that is opening a connection to a kept one, if there is one for it.
     pub(in crate::daemon::backend) fn take_kept(&mut self, id: CallId, turn: BackendTurn<'_>) {
         let Some(wanted) = self.wanted(id, turn.now) else {
             return;
@@ -64,15 +64,15 @@ impl Backend {
         Some(Wanted {
             lane: endpoint.lane(),
             may_come_twice: endpoint.may_come_twice(),
-            // An event stream has a connection of its own.
+            // An event stream never uses a kept connection.
             takes_kept: !pending.is_second && endpoint.lane() != Lane::Stream,
             used_since: self.hangs_since(endpoint.lane(), pending.is_again, now),
         })
     }
 
-    /// Since when the oldest request of this kind may hang, for one that goes out because of that:
-    /// the same once more, or another heartbeat. What holds up one connection often holds up all
-    /// that are as old.
+    /// Since when the oldest request of this kind may hang, for a request that is sent because of
+    /// that: an equal one, or another heartbeat. The cause that blocks one connection often blocks
+    /// all that are as old.
     fn hangs_since(&self, lane: Lane, is_again: bool, now: Moment) -> Option<Moment> {
         let is_long = |began: &Moment| is_again || began.elapsed(now) >= HEARTBEAT_HANGS_AFTER;
         let is_meant =
@@ -83,7 +83,7 @@ impl Backend {
             .flatten()
     }
 
-    /// The request goes on when a thread has a result, or at this time.
+    /// The request continues when a thread has a result, or at this time.
     fn wait_for_thread(&mut self, id: CallId, awaits: Awaits, until: Option<Moment>) {
         self.set_stage(id, RequestStage::Reaching(awaits));
         self.waiting_for_thread.insert(id);
@@ -92,7 +92,7 @@ impl Backend {
         }
     }
 
-    /// The request goes on when a peer answers, or when the next address has its turn.
+    /// The request continues when a peer answers, or when the next address is due.
     fn wait_for_peer(&mut self, id: CallId, next_at: Option<Moment>, is_paused: bool, now: Moment) {
         self.set_stage(id, RequestStage::Reaching(Awaits::Peer));
         match next_at {
@@ -124,15 +124,15 @@ impl Backend {
         }
     }
 
-    /// The request goes out on this connection.
+    /// Starts the exchange on this connection.
     fn begin(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
         self.deadlines.cancel(BackendTimer::Connect(id));
         self.deadlines.cancel(BackendTimer::Step(id));
         let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
-        // Its file may have become empty meanwhile: nothing goes out without a token where there
-        // shall be one.
+        // The token's file may have become empty meanwhile. No request is sent without a token if
+        // one is configured.
         if !self.token.is_there() {
             self.reach.slots.close(slot);
             return self.fail_without_token(id);
@@ -197,7 +197,7 @@ impl Backend {
             lane: pending.lane,
         };
         let leaves_open = received.leaves_connection_open && used.lane != Lane::Stream;
-        // Before anybody else gets its connection, who is answered ends.
+        // The answered request ends before another request gets its connection.
         self.interpret(id, received);
         let mut parts = self.parts(turn);
         parts.reach.keep(slot, used, leaves_open, &mut parts.way);

@@ -1,5 +1,5 @@
-//! Streams of events: a request whose answer goes on. What comes on it is handed over as it comes,
-//! and how long it may be silent has a bound.
+//! Streams of events: requests whose answer does not end. Events are handed over as they arrive,
+//! and the silence of a stream is bounded.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use ojs_lifecycle::api::ids::CallId;
 use ojs_lifecycle::api::{Call, Failure, Moment, Reply, StreamNews, StreamTopic};
 use ojs_wire::backend::request::Words;
 
-/// A comment line comes every 15 s at least (real-time extension 2.4): who is silent for three
-/// times as long is not there.
+/// A comment line arrives at least every 15 s (real-time extension 2.4). A backend that is silent
+/// for three times as long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(45);
 
 /// The stream of several queues has no comment lines.
@@ -21,7 +21,7 @@ const LONGEST_SILENCE_OF_QUEUES: Duration = Duration::from_secs(10 * 60);
 const OK: u16 = 200;
 
 impl Backend {
-    /// The answer to this request is a stream, and this came on it. Whether it goes on.
+    /// Handles bytes of a stream that answers this request. Returns true if the stream continues.
     pub(in crate::daemon::backend) fn heard_events(&mut self, id: CallId, bytes: &[u8], now: Moment) -> bool {
         let Some(pending) = self.pending.get_mut(&id) else {
             return false;
@@ -55,7 +55,7 @@ impl Backend {
         self.pending.get(&id).is_some_and(|pending| pending.stream.is_some())
     }
 
-    /// The stream is over.
+    /// Ends the stream.
     pub(in crate::daemon::backend) fn end_stream(&mut self, id: CallId, failure: Failure, why: &str) {
         if let Some(pending) = self.pending.get(&id)
             && let RequestStage::Exchanging(exchange) = &pending.stage

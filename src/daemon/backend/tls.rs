@@ -1,4 +1,4 @@
-//! TLS: what it needs is read and checked once, before anything is started.
+//! TLS settings and files, which are read and checked once, before anything is started.
 
 use std::fmt;
 use std::path::Path;
@@ -23,10 +23,10 @@ pub(in crate::daemon) const CA_FILE: &str = "backend.ca_file";
 const CERT_FILE: &str = "backend.cert_file";
 const KEY_FILE: &str = "backend.key_file";
 
-/// Reads the files that TLS needs, also where the backend's URL is http and needs none.
+/// Reads the files that TLS needs, even if the backend's URL is http and needs none.
 ///
 /// # Errors
-/// One cannot be used; the sentence names setting and file.
+/// A file is unusable; the sentence names setting and file.
 pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientConfig>>, BackendError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificates = match &backend.ca_file {
@@ -63,8 +63,8 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
     Ok(Some(Arc::new(config)))
 }
 
-/// The certificates of those whom we trust. Public bundles have had some that nothing can read; one
-/// must be usable.
+/// The trusted certificates. Public bundles have contained some that are unreadable; one must be
+/// usable.
 fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, BackendError> {
     let mut roots = RootCertStore::empty();
     let (_, unusable) = roots.add_parsable_certificates(certificates.iter().cloned());

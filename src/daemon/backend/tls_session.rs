@@ -13,9 +13,9 @@ use crate::daemon::backend::fault::Fault;
 /// One session.
 pub(in crate::daemon) struct TlsSession {
     session: ClientConnection,
-    /// Bytes for the socket that it did not take yet: at most what rustls buffers.
+    /// Bytes that the socket has not accepted yet: at most what rustls buffers.
     outgoing: Vec<u8>,
-    /// So many of them are written.
+    /// Written bytes of them.
     written: usize,
 }
 
@@ -40,19 +40,18 @@ impl TlsSession {
         })
     }
 
-    /// Whether the two sides do not trust each other yet.
+    /// True until both sides trust each other.
     pub(in crate::daemon) fn is_handshaking(&self) -> bool {
         self.session.is_handshaking()
     }
 
-    /// Takes bytes of the socket, and adds to `plain` what they say; true: the other side has said
-    /// goodbye.
+    /// Decrypts bytes of the socket into `plain`. Returns true if the peer has sent its goodbye.
     ///
     /// # Errors
-    /// What TLS says against them. An alert for the other side waits to be written.
+    /// TLS refuses the bytes. An alert for the peer waits to be written.
     pub(in crate::daemon) fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
         while !bytes.is_empty() {
-            // Nothing is read behind a goodbye.
+            // Bytes behind a goodbye are not read.
             if self.session.read_tls(&mut bytes)? == 0 {
                 return Ok(true);
             }
@@ -66,7 +65,7 @@ impl TlsSession {
         Ok(false)
     }
 
-    /// Takes as much of this as there is room for; how much that was.
+    /// Buffers as many of the bytes as there is room for, and returns their number.
     ///
     /// # Errors
     /// rustls fails.
@@ -74,7 +73,7 @@ impl TlsSession {
         self.session.writer().write(bytes)
     }
 
-    /// Writes what waits for the socket; true: nothing waits any more.
+    /// Writes the bytes that wait for the socket. Returns true if none are left.
     ///
     /// # Errors
     /// The connection broke.
@@ -98,7 +97,7 @@ impl TlsSession {
         }
     }
 
-    /// Gives back what a large request or answer needed.
+    /// Frees the memory that a large request or answer needed.
     pub(in crate::daemon) fn shrink(&mut self) {
         self.outgoing = Vec::new();
         self.written = 0;

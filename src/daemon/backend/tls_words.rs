@@ -1,5 +1,5 @@
-//! Why there is no TLS with the backend, in words that say what to do. The library's own texts are
-//! made for programmers: nothing of them gets to the user but single words.
+//! Why there is no TLS with the backend, in words that contain the advice. The library's own texts
+//! are for programmers, so only single words of them reach the user.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::daemon::backend::tls::CA_FILE;
 use crate::daemon::backend::trust::is_ca_as_server;
 use ojs_wire::text::several;
 
-/// Most names of a certificate that are told.
+/// Most names of a certificate that are shown.
 const MOST_NAMES: usize = 5;
 
-/// Longest name of a certificate, or word of the library, that is told, in characters.
+/// Longest shown name of a certificate, or word of the library, in characters.
 const LONGEST_WORD: usize = 80;
 
 /// Why there is no connection over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::daemon) struct TlsRefusal {
-    /// For a person: what is wrong and what to do.
+    /// For a person: the cause and the advice.
     pub(in crate::daemon) text: String,
-    /// One of the two refused the other before it took a request. Else it may be about a connection
-    /// that was in use.
+    /// True if one side refused the other before the backend accepted a request. Otherwise the
+    /// fault may be of a connection in use.
     pub(in crate::daemon) is_certain: bool,
 }
 
@@ -234,7 +234,7 @@ fn of_alert(alert: AlertDescription) -> String {
     }
 }
 
-/// The words for an alert about our certificate, or its absence. `None`: another alert.
+/// The words for an alert about ojs-init's certificate, or its absence. `None`: another alert.
 fn of_our_certificate(alert: AlertDescription, backend: &Backend) -> Option<&'static str> {
     let is_about_it = matches!(
         alert,
@@ -265,8 +265,8 @@ fn of_our_certificate(alert: AlertDescription, backend: &Backend) -> Option<&'st
     }
 }
 
-/// The first word of what a programmer would be shown, taken apart: `NoCipherSuitesInCommon` says
-/// `no cipher suites in common`. Whatever is in it stays away.
+/// The first word of a `Debug` text, split: `NoCipherSuitesInCommon` becomes `no cipher suites in
+/// common`. The fields of the value are left out.
 fn plain(of: &impl Debug) -> String {
     let debug = format!("{of:?}");
     let mut words = String::new();

@@ -10,7 +10,7 @@ use rustls::{
 use super::*;
 use crate::config::{Environment, Flags, load};
 
-/// Words of those who make certificates and ciphers, which have a capital letter inside.
+/// Words from certificates and ciphers that have a capital letter inside.
 const THEIRS: [&str; 5] = [
     "ChaCha20",
     "basicConstraints",

@@ -10,7 +10,7 @@ use crate::daemon::log::throttle::Throttle;
 /// Largest token file, in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
 
-/// Where the token comes from. Copies share their complaints, so that they have one voice.
+/// The source of the token. Copies share their complaints, so each complaint is logged once.
 #[derive(Debug, Clone)]
 pub(in crate::daemon) struct TokenSource {
     file: Option<PathBuf>,
@@ -18,12 +18,12 @@ pub(in crate::daemon) struct TokenSource {
     complaints: Arc<Mutex<Throttle>>,
 }
 
-/// There shall be a token, and there is none now. The log says why.
+/// A token is configured, and there is none now. The log gives the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) struct NoToken;
 
 impl TokenSource {
-    /// The file where there is one, else the token itself, else none.
+    /// The file if there is one, else the token itself, else none.
     pub(in crate::daemon) fn new(backend: &Backend) -> Self {
         Self {
             file: backend.auth_token_file.clone(),
@@ -32,10 +32,10 @@ impl TokenSource {
         }
     }
 
-    /// The token as it is now; `None`: requests go without.
+    /// The token as it is now; `None`: requests carry none.
     ///
     /// # Errors
-    /// The file holds none that can be used.
+    /// The file holds no usable token.
     pub(in crate::daemon) fn now(&self) -> Result<Option<Secret>, NoToken> {
         let Some(path) = &self.file else {
             return Ok(self.fixed.clone());

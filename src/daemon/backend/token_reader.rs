@@ -15,7 +15,7 @@ use ojs_os::threads;
 /// Stack of the thread, in bytes. It holds no buffer.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// How long the token counts that was read last. Nobody tells of what another machine does to a
+/// How long the last token counts. No event reports the change that another machine makes to a
 /// network file system.
 const FRESH_LIMIT: Duration = Duration::from_secs(1);
 
@@ -29,20 +29,20 @@ pub(in crate::daemon) enum TokenState {
     Ready,
     /// Its file is being read; at this time the token of last time does, if there is one.
     Wait(Option<Moment>),
-    /// There shall be one, and there is none now. The log says why.
+    /// A token is configured, and there is none now. The log gives the reason.
     Missing,
 }
 
 /// The result of one look into the file, and the number of the look.
 type Read = (u64, Result<Option<Secret>, NoToken>);
 
-/// The token, wherever it comes from.
+/// The token, from the configuration or a file.
 pub(in crate::daemon) struct TokenReader {
     /// The source of the token. None: the token is fixed.
     source: Option<TokenSource>,
     wake: LoopWake,
     newest: Option<Result<Option<Secret>, NoToken>>,
-    /// When the file was asked for what is the newest.
+    /// When the newest token was read from the file.
     read_at: Moment,
     /// The number of the last look, and of the first one that counts.
     asked: u64,
@@ -60,7 +60,7 @@ impl fmt::Debug for TokenReader {
 }
 
 impl TokenReader {
-    /// The token of this configuration; `wake` tells that [`TokenReader::take`] has something.
+    /// The token of this configuration. `wake` wakes the loop for [`TokenReader::take`].
     pub(in crate::daemon) fn new(backend: &Backend, wake: LoopWake, now: Moment) -> Self {
         let mut reader = Self {
             source: backend.auth_token_file.is_some().then(|| TokenSource::new(backend)),
@@ -87,7 +87,7 @@ impl TokenReader {
         self.needed = self.asked + 1;
     }
 
-    /// The newest token; none where requests go without one.
+    /// The newest token; none if requests carry none.
     pub(in crate::daemon) fn newest(&self) -> Option<&Secret> {
         self.newest.as_ref()?.as_ref().ok()?.as_ref()
     }
@@ -118,7 +118,8 @@ impl TokenReader {
         }
     }
 
-    /// Has the file read, unless that is under way; since when it is. `None`: nobody can read it.
+    /// Starts a read of the file unless one is under way. Returns its start; `None` if no thread
+    /// can read.
     fn ask(&mut self, now: Moment) -> Option<Moment> {
         if self.asked_at.is_some() {
             return self.asked_at;
@@ -158,7 +159,7 @@ impl TokenReader {
         }
     }
 
-    /// Takes what was read; true: whoever waits should ask again.
+    /// Takes the results of the thread. Returns true if waiting requests should look again.
     pub(in crate::daemon) fn take(&mut self) -> bool {
         let Some(answers) = &self.answers else { return false };
         let mut is_new = false;

@@ -1,7 +1,7 @@
-//! Whether a certificate is the backend's: as public CAs and private ones have it, and besides that
-//! the one case that everybody meets who makes a certificate by hand. `openssl req -x509` makes one
-//! that may sign others (`CA:TRUE`), which no standard takes for a server's own. Who puts that very
-//! certificate into `backend.ca_file` means that server.
+//! Whether a certificate is the backend's, by the rules of public and private CAs plus one common
+//! case. `openssl req -x509` makes a certificate that may sign others (`CA:TRUE`), which no
+//! standard accepts as a server's own. An operator who puts that very certificate into
+//! `backend.ca_file` means that server.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
 
-/// The usual verifier, and certificates that are taken as they are.
+/// The usual verifier, and certificates that are accepted byte for byte.
 #[derive(Debug)]
 pub(in crate::daemon) struct Trust {
     usual: Arc<WebPkiServerVerifier>,
@@ -25,8 +25,8 @@ impl Trust {
     }
 }
 
-/// Whether the only thing against a certificate is that it may sign others. What it is valid for in
-/// time is looked at before that.
+/// True if the only objection to a certificate is that it may sign others. Its validity in time is
+/// checked before that.
 pub(in crate::daemon) fn is_ca_as_server(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::Other(OtherError(inner))) = error else {
         return false;
@@ -37,9 +37,8 @@ pub(in crate::daemon) fn is_ca_as_server(error: &Error) -> bool {
 }
 
 impl ServerCertVerifier for Trust {
-    /// A certificate that may sign others is taken when it is, byte for byte, one that we were told
-    /// of, and is for this host. That the server has its key the signature of the handshake shows,
-    /// as ever.
+    /// Accepts a certificate that may sign others if it is, byte for byte, a configured one and is
+    /// for this host. The signature of the handshake proves as usual that the server has its key.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -1,6 +1,5 @@
-//! One request of somebody else on its way through us to the backend, and the answer on its way
-//! back. Neither is ever here as a whole: whoever sends faster than the other side takes has to
-//! wait.
+//! One request of a gateway's client on its way to the backend, and the answer on its way back.
+//! Neither is ever held whole: a sender that is faster than its receiver has to wait.
 
 use crate::daemon::backend::answer::{AnswerReader, Received};
 use crate::daemon::backend::connection::{BackendConnection, Buffers, Got, Sent};
@@ -8,31 +7,31 @@ use crate::daemon::backend::fault::Fault;
 use ojs_lifecycle::api::Moment;
 use ojs_wire::http::tunnel::{AROUND_CHUNK, LAST_CHUNK, OwnLines, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
 
-/// Most bytes of a request that wait for the backend to take them.
+/// Most bytes of a request that wait for the backend to accept them.
 const REQUEST_ROOM_BYTES: usize = 64 << 10;
 
-/// With so many bytes of an answer that wait to be taken, no more is read of it: at most one buffer
-/// more is here.
+/// With so many unread bytes of an answer, no more of it is received. At most one further buffer is
+/// held.
 const ANSWER_ROOM_BYTES: usize = 64 << 10;
 
-/// Most buffers that are read of one connection in a turn; then the others get theirs.
+/// Most buffers that are read of one connection in a turn, because other connections need theirs.
 const READS_PER_TURN: usize = 4;
 
-/// A request of somebody else. Whoever opens a tunnel chooses its number, and none twice.
+/// A request of a gateway's client. The gateway chooses the number when it opens a tunnel, and none
+/// twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TunnelId(pub u64);
 
 /// The news of a tunnel. `Done` and `Failed` are the last ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TunnelNews {
-    /// The backend answers; comes once, before everything else of the answer.
+    /// The head of the answer. It is sent once, before all other news of the answer.
     Head(TunnelHead),
-    /// There are bytes of the answer's body where there were none.
+    /// There are bytes of the answer's body again, after there were none.
     HasBytes,
-    /// There is room again for the request's body, after an offer that was not taken whole.
+    /// There is room again for the request's body, after an offer that was not accepted whole.
     HasRoom,
-    /// There is nothing of the answer to be taken any more. What is left of the request's body is
-    /// not wanted.
+    /// Nothing of the answer is left to read. The rest of the request's body is not wanted.
     Done,
     /// There will be no answer, or no more of it.
     Failed(TunnelFailure),
@@ -49,38 +48,38 @@ pub struct TunnelFailure {
 /// The failure as the client has to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelFailureKind {
-    /// There are too many others; the backend has not got it.
+    /// There are too many tunnels. The backend has not received the request.
     Overloaded,
     /// The backend could not be reached or asked; it has not got it.
     NotSent,
     /// The backend may have got it, and did not begin to answer.
     Unanswered,
-    /// The same, and the time was over.
+    /// The time ended before the request could be sent. The backend has not received it.
     TooLate,
     /// The answer began and broke off: its client must see that it is not whole.
     BrokenOff,
-    /// The client's body is shorter than it said.
+    /// The client's body is shorter than announced.
     NotWhole,
 }
 
 /// How far a tunnel is.
 #[derive(Debug)]
 pub(in crate::daemon) enum TunnelStage {
-    /// Others go first.
+    /// Other tunnels have their turn first.
     Waiting,
     /// The tunnel is on its way to a connection.
     Reaching,
     /// The tunnel is on the connection in this slot.
     Open(usize),
-    /// All of the answer is here.
+    /// All of the answer was received.
     Answered,
 }
 
 /// The result of a step on a connection.
 pub(in crate::daemon) enum TunnelStep {
-    /// The kernel, or whoever made the request, will tell of what follows.
+    /// The tunnel waits for an event of the kernel, or for the gateway.
     Waits,
-    /// There is more to do, and others have their turn first.
+    /// There is more to do, and other tunnels have their turn first.
     Paused,
     /// The answer is all there.
     Over(Received),
@@ -91,9 +90,9 @@ pub(in crate::daemon) enum TunnelStep {
 /// The side that a tunnel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) enum TunnelSilence {
-    /// The backend, to take or to answer.
+    /// The backend, to accept or to answer.
     Backend,
-    /// The backend, which tells of events when there are some.
+    /// The backend, which sends events if there are some.
     Events,
     /// The client, to send or to read.
     Client,
@@ -106,11 +105,11 @@ pub(in crate::daemon) struct Tunnel {
     pub(in crate::daemon) stage: TunnelStage,
     /// The tunnel waits for its turn.
     pub(in crate::daemon) is_queued: bool,
-    /// The tunnel counts as a stream of events, and takes no place from the others.
+    /// The tunnel counts as a stream of events, and occupies no place of the others.
     pub(in crate::daemon) is_counted_as_stream: bool,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,
-    /// When the last byte went in either direction.
+    /// When the last byte moved in either direction.
     pub(in crate::daemon) moved_at: Moment,
     /// The client has sent or read something since.
     client_moved: bool,
@@ -119,23 +118,23 @@ pub(in crate::daemon) struct Tunnel {
     sent: usize,
     /// Whether the head is among them, or among those before them.
     has_head: bool,
-    /// Bytes that the connection has taken.
+    /// Bytes that the connection has accepted.
     written: u64,
-    /// Bytes of a body of known length that are still to come.
+    /// Bytes of a body of known length that are still missing.
     left: u64,
     is_body_done: bool,
     wants_room: bool,
     answer: Option<AnswerReader>,
     has_answer_head: bool,
     is_event_stream: bool,
-    /// Bytes of the answer's body that wait to be taken, from `taken` on.
+    /// Unread bytes of the answer's body, from `taken` on.
     incoming: Vec<u8>,
     taken: usize,
     broken: Option<Fault>,
 }
 
 impl Tunnel {
-    /// For this request, of which no byte of the body is here yet.
+    /// A tunnel for this request, without any byte of the body yet.
     pub(in crate::daemon) fn new(request: TunnelRequest, stage: TunnelStage, now: Moment) -> Self {
         let left = match request.body {
             TunnelBody::Length(length) => length,
@@ -170,13 +169,13 @@ impl Tunnel {
         self.request.may_come_twice()
     }
 
-    /// Whether its request changes nothing, as its method says.
+    /// True if the method of its request changes nothing.
     pub(in crate::daemon) fn changes_nothing(&self) -> bool {
         self.request.changes_nothing()
     }
 
-    /// Takes as much of the request's body as there is room for; how much that was. There is none
-    /// before its turn: many may wait.
+    /// Accepts as much of the request's body as there is room for, and returns the number of bytes.
+    /// There is no room before its turn, because many may wait.
     pub(in crate::daemon) fn offer(&mut self, bytes: &[u8]) -> usize {
         if matches!(self.stage, TunnelStage::Answered) || self.is_body_done {
             return 0;
@@ -205,7 +204,7 @@ impl Tunnel {
         taken.len()
     }
 
-    /// Nothing follows of the request's body. Whether it is as long as it said.
+    /// Ends the request's body. Returns true if it has the announced length.
     pub(in crate::daemon) fn body_done(&mut self) -> bool {
         if !self.is_body_done && self.request.body == TunnelBody::Chunked {
             self.outgoing.extend_from_slice(LAST_CHUNK);
@@ -219,7 +218,7 @@ impl Tunnel {
         self.incoming.get(self.taken..).unwrap_or_default()
     }
 
-    /// So much of it was taken.
+    /// The client has read so many bytes.
     pub(in crate::daemon) fn took(&mut self, count: usize) {
         self.client_moved = true;
         self.taken = self.taken.saturating_add(count).min(self.incoming.len());
@@ -229,16 +228,16 @@ impl Tunnel {
         }
     }
 
-    /// Nothing may be left behind of what is written: the room is for what waits.
+    /// Written bytes are removed, because the room is for waiting ones.
     fn forget_sent(&mut self) {
         self.outgoing.drain(..self.sent);
         self.sent = 0;
     }
 
-    /// Its connection is there: the head goes before what is here of the body.
+    /// The tunnel has its connection: queues the head before the received part of the body.
     pub(in crate::daemon) fn begin(&mut self, slot: usize, own: &OwnLines, bearer: Option<&str>) {
-        // Each attempt has a reader of its own, which is made when the request is on its way: until
-        // then it is in the way.
+        // Each attempt makes a new reader when its request is on its way, because a reader needs
+        // memory.
         self.answer = None;
         if !std::mem::replace(&mut self.has_head, true) {
             let mut bytes = self.request.head(own, bearer);
@@ -248,8 +247,8 @@ impl Tunnel {
         self.stage = TunnelStage::Open(slot);
     }
 
-    /// Whether it can go out once more on another connection, after `fault` on one that had served
-    /// others. Then it is as it was before the first one.
+    /// True if the request can be sent once more on another connection, after `fault` on one that
+    /// had served others. Then the tunnel is reset to its state before the first attempt.
     pub(in crate::daemon) fn begin_again(&mut self, fault: &Fault) -> bool {
         let is_harmless = self.written == 0 || self.may_come_twice();
         if self.is_second || self.has_answer_head || !fault.is_hang_up() || !is_harmless {
@@ -293,7 +292,7 @@ impl Tunnel {
         }
     }
 
-    /// Goes on in both directions, as far as it can in one turn.
+    /// Advances both directions as far as one turn allows.
     pub(in crate::daemon) fn step<O>(
         &mut self,
         connection: &mut BackendConnection<O>,
@@ -347,7 +346,8 @@ impl Tunnel {
         TunnelStep::Paused
     }
 
-    /// Writes what waits; true: there is room for more, and others have their turn first.
+    /// Writes waiting bytes. Returns true if there is room for more and other tunnels have their
+    /// turn first.
     fn write<O>(&mut self, connection: &mut BackendConnection<O>, now: Moment) -> bool {
         if self.broken.is_some() {
             return false;
@@ -367,7 +367,7 @@ impl Tunnel {
             Ok(Sent::Some) => false,
             Ok(Sent::Paused) => true,
             Err(fault) => {
-                // Earlier bytes of the other side may still be there.
+                // Earlier bytes of the peer may still be readable.
                 self.broken = Some(fault);
                 connection.look_again();
                 false
@@ -375,7 +375,7 @@ impl Tunnel {
         }
     }
 
-    /// Takes in the answer for the client.
+    /// Moves the received answer to the client's side.
     fn absorb(&mut self, news: &mut Vec<TunnelNews>) -> Result<(), Fault> {
         let Some(answer) = &mut self.answer else { return Ok(()) };
         if let Some(head) = answer.take_tunnel_head() {

@@ -10,45 +10,46 @@ use ojs_lifecycle::api::Moment;
 use ojs_wire::http::tunnel::TunnelRequest;
 
 impl Backend {
-    /// Takes a request of somebody else, which goes out in the next turn. `id` belongs to no other
-    /// tunnel. Everything that there is to know of it comes from [`Backend::tunnel_news`], one of
-    /// its ends at last: done or failed; unless [`Backend::tunnel_took`] has told of the end.
+    /// Queues a request of a gateway's client for the next turn. `id` belongs to no other tunnel.
+    /// [`Backend::tunnel_news`] returns all its news, the last one being done or failed. If
+    /// [`Backend::tunnel_took`] has reported the end, neither follows.
     pub fn open_tunnel(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
         self.tunnels.open(id, request, now);
     }
 
-    /// Offers bytes of the body of the request; how many were taken. The rest may be offered again
-    /// when there is [`TunnelNews::HasRoom`]. A tunnel that is over takes nothing.
+    /// Offers bytes of the request's body, and returns how many were accepted. The caller offers
+    /// the rest again after [`TunnelNews::HasRoom`]. An ended tunnel accepts none.
     pub fn tunnel_offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
         self.tunnels.offer(id, bytes)
     }
 
-    /// All of the body was taken, and nothing follows. Where its length was told and is not
-    /// reached, the tunnel fails.
+    /// All of the body was accepted, and nothing follows. The tunnel fails if an announced length
+    /// is not reached.
     pub fn tunnel_body_done(&mut self, id: TunnelId) {
         self.tunnels.body_done(id);
     }
 
-    /// The received part of the answer's body. It stays until the caller says how much it has
-    /// taken.
+    /// The received part of the answer's body. It stays until the caller reports how much it has
+    /// read.
     #[must_use]
     pub fn tunnel_body(&self, id: TunnelId) -> &[u8] {
         self.tunnels.get(id).map_or(&[], Tunnel::body)
     }
 
-    /// So many bytes of the body of the answer were taken: there is room for more. Whether these
-    /// were the last ones: then the tunnel is done, and no news of it follow.
+    /// So many bytes of the answer's body were read, so there is room for more. Returns true if
+    /// these were the last ones: then the tunnel has ended, and no news of it follow.
     pub fn tunnel_took(&mut self, id: TunnelId, count: usize) -> bool {
         self.tunnels.took(id, count)
     }
 
-    /// The client is gone. Its connection to the backend is reset, and no more news of it comes.
+    /// The client is gone. Resets its connection to the backend; no more news of the tunnel follow.
     pub fn close_tunnel(&mut self, id: TunnelId) {
         self.tunnels.close(id);
     }
 
-    /// The client is gone, and the backend has the whole request and may still answer. News come as
-    /// for any other tunnel, also if the answer takes too long or another request needs the place.
+    /// The client is gone, and the backend has the whole request and may still answer. News follow
+    /// as for any other tunnel, also if the answer takes too long or another request needs the
+    /// place.
     pub fn abandon_tunnel(&mut self, id: TunnelId, now: Moment) {
         self.tunnels.abandon(id, now);
     }
@@ -58,7 +59,7 @@ impl Backend {
         self.tunnels.next_news()
     }
 
-    /// The kernel says that something happened on the connection of a tunnel, in this slot.
+    /// The kernel reported an event on the connection of a tunnel, in this slot.
     pub fn tunnel_is_ready(&mut self, slot: usize, event: &Event) {
         self.tunnels.is_ready(slot, event);
     }
@@ -70,7 +71,7 @@ impl Backend {
             tunnels, outcomes, way, ..
         } = self.parts(turn);
         tunnels.turn(&mut TunnelTurn { way, outcomes });
-        // A kept connection that ends is compared with ours alone.
+        // A kept connection that ends is compared only with those of ojs-init's own requests.
         self.signs.retain(|sign| matches!(sign, Sign::Refused(_)));
         self.heed_signs(now);
     }

@@ -1,5 +1,5 @@
-//! The steps of a tunnel from its turn to its end: a connection, the exchange, and what becomes of
-//! the connection.
+//! The steps of a tunnel from its turn to its end: a connection, the exchange, and the end or the
+//! keeping of the connection.
 
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::fault::Fault;
@@ -9,7 +9,7 @@ use crate::daemon::backend::tunnels::{LONGEST_SILENCE, TunnelTimer, TunnelTurn, 
 use ojs_lifecycle::api::Lane;
 
 impl Tunnels {
-    /// The request goes out on this connection.
+    /// Starts the exchange on this connection.
     pub(in crate::daemon::backend) fn begin(&mut self, id: TunnelId, slot: usize, turn: &mut TunnelTurn<'_>) {
         self.deadlines.cancel(TunnelTimer::Connect(id));
         self.deadlines.cancel(TunnelTimer::Step(id));
@@ -17,8 +17,8 @@ impl Tunnels {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return self.reach.slots.close(slot);
         };
-        // Its file may have become empty meanwhile: nothing goes out without a token where there
-        // shall be one.
+        // The token's file may have become empty meanwhile. No request is sent without a token if
+        // one is configured.
         if !turn.way.token.is_there() {
             self.reach.slots.close(slot);
             return self.fail_without_token(id);
@@ -31,7 +31,7 @@ impl Tunnels {
         self.exchange(id, slot, turn);
     }
 
-    /// Goes on in both directions.
+    /// Advances both directions.
     pub(in crate::daemon::backend) fn exchange(&mut self, id: TunnelId, slot: usize, turn: &mut TunnelTurn<'_>) {
         let (Some(tunnel), Some(connection)) = (self.tunnels.get_mut(&id), self.reach.slots.get(slot)) else {
             return;
@@ -60,7 +60,7 @@ impl Tunnels {
         }
     }
 
-    /// All of the answer is here; perhaps not all of it was taken.
+    /// All of the answer was received. The client may not have read all of it.
     fn finish(&mut self, id: TunnelId, slot: usize, received: &Received, turn: &mut TunnelTurn<'_>) {
         if let Some(tunnel) = self.tunnels.get_mut(&id) {
             tunnel.stage = TunnelStage::Answered;
@@ -75,8 +75,8 @@ impl Tunnels {
             .keep(slot, used, received.leaves_connection_open, &mut turn.way);
     }
 
-    /// There is no answer, or not all of it. A backend may close a kept connection just when we use
-    /// it again: then a fresh one gets the request, if that can do no harm.
+    /// There is no answer, or not all of it. A backend may close a kept connection just when
+    /// ojs-init uses it again. Then the request is sent on a fresh one, if that can do no harm.
     pub(in crate::daemon::backend) fn fail(&mut self, id: TunnelId, fault: &Fault, turn: &TunnelTurn<'_>) {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return;
@@ -112,7 +112,7 @@ impl Tunnels {
         self.news.push_back((id, last));
     }
 
-    /// Removes a tunnel and closes its connection. Another one goes instead.
+    /// Removes a tunnel and closes its connection. A waiting one starts instead.
     pub(in crate::daemon::backend) fn remove(&mut self, id: TunnelId) {
         self.reach.give_up(id);
         let Some(tunnel) = self.tunnels.remove(&id) else { return };

@@ -1,6 +1,6 @@
-//! The requests of somebody else that go through us to the backend. They have bounds, slots and
-//! kept connections of their own: however many there are, and whatever hangs on them, no heartbeat,
-//! report or FETCH of ours waits for one.
+//! Requests of the gateway's clients that pass through ojs-init to the backend. Tunnels have their
+//! own bounds, slots and kept connections, so no heartbeat, report or FETCH of ojs-init ever waits
+//! for one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -24,17 +24,17 @@ use ojs_wire::http::tunnel::{OwnLines, TunnelRequest};
 /// Most tunnels under way at once, streams of events not among them.
 pub const MOST_TUNNELS: usize = 64;
 
-/// Most of these whose request changes nothing. The others are for requests that change something:
-/// one slow page of the backend, asked for again and again, holds up no enqueue.
+/// Most tunnels whose request changes nothing. The other places are for requests that change
+/// something. One slow page of the backend, requested again and again, blocks no enqueue.
 pub const MOST_READING_TUNNELS: usize = 48;
 
 /// Most streams of events at once. Each is open for as long as its client likes, so they do not
 /// count as under way.
 pub const MOST_EVENT_STREAMS: usize = 64;
 
-/// Most that wait for one of those to end: more than the gateway has connections, each of which has
-/// one request at a time. What waits is the head of a request; its body stays with the client, but
-/// for what has come with the head.
+/// Most tunnels that wait for one of those to end. There are more than the gateway has connections,
+/// each of which has one request at a time. Only the head of a waiting request is held; its body
+/// stays with the client, except what arrived with the head.
 pub const MOST_WAITING_TUNNELS: usize = 2048;
 
 /// How long one waits for that: shorter than clients wait for an answer, which is 30 s.
@@ -43,14 +43,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// How long the backend may be silent on a tunnel before it counts as gone.
 pub(in crate::daemon::backend) const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
-/// Longest silence of a stream of events, which is silent while nothing happens.
+/// Longest silence of a stream of events, because it is silent between two events.
 const LONGEST_SILENCE_OF_EVENTS: Duration = Duration::from_secs(30 * 60);
 
-/// How long the backend may take to answer a request whose client is gone. The answer says that the
+/// How long the backend may spend on a request whose client is gone. Its answer shows that the
 /// backend has decided.
 const LONGEST_WAIT_OF_NOBODY: Duration = Duration::from_secs(5);
 
-/// How long whoever made the request may leave us waiting in the middle of it.
+/// How long the client may leave the backend waiting in the middle of a request.
 const LONGEST_SILENCE_OF_CLIENT: Duration = Duration::from_secs(10 * 60);
 
 /// Most steps in one turn: then the loop has its own.
@@ -63,15 +63,15 @@ pub(in crate::daemon::backend) enum TunnelTimer {
     Room(TunnelId),
     /// There is no connection yet.
     Connect(TunnelId),
-    /// There may be a next step without anything having happened.
+    /// The tunnel may take its next step at this time.
     Step(TunnelId),
-    /// Nothing may have moved for too long.
+    /// No byte may have moved for too long.
     Silence(TunnelId),
-    /// Its client is gone, and the backend has had its time.
+    /// The client is gone, and the time of the backend for its request has ended.
     Abandoned(TunnelId),
 }
 
-/// The parts that tunnels share with our own requests, in a turn.
+/// The parts that tunnels share with ojs-init's own requests, in a turn.
 pub(in crate::daemon) struct TunnelTurn<'a> {
     /// The parts that a connection needs.
     pub(in crate::daemon) way: Way<'a>,
@@ -82,25 +82,25 @@ pub(in crate::daemon) struct TunnelTurn<'a> {
 /// All of them.
 pub(in crate::daemon) struct Tunnels {
     pub(in crate::daemon::backend) own: OwnLines,
-    /// Boxed: a tunnel is large, and a map moves what is in it.
+    /// Boxed because a tunnel is large, and a map moves its values.
     pub(in crate::daemon::backend) tunnels: BTreeMap<TunnelId, Box<Tunnel>>,
-    /// Those that count against the bound.
+    /// Tunnels that count against the bound.
     under_way: usize,
-    /// Those of them whose request changes nothing.
+    /// Tunnels under way whose request changes nothing.
     reading: usize,
     /// Streams of events.
     streams: usize,
-    /// Those whose client is gone, the oldest first: they give way to others.
+    /// Tunnels whose client is gone, the oldest first: they give way to others.
     pub(in crate::daemon::backend) abandoned: BTreeSet<TunnelId>,
     pub(in crate::daemon::backend) waiting: VecDeque<TunnelId>,
     pub(in crate::daemon::backend) reach: Reach<TunnelId>,
     ready: VecDeque<TunnelId>,
-    /// Kept connections on which something happened.
+    /// Kept connections with an event of the kernel.
     stirred: Vec<usize>,
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<TunnelId>,
     pub(in crate::daemon::backend) deadlines: Timers<TunnelTimer>,
-    /// At most a handful for each tunnel: each kind comes anew only after what it told was dealt
-    /// with.
+    /// At most a handful for each tunnel, because each kind is repeated only after the gateway has
+    /// handled the last one.
     pub(in crate::daemon::backend) news: VecDeque<(TunnelId, TunnelNews)>,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Debug for Tunnels {
 }
 
 impl Tunnels {
-    /// To a backend that is told this of us.
+    /// Tunnels to a backend that receives these lines about ojs-init.
     pub(in crate::daemon) fn new(own: OwnLines) -> Self {
         Self {
             own,
@@ -130,7 +130,7 @@ impl Tunnels {
         }
     }
 
-    /// Takes a request, which goes out in the next turn, or when others have ended.
+    /// Queues a request, which starts in the next turn or after others have ended.
     pub(in crate::daemon) fn open(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
         let changes_nothing = request.changes_nothing();
         if !self.has_place(changes_nothing)
@@ -158,15 +158,15 @@ impl Tunnels {
         self.tunnels.get(&id).map(Box::as_ref)
     }
 
-    /// Offers bytes of the request's body; how many were taken. What is left is offered again after
-    /// [`TunnelNews::HasRoom`].
+    /// Offers bytes of the request's body, and returns how many were accepted. The caller offers
+    /// the rest again after [`TunnelNews::HasRoom`].
     pub(in crate::daemon) fn offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
         let taken = self.tunnels.get_mut(&id).map_or(0, |tunnel| tunnel.offer(bytes));
         self.enqueue(id);
         taken
     }
 
-    /// Nothing follows of the request's body.
+    /// Ends the request's body.
     pub(in crate::daemon) fn body_done(&mut self, id: TunnelId) {
         if self.tunnels.get_mut(&id).is_some_and(|tunnel| !tunnel.body_done()) {
             let text = "the body of the request is shorter than it says".to_owned();
@@ -176,8 +176,8 @@ impl Tunnels {
         self.enqueue(id);
     }
 
-    /// So much of the answer's body was taken. Whether that was the last of it: then the tunnel is
-    /// no more, and no news of it follow.
+    /// So much of the answer's body was read. Returns true if that was the last of it: then the
+    /// tunnel has ended, and no news of it follow.
     pub(in crate::daemon) fn took(&mut self, id: TunnelId, count: usize) -> bool {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
             return false;
@@ -192,7 +192,7 @@ impl Tunnels {
         was_last
     }
 
-    /// Nobody wants the answer any more.
+    /// Ends a tunnel whose answer is not wanted any more.
     pub(in crate::daemon) fn close(&mut self, id: TunnelId) {
         self.remove(id);
         self.news.retain(|(other, _)| *other != id);
@@ -216,7 +216,7 @@ impl Tunnels {
         self.news.pop_front()
     }
 
-    /// The kernel says that something happened on the connection in this slot.
+    /// The kernel reported an event on the connection in this slot.
     pub(in crate::daemon) fn is_ready(&mut self, slot: usize, event: &Event) {
         let Some(connection) = self.reach.slots.get(slot) else {
             return;
@@ -235,12 +235,12 @@ impl Tunnels {
         }
     }
 
-    /// One that nobody uses makes room. Whether there was one.
+    /// Closes an unused connection to make room. Returns true if there was one.
     pub(in crate::daemon) fn close_oldest_kept(&mut self) -> bool {
         self.reach.close_oldest_kept()
     }
 
-    /// Whether there is something to do for another turn at once.
+    /// True if another turn has work at once.
     pub(in crate::daemon) fn has_more(&self) -> bool {
         !(self.ready.is_empty() && self.stirred.is_empty() && self.news.is_empty())
     }
@@ -250,19 +250,19 @@ impl Tunnels {
         self.deadlines.next().map(|(due, _)| due)
     }
 
-    /// Goes on with everything that can go on.
+    /// Advances every tunnel that can advance.
     pub(in crate::daemon) fn turn(&mut self, turn: &mut TunnelTurn<'_>) {
         for slot in std::mem::take(&mut self.stirred) {
             self.reach.look_at_kept(slot, &mut turn.way);
         }
         self.reach.close_outdated(turn.way.now);
-        // Those that come again have more to do than fits into a turn.
+        // A tunnel that queues itself again needs more time than one turn.
         for _ in 0..STEPS_PER_TURN.min(self.ready.len()) {
             let Some(id) = self.ready.pop_front() else { break };
             self.guarded(id, |tunnels| tunnels.advance(id, turn));
         }
-        // After what has come: who was held up for longer than anybody may be silent finds it all
-        // the same.
+        // Deadlines come last, so a tunnel whose bytes are already here moves although the loop was
+        // late.
         while let Some(due) = self.deadlines.take_due(turn.way.now) {
             self.due(due, turn);
         }
@@ -311,9 +311,9 @@ impl Tunnels {
         self.under_way < MOST_TUNNELS && self.may_follow_abandoned(changes_nothing)
     }
 
-    /// Whether a request may have the place that an abandoned one leaves. Abandoned requests change
-    /// something, so at the bound of reading requests their place is no use to another one of
-    /// those.
+    /// True if a request may use the place of an abandoned one. Abandoned requests change
+    /// something, so at the bound of reading requests their place does not help another reading
+    /// one.
     fn may_follow_abandoned(&self, changes_nothing: bool) -> bool {
         !changes_nothing || self.reading < MOST_READING_TUNNELS
     }
@@ -359,7 +359,7 @@ impl Tunnels {
         true
     }
 
-    /// A tunnel that had a place, or counted as a stream, is no more.
+    /// Uncounts an ended tunnel that had a place, or counted as a stream.
     pub(in crate::daemon::backend) fn uncount(&mut self, tunnel: &Tunnel) {
         if tunnel.is_counted_as_stream {
             self.streams -= 1;
@@ -417,8 +417,8 @@ impl Tunnels {
         }
     }
 
-    /// The tunnel goes on at this time at the latest. Its time to connect begins with the first
-    /// wait, however often it begins anew.
+    /// The tunnel continues at this time at the latest. Its time to connect begins with the first
+    /// wait, even if it starts anew.
     fn wait_for_connection(&mut self, id: TunnelId, until: Option<Moment>, turn: &TunnelTurn<'_>) {
         if let Some(until) = until {
             self.deadlines.arm(TunnelTimer::Step(id), until);

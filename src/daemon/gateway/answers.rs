@@ -15,7 +15,7 @@ use ojs_os::clock;
 use ojs_wire::gateway as wire;
 
 impl Gateway {
-    /// Answers a request for jobs. Where its client is gone they go back.
+    /// Answers a request for jobs. The jobs go back if its client is gone.
     pub fn answer_pull(&mut self, holder: HolderId, pull: PullId, jobs: &[GivenJob], events: &mut VecDeque<Event>) {
         let asked = Pulling { holder, pull };
         let waits = |stage: &LinkStage| matches!(stage, LinkStage::Asked(Asked::Jobs(waiting)) if *waiting == asked);
@@ -24,7 +24,7 @@ impl Gateway {
         let Some(link) = self.links.get_mut(&id).filter(|link| waits(&link.stage)) else {
             return give_back(holder, pull, jobs, events);
         };
-        // A client that has gone in this very turn must not be given jobs.
+        // A client that left in this very turn must not receive jobs.
         link.look_again();
         let is_gone = link.is_deaf || link.fill(&mut self.buffer) == Filled::End;
         link.say(&wire::fetched(if is_gone { &[] } else { jobs }, link.form));
@@ -34,11 +34,13 @@ impl Gateway {
         }
     }
 
-    /// Tells what a request waits for. Whoever speaks HTTP hears nothing unasked.
+    /// Answers the requests that wait for this message. A client that uses HTTP receives nothing
+    /// unasked.
     pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut InterfaceTurn<'_>) {
         match word {
             ToWorker::Ok { job, about, is_settled } => {
-                // Of anything but an ACK the backend alone says what becomes of the job.
+                // Only an ACK settles the state of the job here; for other outcomes the backend
+                // alone decides.
                 let is_done = *is_settled && *about == About::Ack;
                 self.outcome_was_taken(job, is_done.then_some("completed"), turn.answer);
             }

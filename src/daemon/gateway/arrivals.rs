@@ -20,19 +20,19 @@ use ojs_os::clock;
 use ojs_os::pidfd::ProcessWatch;
 use ojs_wire::gateway::{self as wire, AnswerStatus, GatewayError};
 
-/// Refused connections that are told so. They take no room from the worker's, and what comes beyond
-/// them is closed without a word.
+/// Most refused connections that get an answer. They use no room of the worker's; further ones are
+/// closed without an answer.
 const MOST_REFUSED: usize = 16;
 
-/// How long those of one turn may take to be told from others. Where there is no sock_diag each one
-/// costs a look through all connections of this machine: 60 ms where there are 30,000.
+/// Time in one turn for telling the worker's connections from others. Without sock_diag each one
+/// costs a look through all connections of this machine: 60 ms for 30,000.
 const ACCEPT_TIME_PER_TURN: Duration = Duration::from_millis(10);
 
 /// Pause before the next attempt when there were no descriptors or was no memory for a connection.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a connection may be there without a whole request before it has to make room for
-/// another one, where there is none.
+/// How long a connection may be open without a whole request before another one may replace it, if
+/// there is no room.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// The answer to callers that are not the worker.
@@ -48,8 +48,8 @@ impl Gateway {
         taken < self.limits.most
     }
 
-    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the
-    /// request has gone on its way. While some do, each turn takes twice as many.
+    /// Most connections arrive alone. The next turn asks whether others wait, after this request
+    /// was sent on. While others do, each turn accepts twice as many.
     pub(super) fn accept(&mut self, turn: &mut InterfaceTurn<'_>) {
         if std::mem::take(&mut self.is_to_ask) && self.acceptor.has_more() && self.has_room() {
             return self.acceptor.ask(turn.registry);
@@ -80,11 +80,11 @@ impl Gateway {
         }
     }
 
-    /// Closes the oldest connection that has sent no whole request for too long. One that has had a
-    /// request is never closed: its client may be about to send another one, and most SDKs do not
-    /// send it again.
+    /// Closes the oldest connection that has sent no whole request for too long. A connection that
+    /// has had a request is never closed: its client may be about to send another, which most SDKs
+    /// do not repeat.
     fn make_room(&mut self, turn: &mut InterfaceTurn<'_>) -> bool {
-        // A queued link has something to read: its turn decides.
+        // A queued link has unread bytes, so its turn decides.
         let unread = self.links.iter().filter(|(_, link)| !link.is_queued);
         let silent = unread.filter_map(|(id, link)| {
             let since = link.silent_since()?;
@@ -117,7 +117,7 @@ impl Gateway {
         }
     }
 
-    /// Goes on with the search for the processes of those who have come.
+    /// Continues the search for the processes behind new connections.
     pub(super) fn search(&mut self, turn: &mut InterfaceTurn<'_>) {
         for (inode, admission) in self.callers.search() {
             if let Some(at) = self.arrivals.iter().position(|arrival| arrival.inode == inode) {
@@ -127,7 +127,7 @@ impl Gateway {
         }
     }
 
-    /// Settles a connection whose caller is known.
+    /// Admits or refuses a connection whose caller is known.
     fn settle(&mut self, mut stream: TcpStream, admission: Admission, turn: &mut InterfaceTurn<'_>) {
         let is_refused = matches!(admission, Admission::Refused(_));
         if is_refused && self.refused >= MOST_REFUSED {
@@ -144,7 +144,7 @@ impl Gateway {
             Admission::Taken(None) => {}
             Admission::Taken(Some(watch)) => link.process = self.hold(watch, turn),
             Admission::AsksForBearer => link.needs_bearer = true,
-            // A socket is searched for once; what is not known then may not stay.
+            // A socket is searched for once. A connection that is still unknown then is refused.
             Admission::Refused(_) | Admission::Sought(_) => {
                 self.refused += 1;
                 link.is_refused = true;
@@ -158,7 +158,7 @@ impl Gateway {
         self.enqueue(id);
     }
 
-    /// The name of the process of a new connection; none where there are too many.
+    /// The name of the process of a new connection; none if there are too many.
     fn hold(&mut self, watch: Rc<ProcessWatch>, turn: &mut InterfaceTurn<'_>) -> Option<ProcessId> {
         if !turn.processes.has_room_for(&watch, self.limits.processes) {
             if !std::mem::replace(&mut self.limits.has_warned, true) {

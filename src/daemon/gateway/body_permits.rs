@@ -8,12 +8,12 @@ use std::rc::Rc;
 use crate::daemon::gateway::book::LinkId;
 use ojs_wire::http::message::BodyLength;
 
-/// A body of up to so many bytes is taken in any case.
+/// A body of up to so many bytes is accepted in any case.
 pub(super) const SMALL_BODY_BYTES: usize = 32 << 10;
 
-/// Most bytes of larger bodies that may be on their way to us at the same time; one of the longest
-/// fits in any case. As many again may be on their way to the backend, because nobody here knows
-/// their jobs.
+/// Most bytes of larger bodies that ojs-init receives at a time; one of the longest fits in any
+/// case. As many again may be on their way to the backend, because ojs-init does not know their
+/// jobs.
 const LARGE_BODIES_BYTES: usize = 32 << 20;
 
 /// The permits, and the connections that wait for one.
@@ -81,12 +81,12 @@ impl BodyPermits {
         self.coming.permit(bytes)
     }
 
-    /// A permit for a body of so many bytes that goes on to the backend.
+    /// A permit for a body of so many bytes that is passed to the backend.
     pub(super) fn permit_onward(&self, bytes: usize) -> Option<BodyPermit> {
         self.going_on.permit(bytes)
     }
 
-    /// The connection gets a permit when others have freed enough.
+    /// Queues the connection for a permit, until others have freed enough.
     pub(super) fn wait(&mut self, id: LinkId) {
         self.waiting.push_back(id);
     }

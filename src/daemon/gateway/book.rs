@@ -10,7 +10,7 @@ use ojs_lifecycle::api::{Event, HolderId, JobId, Manners, ProcessId, PullId};
 /// An outcome is answered within this time, whatever the backend does: every SDK waits for 30 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(25);
 
-/// Most holders. Programs beyond these are taken for another one of their process.
+/// Most holders. A further program counts as another holder of its process.
 const MOST_HOLDERS: usize = 4096;
 
 /// The number of a connection; never used again.
@@ -19,22 +19,21 @@ pub(super) type LinkId = u64;
 /// The identity of a program: its process, and the name that its SDK gives itself in it.
 type Program = (Option<ProcessId>, String);
 
-/// The connections that wait for the answer to an outcome. One of them is the reason that it was
-/// said.
+/// The connections that wait for the answer to an outcome. One of them sent it.
 #[derive(Debug)]
 struct WaitingLinks {
     said_by: HolderId,
     links: Vec<LinkId>,
 }
 
-/// The connections that waited for words to a holder that is gone.
+/// The connections that waited for messages to a holder that is gone.
 #[derive(Debug)]
 pub(super) struct Forgotten {
     /// Requests for jobs.
     pub(super) pulls: Vec<PullId>,
     /// Connections with a heartbeat.
     pub(super) beats: VecDeque<LinkId>,
-    /// Jobs of which it has said what became of them.
+    /// Jobs whose outcome it has reported.
     pub(super) outcomes: Vec<JobId>,
 }
 
@@ -45,7 +44,7 @@ pub(super) struct Book {
     programs: BTreeMap<HolderId, Program>,
     newest_holder: u64,
     newest_pull: u64,
-    /// Those whose process is gone, and of which something may still be read.
+    /// Holders whose process is gone, and whose connections may hold unread bytes.
     left_behind: BTreeSet<HolderId>,
     pulls: BTreeMap<PullId, (HolderId, LinkId)>,
     outcomes: BTreeMap<JobId, WaitingLinks>,
@@ -53,7 +52,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// The holder that a program is: with the name that it says, or else any that its process has.
+    /// The holder of a program: by the name in its request, or else any of its process.
     pub(super) fn holder(
         &mut self,
         process: Option<ProcessId>,
@@ -86,7 +85,7 @@ impl Book {
         if let Some(process) = process {
             processes.got_job(process);
             if processes.is_gone(process) {
-                // The process was said to be gone before anything knew it.
+                // The process was reported as gone before any component knew it.
                 events.push_back(Event::ProcessGone(process));
             }
         }
@@ -110,26 +109,26 @@ impl Book {
         self.programs.get(&holder).map(|(process, _)| *process)
     }
 
-    /// The process of this holder is gone.
+    /// Marks the holder as one whose process is gone.
     pub(super) fn leave_behind(&mut self, holder: HolderId) {
         if self.programs.contains_key(&holder) {
             self.left_behind.insert(holder);
         }
     }
 
-    /// The holders of this process that are done when nothing more is read of it.
+    /// The holders of this process, which end after its last bytes are read.
     pub(super) fn left_behind_of(&self, process: Option<ProcessId>) -> Vec<HolderId> {
         let is_of_it = |holder: &&HolderId| self.process_of(**holder) == Some(process);
         self.left_behind.iter().filter(is_of_it).copied().collect()
     }
 
-    /// The processes of which something may still be read.
+    /// The gone processes whose connections may hold unread bytes.
     pub(super) fn processes_left_behind(&self) -> BTreeSet<Option<ProcessId>> {
         let processes = self.left_behind.iter().filter_map(|holder| self.process_of(*holder));
         processes.collect()
     }
 
-    /// A holder is no more; what waited for a word to it.
+    /// Removes a holder. Returns the connections that waited for a message to it.
     pub(super) fn forget(&mut self, holder: HolderId) -> Forgotten {
         if let Some(program) = self.programs.remove(&holder) {
             self.holders.remove(&program);
@@ -157,8 +156,8 @@ impl Book {
         self.pulls.remove(&pull).map(|(_, link)| link)
     }
 
-    /// A connection waits for the answer to an outcome. Whether it has to be said: nobody waits for
-    /// the answer to one about this job.
+    /// Queues a connection for the answer to an outcome. Returns true if the outcome must be sent
+    /// to the lifecycle, because no other connection waits for the answer about this job.
     pub(super) fn wait_for_outcome(&mut self, job: &JobId, said_by: HolderId, link: LinkId) -> bool {
         if let Some(waiting) = self.outcomes.get_mut(job) {
             waiting.links.push(link);
@@ -172,7 +171,7 @@ impl Book {
         true
     }
 
-    /// Those who wait for the answer about this job.
+    /// Takes the connections that wait for the answer about this job.
     pub(super) fn take_outcome(&mut self, job: &JobId) -> Option<Vec<LinkId>> {
         self.outcomes.remove(job).map(|waiting| waiting.links)
     }
@@ -182,7 +181,7 @@ impl Book {
         self.beats.entry(holder).or_default().push_back(link);
     }
 
-    /// The connection whose heartbeat is answered: the oldest of this holder.
+    /// Takes the connection whose heartbeat is answered: the oldest of this holder.
     pub(super) fn take_beat(&mut self, holder: HolderId) -> Option<LinkId> {
         let waiting = self.beats.get_mut(&holder)?;
         let link = waiting.pop_front();

@@ -1,9 +1,10 @@
 //! The callers that may use the gateway. All containers of a pod share the loopback, and behind the
-//! gateway's port lies our token. So each connection is looked up before a byte of it is read.
+//! gateway's port lies the token of ojs-init. So ojs-init looks up each connection before it reads
+//! a byte of it.
 //!
-//! The kernel knows whose the other end of a connection is. Where we may look into `/proc`, its
-//! process has to be the worker or a descendant of it. Where we may not, another container with the
-//! same uid looks the same, and what only the worker was told is the second proof.
+//! The kernel knows the owner of the other end of a connection. If ojs-init may look into `/proc`,
+//! the owner has to be the worker or a descendant of it. Otherwise another container with the
+//! worker's uid looks alike, and a bearer that only the worker received is the second proof.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,10 +31,10 @@ use ojs_os::socket_owner::SocketQuestions;
 /// Random bytes of the bearer.
 const BEARER_BYTES: usize = 32;
 
-/// Between two warnings that we could not look.
+/// Between two warnings about a failed look.
 const BLIND_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
-/// By what a caller is known, for people.
+/// The proof by which a caller is known, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallerProof {
     /// Its process is the worker or a descendant.
@@ -42,7 +43,7 @@ pub enum CallerProof {
     UidAndBearer,
     /// Its uid is the worker's.
     Uid,
-    /// Everybody on this machine may come.
+    /// Every process on this machine may connect.
     Nothing,
 }
 
@@ -62,28 +63,28 @@ impl CallerProof {
 /// The decision about a connection.
 #[derive(Debug)]
 pub enum Admission {
-    /// The connection is the worker's, or anybody's. The process behind it, if it could be found.
+    /// The connection is admitted. It holds the process behind it, if that was found.
     Taken(Option<Rc<ProcessWatch>>),
     /// Its uid is right; each request on it has to pass [`Callers::shows_bearer`] as well.
     AsksForBearer,
-    /// Its process is searched for: [`Callers::search`] tells what became of this socket.
+    /// Its process is searched for: [`Callers::search`] returns the result for this socket.
     Sought(u64),
-    /// Everything on it is answered 403; for the log, not for the caller.
+    /// Every request on it is answered 403. The reason is for the log, not for the caller.
     Refused(CallerRefusal),
 }
 
-/// Why somebody may not.
+/// Why a caller is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallerRefusal {
-    /// The kernel says that another user has it.
+    /// By the kernel, another user owns the connection.
     OtherUser(u32),
-    /// No process of the worker has it: another container's, perhaps.
+    /// No process of the worker owns it; a process of another container may.
     OtherProcess,
-    /// Nobody has it any more.
+    /// No process owns it any more.
     Nobody,
-    /// There is nobody yet whose it could be.
+    /// No worker runs whose connection it could be.
     NoWorker,
-    /// The kernel does not say whose it is.
+    /// The kernel does not report the owner.
     Unknown(String),
 }
 
@@ -99,7 +100,7 @@ impl fmt::Display for CallerRefusal {
     }
 }
 
-/// The part of the worker that we may see.
+/// The part of the worker that ojs-init may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Insight {
     /// None was started yet.
@@ -135,7 +136,7 @@ impl fmt::Debug for Callers {
 }
 
 impl Callers {
-    /// For a worker that runs as this user.
+    /// The callers of a worker that runs as this user.
     ///
     /// # Errors
     ///
@@ -165,8 +166,8 @@ impl Callers {
         &self.bearer
     }
 
-    /// The worker was started, as this process: whether we may look into it decides by what callers
-    /// are known from now on. `watch` is the hold that others have on it.
+    /// The worker was started, as this process. From now on the proof of callers depends on whether
+    /// ojs-init may look into it. `watch` is the shared hold on it.
     pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>) {
         if let Some(watch) = watch {
             self.known.add(watch, None);
@@ -193,7 +194,7 @@ impl Callers {
         }
     }
 
-    /// By what callers are known.
+    /// The proof by which callers are known.
     #[must_use]
     pub fn proof(&self) -> CallerProof {
         match self.allow {
@@ -206,7 +207,7 @@ impl Callers {
         }
     }
 
-    /// Looks up whose a new connection is, from `client` to us at `server`. Never waits.
+    /// Looks up the owner of a new connection, from `client` to ojs-init at `server`. Never blocks.
     pub fn admit(&mut self, client: SocketAddr, server: SocketAddr) -> Admission {
         match self.look_up(client, server) {
             Ok(admission) => admission,
@@ -214,11 +215,12 @@ impl Callers {
         }
     }
 
-    /// Whether nobody has the other end of a connection any more, from `client` to us at `server`.
+    /// True if no process owns the other end of a connection any more, from `client` to ojs-init at
+    /// `server`.
     ///
     /// # Errors
     ///
-    /// The kernel does not say.
+    /// The kernel does not report the owner.
     pub fn is_left(&mut self, client: SocketAddr, server: SocketAddr) -> io::Result<bool> {
         Ok(self.questions.owner(client, server)?.is_none())
     }
@@ -262,8 +264,8 @@ impl Callers {
         self.search.is_some() || !self.sought.is_empty()
     }
 
-    /// Goes on for one turn with the search for the sockets of [`Admission::Sought`]. What became
-    /// of those for which it is over.
+    /// Continues for one turn the search for the sockets of [`Admission::Sought`]. Returns the
+    /// results of those whose search has ended.
     pub fn search(&mut self) -> Vec<(u64, Admission)> {
         if !self.is_searching() {
             return Vec::new();
@@ -296,13 +298,13 @@ impl Callers {
 
     /// A search has seen the socket in a process.
     fn found(&mut self, Sighting { inode, pid, descriptor }: Sighting) -> Admission {
-        // The one that others have as well, where there is one.
+        // The shared hold, if there is one.
         let known = self.known.hold_on(pid);
         let watch = match known.map_or_else(|| ProcessWatch::of(pid).map(Rc::new), Ok) {
             Ok(watch) => watch,
             Err(error) => return self.not_found(Some(&Blind::Failed(error.to_string()))),
         };
-        // Its pid may have changed hands until we took hold; from here on it cannot.
+        // Another process may have got the pid before the hold began; from here on it cannot.
         let is_it = descriptors::socket_at(pid, descriptor).and_then(|found| {
             let is_it = found == Some(inode) && process::is_descendant(pid)?;
             Ok(is_it && !watch.has_ended())
@@ -317,8 +319,8 @@ impl Callers {
         }
     }
 
-    /// A search is over without the socket. Where it could not see everything, it may be the
-    /// worker's all the same.
+    /// The search has ended without the socket. If it could not see all processes, the socket may
+    /// still be the worker's.
     fn not_found(&mut self, blind: Option<&Blind>) -> Admission {
         if self.allow != GatewayAllow::Worker {
             return Admission::Taken(None);
@@ -333,9 +335,9 @@ impl Callers {
         Admission::AsksForBearer
     }
 
-    /// Whether a request may pass whose connection was taken with [`Admission::AsksForBearer`]: its
-    /// header Authorization names our bearer, alone or behind the scheme. Nothing at all passes as
-    /// well, for SDKs that send nothing; one warning tells of it.
+    /// True if a request may pass whose connection was admitted with [`Admission::AsksForBearer`].
+    /// Its header Authorization must be the worker's bearer, alone or behind the scheme. A request
+    /// without the header passes as well, for SDKs that send none; one warning reports it.
     pub fn shows_bearer(&mut self, authorization: Option<&[u8]>) -> bool {
         let Some(value) = authorization else {
             if !std::mem::replace(&mut self.was_without_bearer, true) {
@@ -357,7 +359,7 @@ impl Callers {
     }
 }
 
-/// How long that takes tells nothing of where the two differ.
+/// Compares in constant time.
 fn is_bearer(value: &[u8], bearer: &[u8]) -> bool {
     const SCHEME: &[u8] = b"bearer ";
     let value = value.trim_ascii();

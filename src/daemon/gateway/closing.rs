@@ -1,8 +1,8 @@
 //! Ends of connections. The client has its last answer, and ojs-init waits until the client closes
 //! its side.
 //!
-//! Many clients read an answer only when they have sent all of their request, also if the answer
-//! comes before. A close before that resets the connection: the client then sees an error of the
+//! Many clients read an answer only after they have sent all of their request, even if the answer
+//! arrives earlier. A close before that resets the connection. The client then sees an error of the
 //! network in place of the answer, and repeats a request that is refused for good.
 
 use std::time::Duration;
@@ -16,12 +16,12 @@ use ojs_lifecycle::api::Moment;
 /// Each byte renews it, up to `LONGEST_CLOSING`.
 pub(super) const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long such a client may go on sending. SDKs give up a request after 30 s.
+/// How long a client with its last answer may keep sending. SDKs give up a request after 30 s.
 const LONGEST_CLOSING: Duration = Duration::from_secs(30);
 
 impl Gateway {
-    /// The last answer is written: the connection ends when the client closes it, or has had its
-    /// time.
+    /// The last answer is written. The connection ends when the client closes it, or at its
+    /// deadline.
     pub(super) fn begin_closing(&mut self, id: LinkId, now: Moment) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.finish_writing();
@@ -31,7 +31,7 @@ impl Gateway {
     }
 }
 
-/// The new deadline of a connection whose deadline is over. `None`: it has had its time.
+/// The new deadline of a connection that has reached its deadline. `None`: it gets no more time.
 pub(super) fn renewed_patience(link: &GatewayLink, now: Moment) -> Option<Moment> {
     let is_closing = matches!(link.stage, LinkStage::Closing);
     // A caller that is not the worker gets no more time, and a dead one reads nothing.
@@ -55,7 +55,7 @@ mod tests {
         Moment::new(Duration::from_secs(seconds))
     }
 
-    /// A client that got its last answer at 100 s and sent something at `heard_at`.
+    /// A client that got its last answer at 100 s and sent a byte at `heard_at`.
     fn closing(heard_at: u64) -> GatewayLink {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Holders that leave: their process is gone, or nobody is expected to be it any more.
+//! Holders that leave: their process is gone, or no worker runs any more.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::daemon::gateway::link::LinkStage;
 use crate::daemon::gateway::{Gateway, GatewayTimer, InterfaceTurn};
 use ojs_lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
 
-/// How long it may take until what a process that is gone has written is here. Longer only when
-/// somebody has inherited its socket.
+/// How long the last bytes of a gone process may take to arrive. They arrive later only if another
+/// process has inherited its socket.
 pub(super) const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);
 
 impl Gateway {
-    /// The process of this holder is gone: what is left in its connections is read, then the
-    /// lifecycle is told that this was all.
+    /// The process of this holder is gone. Reads the rest of its connections, then reports to the
+    /// lifecycle that this was all.
     pub fn read_to_end(&mut self, holder: HolderId, now: Moment) {
         let Some(process) = self.book.process_of(holder) else {
             return;
@@ -33,7 +33,7 @@ impl Gateway {
         }
     }
 
-    /// A connection has had its time: nothing more is read of it.
+    /// A connection has reached its deadline: nothing more is read of it.
     pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if let Some(until) = renewed_patience(link, turn.now) {
@@ -43,7 +43,7 @@ impl Gateway {
             // A complete request of a dead process still counts. This one waits for body space. Its
             // timeout starts when it gets some.
             LinkStage::Gathering(request) if request.waits_for_permit => {}
-            // The request waits for the backend to take more.
+            // The request waits for the backend to accept more.
             LinkStage::Relaying(relay) if !relay.is_body_done => self.hang_up(id, turn),
             LinkStage::Head
             | LinkStage::Gathering(_)
@@ -57,7 +57,7 @@ impl Gateway {
         }
     }
 
-    /// Those of whom everything was read.
+    /// Ends the gone holders of which every byte was read.
     pub(super) fn let_go_of_the_dead(&mut self, turn: &mut InterfaceTurn<'_>) {
         for process in self.book.processes_left_behind() {
             if self
@@ -69,15 +69,14 @@ impl Gateway {
             }
             for holder in self.book.left_behind_of(process) {
                 let last = self.forget(holder, turn);
-                // ojs-init alone is responsible for its last outcomes, whoever else waits for the
-                // answer.
+                // ojs-init alone is responsible for its last outcomes, even if another connection
+                // waits for the answer.
                 last.iter().for_each(|job| self.outcome_was_taken(job, None, None));
             }
         }
     }
 
-    /// Lets a holder go that nobody is expected to be. Its connections stay: it asks again when it
-    /// likes to.
+    /// Ends a holder because no worker runs. Its connections stay open, and may send a new request.
     pub fn close(&mut self, holder: HolderId, turn: &mut InterfaceTurn<'_>) {
         for job in self.forget(holder, turn) {
             let message = "no worker runs";
@@ -85,8 +84,8 @@ impl Gateway {
         }
     }
 
-    /// A holder is no more: nothing that it asked is answered by the lifecycle. The jobs are those
-    /// of which it has said what became.
+    /// Removes a holder, so the lifecycle answers none of its requests. Returns the jobs whose
+    /// outcome it has reported.
     fn forget(&mut self, holder: HolderId, turn: &mut InterfaceTurn<'_>) -> Vec<JobId> {
         let forgotten = self.book.forget(holder);
         turn.events.push_back(Event::HungUp(holder));

@@ -1,5 +1,5 @@
-//! The worker's environment: our address in the place of the backend's, and a bearer of its own in
-//! the place of our token.
+//! The worker's environment: the gateway's address replaces the backend's, and the worker's own
+//! bearer replaces the token.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
@@ -10,11 +10,12 @@ const URLS: [&str; 3] = ["OJS_URL", "OJS_BACKEND_URL", "OJS_SERVER_URL"];
 /// The names by which SDKs and their examples know the bearer.
 const BEARERS: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_API_KEY"];
 
-/// Whom HTTP clients go to without a proxy. Some read the one, some the other.
+/// The hosts that HTTP clients reach without a proxy. Some clients read one variable, some the
+/// other.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Variables that only the worker itself may have, for a gateway at this address; `known` is the
-/// environment that we got.
+/// Variables that only the worker itself may have, for a gateway at this address. `known` is the
+/// environment of ojs-init.
 #[must_use]
 pub fn variables<'e>(
     gateway: SocketAddr,
@@ -27,7 +28,7 @@ pub fn variables<'e>(
     let host = gateway.ip().to_string();
     let exempt = |name: &str| known(name).filter(|value| !value.is_empty());
     let no_proxy = NO_PROXY.map(|name| {
-        // The new one would hide the other one of the two from those that read both.
+        // A new variable would hide the other one from clients that read both.
         let before = exempt(name).or_else(|| NO_PROXY.into_iter().find_map(exempt));
         (name, with(before, &host))
     });

@@ -1,6 +1,6 @@
-//! Our descendants, found from ourselves downwards: this costs what the worker has of processes,
-//! and nothing for those of others on the same machine. It is done in steps, because a worker may
-//! have many.
+//! The descendants of ojs-init, found from ojs-init downwards. This costs as much as the worker has
+//! processes; other processes of the machine cost nothing. The walk is split into steps, because a
+//! worker may have many.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,19 +8,19 @@ use std::io;
 use ojs_os::child_lists::{self, ThreadList};
 use ojs_os::process::Pid;
 
-/// One walk. Whoever starts or ends a process meanwhile may hide another one from it: two walks
-/// that find the same have found all.
+/// One walk. A process that starts or ends meanwhile may hide another one from it. Two walks with
+/// equal results have found all.
 #[derive(Debug)]
 pub(super) struct FamilyWalk {
     found: BTreeSet<Pid>,
-    /// Processes whose children are still to be found.
+    /// Processes whose children are not listed yet.
     left: Vec<Pid>,
-    /// The one whose threads are asked. Each thread has the children that it has started.
+    /// The process whose threads are read. Each thread has the children that it has started.
     open: Option<(Pid, ThreadList)>,
 }
 
 impl FamilyWalk {
-    /// Begins with ourselves: an orphan of the worker is a child of ours.
+    /// Begins with ojs-init itself, because it adopts the worker's orphans.
     pub(super) fn begin() -> Self {
         Self {
             found: BTreeSet::new(),
@@ -29,8 +29,8 @@ impl FamilyWalk {
         }
     }
 
-    /// Asks for the threads of one process, or one thread for its children. False: there is nothing
-    /// left to ask.
+    /// Lists the threads of one process, or the children of one thread. Returns false if none are
+    /// left.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl FamilyWalk {
         Ok(true)
     }
 
-    /// Those that were found.
+    /// The found processes.
     pub(super) fn found(&self) -> &BTreeSet<Pid> {
         &self.found
     }
@@ -80,7 +80,7 @@ mod tests {
             assert!(!family.found().contains(&Pid::own()) && !family.found().contains(&Pid::INIT));
             family.found().iter().find(of_it).copied()
         };
-        // The shell takes a moment to start its own.
+        // The shell needs a moment to start its child.
         let grandchild = std::iter::repeat_with(|| has_child(parent.unwrap())).find_map(|found| found);
         process::signal(grandchild.unwrap(), ojs_values::signal::Signal::KILL).unwrap();
         child.wait().unwrap();

@@ -1,5 +1,5 @@
-//! The processes of the worker that had connections, and where each had them: what connects again
-//! is found by a look or two.
+//! The processes of the worker that had connections, and the descriptors of those. A new connection
+//! of such a process is found by a look or two.
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -15,8 +15,8 @@ const MOST_KNOWN: usize = 4096;
 /// requests at once uses as many in turn.
 const MOST_NUMBERS: usize = 64;
 
-/// Descriptors that come after the highest of these, and are looked at as well: those of a client
-/// that opens more connections.
+/// Descriptors above the highest of these that are looked at as well, for a client that opens more
+/// connections.
 const NUMBERS_BEYOND: usize = 2;
 
 /// Most looks for one connection: a millisecond or two.
@@ -26,15 +26,15 @@ const MOST_LOOKS: usize = 1024;
 #[derive(Debug)]
 struct KnownProcess {
     pid: Pid,
-    /// Weak, because other owners decide how long the process is known.
+    /// Weak, because its owners decide how long the process is known.
     watch: Weak<ProcessWatch>,
-    /// Where its connections were, the last one first: a number is used again as soon as it is
-    /// free.
+    /// The descriptors of its connections, the last one first, because a number is used again as
+    /// soon as it is free.
     numbers: VecDeque<i32>,
 }
 
 impl KnownProcess {
-    /// Where a new connection of it may be. The first guess is the best.
+    /// The likely descriptor of its next new connection. The first guess is the best.
     fn guess(&self, round: usize) -> Option<i32> {
         let Some(beyond) = round.checked_sub(self.numbers.len()) else {
             return self.numbers.get(round).copied();
@@ -51,12 +51,12 @@ impl KnownProcess {
     }
 }
 
-/// Them all, whoever had a connection last first.
+/// The known processes, the last one to connect first.
 #[derive(Debug, Default)]
 pub(super) struct KnownProcesses(VecDeque<KnownProcess>);
 
 impl KnownProcesses {
-    /// This process is one of the worker's; where its connection is, if it has one.
+    /// Adds a process of the worker. `number`: the descriptor of its connection, if it has one.
     pub(super) fn add(&mut self, watch: &Rc<ProcessWatch>, number: Option<i32>) {
         let pid = watch.pid();
         let of_pid = self.0.iter().position(|known| known.pid == pid);
@@ -85,8 +85,8 @@ impl KnownProcesses {
         living.map(|known| known.pid).collect()
     }
 
-    /// The one that has this socket, if it is where one of them would have it. One look at each
-    /// before the second look at any.
+    /// The process with this socket, if a guess finds it. Each process gets one look before any
+    /// gets its second.
     pub(super) fn holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
         self.0.retain(|known| known.watch.strong_count() > 0);
         let guesses = (0..MOST_NUMBERS + NUMBERS_BEYOND).flat_map(|round| {
@@ -99,7 +99,7 @@ impl KnownProcesses {
         };
         let (at, _, number) = guesses.take(MOST_LOOKS).find(has_it)?;
         let mut known = self.0.remove(at)?;
-        // As long as it has not ended its pid is nobody else's.
+        // The pid belongs to no other process before this one has ended.
         let watch = known.watch.upgrade().filter(|watch| !watch.has_ended())?;
         known.had(number);
         self.0.push_front(known);

@@ -2,7 +2,7 @@
 
 use mio::net::TcpStream;
 
-/// Connections above which an answer says that its connection is closed behind it.
+/// Connections above which an answer announces that its connection closes behind it.
 const MANY_CONNECTIONS: usize = 1024;
 
 /// How many more there may be: the next ones wait in the socket's queue.
@@ -11,36 +11,35 @@ const MORE_CONNECTIONS: usize = 128;
 /// Connections that may be there in any case, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
 
-/// Descriptors that are not for connections and their processes: those to the backend, the health
-/// endpoints, the control socket, the log, what we have inherited.
+/// Descriptors that are not for connections and their processes: the backend's, the health
+/// endpoints, the control socket, the log, the inherited ones.
 const OTHER_DESCRIPTORS: usize = 512;
 
 /// Most processes that are held on to, each with a descriptor.
 const MOST_PROCESSES: usize = 4096;
 
-/// Connections accepted in one turn; then the others get theirs.
+/// Connections accepted in one turn, because existing ones need their turn.
 pub(super) const ACCEPTS_PER_TURN: usize = 64;
 
-/// Bounds of what the clients of the gateway may take.
+/// Bounds of the resources that the gateway's clients may use.
 #[derive(Debug)]
 pub(super) struct ConnectionLimits {
-    /// Connections above which an answer says that its connection is closed behind it.
+    /// Connections above which an answer announces that its connection closes behind it.
     pub(super) many: usize,
     /// Connections that there may be at all.
     pub(super) most: usize,
     /// Processes that are held on to.
     pub(super) processes: usize,
-    /// Some could not be, and that was said.
+    /// Connections could not be accepted, and the log has a warning.
     pub(super) has_warned: bool,
 }
 
 impl ConnectionLimits {
-    /// With so many descriptors. Each connection may take two: its own and its process's.
+    /// The bounds for so many descriptors. Each connection may use two: its own and its process's.
     pub(super) fn of(open_files: usize) -> Self {
         let connections = open_files.saturating_sub(OTHER_DESCRIPTORS + MORE_CONNECTIONS) / 2;
         let many = connections.clamp(MIN_CONNECTIONS, MANY_CONNECTIONS);
-        // Where there are few descriptors some have to be left for the backend and for looks into
-        // `/proc`.
+        // With few descriptors, some must stay free for the backend and for looks into `/proc`.
         Self {
             many,
             most: many + MORE_CONNECTIONS.min(open_files / 8),

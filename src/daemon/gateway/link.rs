@@ -1,8 +1,8 @@
-//! One connection of a worker that speaks HTTP: bytes in and out, and how far the request is that
-//! is on it. Nothing here waits, and everything is bounded.
+//! One connection of a worker that uses HTTP: bytes in and out, and the progress of its request.
+//! Nothing here blocks, and everything is bounded.
 //!
-//! One request is on it at a time: the next head is looked at when the last answer was written, so
-//! that answers come in the order of their requests. A client that reads slowly is read from
+//! A link carries one request at a time. The next head is parsed after the last answer was written,
+//! so answers keep the order of their requests. If a client reads slowly, ojs-init reads from it
 //! slowly.
 
 use std::io::{ErrorKind, Read};
@@ -25,16 +25,17 @@ use ojs_wire::http::request_reader::RequestReader;
 pub(super) enum LinkStage {
     /// The head of the next request is awaited.
     Head,
-    /// The body of a request that is for us comes.
+    /// The body of a request to ojs-init itself is being received.
     Gathering(Request),
     /// The lifecycle has it.
     Asked(Asked),
     /// The request passes through.
     Relaying(Relay),
-    /// Its answer goes out; that to a request for jobs has to arrive, or they go back.
+    /// Its answer is being written. If the answer to a request for jobs does not arrive, the jobs
+    /// go back.
     Answering(Option<Pulling>),
-    /// The client was told that the connection ends here. It closes it, and what it sends until
-    /// then is dropped: see `closing`.
+    /// The client was informed that the connection ends here. The client closes it, and all it
+    /// sends until then is dropped: see `closing`.
     Closing,
 }
 
@@ -45,18 +46,18 @@ pub(super) struct Pulling {
     pub(super) pull: PullId,
 }
 
-/// A request that is for us.
+/// A request that ojs-init answers itself.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) route: RequestKind,
     pub(super) head: MessageHead,
-    /// As much of it as is here.
+    /// The received part of it.
     pub(super) body: Vec<u8>,
     /// A large body needs one.
     pub(super) permit: Option<BodyPermit>,
     /// The body is large, and there is no permit for it yet.
     pub(super) waits_for_permit: bool,
-    /// Since when it has a permit that it had to wait for.
+    /// Since when it has a permit, if it had to wait for one.
     pub(super) has_permit_since: Option<Moment>,
 }
 
@@ -65,9 +66,9 @@ pub(super) struct Request {
 pub(super) enum Asked {
     /// Jobs.
     Jobs(Pulling),
-    /// To take the outcome of this job.
+    /// The answer to the outcome of this job.
     Outcome(JobId),
-    /// To hear a heartbeat.
+    /// The answer to a heartbeat.
     Beat,
 }
 
@@ -79,33 +80,33 @@ pub(super) struct Relay {
     pub(super) gathered: Option<Gathered>,
     /// The tunnel has all of the request's body.
     pub(super) is_body_done: bool,
-    /// How the body of the answer goes out; none: there was no head yet.
+    /// How the body of the answer is written; none: there was no head yet.
     pub(super) answer: Option<BodyCoding>,
     /// The tunnel has all of the answer.
     pub(super) is_done: bool,
-    /// By its method the request changes nothing: where its client is gone, nobody needs it.
+    /// By its method the request changes nothing. Without a client no program needs it.
     pub(super) changes_nothing: bool,
-    /// How long after the next look the kernel is asked again whether the client, which sends no
-    /// more, is still there.
+    /// The delay behind the next look, until the kernel is asked again whether the client, which
+    /// sends no more, is still there.
     pub(super) looks_again_after: Duration,
-    /// The answer tells of events as they happen: it has no end by itself.
+    /// The answer is a stream of events: it has no end by itself.
     pub(super) is_event_stream: bool,
 }
 
-/// A body that is here as a whole and goes on to the backend.
+/// A body that was received whole and is passed to the backend.
 #[derive(Debug)]
 pub(super) struct Gathered {
     pub(super) body: Vec<u8>,
-    /// So much of it the tunnel has taken.
+    /// The tunnel has accepted so much of it.
     pub(super) taken: usize,
     #[expect(dead_code, reason = "it is held, not read")]
     pub(super) permit: BodyPermit,
 }
 
-/// How the body of an answer goes out.
+/// How the body of an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyCoding {
-    /// As it is: its length was told, or the end of the connection is its end.
+    /// Unchanged: its length was announced, or the end of the connection is its end.
     Plain,
     Chunked,
 }
@@ -117,7 +118,7 @@ pub(super) enum Filled {
     Bytes(usize),
     /// There are none now, or there is no room for any.
     Nothing,
-    /// The client has said its last.
+    /// The client sends no more.
     End,
 }
 
@@ -125,7 +126,7 @@ pub(super) enum Filled {
 #[derive(Debug)]
 pub(super) struct GatewayLink {
     pub(super) stream: TcpStream,
-    /// The process at the other end; none where it cannot be known.
+    /// The process at the other end; none if it cannot be known.
     pub(super) process: Option<ProcessId>,
     /// Each request has to show the worker's bearer, or none.
     pub(super) needs_bearer: bool,
@@ -137,33 +138,33 @@ pub(super) struct GatewayLink {
     pub(super) reader: RequestReader,
     /// Since when it is there.
     pub(super) since: Moment,
-    /// When something of its client has arrived last.
+    /// When the last byte of its client arrived.
     pub(super) heard_at: Moment,
     /// In the stage [`LinkStage::Closing`]: when it ends, whatever the client sends.
     pub(super) closes_by: Moment,
-    /// Something has arrived, and when that was is to be noted.
+    /// Bytes have arrived whose time is not noted yet.
     pub(super) has_news: bool,
-    /// A whole request has come on it.
+    /// A whole request was received on it.
     pub(super) has_asked: bool,
     /// Bytes that wait for the client, from `sent` on.
     outbound: Vec<u8>,
     sent: usize,
-    /// The kernel may have something to read: it tells only once.
+    /// The kernel may hold unread bytes. The kernel reports them only once.
     may_read: bool,
-    /// The kernel says that the client sends no more. Then the end can be read behind the last
-    /// byte.
+    /// The kernel has reported that the client sends no more. Then the end can be read behind the
+    /// last byte.
     may_end: bool,
-    /// The kernel says that there is room to write.
+    /// The kernel has reported room to write.
     may_write: bool,
-    /// The kernel tells of room to write as well.
+    /// The kernel reports room to write as well.
     pub(super) is_told_of_room: bool,
-    /// The client has said its last byte.
+    /// The end behind the client's last byte was read.
     pub(super) is_ended: bool,
     /// The client has reset it: its process can neither read nor write on it any more.
     pub(super) is_reset: bool,
-    /// Nobody reads what is written to it. What was said is read all the same.
+    /// No process reads the answers. Bytes that were sent before are still read.
     pub(super) is_deaf: bool,
-    /// The client was told, or said itself, that the connection ends behind this request.
+    /// One side has announced that the connection ends behind this request.
     pub(super) is_leaving: bool,
     /// The process at the other end is gone.
     pub(super) is_left_behind: bool,
@@ -206,16 +207,16 @@ impl GatewayLink {
         }
     }
 
-    /// Tells whoever is there that it may not, and nothing else.
+    /// Answers a refused caller, and accepts nothing of it.
     pub(super) fn refuse(&mut self, answer: &[u8]) {
         self.say(answer);
         self.stage = LinkStage::Answering(None);
     }
 
-    /// The kernel says that something happened.
+    /// Remembers an event of the kernel.
     pub(super) fn is_ready(&mut self, event: &mio::event::Event) {
         self.may_end |= event.is_read_closed() || event.is_error();
-        // Closed in both directions, before we have closed ours.
+        // The client has closed both directions, before ojs-init has closed its own.
         let is_open = !matches!(self.stage, LinkStage::Answering(_) | LinkStage::Closing);
         if event.is_error() || (is_open && event.is_write_closed()) {
             self.reset();
@@ -225,32 +226,31 @@ impl GatewayLink {
         self.may_write |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
 
-    /// The process at the other end is gone: nothing is written any more, and what it has said is
-    /// read to the end. The kernel may still be on its way with it.
+    /// The process at the other end is gone: nothing is written any more, and the rest of its bytes
+    /// is read. The kernel may still be delivering them.
     pub(super) fn leave_behind(&mut self) {
         self.is_left_behind = true;
         self.is_deaf = true;
         self.may_read = true;
     }
 
-    /// Nothing more is read, whatever may come.
+    /// Nothing more is read, even if bytes arrive.
     pub(super) fn end(&mut self) {
         self.is_ended = true;
         self.is_deaf = true;
     }
 
-    /// The kernel may know more by now than it has told.
+    /// The kernel may know more than it has reported.
     pub(super) fn look_again(&mut self) {
         self.may_read = true;
     }
 
-    /// Whether it is known that the client says no more, however much of what it has said is still
-    /// to be read.
+    /// True if the client is known to send no more, even if some of its bytes are still unread.
     pub(super) fn says_no_more(&self) -> bool {
         self.is_ended || self.may_end
     }
 
-    /// Since when it is there without a whole request. `None`: it has had one, or is not to blame
+    /// Since when it is open without a whole request. `None`: it has had one, or is not to blame
     /// for the delay.
     pub(super) fn silent_since(&self) -> Option<Moment> {
         let since = match &self.stage {
@@ -270,7 +270,7 @@ impl GatewayLink {
         self.outbound.len() - self.sent
     }
 
-    /// Whether it goes on when there is room to write, and nobody tells of that yet.
+    /// True if it waits for room to write, and the kernel does not report that yet.
     pub(super) fn lacks_news_of_room(&self) -> bool {
         !self.may_write && !self.is_deaf && !self.is_told_of_room
     }
@@ -287,11 +287,11 @@ impl GatewayLink {
         self.outbound.extend_from_slice(bytes);
     }
 
-    /// Writes what waits, as far as the client's buffer takes it. A client that is gone takes
-    /// nothing any more.
+    /// Writes waiting bytes, as far as the client's buffer has room. Nothing is written to a client
+    /// that is gone.
     ///
-    /// Behind the last answer comes the end at once: both leave in one segment, which wakes up the
-    /// client once.
+    /// The end follows the last answer at once: both leave in one segment, which wakes the client
+    /// once.
     pub(super) fn flush(&mut self) {
         let is_end_next = matches!(self.stage, LinkStage::Answering(_)) && !self.form.is_kept;
         while self.may_write && !self.is_deaf && self.waiting() > 0 {
@@ -320,7 +320,8 @@ impl GatewayLink {
                 Ok(0) => return self.ended(),
                 Ok(count) => {
                     self.reader.add(buffer.get(..count).unwrap_or_default());
-                    // Less than there was room for was all: of more the kernel tells.
+                    // A read that did not fill the room has emptied the socket; the kernel reports
+                    // later bytes.
                     self.may_read = count == room || self.may_end || self.is_left_behind;
                     return Filled::Bytes(count);
                 }
@@ -368,7 +369,7 @@ impl GatewayLink {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// The client must see that what it got is not whole: the connection will be reset.
+    /// Makes the close a reset, because the client must notice that its answer is incomplete.
     pub(super) fn reset_at_close(&self) {
         // Without it the client sees an end that may look right.
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! The TCP socket of the gateway: where it listens.
+//! The TCP socket of the gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,21 +9,22 @@ use socket2::{Domain, Socket, Type};
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 
-/// Bytes that the kernel keeps for a client that does not read; it takes twice as much for itself.
-/// Left alone it would keep megabytes for each, at the expense of the container's memory.
+/// Bytes that the kernel buffers for a client that does not read; the kernel doubles the value for
+/// its own use. Without this bound it would buffer megabytes for each, in the container's memory.
 const SEND_BUFFER: usize = 128 << 10;
 
 /// The receive buffer of a connection.
 const RECEIVE_BUFFER: usize = 128 << 10;
 
-/// Listens there. Where the port is 0, one that is free is taken.
+/// Listens at the address. Port 0 means a free port.
 ///
-/// A connection is taken before anything is said on it (no `TCP_DEFER_ACCEPT`, which would spare a
-/// wake-up): then its owner is known also if that says something and dies, and what it said counts.
+/// A connection is accepted before any byte was sent on it. `TCP_DEFER_ACCEPT` would spare a
+/// wake-up. Without it the owner is known even if it sends an outcome and dies, and that outcome
+/// counts.
 ///
 /// # Errors
 ///
-/// The address is in use, or not to be had.
+/// The address is in use, or does not exist here.
 pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;

@@ -1,9 +1,9 @@
 //! The gateway: a worker that was built on an OJS SDK speaks HTTP with ojs-init as if it were the
-//! backend. Requests about being a worker go to the lifecycle; all others pass through.
+//! backend. The lifecycle answers requests about being a worker; all others pass through.
 //!
 //! Words. A *caller* is the process behind a connection. A *link* is one connection. The *book*
-//! says which holder a program is, and which links wait for an answer. A *permit* lets a large body
-//! in.
+//! knows the holder of a program, and the links that wait for an answer. A *permit* lets a large
+//! body in.
 //!
 //! | question | files |
 //! |---|---|
@@ -81,26 +81,26 @@ const READ_BYTES: usize = 16 << 10;
 /// Longest time that a request for jobs waits for some: SDKs wait for 30 s.
 const LONGEST_PULL: Duration = Duration::from_secs(20);
 
-/// How requests for jobs are taken.
+/// The rules for requests for jobs.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchRules {
     /// Longest time that one waits for jobs.
     pub within: Duration,
-    /// One that names no queue is refused, as backends refuse it, because no queues are configured
-    /// (`worker.queues`).
+    /// A request that names no queue is refused, as backends refuse it, because no queues are
+    /// configured (`worker.queues`).
     pub has_to_name_queues: bool,
 }
 
 /// Owners of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum GatewayTimer {
-    /// A connection has had its time.
+    /// A connection has reached its deadline.
     Link(LinkId),
     /// The client of a request that passes through has closed its side, and may have left.
     Left(LinkId),
-    /// The next attempt to accept, where there was no room.
+    /// The next attempt to accept, after there was no room.
     Accept,
-    /// The time of the oldest silent connection is over, and others wait to be accepted.
+    /// The time of the oldest silent connection has ended, and others wait to be accepted.
     Silent,
     /// A client has the permit for a large body and sends nothing while others wait for one.
     Permits,
@@ -110,11 +110,11 @@ enum GatewayTimer {
 pub struct InterfaceTurn<'a> {
     /// The lifecycle, which alone knows whether a job was given out here.
     pub machine: &'a Lifecycle,
-    /// Where requests pass through to.
+    /// The backend, for requests that pass through.
     pub backend: &'a mut Backend,
     /// The worker's processes.
     pub processes: &'a mut Processes,
-    /// Where the kernel is told of connections.
+    /// The registry of the loop, for new connections.
     pub registry: &'a Registry,
     /// Events for the lifecycle.
     pub events: &'a mut VecDeque<Event>,
@@ -124,28 +124,28 @@ pub struct InterfaceTurn<'a> {
     pub now: Moment,
 }
 
-/// The listening socket, the connections to it, and what they wait for.
+/// The listening socket, the connections to it, and the requests on them.
 pub struct Gateway {
     acceptor: Acceptor<TcpListener>,
-    /// Connections that the next turn takes.
+    /// Connections that the next turn accepts.
     accepts: usize,
-    /// Some were taken, and whether others wait is still to be asked.
+    /// Connections were accepted, and the next turn asks whether others wait.
     is_to_ask: bool,
     /// A silent connection was closed for another one in the last turn: there may be more of both.
     has_made_room: bool,
     callers: Callers,
     /// The worker's name for the backend.
     worker_id: String,
-    /// Those whose process is searched for.
+    /// Connections whose process is searched for.
     arrivals: Vec<Arrival>,
-    /// Where we listen.
+    /// The address of the listener.
     address: SocketAddr,
     body_permits: BodyPermits,
-    /// For the log: ACKs and FAILs that ojs-init refuses itself.
+    /// Log lines for ACKs and FAILs that ojs-init refuses itself.
     refused_outcomes: Throttle,
     fetches: FetchRules,
     limits: ConnectionLimits,
-    /// Boxed: a connection is large, and a map moves what is in it.
+    /// Boxed because a connection is large, and a map moves its values.
     links: BTreeMap<LinkId, Box<GatewayLink>>,
     newest_link: LinkId,
     /// Connections that were refused and are not closed yet.
@@ -153,7 +153,7 @@ pub struct Gateway {
     /// Connections that have their turn.
     ready: VecDeque<LinkId>,
     book: Book,
-    /// Which connection a tunnel is of; none: nobody waits for its answer any more.
+    /// The connection of each tunnel; none if no client waits for its answer any more.
     tunnels: BTreeMap<TunnelId, Option<LinkId>>,
     newest_tunnel: u64,
     deadlines: Timers<GatewayTimer>,
@@ -167,8 +167,8 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Serves those whom `callers` lets in. No body that is for us is longer than `most_body`
-    /// bytes.
+    /// Serves the clients that `callers` admits. No body for ojs-init itself is longer than
+    /// `most_body` bytes.
     ///
     /// # Errors
     ///
@@ -208,24 +208,24 @@ impl Gateway {
         })
     }
 
-    /// The worker was started, as this process, and is `id` to the backend. `watch` is the hold
-    /// that others have on it, where there is one.
+    /// The worker was started, as this process, and is `id` to the backend. `watch` is the shared
+    /// hold on it, if there is one.
     pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>, id: &WorkerId) {
         self.callers.worker_started(worker, watch);
         self.worker_id = id.0.to_string();
     }
 
-    /// By what callers are known, in the words of `status`.
+    /// The proof by which callers are known, in the words of `status`.
     pub fn caller_proof(&self) -> &'static str {
         self.callers.proof().words()
     }
 
-    /// Somebody wants to connect.
+    /// The kernel reported that a client wants to connect.
     pub fn is_acceptable(&mut self) {
         self.acceptor.is_acceptable();
     }
 
-    /// The kernel says that something happened on this connection.
+    /// The kernel reported an event on this connection.
     pub fn is_ready(&mut self, id: LinkId, event: &mio::event::Event) {
         if let Some(link) = self.links.get_mut(&id) {
             link.is_ready(event);
@@ -233,7 +233,7 @@ impl Gateway {
         }
     }
 
-    /// Whether there is something to do for another turn at once.
+    /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty()
             || self.callers.is_searching()
@@ -245,7 +245,7 @@ impl Gateway {
         self.deadlines.next().map(|(due, _)| due)
     }
 
-    /// Takes who came, goes on with everything that can go on: no more than belongs into one turn.
+    /// Accepts new connections and advances all that can advance, as far as one turn allows.
     pub fn turn(&mut self, turn: &mut InterfaceTurn<'_>) {
         let (mut overdue, mut half_closed) = (Vec::new(), Vec::new());
         while let Some(due) = self.deadlines.take_due(turn.now) {
@@ -272,7 +272,8 @@ impl Gateway {
                 break;
             }
         }
-        // After what has come: who was held up for as long finds it all the same.
+        // Deadlines come last, so a connection whose bytes are already here is served although the
+        // loop was late.
         overdue.into_iter().for_each(|id| self.had_its_time(id, turn));
         self.let_go_of_the_dead(turn);
         self.give_permits(turn.now);
@@ -300,7 +301,7 @@ impl Gateway {
         }
     }
 
-    /// Goes as far as it can with one connection in one turn; how many bytes were read.
+    /// Advances one connection as far as one turn allows. Returns the number of bytes read.
     fn serve(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> usize {
         let mut bytes = 0;
         if let Some(link) = self.links.get_mut(&id) {
@@ -340,8 +341,7 @@ impl Gateway {
         bytes
     }
 
-    /// The kernel tells of room to write only where there was none before: of most connections it
-    /// never has to.
+    /// Registers for room to write only after a write found none: most connections never need it.
     fn hear_of_room(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id).filter(|link| link.lacks_news_of_room()) else {
             return;
@@ -357,7 +357,7 @@ impl Gateway {
         }
     }
 
-    /// Does what can be done without another byte. Whether more are wanted.
+    /// Advances the connection without reading another byte. Returns whether more bytes are wanted.
     fn step(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> bool {
         loop {
             let Some(link) = self.links.get_mut(&id) else {
@@ -383,7 +383,7 @@ impl Gateway {
         }
     }
 
-    /// The client says no more, and all that it said was looked at.
+    /// The client sends no more, and all of its bytes were parsed.
     fn client_has_ended(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         match &link.stage {
@@ -399,7 +399,7 @@ impl Gateway {
             }
             // A client that asks for jobs and closes its side is not waiting for them.
             LinkStage::Asked(Asked::Jobs(_)) if !link.is_deaf => self.hang_up(id, turn),
-            // Nobody hears the answer, but another request may be here that is whole.
+            // No client reads the answer, but another whole request may be buffered.
             LinkStage::Asked(_) | LinkStage::Answering(_) if link.is_deaf && link.form.is_kept => {
                 self.skip_answer(id, turn);
             }
@@ -411,7 +411,7 @@ impl Gateway {
         }
     }
 
-    /// Goes on behind a request whose answer nobody reads any more.
+    /// Continues behind a request whose answer no client reads any more.
     fn skip_answer(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(mut link) = self.links.remove(&id) else { return };
         self.drop_work(&mut link, turn);
@@ -420,9 +420,9 @@ impl Gateway {
         self.enqueue(id);
     }
 
-    /// Closes a connection. What waited for it is told so.
+    /// Closes a connection. The work for it is cancelled.
     fn hang_up(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
-        // The kernel takes it out of the poll when it is closed: nobody else has its descriptor.
+        // The close removes it from the poll, because no other process has its descriptor.
         let Some(mut link) = self.links.remove(&id) else { return };
         self.deadlines.cancel(GatewayTimer::Link(id));
         self.deadlines.cancel(GatewayTimer::Left(id));
@@ -434,7 +434,7 @@ impl Gateway {
         }
     }
 
-    /// Nobody waits any more for what this connection asked for.
+    /// Cancels the work for the request of this connection.
     fn drop_work(&mut self, link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) {
         match std::mem::replace(&mut link.stage, LinkStage::Closing) {
             LinkStage::Asked(Asked::Jobs(asked)) => {
@@ -452,7 +452,7 @@ impl Gateway {
     }
 }
 
-/// Jobs that nobody got go back.
+/// Gives back jobs that no client received.
 fn release(Pulling { holder, pull }: Pulling, turn: &mut InterfaceTurn<'_>) {
     debug!("a request for jobs has lost its client");
     turn.events
@@ -462,10 +462,10 @@ fn release(Pulling { holder, pull }: Pulling, turn: &mut InterfaceTurn<'_>) {
 /// The next need of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nothing: it has more to do.
+    /// Nothing: there is more to do at once.
     Again,
     /// The client's next bytes.
     WantsBytes,
-    /// Something else: room to write, the lifecycle, the backend.
+    /// Another event: room to write, the lifecycle, the backend.
     Waits,
 }

@@ -1,5 +1,5 @@
 //! Requests that pass through: bytes from the client into a tunnel to the backend, and bytes of the
-//! answer back. What the slower side does not take stays with the faster one.
+//! answer back. Bytes that the slower side does not accept stay with the faster one.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use ojs_wire::http::message::{BodyLength, MessageHead};
 use ojs_wire::http::request_reader::RequestReader;
 use ojs_wire::http::tunnel::{LAST_CHUNK, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
 
-/// With so many bytes that wait for the client, no more is taken of an answer.
+/// With so many bytes that wait for the client, no more of an answer is read.
 const CLIENT_ROOM_BYTES: usize = 64 << 10;
 
-/// Bytes of an answer taken at a time.
+/// Bytes of an answer that are read at a time.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// When the kernel is asked whether a client that sends no more is still there. A close takes a
-/// moment to be complete.
+/// When the kernel is first asked whether a client that sends no more is still there. A close is
+/// complete only after a moment.
 const FIRST_LOOK_AFTER: Duration = Duration::from_millis(20);
 
-/// Longest time between two such questions. Where there is no sock_diag one may take 60 ms.
+/// Longest time between two such questions. Without sock_diag one may last 60 ms.
 const LAST_LOOK_AFTER: Duration = Duration::from_secs(4);
 
-/// How long such questions may take in one turn.
+/// Time for such questions in one turn.
 const LOOKS_TIME_PER_TURN: Duration = Duration::from_millis(10);
 
 const NO_ROOM: GatewayError<'static> = GatewayError {
@@ -37,7 +37,7 @@ const NO_ROOM: GatewayError<'static> = GatewayError {
 };
 
 impl Gateway {
-    /// Opens a way to the backend for this request; `gathered` is its body where that is here as a
+    /// Opens a tunnel to the backend for this request. `gathered` is its body, if that was received
     /// whole.
     pub(super) fn open_relay(
         &mut self,
@@ -81,10 +81,10 @@ impl Gateway {
         });
     }
 
-    /// A request that was gathered for us goes on to the backend.
+    /// Passes a request that was received for ojs-init to the backend.
     pub(super) fn pass_on(&mut self, id: LinkId, request: Request, turn: &mut InterfaceTurn<'_>) {
         let Request { head, body, .. } = request;
-        // One worker upstream: ours.
+        // The backend knows only one worker: ojs-init.
         let body = with_worker(body, &self.worker_id);
         let Some(permit) = self.body_permits.permit_onward(body.len()) else {
             return self.fail(id, &NO_ROOM);
@@ -93,7 +93,7 @@ impl Gateway {
         self.open_relay(id, head, Some(gathered), turn);
     }
 
-    /// Moves what can be moved, in both directions.
+    /// Moves as many bytes as possible, in both directions.
     pub(super) fn relay(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
@@ -132,13 +132,14 @@ impl Gateway {
             return Step::Again;
         }
         if is_event_stream && link.says_no_more() {
-            // Nothing may happen for long, and only then would be seen that nobody reads it.
+            // The stream may be silent for long, and only its next event would show that no client
+            // reads it.
             link.reset_at_close();
             self.hang_up(id, turn);
             return Step::Waits;
         }
         link.flush();
-        // A deaf link has lost its client already: nothing is left to find out.
+        // A deaf link has lost its client already, so no look is needed.
         if link.says_no_more() && !link.is_deaf && self.deadlines.deadline_of(GatewayTimer::Left(id)).is_none() {
             self.deadlines
                 .arm(GatewayTimer::Left(id), turn.now.after(FIRST_LOOK_AFTER));
@@ -146,8 +147,8 @@ impl Gateway {
         upward
     }
 
-    /// Looks whether the clients of these links have left, for as long as one turn may take. The
-    /// rest is looked at in the next turn, before links whose deadline ends later.
+    /// Checks whether the clients of these links have left, within the time of one turn. The next
+    /// turn checks the rest, before links whose deadline ends later.
     pub(super) fn look_who_left(&mut self, links: Vec<LinkId>, turn: &mut InterfaceTurn<'_>) {
         let end = clock::monotonic() + LOOKS_TIME_PER_TURN;
         let rest = within(
@@ -160,8 +161,8 @@ impl Gateway {
         }
     }
 
-    /// The client of a request that passes through has closed its side. It may wait for its answer,
-    /// or have closed both sides: on the wire these look the same, and the kernel knows.
+    /// The client of a request that passes through has closed its side. The client may wait for its
+    /// answer, or have closed both sides: on the wire these look alike, and only the kernel knows.
     fn look_whether_left(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let LinkStage::Relaying(relay) = &mut link.stage else {
@@ -170,9 +171,9 @@ impl Gateway {
         let client = link.stream.peer_addr();
         match client.ok().map(|client| self.callers.is_left(client, self.address)) {
             Some(Ok(false)) => {}
-            // Only what changes nothing is let go without knowing.
+            // Without knowledge only a request that changes nothing is dropped.
             Some(Err(_)) if !relay.changes_nothing => {}
-            // Without an address there is nobody.
+            // Without an address there is no client.
             None | Some(_) => {
                 link.is_deaf = true;
                 return self.enqueue(id);
@@ -183,7 +184,7 @@ impl Gateway {
         self.deadlines.arm(GatewayTimer::Left(id), again);
     }
 
-    /// The client's body makes no sense: there is no more of it to be had.
+    /// The client's body is malformed, so no more of it can be read.
     fn break_off(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
@@ -201,8 +202,8 @@ impl Gateway {
         Step::Waits
     }
 
-    /// The client is gone. A whole request that may change something goes its way for some time,
-    /// unless the client has reset its connection; anything else does not.
+    /// The client is gone. A whole request that may change something continues for some time,
+    /// unless the client has reset its connection. Any other request is dropped.
     pub(super) fn let_relay_go(&mut self, relay: &Relay, is_reset: bool, turn: &mut InterfaceTurn<'_>) {
         if relay.is_done {
             return;
@@ -216,7 +217,7 @@ impl Gateway {
         }
     }
 
-    /// Takes in the news of the tunnels.
+    /// Handles the news of the tunnels.
     pub(super) fn hear_tunnels(&mut self, turn: &mut InterfaceTurn<'_>) {
         while let Some((tunnel, news)) = turn.backend.tunnel_news() {
             match self.tunnels.get(&tunnel).copied() {
@@ -227,7 +228,7 @@ impl Gateway {
         }
     }
 
-    /// An answer that nobody waits for: with its head the backend has decided.
+    /// Handles an answer without a client: its head shows that the backend has decided.
     fn nobody_waits(&mut self, tunnel: TunnelId, news: &TunnelNews, turn: &mut InterfaceTurn<'_>) {
         match news {
             TunnelNews::HasRoom => {}
@@ -279,8 +280,8 @@ fn within<T>(items: Vec<T>, has_time: impl Fn() -> bool, mut work: impl FnMut(T)
     items.collect()
 }
 
-/// Drops what is here of a body that nobody wants. Whether that is the rest of it, so that the next
-/// request can come.
+/// Drops the received part of an unwanted body. Returns true if that was its end, so the next
+/// request can follow.
 fn drop_body(reader: &mut RequestReader) -> bool {
     loop {
         match reader.payload() {
@@ -368,7 +369,7 @@ fn downward(link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) -> Option<Tunn
     None
 }
 
-/// The head of the answer goes out.
+/// Writes the head of the answer.
 fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
     let LinkStage::Relaying(relay) = &mut link.stage else {
         return;
@@ -380,8 +381,8 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
     };
     relay.answer = Some(body);
     relay.is_event_stream = head.is_event_stream() && head.body == TunnelBody::Chunked;
-    // Only the end of the connection tells the end of the body; and a request that nobody reads to
-    // its end is in the way of the next.
+    // The body ends only with the connection. A request that is not read to its end also blocks the
+    // next one.
     let ends = head.body == TunnelBody::Chunked && !takes_chunks;
     link.form.is_kept &= relay.is_body_done && !ends;
     let bytes = passed_head(head, takes_chunks, link.form);

@@ -1,5 +1,5 @@
-//! Requests as they come: what each is, its body where it is for us, and what the lifecycle is
-//! asked.
+//! Requests as they arrive: the kind of each, its body if it is for ojs-init, and the question to
+//! the lifecycle.
 
 use crate::daemon::gateway::arrivals::FORBIDDEN;
 use crate::daemon::gateway::body_permits::SMALL_BODY_BYTES;
@@ -82,7 +82,7 @@ impl Gateway {
         self.links.len() > self.limits.many && stays().count() > self.limits.many
     }
 
-    /// Takes what is here of a body.
+    /// Reads the received part of a body.
     pub(super) fn gather(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) -> Step {
         let Some(link) = self.links.get_mut(&id) else {
             return Step::Waits;
@@ -191,7 +191,7 @@ impl Gateway {
     ) -> Result<(), BadBody> {
         let outcome = read_outcome(&request.body, has_failed)?;
         if !turn.machine.knows(&outcome.job) {
-            // Nobody here was given that job, and the backend may know it.
+            // No worker here was given that job, and the backend may know it.
             self.pass_on(id, request, turn);
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl Gateway {
             return Ok(());
         };
         let process = link.process;
-        // Of a process that is gone the next request is looked at at once: nobody waits for this
+        // The next request of a gone process is handled at once, because no client waits for this
         // answer.
         if !link.is_deaf {
             link.stage = LinkStage::Asked(Asked::Outcome(outcome.job.clone()));
@@ -226,8 +226,8 @@ impl Gateway {
         if let Some(link) = self.links.get_mut(&id) {
             link.stage = LinkStage::Asked(Asked::Beat);
         }
-        // Where programs cannot be told apart, one that is not the holder by its name says nothing
-        // of the holder's jobs.
+        // If programs cannot be told apart, a program that does not name itself as the holder
+        // proves nothing about the holder's jobs.
         let is_told_apart = process.is_some()
             || beat
                 .worker
@@ -239,8 +239,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// The holder of this name, or any of its process: not every SDK says its name with each
-    /// request.
+    /// The holder of this name, or any of its process, because not every SDK sends its name with
+    /// each request.
     fn some_holder(
         &mut self,
         process: Option<ProcessId>,
@@ -253,7 +253,7 @@ impl Gateway {
             .unwrap_or_else(|| self.book.holder(process, name, turn.processes, turn.events))
     }
 
-    /// Answers a request that is for us, after which the next one is looked at.
+    /// Answers a request that is for ojs-init itself; then the next one is read.
     pub(super) fn answer(&mut self, id: LinkId, bytes: &[u8]) {
         if let Some(link) = self.links.get_mut(&id) {
             link.say(bytes);
@@ -262,7 +262,7 @@ impl Gateway {
         }
     }
 
-    /// Answers a request that does not get what it asks for.
+    /// Answers a request with an error.
     pub(super) fn fail(&mut self, id: LinkId, error: &GatewayError<'_>) {
         if let Some(link) = self.links.get(&id) {
             let bytes = wire::failed(error, link.form);
@@ -284,8 +284,8 @@ impl Gateway {
         Step::Again
     }
 
-    /// Refuses a request whose body is too long. Without the rest of the body ojs-init cannot say
-    /// which job it is about.
+    /// Refuses a request whose body is too long. Without the rest of the body ojs-init does not
+    /// know its job.
     fn refuse_too_large(&mut self, id: LinkId) -> Step {
         let most = self.body_permits.most;
         let message = format!("the body is longer than worker.max_frame, {most} bytes: send less, or raise that");
@@ -317,7 +317,7 @@ impl Gateway {
         ));
     }
 
-    /// The same, because the chunks of its body make no sense.
+    /// Refuses a request because the chunks of its body are malformed.
     pub(super) fn refuse_chunks(&mut self, id: LinkId) -> Step {
         let bad = BadMessage::Malformed("the chunks of its body make no sense");
         self.refuse(id, &GatewayError::of_message(bad))
@@ -346,7 +346,7 @@ impl Gateway {
     }
 }
 
-/// Whether the head says that its body is not what it looks like.
+/// True if the head announces a coded body.
 fn is_compressed(request: &Request) -> bool {
     let coding = request.head.headers.value("content-encoding");
     coding.is_some_and(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity"))

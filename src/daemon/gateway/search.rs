@@ -1,6 +1,6 @@
-//! The search for the processes that have certain sockets, spread over turns of the loop: the
-//! worker may have many processes, and each of them many descriptors. Other processes of the
-//! machine cost nothing, where the kernel lists children by their parents.
+//! The search for the processes that own certain sockets. It is spread over turns of the loop,
+//! because the worker may have many processes, and each of them many descriptors. Other processes
+//! of the machine cost nothing if the kernel lists children by their parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,17 +14,17 @@ use ojs_os::process::{self, Parent, Pid};
 /// Looks of one turn: a few milliseconds.
 const LOOKS_PER_TURN: usize = 1024;
 
-/// As many looks as it costs to ask for the parent of a process.
+/// Cost of asking for the parent of a process, in looks.
 const LOOKS_FOR_A_PARENT: usize = 8;
 
-/// As many looks as it costs to ask a thread for its children.
+/// Cost of asking a thread for its children, in looks.
 const LOOKS_FOR_CHILDREN: usize = 4;
 
-/// Processes that are looked into before any other is searched for: those that have connected last.
+/// Processes that are looked into before any search: the last ones to connect.
 const LAST_KNOWN: usize = 2;
 
-/// Most walks through our descendants that each find other ones than the walk before. Then
-/// everybody is asked for its parent.
+/// Most walks through the descendants of ojs-init that each find other ones than the walk before.
+/// Then every process is asked for its parent.
 const MOST_WALKS: usize = 4;
 
 /// Most parents that are asked for theirs.
@@ -33,7 +33,7 @@ const MOST_GENERATIONS: usize = 256;
 /// Longest search. It sees a million descriptors in that time.
 const SEARCH_WITHIN: Duration = Duration::from_secs(5);
 
-/// Where a wanted socket was seen.
+/// The place where a wanted socket was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sighting {
     pub(super) inode: u64,
@@ -41,10 +41,10 @@ pub(super) struct Sighting {
     pub(super) descriptor: i32,
 }
 
-/// Why not everything was seen that there is to see.
+/// Why the search could not see everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Blind {
-    /// A process of the worker, with its user, which we may not look into.
+    /// A process of the worker, with its user, which ojs-init may not look into.
     Closed(Pid),
     /// A look has failed.
     Failed(String),
@@ -75,8 +75,8 @@ enum Way {
         last: Option<BTreeSet<Pid>>,
         walks: usize,
     },
-    /// Everybody is asked whose child it is: the kernel lists no children, or they come and go all
-    /// the time.
+    /// Every process is asked for its parent, because the kernel lists no children, or they keep
+    /// changing.
     Up,
     /// There are no further ones.
     Over,
@@ -89,9 +89,9 @@ pub(super) struct Sought {
     pub(super) uid: u32,
     /// The sockets.
     pub(super) wanted: BTreeSet<u64>,
-    /// Processes that are known to be the worker's, whoever connected last first.
+    /// Processes that are known to be the worker's, the last one to connect first.
     pub(super) known: Vec<Pid>,
-    /// Somebody is refused where a socket is not found: then it must not be overlooked.
+    /// A caller whose socket is not found is refused, so the search must not overlook it.
     pub(super) is_exact: bool,
     /// The kernel lists children by their parents.
     pub(super) has_lists: bool,
@@ -105,18 +105,18 @@ pub(super) struct Search {
     wanted: BTreeSet<u64>,
     is_exact: bool,
     way: Way,
-    /// Known ones that have not had their turn, the next one first.
+    /// Known processes that were not looked into yet, the next one first.
     known: Vec<Pid>,
     /// Processes to look into, the next one last.
     left: Vec<Pid>,
-    /// Those that have been among them.
+    /// Processes that were ever in `left`.
     seen: BTreeSet<Pid>,
-    /// Whether a process is ours, as far as that was asked.
+    /// Whether a process is a descendant of ojs-init, for those that were asked.
     is_ours: BTreeMap<Pid, bool>,
     /// The one that is looked into.
     open: Option<(Pid, DescriptorList)>,
     blind: Option<Blind>,
-    /// When it has taken too long.
+    /// The time limit of the search.
     until: Duration,
 }
 
@@ -131,8 +131,8 @@ impl Way {
 }
 
 impl Search {
-    /// Begins one. The last known processes come first, then those that nobody has met yet, the
-    /// newest before the others, and then the rest of those that are known.
+    /// Begins a search. The last known processes come first, then the unknown ones, the newest
+    /// before the others, and then the rest of the known ones.
     pub(super) fn begin(sought: Sought, now: Duration) -> Self {
         let Sought {
             uid,
@@ -160,7 +160,7 @@ impl Search {
         }
     }
 
-    /// Goes on for one turn; what was seen.
+    /// Continues for one turn, and returns the sockets that were found.
     pub(super) fn go_on(&mut self) -> Vec<Sighting> {
         let mut found = Vec::new();
         let mut looks = LOOKS_PER_TURN;
@@ -193,13 +193,13 @@ impl Search {
         found
     }
 
-    /// Whether there is nothing left to look for, or to look at.
+    /// True if no socket is sought any more, or no process is left to look into.
     fn is_over(&self) -> bool {
         let has_more = self.open.is_some() || !self.left.is_empty() || !matches!(self.way, Way::Over);
         self.wanted.is_empty() || !has_more
     }
 
-    /// The sockets that were not seen when it is over, and why not everything could be.
+    /// After the end: the sockets that were not found, and why the search could not see everything.
     pub(super) fn end(&mut self, now: Duration) -> Option<(BTreeSet<u64>, Option<Blind>)> {
         if !self.is_over() {
             if now < self.until {
@@ -210,7 +210,7 @@ impl Search {
         Some((std::mem::take(&mut self.wanted), self.blind.take()))
     }
 
-    /// Takes one step towards further processes.
+    /// Makes one step towards further processes.
     fn find_more(&mut self, looks: &mut usize) {
         *looks = looks.saturating_sub(LOOKS_FOR_CHILDREN);
         let Way::Down { walk, last, walks } = &mut self.way else {
@@ -250,7 +250,7 @@ impl Search {
         }
     }
 
-    /// These are looked into, unless they were before, and so are the rest of those that are known.
+    /// Queues these processes and the rest of the known ones, unless they were queued before.
     fn add(&mut self, pids: impl IntoIterator<Item = Pid>) {
         let known = std::mem::take(&mut self.known);
         let new: BTreeSet<Pid> = pids.into_iter().collect();
@@ -272,8 +272,8 @@ impl Search {
         }
     }
 
-    /// Whether a process is a descendant of ours, or was a moment ago: whoever is found is asked
-    /// for that once more.
+    /// True if a process is a descendant of ojs-init, or was a moment ago. An owner that is found
+    /// is asked for that once more.
     fn is_descendant(&mut self, pid: Pid, looks: &mut usize) -> io::Result<bool> {
         let mut asked = Vec::new();
         let mut next = pid;
@@ -289,7 +289,7 @@ impl Search {
             match process::parent_of(next)? {
                 Parent::Is(parent) => next = parent,
                 Parent::NotHere => break false,
-                // An orphan may have become ours.
+                // ojs-init may have adopted the orphan.
                 Parent::Gone => return Ok(next != pid),
             }
         };
@@ -297,9 +297,9 @@ impl Search {
         Ok(is_ours)
     }
 
-    /// A process that is gone has nothing any more, and one of another user none of the sockets
-    /// that are sought. A zombie is gone, too: its descriptors in `/proc` are root's, so only its
-    /// state tells it from a process that keeps its memory to itself.
+    /// Notes why a process could not be looked into. A gone process has no sockets, and one of
+    /// another user has none of the sought ones. A zombie is gone too: its descriptors in `/proc`
+    /// are root's, so only its state tells it from a process that hides its memory.
     fn could_not_look(&mut self, pid: Pid, error: &io::Error) {
         if descriptors::is_gone(error) || matches!(process::start_time(pid), Ok(None)) {
             return;

@@ -1,4 +1,5 @@
-//! Loss of a permit for a large body: a client that sends nothing loses it to those that wait.
+//! Loss of a permit for a large body. A client that sends nothing loses its permit to one that
+//! waits.
 
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use crate::daemon::gateway::{Gateway, GatewayTimer};
 use ojs_lifecycle::api::Moment;
 use ojs_wire::gateway::{AnswerStatus, GatewayError};
 
-/// How long a client may send nothing while others wait for its permit. An outcome is answered
-/// after 25 s at the latest from when it is whole, and SDKs wait for 30 s: this fits in between.
+/// How long a client may send nothing while others wait for its permit. An outcome is answered at
+/// most 25 s after its last byte, and SDKs wait for 30 s: this fits in between.
 const LONGEST_STALL: Duration = Duration::from_secs(3);
 
-/// How long a client that had to wait for its permit may send nothing from then on, where it has
-/// sent nothing for `LONGEST_STALL` before. One that was held up because nobody read on needs a
-/// moment to go on.
+/// How long a client that had to wait for its permit may send nothing from then on, if it has sent
+/// nothing for `LONGEST_STALL` before. A client was blocked while ojs-init did not read, and needs
+/// a moment to continue.
 const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(200);
 
 const STALLED: GatewayError<'static> = GatewayError {
@@ -50,7 +51,7 @@ impl Gateway {
         while let Some(id) = self.body_permits.first() {
             let request = match self.links.get_mut(&id).map(|link| &mut link.stage) {
                 Some(LinkStage::Gathering(request)) => request,
-                // The connection has gone meanwhile.
+                // The connection has ended meanwhile.
                 Some(
                     LinkStage::Head
                     | LinkStage::Asked(_)
@@ -78,7 +79,7 @@ impl Gateway {
         }
     }
 
-    /// Of those that have a permit and have nothing to do here, the one whose time is over first,
+    /// Of the connections with a permit that wait for their client, the one whose time ends first,
     /// and when that is.
     fn longest_silent(&self) -> Option<(LinkId, Moment)> {
         let ends = |link: &GatewayLink| match &link.stage {

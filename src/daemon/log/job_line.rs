@@ -1,4 +1,4 @@
-//! A line that a job wrote, as a line of ours.
+//! A line that a job wrote, as a line of the log.
 
 use std::fmt::Write;
 
@@ -13,8 +13,7 @@ const FRAME_BYTES: usize = 256;
 /// Most bytes of the job's text, as it is written.
 const LINE_BYTES: usize = RECORD_BYTES - NAME_BYTES - FRAME_BYTES;
 
-/// A line that a job wrote on this stream (`stderr`): with the job's id in front, or as a record of
-/// its own.
+/// A line that a job wrote on this stream (`stderr`): behind the job's id, or as a separate record.
 #[must_use]
 pub(super) fn line(format: LogFormat, at: jiff::Timestamp, job: &str, stream: &str, text: &str) -> String {
     match format {
@@ -41,8 +40,8 @@ fn json(at: jiff::Timestamp, job: &str, stream: &str, text: &str) -> String {
     line
 }
 
-/// The text with nothing in it that a terminal acts on but tabs: a job must not make its line look
-/// like one of ours.
+/// The text without any control character that a terminal acts on, except tabs. A job must not make
+/// its line look like one of ojs-init.
 fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,11 +1,10 @@
-//! JSON as a record of the log is written: piece by piece at the end of a line, each text with room
-//! of its own.
+//! JSON of a log record: written piece by piece at the end of a line, with a bound for each text.
 
 use std::fmt::Write;
 
 use ojs_wire::text::{escape, is_terminal_control};
 
-/// Stands for what was cut off.
+/// Marks the place where a text was cut off.
 pub(super) const CUT: char = '…';
 
 /// A JSON object at the end of a record, while it gets its members.
@@ -84,7 +83,7 @@ pub(super) fn quote(to: &mut String, text: &str, most: usize) {
             '\n' => to.push_str("\\n"),
             '\t' => to.push_str("\\t"),
             '\r' => to.push_str("\\r"),
-            // Those above 0x7f, too: a terminal that shows the record may obey them.
+            // Those above 0x7f too, because a terminal that shows the record may obey them.
             c if is_terminal_control(c) => escape(to, c),
             c => to.push(c),
         }

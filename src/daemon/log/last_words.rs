@@ -1,5 +1,5 @@
-//! How the worker ended and how we end, as records of the log. The very last record names the
-//! cause: it is what `kubectl logs --tail=1` shows, and what is left of a life at level warn.
+//! The ends of the worker and of ojs-init, as records of the log. The very last record names the
+//! cause, because `kubectl logs --tail=1` shows it, and level warn keeps it.
 
 use std::fmt;
 
@@ -12,24 +12,23 @@ use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 use ojs_wire::trouble::sentence;
 
-/// The words where nothing is known of a shortage.
+/// The words if no shortage is known.
 const NO_PROCESS: (&str, &str) = ("the system has none", "raise the limit on processes");
 
-/// The facts about the end before it comes.
+/// Facts that the last records need, collected before the end.
 #[derive(Debug, Default)]
 pub struct LastWords {
-    /// Why there is no worker, if the last attempt to start it failed: what is wrong, and what to
-    /// do.
+    /// Why there is no worker, if the last attempt to start it failed: the fault and the advice.
     no_worker: Option<String>,
-    /// Why there is no process for it at the moment, and what to do.
+    /// Why there is no process for the worker at the moment, and the advice.
     shortage: Option<(String, &'static str)>,
-    /// The worker may be a program that knows nothing of ojs-init: it should say ready on the
+    /// The worker may be a program that does not know ojs-init: it should announce ready on the
     /// worker socket, and has not since the first start.
     may_be_no_worker: bool,
 }
 
 impl LastWords {
-    /// For a worker in mode socket, or in another one.
+    /// The state for a worker in mode socket, or in another one.
     pub fn new(speaks_our_protocol: bool) -> Self {
         Self {
             may_be_no_worker: speaks_our_protocol,
@@ -37,7 +36,7 @@ impl LastWords {
         }
     }
 
-    /// The worker has said ready.
+    /// The worker has announced ready.
     pub fn said_ready(&mut self) {
         self.may_be_no_worker = false;
     }
@@ -109,12 +108,12 @@ impl LastWords {
     }
 }
 
-/// Why the backend has never accepted a heartbeat, where that is known.
+/// Why the backend has never accepted a heartbeat, if that is known.
 fn never_registered(account: &EndReport) -> Option<&Trouble> {
     account.backend.as_ref().filter(|trouble| trouble.is_from_the_start)
 }
 
-/// Jobs that the backend did not hear of as it should have; empty when there are none.
+/// Jobs whose outcome the backend should have received and did not; empty if there are none.
 fn left_undone(account: &EndReport) -> String {
     let mut left = String::new();
     if account.cut_off > 0 {
@@ -126,7 +125,7 @@ fn left_undone(account: &EndReport) -> String {
     left
 }
 
-/// `, it held 2 jobs: 01a2 (mail), 01a3 (mail)`; empty where it held none.
+/// `, it held 2 jobs: 01a2 (mail), 01a3 (mail)`; empty if it held none.
 fn held(account: &EndReport) -> String {
     let tally = &account.tally;
     if tally.died == 0 {
@@ -155,7 +154,7 @@ fn was_ended(account: &EndReport, left: &str, status: u8) -> LogRecord {
     ))
 }
 
-/// Nobody had asked for the end of the worker, and there is no other one.
+/// The worker ended unasked, and no other one is started.
 fn unasked(account: &EndReport, end: Option<WorkerEnd>, left: &str, status: u8) -> LogRecord {
     let given_up = given_up(account);
     let how = match end {
@@ -172,7 +171,7 @@ fn unasked(account: &EndReport, end: Option<WorkerEnd>, left: &str, status: u8) 
     }
 }
 
-/// `the worker was killed by SIGKILL`; the status only where ours is another one.
+/// `the worker was killed by SIGKILL`; the status only if that of ojs-init differs.
 fn fate(end: WorkerEnd, status: u8) -> String {
     match end.ended {
         Ended::Signalled(_) => format!("the worker was {end}"),
@@ -199,7 +198,7 @@ pub fn worker_ended(end: WorkerEnd, manner: Manner, last_words: &LastWords) -> L
     .about(fields)
 }
 
-/// The same, of a worker that was ended by us.
+/// The record of a worker that ojs-init has ended.
 pub fn worker_was_ended(end: WorkerEnd, cause: &EndCause) -> LogRecord {
     error(format_args!("the worker was ended: {cause} ({end})")).about(how_it_ended(end, about_cause(cause)))
 }
@@ -212,7 +211,7 @@ fn how_it_ended(end: WorkerEnd, fields: RecordFields) -> RecordFields {
     fields.with_any("oom_kills", Some(end.oom_kills).filter(|kills| *kills > 0))
 }
 
-/// The job that is the cause, where it is one.
+/// The job that is the cause, if a job is.
 pub fn about_cause(cause: &EndCause) -> RecordFields {
     match cause {
         EndCause::Hung { job, .. } => RecordFields::of_job(job, None),

@@ -1,4 +1,4 @@
-//! The texts that people read afterwards: log records, their words, the termination log.
+//! The texts for people: log records, their words, the termination log.
 //!
 //! Words. A *record* is one line with attributes. The *narrator* turns a notice of the lifecycle
 //! into a record. The *sink* writes records to standard error and never makes PID 1 wait.

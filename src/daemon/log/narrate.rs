@@ -21,16 +21,16 @@ use ojs_wire::backend::request::Words;
 use ojs_wire::names::worker_state;
 use ojs_wire::text::{asked_by, milliseconds, seconds};
 
-/// Writes to the log what the lifecycle has to say.
+/// Writes the notices of the lifecycle to the log.
 #[derive(Debug)]
 pub struct Narrator {
     /// When ojs-init began, on the monotonic clock.
     began: Duration,
-    /// As far as they are set.
+    /// `None` if it is not set.
     concurrency: Option<u32>,
     queues: Option<String>,
     jobs: JobNarrator,
-    /// The reason why the worker ended, if the lifecycle has said one.
+    /// The reason why the worker ended, if the lifecycle gave one.
     ended_by: Option<Reason>,
     last_words: LastWords,
     outages: OutageNarrator,
@@ -39,8 +39,8 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// For a worker with these settings, as far as they are set, and the backend at this address.
-    /// In mode socket the worker `speaks_our_protocol`.
+    /// A narrator for a worker with these settings, if they are set, and the backend at this
+    /// address. In mode socket the worker `speaks_our_protocol`.
     pub fn new(concurrency: Option<u32>, queues: Option<&[String]>, url: &str, speaks_our_protocol: bool) -> Self {
         Self {
             began: clock::monotonic(),
@@ -103,7 +103,7 @@ impl Narrator {
         self.last_words.not_started(why);
     }
 
-    /// A request goes to the backend.
+    /// Logs a request to the backend.
     pub fn calling(call: &Call) {
         if let Some(note) = calling_note(call) {
             say(&note);
@@ -154,7 +154,7 @@ impl Narrator {
 
     fn ending(&mut self, notice: &EndingNotice, now: Duration) -> Option<LogRecord> {
         Some(match notice {
-            // A worker that could not be started has no story: the last words say it all.
+            // A worker that could not be started has no story, so the last words suffice.
             EndingNotice::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
                 return None;
             }

@@ -18,7 +18,7 @@ use ojs_lifecycle::api::{
 use ojs_wire::backend::request::{DEFAULT_ERROR_CODE, Words};
 use ojs_wire::text::{milliseconds, seconds};
 
-/// Most types that are told apart where no connection takes them.
+/// Most types that are kept apart if no connection accepts them.
 const MOST_TYPES: usize = 64;
 
 /// Most types that a record about a job without a handler lists.
@@ -39,10 +39,9 @@ const RESULT_DROPPED: &str = "Job's result is not taken by the backend: ACK with
 /// Makes the records about jobs.
 #[derive(Debug, Default)]
 pub struct JobNarrator {
-    /// By type: jobs that no connection takes come in crowds.
+    /// By type, because jobs that no connection accepts arrive in crowds.
     unhandled: BTreeMap<String, Throttle>,
-    /// By what is said: a handler may save one checkpoint after the other, and none of them is
-    /// saved.
+    /// By message, because a handler may send many checkpoints of which none is saved.
     unsaved: BTreeMap<&'static str, Throttle>,
     /// By type: jobs that are given back again and again.
     given_back: BTreeMap<String, Throttle>,
@@ -92,8 +91,7 @@ impl JobNarrator {
         })
     }
 
-    /// The backend has its outcome.
-    /// `state` is what its answer says that the job has become.
+    /// The backend has received its outcome. `state` is the job's new state by the answer.
     fn settled(&mut self, job: &Subject, outcome: &Outcome, took: Option<Duration>, state: Option<&str>) -> LogRecord {
         let note = match outcome {
             Outcome::Acked { .. } => {
@@ -106,7 +104,7 @@ impl JobNarrator {
         note.and(|fields| fields.with_any("duration_ms", took.map(milliseconds)))
     }
 
-    /// A checkpoint of it is lost. `said` is what the answer says about that, if there was one.
+    /// A checkpoint of it is lost. `said` is the answer's text about that, if there was one.
     fn checkpoint_not_saved(
         &mut self,
         job: &Subject,
@@ -125,8 +123,7 @@ impl JobNarrator {
         } else {
             ("is refused by the backend", BEGINS_BEFORE)
         };
-        // Those in between are no warnings, but whoever wants to know can see which jobs they are
-        // about.
+        // The checkpoints in between are no warnings, but level debug shows their jobs.
         let (level, more) = match self.unsaved.entry(what).or_default().is_due_at(now) {
             Some(more) => (Level::Warn, more),
             None => (Level::Debug, String::new()),
@@ -135,8 +132,8 @@ impl JobNarrator {
         note(level, job, Some("active"), &message)
     }
 
-    /// The job goes back, and jobs of its type (`is_of_type`) or this one did so again and again.
-    /// One line for each type at a time.
+    /// The job is given back, as this one or others of its type (`is_of_type`) repeatedly were
+    /// before. One line for each type at a time.
     fn given_back_again(
         &mut self,
         job: &Subject,
@@ -163,8 +160,8 @@ impl JobNarrator {
         Some(note(Level::Warn, job, None, &format!("{what}: {follows}{more}")))
     }
 
-    /// No connection takes its type: one line for each type at a time. That it fails in the end is
-    /// told as of every other job.
+    /// No connection accepts its type: one line for each type at a time. Its failure in the end is
+    /// reported like that of any other job.
     fn no_handler(
         &mut self,
         job: &Subject,
@@ -184,7 +181,7 @@ impl JobNarrator {
     }
 }
 
-/// A process went away while it held these.
+/// A process ended while it held these.
 fn died(death: &Death, jobs: &[Arc<Subject>]) -> LogRecord {
     let names = named(jobs.iter().map(|job| (&*job.id.0, &*job.kind)), jobs.len());
     warn(format_args!("{death}: {names}")).about(RecordFields::default().with("active_jobs", jobs.len()))
@@ -196,7 +193,7 @@ fn handed_over(job: &Subject, connection: HolderId) -> LogRecord {
     LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
 }
 
-/// Nobody is told what became of it.
+/// The backend receives no outcome of it.
 fn abandoned(job: &Subject, why: &str) -> LogRecord {
     note(
         Level::Warn,
@@ -206,7 +203,7 @@ fn abandoned(job: &Subject, why: &str) -> LogRecord {
     )
 }
 
-/// A delivery of it came to nothing.
+/// A delivery of it was useless.
 fn void(job: &Subject, why: &str) -> LogRecord {
     note(
         Level::Info,
@@ -216,8 +213,8 @@ fn void(job: &Subject, why: &str) -> LogRecord {
     )
 }
 
-/// The job is no longer ours. `words` are those of the answer that ended it, if one did: it may
-/// refuse the outcome because the job was cancelled.
+/// ojs-init no longer holds the job. `words` are those of the answer that ended it, if one did: it
+/// may refuse the outcome because the job was cancelled.
 fn reservation_lost(job: &Subject, reason: CancelReason, words: &Words) -> LogRecord {
     let is_cancelled = reason == CancelReason::Cancelled || words.state.as_deref() == Some("cancelled");
     if is_cancelled {
@@ -228,7 +225,7 @@ fn reservation_lost(job: &Subject, reason: CancelReason, words: &Words) -> LogRe
     note(Level::Warn, job, None, &message)
 }
 
-/// Its handler was told to stop, and does not.
+/// Its handler was asked to stop, and does not.
 fn unanswered(job: &Subject, reason: CancelReason) -> LogRecord {
     match reason {
         CancelReason::Cancelled => note(
@@ -245,7 +242,7 @@ fn unanswered(job: &Subject, reason: CancelReason) -> LogRecord {
     }
 }
 
-/// Its own timeout is over.
+/// Its own timeout has passed.
 fn timed_out(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
     let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
     let message = format!(
@@ -256,7 +253,7 @@ fn timed_out(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
     LogRecord::new(Level::Error, message).about(fields)
 }
 
-/// Its own timeout is over, and nothing is made of that.
+/// Its own timeout has passed, and ojs-init does nothing about it.
 fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
     let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
     let message = format!(
@@ -267,7 +264,7 @@ fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
     LogRecord::new(Level::Warn, message).about(fields)
 }
 
-/// Nobody has it any more.
+/// No process holds it any more.
 fn dropped(job: &Subject, why: DropCause) -> LogRecord {
     let message = match why {
         DropCause::NotNamed => {
@@ -280,7 +277,7 @@ fn dropped(job: &Subject, why: DropCause) -> LogRecord {
     note(Level::Warn, job, None, message)
 }
 
-/// The types that the worker takes, and the one that may have been meant.
+/// The types that the worker accepts, and the one that may have been meant.
 fn types_taken(kind: &str, taken: &[Text]) -> String {
     if taken.is_empty() {
         return String::new();

@@ -10,7 +10,7 @@ use crate::daemon::log::words::{info, warn};
 use ojs_lifecycle::api::{Endpoint, FetchForm, HeartbeatForm, InPlaceOfDeaf, LinkNotice};
 use ojs_wire::text::seconds;
 
-/// The record of a notice. `said` is the backend's answer, in its words, where there is one.
+/// The record of a notice. `said` is the text of the backend's answer, if there is one.
 pub fn record(notice: &LinkNotice, outages: &mut OutageNarrator, said: Option<&str>) -> LogRecord {
     match notice {
         LinkNotice::Hedged(endpoint) => hedged(*endpoint),
@@ -46,7 +46,7 @@ const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 
-/// The record of a request that went out a second time, with the name that a person knows.
+/// The record of a request that was sent a second time, by the name that a person knows.
 fn hedged(endpoint: Endpoint) -> LogRecord {
     let what = match endpoint {
         Endpoint::Register => "registration",
@@ -72,10 +72,10 @@ fn not_registered() -> LogRecord {
     )
 }
 
-/// The record where the backend streams events.
+/// The record if the backend streams events.
 const LISTENING: &str = "the backend tells of new jobs as they come (worker.wake)";
 
-/// The record where the backend opens streams and tells nothing on them.
+/// The record if the backend opens streams and announces no jobs on them.
 const TRIES_OTHER_STREAM: &str = "the backend's event streams do not tell of new jobs: polls found jobs that GET \
                                   /queues/NAME/events had not announced; trying GET /events?queues=";
 const DEAF_STREAMS: &str = "the backend's event streams do not tell of new jobs: polls found jobs that they had not \
@@ -122,7 +122,7 @@ fn heartbeat_form(form: HeartbeatForm) -> LogRecord {
     )
 }
 
-/// None of the forms is taken.
+/// The backend accepts none of the forms.
 fn heartbeats_refused(words: Option<&str>) -> LogRecord {
     let said = words.map_or(String::new(), |words| format!(" ({words})"));
     let why = "the backend refuses heartbeats in every form";
@@ -132,7 +132,7 @@ fn heartbeats_refused(words: Option<&str>) -> LogRecord {
     LogRecord::new(Level::Warn, message).about(RecordFields::of_error("refused", why))
 }
 
-/// FETCHes are taken in this form from now on.
+/// The backend accepts FETCHes in this form from now on.
 fn fetch_form(form: FetchForm) -> LogRecord {
     match form {
         FetchForm::Full => info("the backend takes a FETCH with a visibility timeout again"),

@@ -1,5 +1,5 @@
-//! Requests that failed, as records of the log: an outage in one line a minute, everything else
-//! once a minute for each kind, with its number. At level debug each of them is there.
+//! Requests that failed, as records of the log: an outage in one line a minute, other failures once
+//! a minute for each kind, with their number. Level debug shows each of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,15 +29,16 @@ pub struct Failed<'a> {
     pub retry_in: Option<Duration>,
 }
 
-/// Tells of the backend when it is not as it should be.
+/// Reports faults of the backend.
 #[derive(Debug, Default)]
 pub struct OutageNarrator {
     url: String,
-    /// An outage goes on, and a person was told.
+    /// An outage continues, and was reported to a person.
     is_away: bool,
     /// Why the last request of the outage got no answer.
     cause: Option<String>,
-    /// By request and by kind of failure; both are constants of ours, so there are only so many.
+    /// By request and by kind of failure. Both are constants of the program, so their number is
+    /// bounded.
     failures: BTreeMap<(&'static str, &'static str), Throttle>,
 }
 
@@ -59,7 +60,7 @@ impl OutageNarrator {
         warn(format_args!("backend {}: {cause}", self.url)).about(RecordFields::of_error(kind, cause))
     }
 
-    /// The outage goes on, another minute later.
+    /// The outage continues, another minute later.
     pub fn goes_on(&mut self, outage: &Outage) -> LogRecord {
         self.is_away = true;
         let (kind, why) = kind_and_reason(outage.failure);
@@ -99,7 +100,7 @@ impl OutageNarrator {
         .about(fields)
     }
 
-    /// The backend came and went.
+    /// Requests failed within a minute, and the backend was reachable in between.
     pub fn is_unsteady(&mut self, failed: u32) -> LogRecord {
         self.is_away = false;
         let cause = self.cause.take().map_or(String::new(), |cause| format!(" ({cause})"));
@@ -110,7 +111,7 @@ impl OutageNarrator {
         .about(RecordFields::default().with("failed_requests", failed))
     }
 
-    /// A request failed, and the answer, or whoever did not get one, says this of it.
+    /// A request failed. `words` is the text of the answer, or the reason why there is none.
     pub fn failed(&mut self, failed: Failed<'_>, words: Option<&str>, now: Duration) -> LogRecord {
         let Failed {
             what,
@@ -140,13 +141,13 @@ impl OutageNarrator {
         LogRecord::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields)
     }
 
-    /// Whether the lines about the outage tell of it. The last words of all are told by themselves:
-    /// nothing follows them.
+    /// True if the lines about the outage cover it. The last requests of all are reported by
+    /// themselves, because no line follows them.
     fn is_of_the_outage(&self, what: &str, failure: Failure) -> bool {
         let is_last = matches!(what, "deregistration" | "final heartbeat");
         let is_greeting = matches!(what, "heartbeat" | "registration");
         let is_part = match failure.class() {
-            // One path may be broken, or one job too much for it: then that is told.
+            // One path may be broken, or one job too much for it, so that is reported.
             FailureClass::Outage => is_silence(failure) || self.is_away || is_greeting,
             FailureClass::NotNow | FailureClass::Verdict => false,
         };
@@ -154,7 +155,7 @@ impl OutageNarrator {
     }
 }
 
-/// Nobody answered at all.
+/// True if no answer arrived at all.
 fn is_silence(failure: Failure) -> bool {
     matches!(failure, Failure::NotSent | Failure::Unanswered)
 }
@@ -277,7 +278,7 @@ mod tests {
         let said = "backend unreachable for 12 min (connection refused: nothing listens there); 3 outcomes wait; \
                     reservations lapse in 48 s";
         assert_eq!(goes_on.message, said);
-        // The name server has gone as well.
+        // The name server has failed as well.
         narrator.failed(
             beat(Failure::NotSent),
             Some("there is no host of this name"),

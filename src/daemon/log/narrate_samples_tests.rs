@@ -1,4 +1,4 @@
-//! Ends and a heartbeat, for the tests of what is said of them.
+//! Ends and a heartbeat, for the tests of their records.
 
 use super::*;
 use ojs_lifecycle::api::{
@@ -50,7 +50,7 @@ pub fn out_of_memory() -> WorkerEnd {
     }
 }
 
-/// An end, as far as the log tells of it.
+/// The report of an end, as far as the log needs it.
 fn account(cause: EndedBy, worker: Option<WorkerEnd>, status: u8) -> EndReport {
     EndReport {
         cause,
@@ -66,7 +66,7 @@ fn account(cause: EndedBy, worker: Option<WorkerEnd>, status: u8) -> EndReport {
     }
 }
 
-/// Every end that has words of its own.
+/// Every end that has its own words.
 pub fn last_words() -> Vec<EndReport> {
     let asked = account(EndedBy::Asked(Reason::Sigterm), Some(Ended::Exited(0).into()), 0);
     vec![
@@ -123,7 +123,7 @@ pub fn last_words() -> Vec<EndReport> {
     ]
 }
 
-/// A process that went away while it held a job.
+/// A process that ended while it held a job.
 fn died() -> Notice {
     Notice::Job(JobNotice::JobsDied {
         death: Death {
@@ -134,7 +134,7 @@ fn died() -> Notice {
     })
 }
 
-/// Connections that take fewer jobs than before.
+/// Connections that accept fewer jobs than before.
 pub fn lost(lost: Option<(HolderId, ProcessId)>, more: usize) -> CapacityNews {
     CapacityNews::Lost {
         lost,
@@ -144,8 +144,8 @@ pub fn lost(lost: Option<(HolderId, ProcessId)>, more: usize) -> CapacityNews {
     }
 }
 
-/// Each notice about a stop signal, as often as it has texts, and the one about the jobs of a
-/// process that is gone.
+/// Each notice about a stop signal, once for each of its texts, and the one about the jobs of a
+/// gone process.
 pub fn stops() -> Vec<Notice> {
     let soon = Duration::from_secs(2);
     let force = |by, nth, after| Force { by, nth, after };
@@ -173,7 +173,7 @@ pub fn stops() -> Vec<Notice> {
     ]
 }
 
-/// One that names no job.
+/// A request that names no job.
 pub fn heartbeat() -> Call {
     Call::Heartbeat {
         worker: WorkerId("w1".into()),
@@ -185,7 +185,7 @@ pub fn heartbeat() -> Call {
     }
 }
 
-/// A job goes back.
+/// A job is given back.
 pub fn requeued() -> Outcome {
     Outcome::Requeued {
         reason: "so".into(),

@@ -1,4 +1,4 @@
-//! Stop signals and what they force, as records of the log.
+//! Stop signals and their consequences, as records of the log.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub fn began(held: usize, forced: Option<Force>) -> LogRecord {
     }
 }
 
-/// The stop phase runs, and somebody does not want to wait for handlers.
+/// The stop phase runs, and an operator does not want to wait for handlers.
 pub fn grace_ended(by: Force, active: usize) -> LogRecord {
     warn(format_args!(
         "stop phase: cut short by {}: no handler gets any more time, SIGKILL with {} in progress; the first stop signal \
@@ -91,7 +91,7 @@ pub fn same_request(what: Reason, after: Duration) -> LogRecord {
     .about(because_of(what))
 }
 
-/// Nobody waits for processes that got SIGKILL.
+/// ojs-init stops waiting for processes that got SIGKILL.
 pub fn kill_gave_up(why: StillThere, held: usize) -> LogRecord {
     let held_jobs = jobs(held);
     let message = match why {
@@ -131,7 +131,7 @@ pub fn prestop_ran(left: Option<Duration>) -> LogRecord {
     .about(fields)
 }
 
-/// A preStop hook came to nothing.
+/// A preStop hook was not followed by a SIGTERM.
 pub fn prestop_lapsed(later: Option<Duration>) -> LogRecord {
     const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
     let fields = RecordFields::default().with_any("remaining_ms", later.map(milliseconds));

@@ -65,7 +65,7 @@ impl Row {
         .collect()
     }
 
-    /// Whether its message is this one: `{…}` is anything.
+    /// True if its message is this one; `{…}` matches any text.
     fn is_of(&self, said: &str) -> bool {
         let mut rest = said;
         let mut parts = self
@@ -145,14 +145,14 @@ fn words_of(state: Option<&str>) -> Words {
 /// How long a worker had the job.
 const TOOK: Option<Duration> = Some(Duration::from_millis(1250));
 
-/// The backend has this outcome of a job that a worker had.
+/// The backend has received this outcome of a job that a worker had.
 fn settled(attempt: u64, outcome: Outcome) -> Notice {
     let (job, took) = (job(attempt), TOOK);
     Notice::Job(JobNotice::Settled { job, outcome, took })
 }
 
-/// Every notice about jobs but the outcomes whose words are the backend's, each as often as it has
-/// texts.
+/// Every notice about jobs, once for each of its texts. Outcomes whose words are the backend's are
+/// left out.
 fn about_jobs() -> Vec<Notice> {
     let job = job(3);
     vec![
@@ -242,7 +242,7 @@ fn about_the_backend() -> Vec<Notice> {
     ]
 }
 
-/// Every other one.
+/// Every notice about the worker.
 fn about_the_worker() -> Vec<Notice> {
     let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
     let ended = |ended: Ended, manner| Notice::Worker(WorkerNotice::WorkerEnded(ended.into(), manner));

@@ -1,9 +1,9 @@
-//! One log record: what it consists of, how long that may be, and how it is written. The shape is
-//! that of the OJS logging extension, chapter 5.
+//! One log record: its parts, their bounds, and how it is written. The layout is that of the OJS
+//! logging extension, chapter 5.
 //!
-//! Each part has room of its own, counted as it is written, escapes included. The sum is less than
-//! a pipe takes in one piece. So no line of the child gets into the middle of a record, whatever
-//! the backend or a worker sends us.
+//! Each part has its own bound, counted while it is written, escapes included. The sum is less than
+//! the bytes that a pipe accepts in one piece. So no line of the child interrupts a record, even if
+//! the backend or a worker sends too much.
 
 use std::fmt::{self, Write};
 
@@ -79,10 +79,10 @@ impl Severity {
 pub enum Category {
     /// The way of a job.
     Lifecycle,
-    /// Everything else about the worker and ourselves.
+    /// All other facts about the worker and ojs-init.
     #[default]
     Worker,
-    /// Something failed that is not a job.
+    /// A failure of something other than a job.
     Error,
 }
 
@@ -177,7 +177,7 @@ impl RecordFields {
         self
     }
 
-    /// Of this category, and nothing else yet.
+    /// Fields of this category, still empty.
     pub fn of(category: Category) -> Self {
         Self {
             category,
@@ -185,7 +185,7 @@ impl RecordFields {
         }
     }
 
-    /// About something that failed. The record's message says why as well.
+    /// Fields of a failure whose reason is also in the record's message.
     pub fn of_error(kind: &str, message: &str) -> Self {
         Self {
             is_error_in_the_message: true,
@@ -193,14 +193,13 @@ impl RecordFields {
         }
     }
 
-    /// Adds what went wrong: the kind in a word, and the same for a person, which the record's
-    /// message does not say.
+    /// Adds the error: its kind in a word, and a text for a person that the record's message lacks.
     pub fn error(mut self, kind: &str, message: &str) -> Self {
         self.error = Some((clipped(kind, ERROR_TYPE_BYTES), clipped(message, ERROR_MESSAGE_BYTES)));
         self
     }
 
-    /// How long the job took, for a person.
+    /// The duration of the job, for a person.
     fn duration(&self) -> Option<String> {
         let is_it = |(name, _): &&(&str, Attribute)| *name == "duration_ms";
         match self.attributes.iter().find(is_it) {
@@ -224,7 +223,7 @@ impl RecordFields {
     }
 }
 
-/// Everything that a record is made of.
+/// All parts of a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     pub at: jiff::Timestamp,
@@ -383,13 +382,13 @@ fn printable(text: &str) -> String {
 /// Most bytes of a line's text.
 const TEXT_BYTES: usize = RECORD_BYTES - 64;
 
-/// A record that is put together in one place and said in another.
+/// A record that one place builds and another writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
     pub level: Level,
     pub message: String,
     pub fields: RecordFields,
-    /// We cannot go on: worse than any level.
+    /// ojs-init cannot continue: worse than any level.
     pub is_fatal: bool,
 }
 
@@ -404,7 +403,7 @@ impl LogRecord {
         }
     }
 
-    /// We cannot go on after this.
+    /// Marks a record after which ojs-init cannot continue.
     pub fn fatal(mut self) -> Self {
         self.is_fatal = true;
         self
@@ -419,13 +418,13 @@ impl LogRecord {
         }
     }
 
-    /// With these fields in place of none.
+    /// Replaces the fields.
     pub fn about(mut self, fields: RecordFields) -> Self {
         self.fields = fields;
         self
     }
 
-    /// With what `add` makes of its fields.
+    /// Changes its fields with `add`.
     pub fn and(mut self, add: impl FnOnce(RecordFields) -> RecordFields) -> Self {
         self.fields = add(self.fields);
         self

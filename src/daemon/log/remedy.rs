@@ -1,10 +1,10 @@
-//! The end of a line about a system call that failed: what to do about it.
+//! The end of a line about a failed system call: the advice.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// The remedy for this error. An error that the system gives for no reason of its own is a bug.
+/// The remedy for this error. An error that the system has no reason to return is a bug.
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EMFILE) => "raise the limit on open files (ulimit -n)",

@@ -1,10 +1,10 @@
-//! Log records, one a line, on standard error; without ever making PID 1 wait.
+//! Log records, one a line, on standard error, without ever blocking PID 1.
 //!
-//! Before there is a child, records are written directly, if there is room for them right now. Once
-//! the child shares standard error it could fill the pipe between our look and our write, and
-//! O_NONBLOCK would change the child's descriptor too. So from then on records go into a bounded
-//! queue that a thread of its own writes out. The first of them starts that thread: an init with
-//! nothing to say stays a single thread. What a record looks like is `log_record`.
+//! Before there is a child, records are written directly if there is room for them right now. A
+//! child that shares standard error could fill the pipe between the check and the write, and
+//! O_NONBLOCK would change the child's descriptor too. From then on records enter a bounded queue
+//! that a separate thread writes out. The first record starts that thread, so an init without
+//! records stays a single thread. `record` defines the layout of a record.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -21,36 +21,35 @@ use crate::daemon::log::record::{Category, LogRecord, Record, RecordFields, Seve
 use ojs_os::{clock, stdio, threads};
 use ojs_wire::text::several;
 
-/// Most records waiting for the writer. What comes on top is dropped and counted.
+/// Most records that wait for the writer. Further ones are dropped and counted.
 const QUEUE_RECORDS: usize = 1024;
 
 /// Most bytes waiting for the writer.
 const QUEUE_BYTES: usize = 256 * 1024;
 
-/// So much of the queue, one part in this many, is for warnings and errors alone: a flood of jobs
-/// that went well must not keep out what went wrong.
+/// One part in this many of the queue is for warnings and errors alone, because a flood of
+/// successful jobs must not displace them.
 const RESERVED_PART: usize = 4;
 
-/// Records that come within this time after a batch are written with the next one. The first record
-/// after a pause is written at once. A thousand jobs a second are not a thousand wake-ups of a
-/// thread.
+/// Records within this time after a batch are written with the next one. The first record after a
+/// pause is written at once. So a thousand jobs a second do not wake the thread a thousand times.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// When so much of the queue is taken, one part in this many, the writer does not wait for more.
+/// If one part in this many of the queue is full, the writer does not wait for more.
 const HURRY_PART: usize = 4;
 
 /// The least time between two records about records that were dropped; each has the sum since the
 /// one before.
 const LOSS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Most bytes in one write: what a pipe takes in one piece, so that the worker's lines stay whole
-/// beside ours.
+/// Most bytes in one write: as many as a pipe accepts in one piece, so the worker's lines and those
+/// of ojs-init stay whole.
 const WRITE_BYTES: usize = 4096;
 
-/// Longest that we wait at exit for the writer to finish.
+/// Longest that the exit waits for the writer to finish.
 const FLUSH_LIMIT: Duration = Duration::from_millis(100);
 
-/// Longest that a record may take before there is a child, and when no writer thread can be had.
+/// Longest time for writing a record before there is a child, or if no writer thread can start.
 const DIRECT_LIMIT: Duration = Duration::ZERO;
 
 /// Stack of the writer thread in bytes.
@@ -59,12 +58,12 @@ const WRITER_STACK_BYTES: usize = 32 * 1024;
 /// The log of this process, once there is one.
 static LOG: OnceLock<Sink> = OnceLock::new();
 
-/// The running log; dropping it changes nothing, [`LogHandle::flush`] is for the end.
+/// The running log. Dropping it changes nothing; [`LogHandle::flush`] is for the end.
 #[derive(Debug, Clone, Copy)]
 pub struct LogHandle(&'static Sink);
 
 /// Sends the records of these levels to standard error from here on, as text on a terminal and as
-/// JSON elsewhere unless `format` says so. Only the first call has an effect.
+/// JSON elsewhere unless `format` decides. Only the first call has an effect.
 #[must_use]
 pub fn install(format: Option<LogFormat>, levels: &LogLevels) -> LogHandle {
     let sink = LOG.get_or_init(|| Sink::new(self::format(format), levels));
@@ -87,7 +86,7 @@ fn filter(levels: &LogLevels) -> Filter {
     filter.build()
 }
 
-/// This format, or what fits standard error.
+/// This format, or the one that fits standard error.
 #[must_use]
 pub fn format(configured: Option<LogFormat>) -> LogFormat {
     configured.unwrap_or_else(|| {
@@ -106,8 +105,8 @@ pub fn say(note: &LogRecord) {
     }
 }
 
-/// Writes a line that a job wrote on its `stream`, unless the queue is full: then it is dropped and
-/// counted, before anything is done for it.
+/// Writes a line that a job wrote on its `stream`. A full queue drops and counts it, before any
+/// work is done for it.
 pub fn say_of_job(job: &str, stream: &str, text: &str) {
     let Some(sink) = LOG.get().filter(|sink| sink.level >= Level::Info) else {
         return;
@@ -134,19 +133,19 @@ pub fn fatal(message: &str) -> Option<String> {
 }
 
 impl LogHandle {
-    /// From here on somebody else may fill the pipe: a write of ours could block.
+    /// From here on another process may fill the pipe, so a direct write could block.
     pub fn stderr_is_shared(&self) {
         self.0.lock().is_shared = true;
     }
 
-    /// Records that were lost since the start: there was no room for them, or standard error did
-    /// not take them.
+    /// Records that were lost since the start, because there was no room for them or standard error
+    /// did not accept them.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.lock().dropped
     }
 
-    /// Waits until everything was written, at most 100 ms.
+    /// Waits until the queue is written, at most 100 ms.
     pub fn flush(&self) {
         let mut queue = self.0.lock();
         queue.hurry = true;
@@ -162,20 +161,20 @@ impl LogHandle {
 #[derive(Debug)]
 struct Sink {
     format: LogFormat,
-    /// Of what is not one part's alone.
+    /// The level of records that belong to no single part.
     level: LevelFilter,
     /// Of each part.
     filter: Filter,
     /// The present incarnation's name, if there was one yet.
     worker: RwLock<Option<Arc<str>>>,
     queue: Mutex<Queue>,
-    /// Told when a record was added.
+    /// Notified when a record was added.
     added: Condvar,
-    /// Told when the queue was written out.
+    /// Notified when the queue was written out.
     written: Condvar,
 }
 
-/// Records that were dropped, and that no record tells of yet.
+/// Dropped records that no record reports yet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Unsaid {
     records: u64,
@@ -189,18 +188,18 @@ struct Queue {
     bytes: usize,
     /// Records that were dropped since the start.
     dropped: u64,
-    /// Those of them that nobody was told of.
+    /// The dropped records that are not reported yet.
     unsaid: Unsaid,
-    /// When that was last said, by the monotonic clock.
+    /// When a loss was last reported, by the monotonic clock.
     last_loss: Option<Duration>,
     is_shared: bool,
     writer_started: bool,
     writing: bool,
-    /// The writer has nothing to do until it is told.
+    /// The writer sleeps until it is notified.
     is_idle: bool,
-    /// The writer waits for nothing more than what is there.
+    /// The writer does not wait for further records.
     hurry: bool,
-    /// Nothing is left for later.
+    /// ojs-init is ending, so no record may wait.
     is_ending: bool,
 }
 
@@ -210,7 +209,7 @@ impl Queue {
         self.unsaid.records = self.unsaid.records.saturating_add(1);
     }
 
-    /// Standard error did not take so many records.
+    /// Standard error did not accept so many records.
     fn not_written(&mut self, records: usize, error: &io::Error) {
         (0..records).for_each(|_| self.drop_one());
         self.unsaid.error = error.raw_os_error();
@@ -220,14 +219,13 @@ impl Queue {
         !self.records.is_empty() || self.is_loss_writable()
     }
 
-    /// Whether there are dropped records of which a record of its own could tell. After a write
-    /// that failed they are told of behind the next records: standard error may stay broken, and
-    /// the writer must not wake up for it.
+    /// True if a separate record may report dropped records. After a failed write the next records
+    /// carry that report: standard error may stay broken, and the writer must not wake up for it.
     fn is_loss_writable(&self) -> bool {
         self.unsaid.records > 0 && self.unsaid.error.is_none()
     }
 
-    /// How long it is until the records that were dropped may be told of.
+    /// The time until dropped records may be reported.
     fn loss_pause(&self, now: Duration) -> Duration {
         let due = self
             .last_loss
@@ -245,7 +243,7 @@ impl Queue {
         self.is_loss_writable().then(|| self.loss_pause(now))
     }
 
-    /// The dropped records that are to be told of now.
+    /// Takes the dropped records that are to be reported now.
     fn take_loss(&mut self, now: Duration) -> Unsaid {
         if self.unsaid.records == 0 || self.loss_pause(now) != Duration::ZERO {
             return Unsaid::default();
@@ -254,7 +252,7 @@ impl Queue {
         std::mem::take(&mut self.unsaid)
     }
 
-    /// Whether the writer had better not wait for more.
+    /// True if the writer should not wait for more.
     fn is_filling(&self) -> bool {
         self.records.len() >= QUEUE_RECORDS / HURRY_PART || self.bytes >= QUEUE_BYTES / HURRY_PART
     }
@@ -299,8 +297,8 @@ impl Sink {
         }
     }
 
-    /// Not the records of dependencies: at the finest level they show every byte of a request,
-    /// token included.
+    /// Records of dependencies are excluded, because at the finest level they show every byte of a
+    /// request, token included.
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let crate_name = metadata.target().split("::").next();
         self.filter.enabled(metadata) && crate_name == Some(env!("CARGO_CRATE_NAME"))
@@ -311,7 +309,7 @@ impl Sink {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a record of so many bytes would be taken; one that would not is counted as dropped.
+    /// True if there is room for a record of so many bytes. Otherwise it is counted as dropped.
     fn has_room_for(&self, length: usize) -> bool {
         let mut queue = self.lock();
         let has_room = queue.has_room_for(length, Level::Info);
@@ -322,7 +320,8 @@ impl Sink {
     }
 
     fn line(&self, severity: Severity, message: &str, fields: &RecordFields) -> String {
-        // Nobody waits for this one: a panic may be what is told of, and its thread may have it.
+        // The lock is not waited for, because this record may report a panic of the thread that
+        // holds it.
         let worker = match self.worker.try_read() {
             Ok(worker) => worker.clone(),
             Err(TryLockError::Poisoned(worker)) => worker.into_inner().clone(),
@@ -345,7 +344,7 @@ impl Sink {
     fn add(&'static self, line: String, level: Level) {
         let mut queue = self.lock();
         if !queue.writer_started {
-            // No thread to be had, as at a process limit: better said directly than not at all.
+            // Without a thread, as at a process limit, write directly.
             if !queue.is_shared || !self.start_writer() {
                 if stdio::write_error(line.as_bytes(), DIRECT_LIMIT).is_err() {
                     queue.drop_one();
@@ -367,8 +366,8 @@ impl Sink {
         }
     }
 
-    /// The next batch for the writer, waiting for one; and the dropped records that are to be told
-    /// of behind it.
+    /// Waits for the next batch of the writer. Returns it, and the dropped records to report behind
+    /// it.
     fn take(&self) -> (VecDeque<String>, Unsaid) {
         let mut queue = self.lock();
         queue.writing = false;
@@ -412,8 +411,8 @@ impl Sink {
         threads::spawn("log", WRITER_STACK_BYTES, write).is_ok()
     }
 
-    /// Writes records, and one about those that were dropped before. What cannot be written is
-    /// counted: PID 1 goes on.
+    /// Writes records, and one about those that were dropped before. Failed writes are counted, and
+    /// PID 1 continues.
     fn write(&self, records: VecDeque<String>, dropped: Unsaid, to: &mut impl Write) {
         for (batch, count) in batches(records) {
             if let Err(error) = to.write_all(batch.as_bytes()) {
@@ -444,7 +443,7 @@ impl Sink {
     }
 }
 
-/// The records, as many in one piece as a pipe takes at once, and how many those are.
+/// Batches of records, each at most as large as a pipe accepts at once, with their numbers.
 fn batches(records: VecDeque<String>) -> Vec<(String, usize)> {
     let mut batches: Vec<(String, usize)> = Vec::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! The log: what is let through, and what is said of records that are lost.
+//! The log: its filter, and its reports of lost records.
 
 use std::path::Path;
 

@@ -1,11 +1,11 @@
-//! The file that an orchestrator shows of a container that ended (`kubectl describe pod`). It is
-//! there or it is not: it is never created, and nothing but a regular file is written to.
+//! The file that an orchestrator shows of a container that ended (`kubectl describe pod`). ojs-init
+//! never creates it, and writes to nothing but a regular file.
 //!
-//! The file is opened once, at the start. So a path that cannot be used is known at once, nobody
-//! can put another file in its place, and the end needs no look-up on a file system that may hang
-//! by then. A write can hang even so, on a network mount say, so a thread of its own makes it,
-//! which the exit waits for a moment only. That thread starts with the first text, at the end of
-//! the container's life: until then there is nothing to pay for.
+//! The file is opened once, at the start. So an unusable path is known at once, no process can
+//! replace the file, and the end needs no look-up on a file system that may hang by then. A write
+//! can still hang, on a network mount for example. So a separate thread writes, and the exit waits
+//! for it only a moment. That thread starts with the first text, at the end of the container's
+//! life, so before that it costs nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,14 +24,14 @@ use crate::config::{Config, Mode, keys};
 use ojs_os::errno::meaning;
 use ojs_os::threads;
 
-/// Where Kubernetes puts it.
+/// The path that Kubernetes uses.
 const USUAL_PATH: &str = "/dev/termination-log";
 
-/// Says that there shall be none.
+/// The value that turns the file off.
 const OFF: &str = "off";
 
-/// Longest that the exit waits for a text to be written. It comes out of the half second that we
-/// are early.
+/// Longest that the exit waits for a text to be written. ojs-init ends half a second early, and
+/// this is a part of it.
 const FINISH_LIMIT: Duration = Duration::from_millis(100);
 
 /// Texts that may wait for the thread: one life has two, as the stop phase begins and at the end.
@@ -59,12 +59,12 @@ struct TerminationFile {
 #[derive(Debug)]
 struct Writer {
     texts: SyncSender<String>,
-    /// Never told anything: it ends with the thread.
+    /// Never receives a message: it closes with the thread.
     over: Receiver<()>,
 }
 
 impl TerminationLog {
-    /// Opens it as configured; warns where it was asked for or is there, and cannot be used.
+    /// Opens the file as configured. Warns if a configured or existing file cannot be used.
     #[must_use]
     pub fn open(config: &Config) -> Self {
         let target = look(config).unwrap_or_else(|doubt| {
@@ -77,8 +77,8 @@ impl TerminationLog {
         }
     }
 
-    /// The file at this path, or the usual one; for an error that leaves no configuration to ask.
-    /// What cannot be used is passed over: the error is what has to be told.
+    /// The file at this path, or the usual one, for an error that prevents the configuration. An
+    /// unusable file is ignored, because only the error has to be reported.
     #[must_use]
     pub fn open_for_error(configured: Option<&Path>) -> Self {
         let path = configured.unwrap_or(Path::new(USUAL_PATH));
@@ -94,7 +94,7 @@ impl TerminationLog {
         }
     }
 
-    /// Puts `text` in the place of what is there, without waiting for that.
+    /// Replaces the file's text with `text`, without waiting for the write.
     pub fn write(&mut self, text: String) {
         let Some(target) = &self.target else { return };
         if self.writer.is_none() {
@@ -105,12 +105,12 @@ impl TerminationLog {
                 // An earlier text hangs: then this one would as well.
                 let _ = writer.texts.try_send(text);
             }
-            // No thread to be had, as at a limit of processes.
+            // There is no thread, as at a limit of processes.
             None => target.replace(&text),
         }
     }
 
-    /// Waits until everything was written, 100 ms at most.
+    /// Waits until the texts are written, 100 ms at most.
     pub fn finish(&mut self) {
         let Some(Writer { texts, over }) = self.writer.take() else {
             return;
@@ -159,15 +159,15 @@ impl TerminationFile {
         }
     }
 
-    /// The text first, then the length: whoever ends us in between leaves the whole text, with what
-    /// is left of an older one behind it.
+    /// The text comes first, then the length. If ojs-init is killed in between, the whole text is
+    /// there, followed by the rest of an older one.
     fn try_replace(&self, text: &str) -> io::Result<()> {
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(u64::try_from(text.len()).unwrap_or(u64::MAX))
     }
 }
 
-/// The file, nothing where there shall be none, or why it cannot be used.
+/// The file; `None` if it is turned off; or why it cannot be used.
 fn look(config: &Config) -> Result<Option<TerminationFile>, String> {
     let configured = config.paths.termination_log.as_deref();
     if config.mode == Mode::None || configured == Some(Path::new(OFF)) {
@@ -189,7 +189,7 @@ fn look(config: &Config) -> Result<Option<TerminationFile>, String> {
     }
 }
 
-/// Never creates, never follows, never waits for anybody who reads.
+/// Never creates the file, follows no link, and waits for no reader.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = OpenOptions::new().write(true).custom_flags(flags.bits()).open(path)?;

@@ -1,4 +1,4 @@
-//! Lines of the log about what may happen very often.
+//! A limit for log lines about frequent events.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use log::warn;
 
 use ojs_os::clock;
 
-/// Between two lines about the same.
+/// Between two lines about one subject.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Lets one line through at a time, and counts the others.

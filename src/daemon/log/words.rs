@@ -68,7 +68,7 @@ pub fn because_of(reason: Reason) -> RecordFields {
         .with_any("signal", signal)
 }
 
-/// `error.type`, and the same for a person.
+/// `error.type`, and a text for a person.
 pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
     match failure {
         Failure::NotSent => ("not_sent", "it did not get to the backend"),

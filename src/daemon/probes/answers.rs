@@ -12,16 +12,16 @@ use ojs_lifecycle::view::metrics::Metrics;
 use ojs_wire::http::probe::{ProbePath, ProbeRequest, answer, metrics as metrics_response, refuse, show};
 use ojs_wire::metrics::{self, Observed};
 
-/// How long the status stays as it is: it is made of every job, and whoever asks for it again and
-/// again shall not take the loop's time.
+/// How long a copy of the status is used. The status is built from every job, and repeated requests
+/// must not use up the loop's time.
 const STATUS_STAYS: Duration = Duration::from_millis(100);
 
-/// How long a copy of the metrics is used. Frequent requests then take little of the loop's time,
+/// How long a copy of the metrics is used. Frequent requests then use little of the loop's time,
 /// and slow readers share a copy. A response may take five seconds, so there are six copies at
 /// most, of [`metrics::MOST_BYTES`] each.
 const METRICS_STAY: Duration = Duration::from_secs(1);
 
-/// Where the answers come from.
+/// The sources of the answers.
 #[derive(Debug)]
 pub struct ProbeContext<'a> {
     /// The machine, which knows how the worker is.

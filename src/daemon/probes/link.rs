@@ -1,4 +1,4 @@
-//! One connection of somebody who probes: one request, one response, closed. Nothing here waits,
+//! One connection of a client that probes: one request, one response, closed. Nothing here blocks,
 //! and everything is bounded.
 
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use ojs_wire::http::probe::{MOST_HEAD_BYTES, ProbeRequest, read};
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 10;
 
-/// Reads and writes in one turn; then the others get theirs.
+/// Reads and writes in one turn, because other connections need theirs.
 const STEPS_PER_TURN: usize = 8;
 
 /// Bytes that are read and dropped behind a request: closed with bytes unread, a connection is
@@ -22,9 +22,9 @@ const MOST_DROPPED: usize = 256 << 10;
 /// How far a connection is.
 #[derive(Debug)]
 enum Stage {
-    /// The head of the request comes; never more than [`MOST_HEAD_BYTES`].
+    /// The head of the request is being received; never more than [`MOST_HEAD_BYTES`].
     Reading(Vec<u8>),
-    /// The response goes out, of which so many bytes are sent. Several connections may share it.
+    /// The response is being written; so many bytes are sent. Several connections may share it.
     Writing(Arc<[u8]>, usize),
     /// The client closes; so many bytes are still dropped until then.
     Closing(usize),
@@ -33,14 +33,14 @@ enum Stage {
 /// The next step of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkProgress {
-    /// More comes, or there is more to do.
+    /// The client may send more, or there is more to do.
     Open,
     /// The response is sent, and the connection is closed soon.
     Answered,
     Over,
 }
 
-/// Where a client comes from, as far as one may be told from others.
+/// The origin of a client, as far as clients can be told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     V4([u8; 4]),
@@ -53,7 +53,7 @@ pub struct ProbeLink {
     pub stream: TcpStream,
     pub origin: Origin,
     stage: Stage,
-    /// There may be something to do: the kernel tells only once.
+    /// There may be work: the kernel reports only once.
     pub is_ready: bool,
 }
 
@@ -68,7 +68,8 @@ impl ProbeLink {
         }
     }
 
-    /// Goes as far as it can in one turn. `answer` gives the response to a request.
+    /// Advances the connection as far as one turn allows. `answer` returns the response to a
+    /// request.
     pub fn proceed(&mut self, mut answer: impl FnMut(ProbeRequest) -> Arc<[u8]>) -> LinkProgress {
         let was_closing = matches!(self.stage, Stage::Closing(_));
         for _ in 0..STEPS_PER_TURN {
@@ -80,7 +81,7 @@ impl ProbeLink {
                     self.is_ready = false;
                     break;
                 }
-                // Gone: nobody waits for a response any more.
+                // The client is gone, and needs no response.
                 Err(_) => return LinkProgress::Over,
             }
         }
@@ -91,7 +92,7 @@ impl ProbeLink {
         }
     }
 
-    /// One read or write; false: it is over.
+    /// One read or write. Returns false if the connection has ended.
     fn step(&mut self, answer: &mut impl FnMut(ProbeRequest) -> Arc<[u8]>) -> std::io::Result<bool> {
         match &mut self.stage {
             Stage::Reading(head) => {

@@ -1,6 +1,6 @@
-//! Everybody who probes, on the loop of the agent. A hostile client costs a few descriptors and KiB
-//! for a few seconds, no heartbeat, no job and not the shutdown; and whoever probes in good faith
-//! still gets through.
+//! The connections of all clients that probe, on the loop of the agent. A hostile client costs a
+//! few descriptors and KiB for a few seconds. It delays no heartbeat, no job and not the shutdown,
+//! and honest clients are still answered.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,19 +18,18 @@ use crate::daemon::tokens::{PROBE_SLOTS, TokenOwner};
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::timers::Timers;
 
-/// Most connections at the same time. The next one takes the place of another: of the address that
-/// has the most, the one whose time is over first. A probe is answered in the turn in which its
-/// request is there, so it is silent ones that have to go; and a flood from one address drives out
-/// its own.
+/// Most connections at the same time. The next one replaces another: of the address with the most,
+/// the one whose time ends first. A probe is answered in the turn in which its request arrives, so
+/// only silent ones are replaced. A flood from one address replaces its own.
 const MAX_CONNECTIONS: usize = PROBE_SLOTS;
 
-/// Connections accepted in one turn; then the others get theirs.
+/// Connections accepted in one turn, because existing ones need their turn.
 const ACCEPTS_PER_TURN: usize = 32;
 
 /// Longest from the first byte of a connection to the last one of its response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longest that a client which has its response may take to close the connection.
+/// Longest time for a client with its response to close the connection.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pause before the next attempt when there were no descriptors or was no memory for a connection.
@@ -49,7 +48,7 @@ pub struct ProbeLinks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Connection(usize),
-    /// The next attempt to accept, where there was no room.
+    /// The next attempt to accept, after there was no room.
     Accept,
 }
 
@@ -69,29 +68,29 @@ impl ProbeLinks {
         })
     }
 
-    /// Somebody wants to connect.
+    /// The kernel reported that a client wants to connect.
     pub fn is_acceptable(&mut self) {
         self.acceptor.is_acceptable();
     }
 
-    /// The kernel says that something happened on the connection in this slot.
+    /// The kernel reported an event on the connection in this slot.
     pub fn is_ready(&mut self, slot: usize) {
         if let Some(link) = self.links.get_mut(&slot) {
             link.is_ready = true;
         }
     }
 
-    /// When the next connection has had its time, or the next attempt to accept is due.
+    /// When the next connection reaches its deadline, or the next attempt to accept is due.
     pub fn next_deadline(&self) -> Option<Moment> {
         self.deadlines.next().map(|(due, _)| due)
     }
 
-    /// Whether there is something to do for another turn at once.
+    /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         self.acceptor.has_more() || self.links.values().any(|link| link.is_ready)
     }
 
-    /// Answers who is there, accepts who came, ends who had their time.
+    /// Answers requests, accepts new connections, and ends those at their deadline.
     pub fn turn(&mut self, sources: &ProbeContext<'_>, registry: &Registry, now: Moment) {
         while let Some(due) = self.deadlines.take_due(now) {
             match due {
@@ -138,7 +137,7 @@ impl ProbeLinks {
         self.proceed(slot, sources, registry, now);
     }
 
-    /// A slot that nobody has.
+    /// A free slot.
     fn room(&mut self, registry: &Registry) -> Option<usize> {
         let free = (0..MAX_CONNECTIONS).find(|slot| !self.links.contains_key(slot));
         if free.is_some() {
@@ -179,8 +178,8 @@ impl ProbeLinks {
     }
 }
 
-/// From where it comes: an IPv4 address, or a network of IPv6, in which one machine may have any
-/// address.
+/// The origin of an address: an IPv4 address, or a network of IPv6, in which one machine may have
+/// any address.
 fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(address) => Origin::V4(address.octets()),

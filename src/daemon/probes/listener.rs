@@ -1,4 +1,4 @@
-//! The TCP socket of the health endpoints: where it listens, and what happens when it cannot.
+//! The TCP socket of the health endpoints: its address, and the result if it cannot listen.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,30 +13,30 @@ use crate::daemon::start::StartFailure;
 use ojs_os::clock;
 use ojs_values::exit::Exit;
 
-/// Bytes of a response that the kernel keeps for each connection; it takes twice as much for
-/// itself. Left alone it would keep megabytes of metrics for each who does not read them, at the
-/// expense of the container's memory.
+/// Bytes of a response that the kernel buffers for each connection; the kernel doubles the value
+/// for its own use. Without this bound it would buffer megabytes of metrics for a client that does
+/// not read, in the container's memory.
 const SEND_BUFFER: usize = 32 << 10;
 
-/// Where an orchestrator looks when nobody said anything (GS 8.1).
+/// The port that an orchestrator probes by default (GS 8.1).
 const DEFAULT_PORT: u16 = 8081;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 
-/// How long an address may be in use at the start. An ojs-init that was just told to stop has the
+/// How long an address may be in use at the start. An ojs-init that is still stopping has the
 /// address until its end, and the next one need not fail.
 const IN_USE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Between two attempts to have an address that is in use.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// Listens where it was configured. At the default address it does without when there is nothing to
-/// be had: nobody asked for it, and another container of the pod may have the port.
+/// Listens at the configured address. A failure at the default address is no error: the operator
+/// did not ask for it, and another container of the pod may have the port.
 ///
 /// # Errors
 ///
-/// An address that somebody set is in use, or not to be had: a matter of configuration.
+/// A configured address is in use, or does not exist here: an error of the configuration.
 pub fn listen(config: &Config) -> Result<Option<TcpListener>, StartFailure> {
     let Some(address) = address(config) else {
         return Ok(None);
@@ -80,7 +80,7 @@ fn patient(address: SocketAddr, patience: Duration) -> io::Result<TcpListener> {
     }
 }
 
-/// Why nobody could listen where it is configured; `None`: somebody could, or nobody shall.
+/// Why ojs-init cannot listen at the configured address; `None` if it can, or need not.
 pub(in crate::daemon) fn trouble(config: &Config) -> Option<io::Error> {
     address(config).and_then(|address| listener(address).err())
 }
@@ -93,7 +93,7 @@ fn address(config: &Config) -> Option<SocketAddr> {
     }
 }
 
-/// Every address means those of IPv4 too, also where there is no IPv6.
+/// Listens at the address. Without IPv6, `[::]` means every address of IPv4.
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let is_every = address.ip() == Ipv6Addr::UNSPECIFIED;
     match socket(address) {

@@ -2,7 +2,7 @@
 //! response. A hostile client costs a few descriptors and KiB for a few seconds, and nothing else.
 //!
 //! `listener` opens the port, `links` has the connections, `link` is one of them, and `answers`
-//! writes the response. The lifecycle decides what a probe gets (`lifecycle::view::health`).
+//! writes the response. The lifecycle decides the answer to a probe (`lifecycle::view::health`).
 //!
 //! The folder may use `config`, `wire`, `os`, `lifecycle`, `values`, and of `daemon` the acceptor,
 //! the tokens, `start` and the log; it does not know the loop. Start with `links`.

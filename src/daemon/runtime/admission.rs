@@ -14,10 +14,11 @@ pub struct Allowed {
     others: Vec<u32>,
 }
 
-/// Why somebody may not.
+/// Why a peer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// The peer has no pid here. It could not be watched, and lost jobs would go unnoticed.
+    /// The peer has no pid in this namespace. ojs-init could not watch it, and lost jobs would go
+    /// unnoticed.
     OtherPidNamespace,
     /// The peer runs as a user that is not allowed.
     User(u32),
@@ -41,7 +42,8 @@ impl fmt::Display for NotAdmitted {
 impl std::error::Error for NotAdmitted {}
 
 impl Allowed {
-    /// Us, root, the child, which runs as `child` (`None`: as we do), and `socket_users`.
+    /// Allows ojs-init's own user, root, the child's, which is `child` (`None`: ojs-init's), and
+    /// `socket_users`.
     #[must_use]
     pub fn new(child: Option<Credentials>, socket_users: &[u32]) -> Self {
         let own = nix::unistd::geteuid().as_raw();
@@ -49,19 +51,19 @@ impl Allowed {
         Self { own, child, others }
     }
 
-    /// Our own user.
+    /// The user of ojs-init.
     #[must_use]
     pub fn own(&self) -> u32 {
         self.own
     }
 
-    /// The child, where it is another user than we are.
+    /// The child, if it has another user than ojs-init.
     #[must_use]
     pub fn other_child(&self) -> Option<&Credentials> {
         self.child.as_ref().filter(|child| child.uid != self.own)
     }
 
-    /// Whether anybody is allowed besides us, root and the child.
+    /// True if other users are allowed besides root, the child's and that of ojs-init.
     #[must_use]
     pub fn has_others(&self) -> bool {
         let known = [0, self.own, self.child.as_ref().map_or(self.own, |child| child.uid)];

@@ -1,4 +1,4 @@
-//! Whether a place can hold the runtime directory, and what to say when none can.
+//! Whether a place can hold the runtime directory, and the error if none can.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,7 +14,7 @@ use ojs_os::dirs::{self, Directory, Owner};
 use ojs_os::socket::LONGEST_PATH;
 use ojs_os::user::Credentials;
 
-/// Mode of a base that we make ourselves.
+/// Mode of a base that ojs-init makes.
 const BASE_MODE: u32 = 0o755;
 
 /// The bit of a mode that lets others write.
@@ -26,9 +26,9 @@ const STICKY: u32 = 0o1000;
 /// None of the candidates works.
 #[derive(Debug)]
 pub struct NoRuntimeDir {
-    /// Each candidate with what is wrong with it.
+    /// Each candidate with its fault.
     pub tried: Vec<(PathBuf, Unusable)>,
-    /// The user that we are.
+    /// The user of ojs-init.
     pub uid: u32,
 }
 
@@ -44,14 +44,14 @@ pub enum Unusable {
     },
     /// The path is a symbolic link, which may lead elsewhere tomorrow.
     Link(PathBuf),
-    /// The directory belongs to a user that is neither ours nor root, and that could replace its
-    /// content.
+    /// The directory belongs to a user that is neither ojs-init's nor root, and that could replace
+    /// its content.
     Foreign {
         path: PathBuf,
         /// The user whom it belongs to.
         uid: u32,
     },
-    /// Everybody may replace what is in it.
+    /// Any user may replace its files.
     Unprotected(PathBuf),
     /// The child cannot get there.
     OutOfReach {
@@ -60,7 +60,7 @@ pub enum Unusable {
         /// The child's user.
         uid: u32,
     },
-    /// The path of a socket in it would be longer than the kernel takes.
+    /// The path of a socket in it would be longer than the kernel accepts.
     TooLong {
         path: PathBuf,
         /// Its length in bytes.
@@ -69,7 +69,7 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    /// For `map_err`.
+    /// Returns a function for `map_err`.
     pub(in crate::daemon) fn because(step: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Failed {
@@ -128,8 +128,8 @@ impl fmt::Display for NoRuntimeDir {
 
 impl std::error::Error for NoRuntimeDir {}
 
-/// Opens a candidate, which is made where it is missing and may be, and returns it with its
-/// absolute path.
+/// Opens a candidate, and returns it with its absolute path. A missing one is made if that is
+/// allowed.
 pub(in crate::daemon) fn open(candidate: &Candidate, allowed: &Allowed) -> Result<(Directory, PathBuf), Unusable> {
     let Some(name) = candidate.path.file_name() else {
         let path = resolve(&candidate.path)?;

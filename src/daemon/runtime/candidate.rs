@@ -1,5 +1,5 @@
-//! Where a runtime directory may be, and what everything in it is called: for the instance that
-//! makes it and for whoever looks for one.
+//! The places of a runtime directory, and the names of its files: for the instance that makes it
+//! and for subcommands that look for one.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -24,10 +24,11 @@ pub(in crate::daemon) const MOST_LOOKED_AT: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     pub path: PathBuf,
-    /// Whether to make it where it is missing.
+    /// True if a missing directory is made.
     pub make: bool,
-    /// Whether somebody named it: then it is taken with a warning where others may write, as in
-    /// every volume of type emptyDir under Kubernetes, whose mode only root can change.
+    /// True if an operator named it. Then it is accepted with a warning even if others may write
+    /// there. Every volume of type emptyDir under Kubernetes is one, because only root can change
+    /// its mode.
     pub is_configured: bool,
 }
 
@@ -66,7 +67,8 @@ pub(in crate::daemon) fn uid_of_home(name: &OsStr) -> Option<u32> {
     name.to_str()?.strip_prefix(HOME)?.parse().ok()
 }
 
-/// A name that no other instance has: the pid is for people, for it is the same in every container.
+/// A name that no other instance has. The pid is for people, because it is equal in every
+/// container.
 pub(super) fn instance_name() -> String {
     let random = RandomState::new().build_hasher().finish() & u64::from(u32::MAX);
     format!("{}-{random:08x}", Pid::own())

@@ -1,8 +1,8 @@
-//! The runtime directory: where the sockets of this instance are.
+//! The runtime directory: it holds the sockets of this instance.
 //!
 //! `BASE/ojs-init-UID/PID-RANDOM/`, where BASE is the first of several places that works. The last
-//! one is the instance's own: made by us, locked for as long as we run, removed at the end. What an
-//! instance that was killed left behind is not locked any more, so the next one removes it.
+//! part is the instance's own: ojs-init makes it, locks it while it runs, and removes it at the
+//! end. The directory of a killed instance is not locked any more, so the next instance removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,8 +21,8 @@ use ojs_os::socket::{BoundSocket, LONGEST_PATH, Listener, SocketError};
 /// The socket for the worker.
 const WORKER_SOCKET: &str = "worker.sock";
 
-/// Mode of the directory of all instances of one user: others may pass, and see only what they know
-/// the name of.
+/// Mode of the directory of all instances of one user. Others may pass, and reach only names that
+/// they know.
 const HOME_MODE: u32 = 0o711;
 
 /// Most directories of dead instances that one start removes.
@@ -31,10 +31,10 @@ const MOST_REMOVED: usize = 64;
 /// Most files in a directory of an instance; there are three.
 const MOST_FILES: usize = 64;
 
-/// Names that are tried before we say that there is none.
+/// Names that are tried before the error.
 const MOST_NAMES: usize = 16;
 
-/// The directory of this instance. It goes away with this.
+/// The directory of this instance. Dropping this removes it.
 #[derive(Debug)]
 pub struct RuntimeDir {
     home: Directory,
@@ -48,17 +48,17 @@ pub struct RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// Makes the directory in the first candidate that works, and removes there what dead instances
-    /// left.
+    /// Makes the directory in the first candidate that works, and removes those of dead instances
+    /// there.
     ///
     /// # Errors
     ///
-    /// None of them works: one error that says for each what is wrong.
+    /// None of them works: one error that gives the fault of each.
     pub fn open(candidates: &[Candidate], allowed: &Allowed) -> Result<Self, NoRuntimeDir> {
         let mut tried = Vec::new();
         for candidate in candidates {
-            // Once more, because a rehearsal that was going on may have removed what it had made
-            // and we had found.
+            // Once more, because a rehearsal may have removed a directory that it had made and this
+            // instance had found.
             match Self::open_in(candidate, allowed).or_else(|_| Self::open_in(candidate, allowed)) {
                 Ok(found) => return Ok(found),
                 Err(unusable) => tried.push((candidate.path.clone(), unusable)),
@@ -89,7 +89,8 @@ impl RuntimeDir {
                 listens(directory.worker_socket()).and_then(|()| listens(directory.control_socket()))
             });
         for path in made {
-            // Removes nothing but an empty directory: another instance may have found it meanwhile.
+            // Removes only an empty directory, because another instance may have found it
+            // meanwhile.
             let _ = std::fs::remove_dir(path);
         }
         result
@@ -123,8 +124,8 @@ impl RuntimeDir {
         ))
     }
 
-    /// Makes and locks the directory of an instance. `None`: the name was taken, or another
-    /// instance, which looked between the two steps, took it for a dead one's; try another name.
+    /// Makes and locks the directory of an instance. `None`: the name is in use, or another
+    /// instance looked between the two steps and removed it as a dead one's. Try another name.
     fn make(home: &Directory, name: &OsStr, allowed: &Allowed) -> io::Result<Option<(Directory, Lock)>> {
         let is_for_others = allowed.other_child().is_some() || allowed.has_others();
         let mode = if is_for_others { 0o711 } else { 0o700 };
@@ -132,7 +133,7 @@ impl RuntimeDir {
         let locked = made.and_then(|directory| {
             let lock = directory.make_and_lock(OsStr::new(LOCK));
             if lock.is_err() {
-                // Best effort: the error that counts is the other one.
+                // Best effort, because only the earlier error counts.
                 let _ = directory.remove(OsStr::new(LOCK));
                 let _ = home.remove_directory(name);
             }
@@ -144,14 +145,14 @@ impl RuntimeDir {
         }
     }
 
-    /// Where it is: an absolute path.
+    /// The absolute path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Listens for workers: for the child's user, by the socket's owner where that can be set, else
-    /// by letting everybody connect who then has to pass
+    /// Listens for workers of the child's user: by the socket's owner if that can be set. Otherwise
+    /// every user can connect, and has to pass
     /// [`may_connect`](crate::daemon::runtime::admission::may_connect).
     ///
     /// # Errors
@@ -167,7 +168,7 @@ impl RuntimeDir {
         socket.listen()
     }
 
-    /// Listens for subcommands: for our own user alone.
+    /// Listens for subcommands, only for the user of ojs-init.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ impl RuntimeDir {
         BoundSocket::bind(&self.path.join(CONTROL_SOCKET))?.listen()
     }
 
-    /// Removes it with what is in it, as dropping does, and says what came of that.
+    /// Removes the directory with its files, as dropping does, and returns the result.
     ///
     /// # Errors
     ///
@@ -196,7 +197,7 @@ impl Drop for RuntimeDir {
     }
 }
 
-/// Opens the directory of our instances in a base, which is made where it is missing.
+/// Opens the directory of this user's instances in a base. A missing one is made.
 fn open_home(base: &Directory, name: &OsStr, path: &Path, own: u32) -> Result<Directory, Unusable> {
     match base.create_in(name, HOME_MODE) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -228,8 +229,8 @@ fn check_length(path: &Path) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// Removes the directories of instances that are not running any more. Best effort: what cannot be
-/// removed stays.
+/// Removes the directories of instances that are not running any more. Best effort: failures are
+/// ignored.
 fn remove_dead(home: &Directory, own: u32) {
     let instances = home.names(is_instance, MOST_LOOKED_AT).unwrap_or_default();
     let removed = instances
@@ -247,20 +248,21 @@ fn remove_if_dead(home: &Directory, name: &OsStr, own: u32) -> io::Result<bool> 
     match directory.lock(OsStr::new(LOCK)) {
         Ok(Some(_lock)) => clear(home, &directory, name).map(|()| true),
         Ok(None) => Ok(false),
-        // The first file that is made and the last one that is removed. Its owner may be between
-        // two steps: one that has just made the directory takes another name, one that is about to
-        // remove it does not mind.
+        // The lock is the first file that is made and the last one that is removed. Its owner may
+        // be between two steps: one that has just made the directory tries another name, one that
+        // is about to remove it ignores the error.
         Err(error) if error.kind() == io::ErrorKind::NotFound => home.remove_directory(name).map(|()| true),
         Err(error) => Err(error),
     }
 }
 
-/// Removes the directory of an instance whose lock we have.
+/// Removes the directory of an instance whose lock is held.
 fn clear(home: &Directory, directory: &Directory, name: &OsStr) -> io::Result<()> {
     for file in directory.names(|name| name != LOCK, MOST_FILES)? {
         directory.remove(&file)?;
     }
-    // Last: as long as it is there, it is locked by us, and nobody else touches the directory.
+    // The lock is last: while it exists this instance holds it, and no other one touches the
+    // directory.
     directory.remove(OsStr::new(LOCK))?;
     match home.remove_directory(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,7 +1,7 @@
-//! The instances that run, as a subcommand finds them: by their runtime directories.
+//! The running instances, as a subcommand finds them: by their runtime directories.
 //!
-//! Our own user's come first. Root may talk to everybody's, but looks at what belongs to others
-//! only when there is none of its own: a job's process, which may be another user's, could put
+//! Those of the subcommand's user come first. Root may talk to all, but looks at other users'
+//! directories only if it has none of its own. A job's process, perhaps of another user, could put
 //! anything there.
 
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ use ojs_os::socket::Stream;
 /// Between two attempts to connect to an instance whose queue is full.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Most reasons that are told why there is no instance.
+/// Most reasons that are shown why there is no instance.
 const MOST_REASONS: usize = 16;
 
 /// An instance that runs, and a connection to it.
@@ -38,7 +38,7 @@ pub struct Instance {
 /// Why there is no instance to talk to. `Display` is for the user.
 #[derive(Debug)]
 pub enum NoInstance {
-    /// None is there that we may talk to: where one was looked for, and what was found instead.
+    /// No instance is there that this user may talk to. Holds the places, each with the reason.
     None(Vec<(PathBuf, Unreachable)>),
     /// There are several, and only one can be meant.
     Several(Vec<(PathBuf, Pid)>),
@@ -57,9 +57,9 @@ pub enum Unreachable {
     Dead,
     /// The instance has no pid here: it is another container's.
     Elsewhere,
-    /// Somebody else listens there.
+    /// A process of another user listens there.
     Foreign(u32),
-    /// The queue of those who wait to be accepted is full.
+    /// The queue of connections to be accepted is full.
     Full,
     /// The instance does not accept the connection.
     Failed(io::Error),
@@ -118,8 +118,8 @@ impl fmt::Display for NoInstance {
 
 impl std::error::Error for NoInstance {}
 
-/// The one instance in these places that we can talk to, found within `limit`. Each candidate may
-/// also be the directory of one user's instances, or of an instance itself.
+/// The one instance in these places that this user can talk to, found within `limit`. Each
+/// candidate may also be the directory of one user's instances, or of an instance itself.
 ///
 /// # Errors
 ///
@@ -128,7 +128,7 @@ pub fn the_only(candidates: &[Candidate], limit: Duration) -> Result<Instance, N
     find(candidates, None, limit)
 }
 
-/// As [`the_only`], but the instance with this pid, if one is given.
+/// Like [`the_only`], but finds the instance with this pid, if one is given.
 ///
 /// # Errors
 ///
@@ -142,19 +142,19 @@ pub fn find(candidates: &[Candidate], wanted: Option<i32>, limit: Duration) -> R
         for candidate in candidates {
             search.look_for_own(&candidate.path, own);
         }
-        // Root may talk to everybody's.
+        // Root may talk to all instances.
         if own == 0 && search.found.is_empty() && !search.is_any_full {
             for candidate in candidates {
                 search.look_for_others(&candidate.path, own);
             }
         }
-        // Not at the last moment: a search that finds its time over says nothing.
+        // Not at the last moment, because a search without time finds no instance.
         let next = clock::monotonic().saturating_add(TRY_AGAIN_AFTER);
         if search.is_any_full && search.found.is_empty() && next.saturating_add(TRY_AGAIN_AFTER) < give_up {
             before = Some(search);
             clock::pause_until(next);
         } else {
-            // On a busy machine it may be over all the same: then the one before knows more.
+            // On a busy machine the time may still run out. Then the search before knows more.
             let is_cut_short = search.found.is_empty() && search.is_out_of_time();
             return before.filter(|_| is_cut_short).unwrap_or(search).decide();
         }
@@ -167,10 +167,9 @@ struct Search {
     wanted: Option<i32>,
     give_up: Duration,
     found: Vec<Instance>,
-    /// Instances with other pids than the one that is asked for.
+    /// Instances with pids other than the requested one.
     others: Vec<(PathBuf, Pid)>,
-    /// PID 1 was found, or the pid that is asked for. No other instance can have it, so the search
-    /// ends.
+    /// PID 1 was found, or the requested pid. No other instance can have it, so the search ends.
     is_over: bool,
     is_any_full: bool,
     reasons: Vec<(PathBuf, Unreachable)>,
@@ -223,7 +222,8 @@ impl Search {
         clock::monotonic() >= self.give_up
     }
 
-    /// Instances of our user; any user's where the place is itself what belongs to them.
+    /// Finds the instances of this user. For root the place may itself be the directory of any
+    /// instance or user.
     fn look_for_own(&mut self, place: &Path, own: u32) {
         let base = match Directory::open(place) {
             Ok(base) => base,

@@ -1,5 +1,5 @@
-//! One connection of a worker: bytes in, events out; words in, bytes out. Nothing here waits, and
-//! everything is bounded.
+//! One connection of a worker: bytes in and events out, messages in and bytes out. Nothing here
+//! blocks, and everything is bounded.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -21,24 +21,24 @@ use ojs_wire::worker::{HelloContext, decode, encode, encode_around, too_long};
 /// theirs.
 const BYTES_PER_TURN: usize = 256 << 10;
 
-/// Frames taken from all connections together in one turn. One read may go beyond it, and brings no
-/// more of them than it has bytes.
+/// Frames read from all connections together in one turn. One read may exceed it, by at most as
+/// many frames as it has bytes.
 const FRAMES_PER_TURN: usize = 1024;
 
-/// Least and most bytes read from one connection in one turn: the more connections have something
-/// to say, the shorter each of them is heard, and the sooner it is its turn again.
+/// Least and most bytes read from one connection in one turn. The more connections have bytes to
+/// read, the shorter is the turn of each, and the sooner is its next one.
 const SHARE: RangeInclusive<usize> = 1 << 10..=64 << 10;
 
 /// Bytes read at a time.
 pub const READ_BYTES: usize = 16 << 10;
 
-/// Bytes that are read at the end if the kernel does not say how many are there: more than a
+/// Bytes that are read at the end if the kernel does not report how many are there: more than a
 /// socket's buffer holds.
 const MOST_LEFT: usize = 16 << 20;
 
-/// With more than this waiting to be read by the worker we read nothing from it: its questions make
-/// our answers. The rest of a job does not count: a worker may have to get rid of a result before
-/// it reads on.
+/// With more than this waiting for the worker, ojs-init reads nothing from it, because its
+/// questions cause more answers. The rest of a job does not count: a worker may have to send a
+/// result before it reads on.
 const HIGH_WATER: usize = 64 << 10;
 
 /// Bytes of small frames that may wait behind a job.
@@ -53,7 +53,7 @@ pub struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// That of a whole turn in which so many connections are to be read.
+    /// The budget of a turn with so many readable connections.
     pub fn of_a_turn(connections: usize) -> Self {
         let share = BYTES_PER_TURN / connections.max(1);
         Self {
@@ -63,7 +63,7 @@ impl ReadBudget {
         }
     }
 
-    /// Whether nothing more is to be read in this turn.
+    /// True if nothing more is to be read in this turn.
     pub fn is_spent(&self) -> bool {
         self.bytes == 0 || self.frames == 0
     }
@@ -77,18 +77,19 @@ pub struct WorkerLink {
     pub stream: Stream,
     reader: FrameReader,
     outbound: Outbound,
-    /// The kernel may have something to read: it tells only once.
+    /// The kernel may hold unread bytes. The kernel reports them only once.
     may_read: bool,
-    /// A short read says nothing about what follows: the peer has closed, or has sent urgent data.
+    /// A short read proves nothing about further bytes, because the peer has closed or has sent
+    /// urgent data.
     reads_until_nothing: bool,
     /// When bytes arrived last, by the monotonic clock; at first, when it was accepted. `None`: the
     /// worker has declared itself ready on it.
     heard_at: Option<Duration>,
-    /// The connection ends behind so many more bytes, and nothing is written to it any more.
+    /// The connection ends after so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
-    /// The machine knows that nothing is read from it.
+    /// The machine was informed that nothing is read from it.
     is_reading_paused: bool,
-    /// The kernel tells when there is room for what waits.
+    /// The kernel reports when there is room for waiting bytes.
     pub is_watched_for_room: bool,
 }
 
@@ -118,8 +119,7 @@ impl WorkerLink {
         }
     }
 
-    /// The kernel says that there is something to read, and whether that may end before all of it
-    /// was read.
+    /// The kernel reported bytes to read. `may_break_off`: a read may end before all of them.
     pub fn is_readable(&mut self, may_break_off: bool) {
         self.may_read = true;
         self.reads_until_nothing |= may_break_off;
@@ -130,8 +130,8 @@ impl WorkerLink {
         self.is_ending() || self.may_read && self.outbound.control() <= HIGH_WATER
     }
 
-    /// Since when nothing has arrived on a connection that was never ready. `None`: it was, or
-    /// there is something to read.
+    /// Since when no byte has arrived on a connection that was never ready. `None`: it was ready,
+    /// or there are bytes to read.
     pub fn silent_since(&self) -> Option<Duration> {
         self.heard_at.filter(|_| !self.may_read && !self.is_ending())
     }
@@ -141,19 +141,19 @@ impl WorkerLink {
         self.outbound.take_free()
     }
 
-    /// Whether something waits to be written.
+    /// True if bytes wait to be written.
     pub fn needs_room(&self) -> bool {
         self.outbound.len() > 0
     }
 
-    /// Whether it is closed as soon as what is there was read.
+    /// True if it closes after its available bytes were read.
     pub fn is_ending(&self) -> bool {
         self.last_bytes.is_some()
     }
 
-    /// Nothing is written any more, and only what is there now is read: everything that a process
-    /// has written which is gone. Whoever has inherited the socket from it may write on, so the end
-    /// of the stream is not waited for.
+    /// Nothing is written any more, and only the available bytes are read: all that the gone
+    /// process has written. A process that inherited the socket may write on, so ojs-init does not
+    /// wait for the end of the stream.
     pub fn end(&mut self) {
         self.last_bytes = Some(self.stream.readable().unwrap_or(MOST_LEFT));
         self.outbound = Outbound::new(0);
@@ -174,7 +174,7 @@ impl WorkerLink {
                     self.last_bytes = self.last_bytes.map(|last| last - count);
                     let frames = self.take_frames(buffer.get(..count).unwrap_or_default(), events);
                     budget.frames = budget.frames.saturating_sub(frames);
-                    // All bytes are read. The kernel tells of more.
+                    // All bytes are read. The kernel reports further ones.
                     if count < room && !is_cut && !self.reads_until_nothing && !self.is_ending() {
                         self.may_read = false;
                         return LinkState::Open;
@@ -189,8 +189,8 @@ impl WorkerLink {
                         LinkState::Open
                     };
                 }
-                // A worker that went with words of ours unread resets the connection after all that
-                // it had said.
+                // A worker that ended with unread messages resets the connection behind its last
+                // bytes.
                 Err(error) => {
                     debug!("connection {}: {error}", self.id);
                     return self.closed();
@@ -236,7 +236,7 @@ impl WorkerLink {
         count
     }
 
-    /// Writes a word, or as much of it as the worker's buffer takes.
+    /// Writes a message, or as much of it as the worker's buffer accepts.
     pub fn tell(&mut self, word: ToWorker, hello: &HelloContext, events: &mut VecDeque<Event>) -> LinkState {
         if self.is_ending() {
             return LinkState::Open;

@@ -1,8 +1,8 @@
 //! The worker's processes, and the worker socket on which its programs connect.
 //!
 //! `processes` holds each process by a pidfd, for the gateway as well. `socket` has the
-//! connections, `link` turns bytes into events and words into bytes, and `outbound` keeps what
-//! could not be written at once. Everything has a bound: bytes for each turn, bytes for each
+//! connections, `link` turns bytes into events and messages into bytes, and `outbound` keeps bytes
+//! that could not be written at once. Everything has a bound: bytes for each turn, bytes for each
 //! connection, connections.
 //!
 //! The folder may use `wire`, `os`, `lifecycle::api`, `values`, `daemon::acceptor`,

@@ -5,13 +5,13 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 
 use ojs_lifecycle::api::Envelope;
 
-/// Most parts of what waits that one write takes: a large job has three.
+/// Most waiting parts in one write: a large job has three.
 const PARTS_PER_WRITE: usize = 8;
 
 /// Bytes on their way to one connection.
 #[derive(Debug)]
 pub struct Outbound {
-    /// The parts of what waits, in their order. None is empty.
+    /// The waiting parts, in their order. None is empty.
     parts: VecDeque<Part>,
     /// Bytes of the first part that are written.
     written: usize,
@@ -30,7 +30,7 @@ struct Part {
     kind: Kind,
 }
 
-/// Where bytes are that wait.
+/// The storage of waiting bytes.
 #[derive(Debug)]
 enum Bytes {
     Own(Vec<u8>),
@@ -41,20 +41,20 @@ enum Bytes {
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A job: large, and no answer to anything.
+    /// A job: large, and no answer.
     Job,
-    /// Everything else: small, and mostly an answer.
+    /// Any other frame: small, and mostly an answer.
     Control,
 }
 
 /// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// The kernel has everything.
+    /// The kernel has accepted all bytes.
     All,
     /// Some of it waits here.
     Some,
-    /// More would wait than may: nothing of the last frame was taken.
+    /// The bound for waiting bytes is exceeded: nothing of the last frame was accepted.
     Overflow,
     Closed,
 }
@@ -103,7 +103,7 @@ impl Outbound {
         parts.map(|(part, written)| (part.bytes.as_slice().get(written..).unwrap_or_default(), part.kind))
     }
 
-    /// Writes a frame after what waits already, as far as that goes without waiting.
+    /// Writes a frame behind the waiting bytes, as far as that does not block.
     pub fn send(&mut self, frame: &[u8], kind: Kind, stream: &mut impl Write) -> Written {
         if self.len == 0 {
             return match write_some(frame, stream) {
@@ -122,7 +122,8 @@ impl Outbound {
         Written::Some
     }
 
-    /// Writes the frame of a large job in the same way. The envelope is between `head` and `tail`.
+    /// Writes the frame of a large job, like [`Outbound::send`]. The envelope is between `head` and
+    /// `tail`.
     pub fn send_large(
         &mut self,
         (head, envelope, tail): (Vec<u8>, Envelope, Vec<u8>),
@@ -153,7 +154,7 @@ impl Outbound {
         }
     }
 
-    /// Small frames may follow each other here for long: those that are written go.
+    /// Small frames may follow each other here for long, so written ones are removed.
     fn drop_written(&mut self) {
         if let Some(Part {
             bytes: Bytes::Own(first),
@@ -173,7 +174,7 @@ impl Outbound {
         }
     }
 
-    /// So many bytes are the kernel's.
+    /// Removes so many bytes, which the kernel has accepted.
     fn taken(&mut self, count: usize) {
         self.len = self.len.saturating_sub(count);
         self.written += count;
@@ -191,7 +192,7 @@ impl Outbound {
         }
     }
 
-    /// Writes what waits, as far as that goes without waiting.
+    /// Writes waiting bytes, as far as that does not block.
     pub fn flush(&mut self, stream: &mut impl Write) -> Written {
         while self.len > 0 {
             let mut slices = [IoSlice::new(&[]); PARTS_PER_WRITE];
@@ -214,7 +215,7 @@ impl Outbound {
     }
 }
 
-/// Writes until everything is written or there is no room. An error means that nothing can ever be
+/// Writes until all is written or there is no room. An error means that no byte can ever be
 /// written.
 fn write_some(bytes: &[u8], stream: &mut impl Write) -> io::Result<usize> {
     let mut count = 0;
@@ -234,7 +235,7 @@ fn write_some(bytes: &[u8], stream: &mut impl Write) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    /// Takes `room` bytes, then would block.
+    /// Accepts `room` bytes, then would block.
     struct Slow {
         room: usize,
         taken: Vec<u8>,

@@ -1,5 +1,5 @@
-//! A hold on each process of the worker that has something of ours: the table behind every way in
-//! which workers come.
+//! A hold on each process of the worker that has jobs or connections: the table for the worker
+//! socket and the gateway.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -18,7 +18,7 @@ use ojs_os::pidfd::ProcessWatch;
 use ojs_os::process::{self, Pid};
 use ojs_values::signal::Signal;
 
-/// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
+/// How often processes are looked at that the kernel cannot report (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The processes that have connections, were given jobs, or are the worker itself.
@@ -32,27 +32,27 @@ pub struct Processes {
 #[derive(Debug)]
 struct Watched {
     pid: Pid,
-    /// None only for the worker, for want of a descriptor when it was started: its pid is its own
+    /// None only for the worker, if there was no descriptor at its start. Its pid is not reused
     /// until it is reaped.
     watch: Option<Rc<ProcessWatch>>,
-    /// Nobody has looked since its end is told of: an end before that is never told.
+    /// Not looked at since its descriptor was registered. An earlier end is never reported.
     is_new: bool,
     connections: usize,
     is_worker: bool,
     /// The process may hold jobs, or is being ended: it was given a job or a signal.
     is_needed: bool,
-    /// The machine was told that the process is gone.
+    /// The machine was informed that the process is gone.
     is_gone: bool,
 }
 
 impl Watched {
-    /// Whether nothing is lost when nobody notices its end.
+    /// True if nothing is lost when its end goes unnoticed.
     fn is_dispensable(&self) -> bool {
         self.connections == 0 && !self.is_worker && !self.is_needed
     }
 
-    /// Whether there is nothing more to learn of it. One that is alive may still hold jobs of a
-    /// connection that was closed: it is watched until it is gone.
+    /// True if its end is known and nothing else depends on it. A live process may still hold jobs
+    /// of a closed connection, so it is watched until it is gone.
     fn is_done(&self) -> bool {
         self.connections == 0 && !self.is_worker && self.is_gone
     }
@@ -86,7 +86,7 @@ impl Processes {
         let id = self.name(pid, true);
         match ProcessWatch::of(pid) {
             Ok(watch) => self.watch(id, Rc::new(watch), registry),
-            // The worker is our child, so its end is noticed in any case.
+            // The worker is a child of ojs-init, so its end is noticed in any case.
             Err(error) => warn!(
                 "cannot watch process {pid}, the worker: {error}; its end is noticed all the same; {}",
                 remedy(&error)
@@ -95,7 +95,7 @@ impl Processes {
         id
     }
 
-    /// The worker was reaped: its pid may be anybody's.
+    /// The worker was reaped, so another process may get its pid.
     pub fn worker_reaped(&mut self, id: ProcessId) {
         if let Some(watched) = self.processes.get_mut(&id) {
             watched.is_worker = false;
@@ -104,8 +104,8 @@ impl Processes {
         self.forget_if_done(id);
     }
 
-    /// The name of a process: the one that it has, unless that was somebody with the same pid. With
-    /// the very hold that we have on it the kernel need not be asked.
+    /// The name of a process: its existing one, unless that belongs to an earlier process with this
+    /// pid. If the hold is the known one, the kernel need not be asked.
     pub fn id_of(&mut self, watch: Rc<ProcessWatch>, registry: &Registry) -> ProcessId {
         let pid = watch.pid();
         let is_same = |watched: &Watched| watched.watch.as_ref().is_some_and(|ours| Rc::ptr_eq(ours, &watch));
@@ -125,8 +125,8 @@ impl Processes {
         id
     }
 
-    /// Whether this process is known, or may be as well where there are at most so many. Others are
-    /// let go for that.
+    /// True if this process is known, or there is room for it within `most`. Dispensable processes
+    /// are released for that.
     pub fn has_room_for(&mut self, watch: &ProcessWatch, most: usize) -> bool {
         let is_known = || {
             let mut of_pid = self.processes.values().filter(|watched| watched.pid == watch.pid());
@@ -135,7 +135,7 @@ impl Processes {
         self.processes.len() < most || is_known() || self.let_go(1)
     }
 
-    /// A new name, for a process that nobody watches yet.
+    /// A new name, for a process that is not watched yet.
     pub(super) fn name(&mut self, pid: Pid, is_worker: bool) -> ProcessId {
         self.next += 1;
         let id = ProcessId(self.next << 32 | u64::from(pid.number().unsigned_abs()));
@@ -184,7 +184,7 @@ impl Processes {
         self.forget_if_done(id);
     }
 
-    /// Whether this process was said to be gone, or nobody knows it any more.
+    /// True if this process was reported as gone, or is not known any more.
     pub fn is_gone(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_none_or(|watched| watched.is_gone)
     }
@@ -196,7 +196,7 @@ impl Processes {
         }
     }
 
-    /// Signals this process, and nobody else: not even one that has its pid by now.
+    /// Signals this process, and never a later one with its pid.
     pub fn signal(&mut self, id: ProcessId, signal: Signal) {
         let Some(watched) = self.processes.get_mut(&id) else {
             return;
@@ -214,7 +214,7 @@ impl Processes {
         }
     }
 
-    /// Says once that the process with this number is gone, if it is.
+    /// Reports once that the process with this number is gone, if it is.
     pub fn look_at(&mut self, number: u64, events: &mut VecDeque<Event>) {
         let range = ProcessId(number << 32)..=ProcessId(number << 32 | u64::from(u32::MAX));
         let found = self.processes.range_mut(range).next();
@@ -229,7 +229,7 @@ impl Processes {
         }
     }
 
-    /// Says once that a process with this name is gone, if it is and was not asked yet: a
+    /// Reports once that a process with this name is gone, if it is and was not asked yet. A
     /// descriptor that is readable before it is registered never becomes readable again.
     pub fn look_at_new(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
         let watched = self.processes.get_mut(&id);
@@ -238,12 +238,12 @@ impl Processes {
         }
     }
 
-    /// Our hold on this process.
+    /// The hold on this process.
     pub fn watch_of(&self, id: ProcessId) -> Option<Rc<ProcessWatch>> {
         self.processes.get(&id)?.watch.clone()
     }
 
-    /// When to look at processes that the kernel cannot watch for us.
+    /// When to look at processes that the kernel cannot report.
     pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
         let has_unwatchable = self.processes.values().any(Watched::is_unwatchable);
         has_unwatchable.then(|| now.after(LOOK_EVERY))
@@ -258,13 +258,13 @@ impl Processes {
         }
     }
 
-    /// Lets go of so many processes that live on without a connection, each with a descriptor:
-    /// those that never had a job, the oldest first. Whether there were as many.
+    /// Releases so many processes that live on without a connection, each with a descriptor: those
+    /// that never had a job, the oldest first. Returns true if there were as many.
     pub fn let_go(&mut self, count: usize) -> bool {
         let dispensable = self.processes.iter().filter(|(_, watched)| watched.is_dispensable());
         let oldest: Vec<ProcessId> = dispensable.map(|(id, _)| *id).take(count).collect();
         for id in &oldest {
-            // Closing its descriptor takes it out of the poll as well.
+            // Closing its descriptor removes it from the poll as well.
             self.processes.remove(id);
         }
         oldest.len() == count
@@ -272,8 +272,8 @@ impl Processes {
 
     fn forget_if_done(&mut self, id: ProcessId) {
         if self.processes.get(&id).is_some_and(Watched::is_done) {
-            // Closing its descriptor takes it out of the poll as well. Whoever else holds on to it
-            // keeps it there, and its end was told already: nothing comes of it any more.
+            // Closing its descriptor removes it from the poll. If another owner keeps it open, that
+            // is harmless because its end is already reported.
             self.processes.remove(&id);
         }
     }

@@ -30,15 +30,15 @@ const MAX_CONNECTIONS: usize = 1024;
 /// Connections that may be there in any case, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
 
-/// Descriptors that are not for connections: those to the backend and its name resolution, the
-/// health endpoints, the control socket, the log, what we have inherited.
+/// Descriptors that are not for connections: the backend's and its name resolution's, the health
+/// endpoints, the control socket, the log, the inherited ones.
 const OTHER_DESCRIPTORS: usize = 256;
 
-/// Connections accepted in one turn; then the others get theirs.
+/// Connections accepted in one turn, because existing ones need their turn.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// How long a connection may be silent before it has declared itself ready. If all connections are
-/// taken, the oldest silent one is closed after that for the next one.
+/// How long a connection may be silent before it has declared itself ready. If all places are in
+/// use, the oldest silent one is closed after that for the next one.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 /// The listening socket and the connections to it.
@@ -62,7 +62,7 @@ pub struct WorkerSocket {
 }
 
 impl WorkerSocket {
-    /// Begins to take connections from this listener.
+    /// Begins to accept connections from this listener.
     ///
     /// # Errors
     ///
@@ -94,12 +94,12 @@ impl WorkerSocket {
         std::mem::take(&mut self.free)
     }
 
-    /// Somebody wants to connect.
+    /// The kernel reported that a client wants to connect.
     pub fn is_acceptable(&mut self) {
         self.acceptor.is_acceptable();
     }
 
-    /// The kernel says that something happened on this connection.
+    /// The kernel reported an event on this connection.
     pub fn is_ready(&mut self, id: HolderId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
         if let Some(link) = self.links.get_mut(&id) {
             if event.is_readable() || event.is_read_closed() || event.is_error() {
@@ -132,8 +132,8 @@ impl WorkerSocket {
         }
     }
 
-    /// In the order in which they are read: what the dead have left has an end and others wait for
-    /// it, so that is first.
+    /// The connections in the order in which they are read. Those of dead processes are first,
+    /// because their bytes have an end and others wait for it.
     fn readable(&self) -> Vec<HolderId> {
         let reads = |(id, link): (&HolderId, &WorkerLink)| link.wants_read().then_some((!link.is_ending(), *id));
         let mut readable: Vec<_> = self.links.iter().filter_map(reads).collect();
@@ -141,7 +141,7 @@ impl WorkerSocket {
         readable.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Whether there is something to do for another turn at once.
+    /// True if another turn has work at once.
     pub fn has_more(&self) -> bool {
         let can_accept = self.acceptor.has_more() && (self.has_room() || self.has_made_room);
         can_accept || self.links.values().any(WorkerLink::wants_read)
@@ -171,8 +171,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Reads in the next turns what is there on this connection, whose process is gone, and then
-    /// closes it.
+    /// Reads the rest of this connection, whose process is gone, in the next turns, and then closes
+    /// it.
     pub fn read_to_end(&mut self, id: HolderId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.end();
@@ -200,7 +200,7 @@ impl WorkerSocket {
         processes.disconnected(link.process);
     }
 
-    /// Takes connections. Where there is no room, the rest waits for a later turn.
+    /// Accepts connections. Without room, the rest waits for a later turn.
     fn accept(&mut self, now: Duration, processes: &mut Processes, registry: &Registry, events: &mut VecDeque<Event>) {
         self.acceptor.try_again();
         self.acceptor.begin_turn();
@@ -239,7 +239,7 @@ impl WorkerSocket {
             return false;
         };
         self.has_made_room = true;
-        // Bytes may have arrived that the kernel has not told of yet.
+        // Bytes may have arrived that the kernel has not reported yet.
         if link.stream.readable().is_ok_and(|count| count > 0) {
             link.is_readable(false);
             return false;
@@ -294,14 +294,14 @@ impl WorkerSocket {
     }
 }
 
-/// The events that epoll watches on each connection. Urgent data is one, because a read ends at it,
-/// so that a short read says nothing then.
+/// The events that epoll reports on each connection. Urgent data is one, because a read ends at it,
+/// so a short read proves nothing then.
 fn what_to_read() -> Interest {
     Interest::READABLE | Interest::PRIORITY
 }
 
-/// Has the kernel tell of room on a connection only while something waits for it: it would tell
-/// each time that the worker reads. False: it cannot.
+/// Has the kernel report room on a connection only while bytes wait for it, because it would report
+/// each time that the worker reads. Returns false on failure.
 fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> bool {
     let needs_room = link.needs_room();
     if std::mem::replace(&mut link.is_watched_for_room, needs_room) == needs_room {
@@ -326,7 +326,7 @@ fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> b
     result.is_ok()
 }
 
-/// Those of whoever speaks the protocol of the worker socket.
+/// The rules for holders that use the protocol of the worker socket.
 const fn manners(max_frame: usize) -> Manners {
     Manners {
         hears: true,
@@ -336,7 +336,7 @@ const fn manners(max_frame: usize) -> Manners {
     }
 }
 
-/// Each connection may take two descriptors: its own and its process's.
+/// Each connection may use two descriptors: its own and its process's.
 fn most_connections(open_files: usize) -> usize {
     let room = open_files.saturating_sub(OTHER_DESCRIPTORS) / 2;
     room.clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
