@@ -204,6 +204,7 @@ impl Streams {
         let stream = self.all.get_mut(index)?;
         let call = stream.call();
         stream.stage = StreamStage::Closed;
+        stream.was_cut = false;
         call
     }
 
@@ -388,6 +389,7 @@ impl Streams {
             if other == index || is_like_it {
                 calls.extend(stream.call());
                 stream.stage = StreamStage::Closed;
+                stream.was_cut = false;
                 stream.missed = 0;
                 stream.is_deaf = true;
                 stream.is_missing = true;

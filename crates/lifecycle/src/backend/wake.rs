@@ -118,13 +118,10 @@ impl Link {
             self.notify(LinkNotice::Listening);
         }
         // The stream tells of no job that became available while there was none.
-        if was_cut {
-            self.wake_ups.missed_a_moment();
-            self.polls_go_on();
-        } else {
-            self.wake_ups.opened();
+        if !was_cut {
             self.poll_pace.begins_again();
         }
+        self.wake_ups.opened();
         self.wake_up(cx);
     }
 
@@ -200,6 +197,9 @@ impl Link {
     /// A job became available, as somebody says: the pause after an empty FETCH ends. Whether there
     /// is room for a job is asked when it has ended, and one that is shorter stays as it is.
     fn wake_up(&mut self, cx: &Context) {
+        if !self.wake_ups.is_any_told() {
+            return;
+        }
         // Of a FETCH that is answered in quiet the news is old.
         let due = self.timers.deadline_of(LinkTimer::Fetch);
         let Some(due) = due.filter(|due| self.streams.is_listening() && Some(*due) != self.wake_ups.at()) else {
@@ -231,9 +231,9 @@ impl Link {
         }
     }
 
-    /// A steady stream was cut, perhaps because the backend wrote to it: what it wrote is lost. The
-    /// pace of the polls stays, so that a fleet whose streams are all cut at one moment does not
-    /// poll at that moment.
+    /// A steady stream was cut. The pace of the polls stays, so that a fleet whose streams are all
+    /// cut at one moment does not poll at that moment. The FETCH behind the reopening finds the
+    /// jobs of the gap. If there is no reopening, a poll does.
     fn stream_was_cut(&mut self, reopened_after: Duration, cx: &Context) {
         let latest = cx.now.after(reopened_after + cx.options.poll_interval);
         self.poll_pace.looks_again_at(latest);
@@ -243,18 +243,6 @@ impl Link {
             .is_some_and(|due| due > latest)
         {
             self.timers.arm(LinkTimer::Fetch, latest);
-        }
-        self.wake_ups.missed_a_moment();
-        self.wake_up(cx);
-    }
-
-    /// No job is left for which the next poll comes sooner.
-    fn polls_go_on(&mut self) {
-        self.poll_pace.goes_on();
-        if let Some(ends) = self.poll_pace.pause_ends()
-            && self.timers.deadline_of(LinkTimer::Fetch).is_some()
-        {
-            self.timers.arm(LinkTimer::Fetch, ends);
         }
     }
 

@@ -16,9 +16,8 @@
 //! another one. A worker that finds every job may be alone. It then leaves one job to others for
 //! longer than they would wait. If it finds that one as well, it is as quick as it can be.
 //!
-//! Some backends end all streams at one moment, with the word of a job. A few workers then ask for
-//! jobs at once, as many as would have asked for one, and each asks for its stream again at another
-//! moment.
+//! Some backends end all streams at one moment. Each worker then asks for its stream again within
+//! the window, and for jobs behind that.
 //!
 //! Some backends do not tell when a job is taken. Another worker then counts as quicker when the
 //! time by chance is above the patience, and the job is left to it. Polls find what is left.
@@ -88,6 +87,10 @@ const AFTER_ONE_IN_VAIN: Duration = Duration::from_millis(200);
 /// A FETCH this much later than it was brought forward to is no wake-up any more.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
+/// A stream that is slower than an answer tells of its jobs within this time. Later it tells of a
+/// retry.
+const SLOWER_AT_MOST: Duration = Duration::from_secs(1);
+
 /// Most jobs whose ids are kept. Where more wait a FETCH finds one of them anyway.
 const MOST_TOLD: usize = 32;
 
@@ -122,27 +125,20 @@ pub(crate) struct WakeUps {
     is_asking: bool,
     /// Jobs that were taken while it was, by it or by others, and how late.
     taken_meanwhile: BTreeMap<JobId, Duration>,
-    /// Jobs may be to be had of which no stream of this worker tells.
-    untold: Untold,
+    /// A stream has opened: jobs that came before it are to be had, and no other worker heard that.
+    has_opened: bool,
+    /// The last FETCH was the first one behind that.
+    asked_behind_opening: bool,
     /// The answer to the last FETCH says how quick the others are.
     tells_of_others: bool,
-    /// Jobs of the last FETCH, until the stream tells that they were taken. That may be later than
-    /// the answer.
+    /// Jobs of late answers whose taking no stream has told of.
     brought: BTreeSet<JobId>,
+    /// The last of these answers came then.
+    brought_at: Option<Moment>,
     /// FETCH is brought forward to this moment.
     at: Option<Moment>,
     /// Until then nothing is brought forward.
     held_until: Option<Moment>,
-}
-
-/// Jobs that a stream does not tell of, because it was not open when they became available.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Untold {
-    No,
-    /// Of a moment. Others may have heard of them, or missed the same moment.
-    OfMoment,
-    /// Of all the time before. This worker alone asks for them.
-    OfBefore,
 }
 
 impl Default for WakeUps {
@@ -162,9 +158,11 @@ impl Default for WakeUps {
             taken_meanwhile: BTreeMap::new(),
             is_asking: false,
             asked_without_id: None,
-            untold: Untold::No,
+            has_opened: false,
+            asked_behind_opening: false,
             tells_of_others: false,
             brought: BTreeSet::new(),
+            brought_at: None,
             at: None,
             held_until: None,
         }
@@ -176,7 +174,7 @@ impl WakeUps {
     /// A job is to be had.
     pub(super) fn told(&mut self, job: Option<JobId>, now: Moment) {
         match job.filter(|_| self.told.len() < MOST_TOLD) {
-            Some(job) if self.takings_are_told && self.brought.contains(&job) => {}
+            Some(job) if self.takings_are_told && self.has_brought(&job, now) => {}
             Some(job) => {
                 self.told.entry(job).or_insert(now);
             }
@@ -184,18 +182,14 @@ impl WakeUps {
         }
     }
 
-    /// A stream has opened. It tells of no job that became available before.
-    pub(super) fn opened(&mut self) {
-        self.brought.clear();
-        self.untold = Untold::OfBefore;
+    fn has_brought(&self, job: &JobId, now: Moment) -> bool {
+        let is_late = |at: Moment| at.elapsed(now) >= SLOWER_AT_MOST;
+        self.brought.contains(job) && !self.brought_at.is_none_or(is_late)
     }
 
-    /// A stream was not open for a moment, or is not for the next one.
-    pub(super) fn missed_a_moment(&mut self) {
-        self.brought.clear();
-        if self.untold == Untold::No {
-            self.untold = Untold::OfMoment;
-        }
+    /// A stream has opened. It tells of no job that became available before.
+    pub(super) fn opened(&mut self) {
+        self.has_opened = true;
     }
 
     /// A job is taken, by another worker or by a FETCH of ours.
@@ -222,11 +216,7 @@ impl WakeUps {
 
     /// Whether a job is to be had that no FETCH went out for.
     pub(super) fn is_any_told(&self) -> bool {
-        self.is_any_heard() || self.untold != Untold::No
-    }
-
-    fn is_any_heard(&self) -> bool {
-        !self.told.is_empty() || self.told_without_id.is_some()
+        !self.told.is_empty() || self.told_without_id.is_some() || self.has_opened
     }
 
     /// Whether a job is left of those that the last FETCH was for, as far as is known.
@@ -239,6 +229,12 @@ impl WakeUps {
         let is_known_by_id =
             self.told.contains_key(job) || self.asked_for.contains_key(job) || self.taken_meanwhile.contains_key(job);
         is_known_by_id || self.told_without_id.is_some() || self.asked_without_id.is_some()
+    }
+
+    /// Whether the last FETCH was the first one behind the opening of a stream. The stream tells of
+    /// no job of the time before.
+    pub(super) fn asked_behind_opening(&self) -> bool {
+        self.asked_behind_opening
     }
 
     /// Whether streams tell when a job is taken. Nothing is known before the first job.
@@ -268,22 +264,17 @@ impl WakeUps {
     pub(super) fn bring_forward(&mut self, due: Moment, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
         let patience = self.patience();
         let mut waited = Duration::ZERO;
-        let is_of_before = self.untold == Untold::OfBefore;
-        let mut window = if is_of_before { NARROWEST } else { self.window };
-        let are_takings_told = self.takings_are_told && self.is_any_heard();
+        let mut window = if self.has_opened { NARROWEST } else { self.window };
         let mut chance = jitter.up_to(window);
         // Nobody took the job within the patience: all others are as lazy, so it goes on with half
         // of the window. A window is at most `WIDEST`, which ends this after 14 rounds.
-        while chance > patience && are_takings_told {
+        while chance > patience && self.takings_are_told {
             waited += patience;
             window /= STEP;
             chance = jitter.up_to(window);
         }
         let is_left_to_others = chance > patience;
-        if is_left_to_others && self.untold == Untold::OfMoment {
-            self.untold = Untold::No;
-        }
-        if self.found_in_a_row == PROBES_AFTER && are_takings_told && self.are_others_forgotten(now) {
+        if self.found_in_a_row == PROBES_AFTER && self.takings_are_told && self.are_others_forgotten(now) {
             (waited, chance) = (PROBE, Duration::ZERO);
         }
         let at = now.after(waited + chance);
@@ -302,8 +293,8 @@ impl WakeUps {
         self.taken_meanwhile.clear();
         self.is_asking = true;
         self.asked_without_id = self.told_without_id.take();
-        self.tells_of_others = is_woken && self.untold == Untold::No;
-        self.untold = Untold::No;
+        self.asked_behind_opening = std::mem::take(&mut self.has_opened);
+        self.tells_of_others = is_woken && !self.asked_behind_opening;
         is_woken
     }
 
@@ -322,7 +313,7 @@ impl WakeUps {
         self.is_asking = false;
         let since = self.asked_for.values().copied().chain(self.asked_without_id).min();
         let mut late = since.map(|since| since.elapsed(now));
-        self.brought = jobs.iter().take(MOST_TOLD).map(|job| job.subject.id.clone()).collect();
+        self.keep_brought(jobs, now);
         for job in jobs {
             self.told.remove(&job.subject.id);
             self.asked_for.remove(&job.subject.id);
@@ -348,6 +339,21 @@ impl WakeUps {
         } else if tells_of_others {
             self.found(jobs.len(), late, now);
         }
+    }
+
+    /// Keeps the ids of these jobs for the time in which a stream may still tell of them.
+    fn keep_brought(&mut self, jobs: &[Delivery], now: Moment) {
+        if jobs.is_empty() {
+            return;
+        }
+        if self.brought_at.is_none_or(|at| at.elapsed(now) >= SLOWER_AT_MOST) {
+            self.brought.clear();
+        }
+        let room = MOST_TOLD.saturating_sub(self.brought.len());
+        let ids = jobs.iter().map(|job| &job.subject.id);
+        let untold = ids.filter(|id| !self.taken_meanwhile.contains_key(*id));
+        self.brought.extend(untold.take(room).cloned());
+        self.brought_at = Some(now);
     }
 
     fn found(&mut self, jobs: usize, late: Option<Duration>, now: Moment) {

@@ -159,26 +159,8 @@ fn a_stream_that_is_slower_than_an_answer_tells_of_no_other_worker() {
         assert_eq!(wake_ups.others_heard_at, heard);
         woken(&mut wake_ups, 20_003, &[delivery("b")]);
     }
-    wake_ups.taken(&job("b"), at(20_004));
-    wake_ups.told(Some(job("b")), at(30_000));
+    wake_ups.told(Some(job("b")), at(21_003));
     assert!(wake_ups.is_any_told(), "the job failed and is retried");
-}
-
-#[test]
-fn of_many_workers_that_missed_a_moment_a_few_ask_for_its_jobs() {
-    let mut jitter = Jitter::new(7);
-    let asks = (0..1_000).filter(|_| {
-        let mut wake_ups = in_a_fleet();
-        wake_ups.set_window(PATIENCE * 300);
-        wake_ups.missed_a_moment();
-        let asks = wake_ups.bring_forward(at(600_000), &mut jitter, at(30_000));
-        assert_eq!(wake_ups.is_any_told(), asks.is_some());
-        asks.is_some()
-    });
-    assert!((1..10).contains(&asks.count()));
-    let mut alone = WakeUps::default();
-    alone.missed_a_moment();
-    assert!(alone.bring_forward(at(600_000), &mut jitter, at(0)) <= Some(at(10)));
 }
 
 #[test]
