@@ -1,4 +1,4 @@
-//! The one place that asks what time it is.
+//! The only code that reads the time.
 
 use std::time::Instant;
 
@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use crate::moment::Moment;
 
-/// Time since the start of the server. The wall clock is read once; what it does afterwards changes
-/// nothing.
+/// Time since the start of the server. The wall clock is read once, so later changes of the wall
+/// clock have no effect.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,

@@ -1,4 +1,4 @@
-//! Events, in order: every request, and what the server did by itself.
+//! Events, in order: every request, and the server's own acts.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::operation::Operation;
 /// Most jobs that an event names.
 pub(crate) const MAX_EVENT_JOBS: usize = 1_000;
 
-/// Names of events that the server causes by itself.
+/// Names of the server's own acts.
 const OCCURRENCES: [&str; 6] = [
     "visibility_timeout",
     "worker_death",
@@ -22,29 +22,29 @@ const OCCURRENCES: [&str; 6] = [
     "freezing",
 ];
 
-/// A name that the program itself has. Were the reference spelled out, serde would want to borrow
-/// it from what it reads.
+/// A name that the program itself has. If the reference were spelled out, serde would try to borrow
+/// it from its input.
 type KnownName = &'static str;
 
-/// One thing that happened. It can be written as JSON and read again.
+/// One event, which can be written as JSON and read again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Counts from 1 and has no gaps.
     pub number: u64,
-    /// Milliseconds since the start of the server, by a clock that only goes forward. Of a request:
-    /// when it was answered, or when it was settled that it gets no answer.
+    /// Milliseconds since the start of the server, by a clock that never runs backwards. Of a
+    /// request: when it was answered, or when the server decided not to answer it.
     pub ms: f64,
     /// Of a request: when its head had been read, in milliseconds like `ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived_ms: Option<f64>,
-    /// Of a request: how many milliseconds it took from there until its answer was handed to the
-    /// connection, whole or in part; `None`: no answer left.
+    /// Of a request: milliseconds from then until its answer was handed to the connection, whole or
+    /// in part; `None`: no answer was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<f64>,
     /// The wall clock at `ms`, RFC 3339.
     #[serde(default)]
     pub time: String,
-    /// The operation of a request, or what the server did: `visibility_timeout`, `worker_death`,
+    /// The operation of a request, or the act of the server: `visibility_timeout`, `worker_death`,
     /// `expired`, `refusing`, `listening`, `freezing`.
     #[serde(deserialize_with = "operation")]
     pub operation: KnownName,
@@ -60,7 +60,7 @@ pub struct Event {
     /// How many more jobs the event is about: of a batch only the first are named.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_jobs: usize,
-    /// Of a heartbeat: what the worker said that it is. Of a job: the state that it got into.
+    /// Of a heartbeat: the state that the worker reported. Of a job: its new state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The HTTP status of the answer, also of one that a fault lost; `None`: there was none, or no
@@ -77,7 +77,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The name of an operation or of what the server did by itself.
+/// The name of an operation or of an act of the server.
 fn operation<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     let name = String::deserialize(deserializer)?;
     let known = Operation::ALL.into_iter().map(Operation::name).chain(OCCURRENCES);
@@ -121,13 +121,13 @@ impl EventLog {
         }
     }
 
-    /// Takes an event in, at this time.
+    /// Adds an event at this time.
     pub fn push(&mut self, now: Moment, time: String, event: Event) {
         if self.ring.len() >= self.capacity {
             self.ring.pop_front();
         }
         let ms = millis(now);
-        // Both were rounded: what is told is their difference, rounded again.
+        // Both were rounded: the record has their difference, rounded again.
         let took = |since: f64| ((ms - since).max(0.0) * 1e3).round() / 1e3;
         let took_ms = event.arrived_ms.filter(|_| event.is_answered()).map(took);
         self.ring.push_back(Event {
@@ -142,7 +142,7 @@ impl EventLog {
 
     /// The events with a higher number than `after`, oldest first.
     pub fn after(&self, after: u64) -> impl Iterator<Item = &Event> {
-        // Numbers have no gaps: what comes before is skipped without looking at it.
+        // Numbers have no gaps, so earlier events are skipped by counting.
         let first = self.ring.front().map_or(self.next_number, |event| event.number);
         let skipped = usize::try_from(after.saturating_add(1).saturating_sub(first)).unwrap_or(usize::MAX);
         self.ring.iter().skip(skipped)
@@ -161,7 +161,7 @@ impl Event {
         self.status.is_some() && self.fault != Some(LOSE_REPLY)
     }
 
-    /// An event of which nothing is known yet but what it is.
+    /// An event of which only the operation is known.
     pub(crate) fn new(operation: &'static str) -> Self {
         Self {
             number: 0,

@@ -7,7 +7,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-/// An object, field by field, in the order in which they came; of a name that came twice the last.
+/// An object, field by field, in the order of the text; of a doubled name the last one counts.
 #[derive(Debug, Clone, Default)]
 pub struct Object(Vec<(String, Box<RawValue>)>);
 
@@ -16,18 +16,18 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The text is no JSON object; the message says where it stops being one.
+    /// The text is no JSON object; the message names the first wrong place.
     pub fn read(text: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(text).map_err(|error| format!("the body is not a JSON object: {error}"))
     }
 
-    /// A field as it is spelled; null counts as absent.
+    /// The spelling of a field's value; null counts as absent.
     pub fn raw(&self, name: &str) -> Option<&RawValue> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| &**value).filter(|value| value.get() != "null")
     }
 
-    /// A field as what it should be; `None` when it is absent.
+    /// A field as the expected type; `None` if it is absent.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Object {
         }
     }
 
-    /// Takes a field out of the object.
+    /// Removes a field from the object and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
         let position = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(position).1)
@@ -69,13 +69,13 @@ impl Object {
         self.0.iter().map(|(name, value)| (name.as_str(), &**value))
     }
 
-    /// All fields of the object, which is gone.
+    /// All fields of the object.
     pub fn into_fields(self) -> Vec<(String, Box<RawValue>)> {
         self.0
     }
 }
 
-/// A field that is not what it should be.
+/// A field of a wrong type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongType {
     /// The name of the field.
@@ -86,8 +86,7 @@ pub struct WrongType {
 
 /// Any value as JSON text that is kept.
 pub fn raw(value: &(impl Serialize + ?Sized)) -> Box<RawValue> {
-    // Text, numbers and the like: there is nothing that could fail, and null is what is left if it
-    // did.
+    // Text, numbers and similar values: the encoding cannot fail, and would give null if it did.
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 

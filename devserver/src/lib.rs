@@ -1,11 +1,11 @@
 //! An Open Job Spec backend in memory, for development and tests. Not for production: nothing
 //! survives the process.
 //!
-//! The server plays the specification's conformance levels 0 and 1 over HTTP, as they are written.
-//! Real backends deviate in some points. Here a reservation belongs to the worker that fetched the
-//! job, a visibility timeout counts as an attempt and leaves an error, and a worker that stops
-//! beating is dead. The server can speak like real backends too ([`Dialect`]), and do what networks
-//! and backends do wrong ([`Fault`]).
+//! The server plays the specification's conformance levels 0 and 1 over HTTP, to the letter. Real
+//! backends deviate in some points. Here a reservation belongs to the worker that fetched the job,
+//! a visibility timeout counts as an attempt and leaves an error, and a worker whose heartbeats
+//! stop is dead. The server can also speak like real backends ([`Dialect`]), and imitate the faults
+//! of networks and backends ([`Fault`]).
 //!
 //! ```
 //! use ojs_devserver::{JobState, Options, Server};
@@ -13,15 +13,15 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let server = Server::start(Options::default())?;
 //! let id = server.enqueue(r#"{"type": "email.send", "args": ["a@b.c"]}"#)?;
-//! // A worker at `server.url()` would take it now.
+//! // A worker at `server.url()` could fetch it now.
 //! assert_eq!(server.job(&id).map(|job| job.state), Some(JobState::Available));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! `store` has every rule about jobs, `dialect` reads what workers send, `faults` what goes wrong,
+//! `store` has every rule about jobs, `dialect` reads the requests of workers, `faults` the faults,
 //! and `http` the connections. `state` has these behind one lock, [`Server`] is the thread. Start
-//! with `store`; [`timeline`] and [`cli`] come last.
+//! with `store`; read [`timeline`] and [`cli`] last.
 
 pub mod cli;
 mod clock;

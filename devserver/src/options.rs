@@ -16,20 +16,20 @@ pub struct Options {
     pub dialect: Dialect,
     /// The bearer token that every request but `/ojs/v1/health` must show; `None`: nothing.
     pub token: Option<String>,
-    /// How long a job is reserved when neither it nor the worker says so.
+    /// How long a job is reserved if neither the job nor the worker names a time.
     pub visibility_timeout: Duration,
-    /// How often workers are told to beat, when they register.
+    /// The heartbeat interval that a registering worker receives.
     pub heartbeat_interval: Duration,
     /// How long a worker may be silent before it is declared dead.
     pub heartbeat_timeout: Duration,
-    /// Most jobs: beyond it finished ones are forgotten, oldest first; when all are unfinished, no
-    /// more are taken.
+    /// Most jobs: beyond it finished ones are dropped, oldest first. If all are unfinished, new
+    /// jobs are refused.
     pub max_jobs: usize,
     /// Most events; older ones are forgotten.
     pub max_events: usize,
     /// Most connections at once; more wait in the kernel.
     pub max_connections: usize,
-    /// Longest silence of a stream of events; then comes a comment line.
+    /// Longest silence of a stream of events; then the server sends a comment line.
     pub stream_heartbeat: Duration,
     /// The seed that decides the jitter of retries.
     pub seed: u64,

@@ -11,19 +11,19 @@ pub enum RefusalKind {
     Invalid,
     /// The body is no JSON object.
     Unreadable,
-    /// A retry policy that nobody can follow.
+    /// A retry policy that cannot be applied.
     Unprocessable,
     /// The specification has it, and this server does not.
     Unsupported,
-    /// There is no such thing.
+    /// The requested object does not exist.
     NotFound,
-    /// The request does not go with the state of the thing.
+    /// The request does not fit the state of the object.
     Conflict,
     /// A job of that id exists.
     Duplicate,
-    /// The queue takes no jobs.
+    /// The queue accepts no jobs.
     QueuePaused,
-    /// There is no room for another live job (or worker, or queue).
+    /// The server has no room for another live job (or worker, or queue).
     Full,
     /// A body or a part of it is too large.
     TooLarge,
@@ -34,7 +34,7 @@ pub enum RefusalKind {
 pub struct Refusal {
     /// The kind, which decides the HTTP status.
     pub kind: RefusalKind,
-    /// The mistake, and what is accepted; for people.
+    /// The mistake, and the accepted values; for people.
     pub message: String,
     /// The details for programs, as JSON.
     pub details: Option<Box<RawValue>>,
@@ -58,13 +58,13 @@ impl Refusal {
         }
     }
 
-    /// A field that is not what it should be.
+    /// A field that is wrong.
     pub fn field(name: &str, expected: &str) -> Self {
         let details = serde_json::json!({"field": name, "expected": expected});
         Self::new(RefusalKind::Invalid, format!("the field '{name}' must be {expected}")).with(&details)
     }
 
-    /// Says that the request is understood and cannot be followed.
+    /// Marks the request as understood but impossible to carry out.
     pub fn unprocessable(self) -> Self {
         Self {
             kind: RefusalKind::Unprocessable,

@@ -1,4 +1,4 @@
-//! A running server: its thread, and what a test does with it.
+//! A running server: its thread, and the calls of a test.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,15 +21,15 @@ use crate::store::job::{Directive, JobState};
 use crate::store::new_job;
 use crate::store::snapshot::JobSnapshot;
 
-/// Longest time that a listener may take to close or to open again.
+/// Longest time for a listener to close or to open again.
 const GATE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why a server does not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The address is one that other machines reach, and nobody allowed that.
+    /// Other machines can reach the address, and the options do not allow that.
     Remote(SocketAddr),
-    /// The address cannot be had.
+    /// The server cannot listen on the address.
     Listen(SocketAddr, io::Error),
     /// The machine has no thread or no descriptor left.
     Resources(io::Error),
@@ -54,7 +54,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A running server. Dropping it closes the port and every connection and forgets everything.
+/// A running server. Dropping it closes the port and every connection and discards all state.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -63,11 +63,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server; it can be reached when this returns.
+    /// Starts a server; clients can connect when this returns.
     ///
     /// # Errors
     ///
-    /// The address cannot be had or is not allowed, or the machine has no thread left.
+    /// The server cannot listen on the address, the address is not allowed, or no thread can be
+    /// started.
     pub fn start(options: Options) -> Result<Self, StartError> {
         let listen = options.listen;
         if !listen.ip().is_loopback() && !options.allow_remote {
@@ -104,21 +105,21 @@ impl Server {
         self.address
     }
 
-    /// Takes a job in, as the body of an enqueue request or as an envelope; gives its id.
+    /// Adds a job from the body of an enqueue request or from an envelope; returns its id.
     ///
     /// # Errors
     ///
-    /// The job makes no sense, or there is no room for it; the message says which.
+    /// The job is invalid, or there is no room for it; the message says which.
     pub fn enqueue(&self, job: &str) -> Result<String, String> {
         let mut ids = self.enqueue_all(std::iter::once(job))?;
         ids.pop().ok_or_else(|| "nothing was taken in".to_owned())
     }
 
-    /// Takes jobs in, all or none; gives their ids.
+    /// Adds jobs, all or none; returns their ids.
     ///
     /// # Errors
     ///
-    /// A job makes no sense, or there is no room for them; the message says which.
+    /// A job is invalid, or there is no room for them; the message says which.
     pub fn enqueue_all<'a>(&self, jobs: impl Iterator<Item = &'a str>) -> Result<Vec<String>, String> {
         let read = |job: &str| {
             let body = Object::read(job.as_bytes())?;
@@ -129,25 +130,25 @@ impl Server {
         Ok(ids.iter().map(ToString::to_string).collect())
     }
 
-    /// Cancels a job, at once, whatever it is doing.
+    /// Cancels a job at once, in any state.
     ///
     /// # Errors
     ///
-    /// There is no such job, or its life is over.
+    /// There is no such job, or it has ended.
     pub fn cancel(&self, job: &str) -> Result<(), String> {
         self.with_state(|state, now| state.store.cancel(now, job)).map(|_| ())
     }
 
-    /// Tells a worker what to be, with its next heartbeat.
+    /// Sends a worker this directive in the answer to its next heartbeat.
     ///
     /// # Errors
     ///
-    /// There is no such worker, or it was told to terminate.
+    /// There is no such worker, or it already got the directive to terminate.
     pub fn direct(&self, worker: &str, directive: Directive) -> Result<(), String> {
         self.with_state(|state, _| state.store.direct(worker, directive))
     }
 
-    /// The ids of the workers that have come and not gone.
+    /// The ids of the workers that have registered and not deregistered.
     #[must_use]
     pub fn workers(&self) -> Vec<String> {
         self.shared
@@ -159,14 +160,14 @@ impl Server {
             .collect()
     }
 
-    /// A job as it is now; `None`: there is none of that id.
+    /// A job in its present state; `None`: no job has that id.
     #[must_use]
     pub fn job(&self, id: &str) -> Option<JobSnapshot> {
         let state = self.shared.lock();
         state.store.job(id).map(|job| state.store.snapshot(job))
     }
 
-    /// All jobs as they are now, oldest first.
+    /// All jobs in their present states, oldest first.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobSnapshot> {
         self.shared.lock().store.snapshots()
@@ -178,7 +179,7 @@ impl Server {
         self.shared.lock().store.count(state)
     }
 
-    /// The most jobs that each worker ever had at the same time, also of workers that are gone.
+    /// The most jobs that each worker ever had at once, including former workers.
     #[must_use]
     pub fn most_active(&self) -> BTreeMap<String, usize> {
         let state = self.shared.lock();
@@ -196,9 +197,9 @@ impl Server {
         self.shared.clock.now()
     }
 
-    /// Gives to `worker`, which need not exist, every job that can be fetched and that somebody had
-    /// before; gives their ids. A witness inside of the process: no network and no fault keeps it
-    /// from seeing what was given away too early.
+    /// Reserves for `worker`, which need not exist, every available job that was delivered before;
+    /// returns their ids. The worker acts as a witness inside the process: no network and no fault
+    /// keeps it from seeing a job that was given away too early.
     #[must_use]
     pub fn take_over(&self, worker: &str) -> Vec<String> {
         let taken = self.with_state(|state, now| Ok(state.store.take_over(now, worker)));
@@ -209,7 +210,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// There is no such job, or the worker does not have it.
+    /// There is no such job, or another worker has it.
     pub fn acknowledge(&self, worker: &str, job: &str) -> Result<(), String> {
         self.with_state(|state, now| state.store.ack(now, job, Some(worker), None).map(|_| ()))
     }
@@ -252,31 +253,32 @@ impl Server {
         self.shared.wait_listening(false, GATE_PATIENCE)
     }
 
-    /// Stops as a server of Go does that is asked to end: closes the port and idle connections at
-    /// once, and waits for open requests, streams of events included. Whether the last one was over
-    /// in time.
+    /// Stops like a server of Go that is asked to end: closes the port and idle connections at
+    /// once, and waits for open requests, streams of events included. Returns whether the last one
+    /// ended in time.
     pub fn leave(&self, patience: Duration) -> bool {
         let _ = self.shared.gate.send(Gate::Leaving);
         self.shared.wait_listening(false, patience)
     }
 
-    /// Opens the same port again: when this returns, one can connect. Whether it did so in time.
+    /// Opens the port again: clients can connect when this returns. Returns whether it opened in
+    /// time.
     pub fn accept_connections(&self) -> bool {
         let _ = self.shared.gate.send(Gate::Open);
         self.shared.wait_listening(true, GATE_PATIENCE)
     }
 
-    /// Stops every connection that is there: what comes on it is neither read nor answered, and it
-    /// stays open. Whoever connects from here on is served. After `lasts` they go on, with what was
-    /// sent on them meanwhile by clients that still wait; `None`: never.
+    /// Freezes every open connection: its requests are neither read nor answered, and it stays
+    /// open. New connections are served. After `lasts` the frozen ones continue, with the requests
+    /// that clients sent meanwhile; `None`: never.
     pub fn freeze_connections(&self, lasts: Option<Duration>) {
         self.shared.freeze(lasts);
     }
 
-    /// Waits until something is so, looking whenever anything has changed; whether it was so in
+    /// Waits until the condition holds, checking it after each change; returns whether it held in
     /// time.
     pub fn wait(&self, patience: Duration, condition: impl Fn(&Self) -> bool) -> bool {
-        /// Time between two looks at what changes by time alone.
+        /// Time between two checks for changes that time alone brings.
         const LOOK: Duration = Duration::from_millis(20);
         let deadline = self.shared.clock.now() + patience;
         loop {

@@ -14,20 +14,20 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::store::{Store, StoreSettings};
 
-/// Whether somebody can connect.
+/// Whether clients can connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// Somebody can connect.
+    /// Clients can connect.
     Open,
-    /// Nobody can connect.
+    /// Clients cannot connect.
     Closed {
-        /// When the port opens again; `None`: when somebody says so.
+        /// When the port opens again; `None`: when a caller opens it.
         until: Option<Moment>,
     },
-    /// Nobody can connect, idle connections are closed, and open requests are waited for, as Go's
-    /// `Shutdown` does.
+    /// Clients cannot connect, idle connections are closed, and the server waits for open requests,
+    /// as Go's `Shutdown` does.
     Leaving,
-    /// Nobody can connect any more: the server ends.
+    /// Clients cannot connect any more: the server ends.
     Over,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Gate {
 pub(crate) struct Freeze {
     /// How often that was ordered.
     pub number: u64,
-    /// When they go on; `None`: never.
+    /// When the connections continue; `None`: never.
     pub until: Option<Moment>,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct Freeze {
 pub(crate) struct Shared {
     pub clock: Clock,
     pub options: Options,
-    /// Tells the server's thread whether somebody may connect.
+    /// Opens or closes the port through the server's thread.
     pub gate: watch::Sender<Gate>,
-    /// Tells the connections that are there to stop.
+    /// Stops the open connections.
     pub freeze: watch::Sender<Freeze>,
-    /// The number of the newest change of a job: whoever streams waits for the next one.
+    /// The number of the newest change of a job: streams wait for the next one.
     pub newest_change: watch::Sender<u64>,
     state: Mutex<State>,
     changed: Condvar,
@@ -65,7 +65,7 @@ pub(crate) struct State {
 }
 
 impl Shared {
-    /// The state of a server that starts now, and what its thread hears of the gate.
+    /// The state of a server that starts now, and the receiver of its gate for its thread.
     pub fn new(options: Options) -> (Self, watch::Receiver<Gate>) {
         let clock = Clock::start();
         let settings = StoreSettings {
@@ -93,7 +93,7 @@ impl Shared {
         (shared, gate_seen)
     }
 
-    /// The state, with everything done that is due.
+    /// The state, after all due timers have fired.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
@@ -110,14 +110,14 @@ impl Shared {
         state
     }
 
-    /// Wakes whoever streams what jobs go through, if there is anything new.
+    /// Wakes the streams of job changes if there is a new change.
     pub fn announce(&self, state: &State) {
         let newest = state.store.changes().newest();
         self.newest_change
             .send_if_modified(|seen| std::mem::replace(seen, newest) != newest);
     }
 
-    /// Takes in an event of something that happened just now.
+    /// Adds an event that happened just now.
     pub fn record(&self, event: Event) {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -126,7 +126,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes in an event, with the state at hand.
+    /// Adds an event; the caller already holds the state.
     fn push(&self, state: &mut State, now: Moment, event: Event) {
         state.events.push(now, wall(self.clock.epoch(), now), event);
     }
@@ -149,19 +149,18 @@ impl Shared {
         state.faults.fault_for(now, operation, stored as u64)
     }
 
-    /// Has whoever waits for something look again.
+    /// Makes all waiting callers check again.
     pub fn notify(&self) {
         self.changed.notify_all();
     }
 
-    /// Notes whether somebody can connect.
+    /// Notes whether clients can connect.
     pub fn set_listening(&self, is_listening: bool) {
         self.lock().is_listening = is_listening;
         self.record(Event::new(if is_listening { "listening" } else { "refusing" }));
     }
 
-    /// Stops the connections that are there, for this long or for good. Those that come from here
-    /// on are served.
+    /// Freezes the open connections, for this long or for good. New connections are served.
     pub fn freeze(&self, lasts: Option<Duration>) {
         let until = lasts.map(|lasts| self.clock.now() + lasts);
         self.freeze.send_modify(|freeze| {
@@ -171,7 +170,7 @@ impl Shared {
         self.record(Event::new("freezing"));
     }
 
-    /// Waits until somebody can connect, or until nobody can; whether it came to that in time.
+    /// Waits until clients can, or cannot, connect; returns whether that happened in time.
     pub fn wait_listening(&self, is_listening: bool, patience: Duration) -> bool {
         let waited = self
             .changed
@@ -180,7 +179,7 @@ impl Shared {
         state.is_listening == is_listening
     }
 
-    /// Waits until the next event has another number than this one, for so long at most.
+    /// Waits at most `patience` until the newest event has another number than this one.
     pub fn wait_for_event(&self, number: u64, patience: Duration) {
         let is_same = |state: &mut State| state.events.next_number() == number;
         drop(self.changed.wait_timeout_while(self.lock(), patience, is_same));

@@ -1,11 +1,11 @@
-//! Where the program's memory comes from. Of small blocks that come and go with each job musl's
-//! allocator gives the page back and takes another one, again and again: a fifth of what a job
-//! cost. dlmalloc keeps such pages for the next job.
+//! The memory of the program. musl's allocator returns the pages of small blocks to the kernel
+//! after each job and maps new ones for the next job: a fifth of a job's cost. dlmalloc keeps these
+//! pages for the next job.
 //!
-//! dlmalloc keeps them for good, because the kernel hands out addresses downwards, and dlmalloc
-//! gives back at the upper end alone. So dlmalloc has one range of addresses with a bound, the
-//! arena (`os::arena`), which is handed out upwards. musl has large blocks, and blocks without room
-//! in the arena. The address of a block says which allocator it belongs to.
+//! dlmalloc would keep them for good, because the kernel hands out addresses downwards and dlmalloc
+//! returns memory at the upper end only. So dlmalloc gets one bounded range of addresses, the arena
+//! (`os::arena`), which is handed out upwards. musl serves large blocks, and blocks for which the
+//! arena has no room. The address of a block shows which allocator owns it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -13,21 +13,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::arena::{self, ARENA_BYTES, Arena, Small};
 
-/// From this size on, in bytes, a block is musl's: it goes back to the kernel when it is freed.
-/// What large envelopes took for a moment belongs to the worker again, and does not stay with
-/// process 1.
+/// Size in bytes from which musl serves a block: musl returns the block to the kernel when it is
+/// freed. So the memory of a large envelope does not stay with process 1.
 const LARGE: usize = 64 * 1024;
 
-/// The small blocks. The standard library's lock allocates nothing, and costs a third of musl's,
-/// which dlmalloc takes by itself.
+/// The small blocks. The standard library's lock allocates nothing, and costs a third of musl's
+/// lock, which dlmalloc locks by default.
 static SMALL: Mutex<Small> = Mutex::new(Small::new(Arena::new(ARENA_BYTES)));
 
 /// The allocator of ojs-init's binary.
 #[derive(Debug)]
 pub struct Allocator;
 
-/// The small blocks, for one call. What holds them never panics: it would wait for itself to have
-/// the memory for its message.
+/// The small blocks, for one call. The code that holds the lock never panics: the panic message
+/// needs memory, so the thread would wait for its own lock.
 fn small() -> MutexGuard<'static, Small> {
     SMALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -36,8 +35,8 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE
 }
 
-// SAFETY: each block is given back to the allocator that it came from, which its place tells, and
-// both keep the promises of `GlobalAlloc`.
+// SAFETY: each block is returned to the allocator that allocated it, which its address shows, and
+// both allocators keep the promises of `GlobalAlloc`.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_large(layout) {
@@ -54,8 +53,8 @@ unsafe impl GlobalAlloc for Allocator {
         if !is_large(layout) {
             let block = small().take(layout);
             if !block.is_null() {
-                // The lock is free again meanwhile.
-                // SAFETY: a block of this size, which is nobody else's.
+                // The lock is already free here.
+                // SAFETY: a block of this size, which no other code uses.
                 unsafe { ptr::write_bytes(block, 0, layout.size()) };
                 return block;
             }
@@ -65,8 +64,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller promises that it is a block of ours with this layout; its place tells
-        // of which allocator.
+        // SAFETY: the caller promises that it is a block of this allocator with this layout; its
+        // address shows which of the two allocators owns it.
         unsafe {
             if arena::has(block) {
                 small().give_back(block, layout);
@@ -80,8 +79,8 @@ unsafe impl GlobalAlloc for Allocator {
         // SAFETY: the caller promises that `new_size`, rounded up to the alignment, does not
         // overflow.
         let wanted = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-        // SAFETY: as in `dealloc`. Where it moves, both blocks have room for what is copied, and
-        // they do not overlap; without a new block the old one stays as it is.
+        // SAFETY: as in `dealloc`. If the block moves, both blocks have room for the copied bytes,
+        // and they do not overlap; without a new block the old one stays unchanged.
         unsafe {
             match (arena::has(block), is_large(wanted)) {
                 (true, false) => {
@@ -113,7 +112,7 @@ mod tests {
     /// Sizes on both sides of the threshold, and at it.
     const SIZES: [usize; 8] = [1, 100, 4096, LARGE - 1, LARGE, LARGE + 1, 3 * LARGE, 40 * LARGE];
 
-    /// There is one arena for all tests: what is said of all of it is said by one test at a time.
+    /// One arena serves all tests, so only one test at a time may check its totals.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -268,7 +267,8 @@ mod tests {
     #[test]
     fn a_block_that_comes_back_with_another_size_is_no_panic_that_waits_for_its_own_lock() {
         let _alone = alone();
-        // SAFETY: it is what must not be; of the arena's blocks the sizes are only counted.
+        // SAFETY: this misuse is the subject of the test; the sizes of the arena's blocks are only
+        // counted.
         unsafe {
             let block = Allocator.alloc(layout(100, 8));
             assert!(arena::has(block));

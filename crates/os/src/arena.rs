@@ -1,6 +1,6 @@
-//! One range of addresses for small blocks, and dlmalloc in it. It is reserved once and handed out
-//! upwards, so what is free at its upper end goes back to the kernel; so does what is free in
-//! between.
+//! One range of addresses for small blocks, and dlmalloc in it. The range is reserved once and
+//! handed out upwards, so free memory at its upper end returns to the kernel. Free memory in
+//! between returns too.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -15,22 +15,22 @@ use crate::process_memory::page_bytes;
 /// process 1 at the worst.
 pub(crate) const ARENA_BYTES: usize = 4 << 20;
 
-/// So many bytes less in use than there were at the most since the last time, and what is free goes
-/// back to the kernel. What fewer bytes took is kept for the next jobs.
+/// Free memory returns to the kernel if this many bytes fewer are in use than at the peak since the
+/// last return. Smaller drops are kept for the next jobs.
 pub(crate) const EBB_BYTES: usize = 1 << 20;
 
-/// Pages of the smallest piece between blocks in use that is given back: one whole page of it at
-/// least is free.
+/// Pages of the smallest free piece between blocks in use that returns to the kernel: at least one
+/// whole page of it is free.
 const SMALLEST_PIECE_PAGES: usize = 2;
 
 /// The alignment that each block of dlmalloc has.
 const USUAL_ALIGN: usize = 2 * size_of::<usize>();
 
-/// Where no block can be: so many bytes below the end of all addresses.
+/// An address where no block can be: this many bytes below the end of all addresses.
 const NOWHERE: usize = usize::MAX - ARENA_BYTES + 1;
 
-/// Where the arena begins. It is written once, before there is a block in it; whoever has such a
-/// block has heard of it from who took it.
+/// Where the arena begins. Written once, before the first block exists. A thread that has a block
+/// got it from a thread that had seen this value.
 static BASE: AtomicUsize = AtomicUsize::new(NOWHERE);
 
 /// Whether this block is in the arena.
@@ -50,16 +50,16 @@ pub(crate) struct Arena {
     base: Cell<*mut u8>,
     /// Bytes from its beginning on that dlmalloc has.
     used: Cell<usize>,
-    /// Bytes that dlmalloc may have. None: there is no such range, or nothing more of it shall be
-    /// taken for the moment.
+    /// Bytes that dlmalloc may still get. `None`: there is no range, or the arena gives out no
+    /// memory for the moment.
     room: Cell<usize>,
 }
 
-// SAFETY: the pointer is to memory that belongs to whoever has the arena, on whatever thread.
+// SAFETY: the pointer is to memory that belongs to the owner of the arena, on any thread.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena of so many bytes, of which there is nothing yet.
+    /// An empty arena of this many bytes.
     pub(crate) const fn new(bytes: usize) -> Self {
         Self {
             base: Cell::new(ptr::null_mut()),
@@ -68,8 +68,8 @@ impl Arena {
         }
     }
 
-    /// Reserves it. Where that is refused, for a limit of addresses for instance, it is not tried
-    /// again: it has no room then.
+    /// Reserves the range. If the kernel refuses, for example because of a limit of addresses, the
+    /// arena has no room and does not try again.
     fn reserve(&self) {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -79,16 +79,16 @@ impl Arena {
             self.room.set(0);
             return;
         }
-        // With one huge page for the first block an idle process would have 2 MiB more. Kernels
-        // without such pages refuse. SAFETY: the range that we have just got.
+        // One huge page for the first block would add 2 MiB to an idle process. Kernels without
+        // huge pages refuse this call. SAFETY: the range that was just reserved.
         unsafe { libc::madvise(base, self.room.get(), libc::MADV_NOHUGEPAGE) };
         self.base.set(base.cast());
         BASE.store(base.addr(), Ordering::Relaxed);
     }
 }
 
-// SAFETY: each range that is handed out is ours, is nobody else's and stays readable and writable;
-// the next one begins where the last one ended.
+// SAFETY: each range that is handed out belongs to this arena and to no other code, and stays
+// readable and writable; the next one begins where the last one ended.
 unsafe impl Pages for Arena {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         const NONE: (*mut u8, usize, u32) = (ptr::null_mut(), 0, 0);
@@ -124,7 +124,7 @@ unsafe impl Pages for Arena {
         true
     }
 
-    /// Memory that was given back and is taken again is zero, but no block is told apart by that.
+    /// Returned memory is zero when it is used again, but dlmalloc does not mark such blocks.
     fn allocates_zeros(&self) -> bool {
         false
     }
@@ -139,7 +139,7 @@ pub(crate) struct Small {
     blocks: Dlmalloc<Arena>,
     /// Bytes in use, by the layouts of the blocks.
     used: usize,
-    /// The most of them since what was free last went back.
+    /// The most of them since free memory last returned to the kernel.
     most: usize,
 }
 
@@ -162,8 +162,8 @@ impl Small {
         block
     }
 
-    /// Takes a block back. Of dlmalloc's two ways to free this is the one without assertions, which
-    /// would allocate their message, and so wait for the lock that their own thread holds.
+    /// Frees a block. Of dlmalloc's two ways to free this is the one without assertions: a failed
+    /// assertion would allocate its message, and so wait for the lock that its own thread holds.
     ///
     /// # Safety
     ///
@@ -177,8 +177,8 @@ impl Small {
         }
     }
 
-    /// The block with another size, perhaps at another place. Null: there is no room for it here,
-    /// and the block is as it was.
+    /// The block with another size, perhaps at another place. Null: the arena has no room for it,
+    /// and the block is unchanged.
     ///
     /// # Safety
     ///
@@ -203,13 +203,13 @@ impl Small {
         self.most = self.most.max(self.used);
     }
 
-    /// A burst is over: what is free goes back to the kernel. At the upper end dlmalloc does that
-    /// itself. It has no word for what is free in between, so each large piece of that is taken for
-    /// a moment, and the whole pages in it are let go of.
+    /// Returns free memory to the kernel after a burst. dlmalloc does that itself at the upper end,
+    /// but has no call for free memory in between. So this function allocates each large free piece
+    /// for a moment and releases the whole pages in it.
     #[cold]
     fn ebb(&mut self) {
         self.most = self.used;
-        // SAFETY: nobody but us has the blocks now.
+        // SAFETY: no other code has the blocks now.
         unsafe { self.blocks.trim(0) };
         let room = self.blocks.allocator().room.replace(0);
         let smallest = SMALLEST_PIECE_PAGES * page();
@@ -226,7 +226,7 @@ impl Small {
             let first = (block.addr() + size_of::<Taken>()).next_multiple_of(page());
             let end = (block.addr() + piece) / page() * page();
             let_go(block.with_addr(first), end.saturating_sub(first));
-            // SAFETY: a block of ours, with room for it, and aligned for every type.
+            // SAFETY: a block of this arena, with room for it, and aligned for every type.
             unsafe { block.cast::<Taken>().write(Taken { before: taken }) };
             taken = block.cast();
         }
@@ -242,7 +242,7 @@ impl Small {
     }
 }
 
-/// The first words of a free piece that is taken for a moment.
+/// The first words of a free piece that is allocated for a moment.
 struct Taken {
     before: *mut Taken,
 }
@@ -252,11 +252,10 @@ fn page() -> usize {
     usize::try_from(page_bytes()).unwrap_or(ARENA_BYTES)
 }
 
-/// Gives these pages back: they are zero when they are next used. Whether they are; a filter may
-/// forbid it.
+/// Releases these pages: they are zero at the next use. Returns whether the kernel did it, because
+/// a filter may forbid it.
 fn let_go(start: *mut u8, bytes: usize) -> bool {
-    // SAFETY: the callers name whole pages of the arena in which nothing is that anybody reads
-    // again.
+    // SAFETY: the callers name whole pages of the arena whose content no code reads again.
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) == 0 }
 }
 
@@ -266,7 +265,7 @@ mod tests {
 
     #[test]
     fn an_arena_that_is_refused_has_no_room_and_is_not_asked_for_again() {
-        // More than there are addresses.
+        // More bytes than there are addresses.
         let mut small = Small::new(Arena::new(usize::MAX / 2));
         let layout = Layout::new::<u64>();
         assert!(small.take(layout).is_null());

@@ -1,25 +1,26 @@
-//! How often the kernel has ended a process of our cgroup because memory ran out: whoever is killed
-//! by SIGKILL cannot tell why, but the kernel counts it.
+//! Counts how often the kernel has ended a process of this cgroup because memory ran out. A process
+//! that SIGKILL ended cannot report the reason, but the kernel counts it.
 //!
 //! cgroup v2 counts it in `memory.events`, v1 in `memory.oom_control`, both as a line `oom_kill N`.
-//! The counter rises before the SIGKILL is sent, so whoever has reaped the process reads a number
-//! that has it. Files of cgroupfs are made when they are read: that does not block.
+//! The kernel raises the counter before it sends the SIGKILL, so a read after the process was
+//! reaped includes its kill. The kernel makes files of cgroupfs when they are read, so a read does
+//! not block.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Where cgroups are mounted.
+/// The mount point of cgroups.
 pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
 
-/// The file that says in which cgroup we are.
+/// The file that names the cgroup of this process.
 const OWN: &str = "/proc/self/cgroup";
 
 /// Most bytes read of either file; the usual ones have 100 to 1,000.
 const MOST_BYTES: usize = 8192;
 
-/// The counter, and what it was.
+/// The counter, and its last value.
 #[derive(Debug)]
 pub struct OomKills {
     file: File,
@@ -27,7 +28,7 @@ pub struct OomKills {
 }
 
 impl OomKills {
-    /// The counter of our cgroup; none where there is none, or none that we may read.
+    /// The counter of this process's cgroup; `None` if there is none, or it may not be read.
     #[must_use]
     pub fn find() -> Option<Self> {
         let places = places(&own().ok()?, Path::new(MOUNT));
@@ -69,7 +70,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Where the cgroups that count memory begin.
+    /// The root of the cgroups that count memory.
     pub(crate) fn root(self, mount: &Path) -> PathBuf {
         match self {
             Self::One => mount.join("memory"),
@@ -78,7 +79,7 @@ impl Version {
     }
 }
 
-/// In which cgroups we are, as the kernel lists them.
+/// The cgroups of this process, as the kernel lists them.
 pub(crate) fn own() -> io::Result<String> {
     let mut own = Vec::new();
     let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
@@ -86,9 +87,9 @@ pub(crate) fn own() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&own).into_owned())
 }
 
-/// Where the cgroup that counts our memory may be, best first, for somebody who is in these
-/// cgroups. In a container the mount often shows our own cgroup as its root, whatever path it has
-/// outside.
+/// Paths at which the cgroup that counts this process's memory may be, best first, for a process in
+/// these cgroups. In a container the mount often shows the container's cgroup as its root, although
+/// it has another path outside.
 pub(crate) fn directories(own: &str, mount: &Path) -> Vec<(Version, PathBuf)> {
     let lines = own.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -105,7 +106,7 @@ pub(crate) fn directories(own: &str, mount: &Path) -> Vec<(Version, PathBuf)> {
         };
         let root = version.root(mount);
         let path = Path::new(path.trim_start_matches('/'));
-        // A cgroup outside of our namespace is shown with `..`, which leads nowhere in the mount.
+        // A cgroup outside of this namespace is shown with `..`, which leads nowhere in the mount.
         let is_inside = !path.components().any(|part| part == Component::ParentDir);
         if is_inside && path.components().next().is_some() {
             directories.push((version, root.join(path)));
@@ -115,7 +116,7 @@ pub(crate) fn directories(own: &str, mount: &Path) -> Vec<(Version, PathBuf)> {
     directories
 }
 
-/// Where the counter may be, best first.
+/// The places at which the counter may be, best first.
 fn places(own: &str, mount: &Path) -> Vec<PathBuf> {
     let place = |(version, directory): (Version, PathBuf)| {
         directory.join(match version {

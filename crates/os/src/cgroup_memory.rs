@@ -1,12 +1,11 @@
-//! How much of the memory that this container may have is taken.
+//! The used share of the memory that this container may use.
 //!
-//! Limits stand in our cgroup and in those above it, as far as they are shown to us; the one that
-//! is nearest to its end counts. What is taken is counted as the kubelet does it: without the files
-//! in the page cache that nobody has used lately (`inactive_file`), which the kernel gives up
-//! before it ends a process. Otherwise a job that reads large files would look like one that needs
-//! the memory, and for ever: nothing takes such pages back but need. Files of cgroupfs are made
-//! when they are read: that does not block. A limit is read each time, for it may be changed while
-//! we run.
+//! Limits are in this process's cgroup and in the visible ones above it; the fullest level counts.
+//! Use is counted as the kubelet counts it: without the files in the page cache that were not used
+//! lately (`inactive_file`), because the kernel drops these before it ends a process. Otherwise a
+//! job that reads large files would seem to need that memory for ever, because the kernel drops
+//! such pages only under pressure. The kernel makes files of cgroupfs when they are read, so a read
+//! does not block. A limit is read each time because it may change while this process runs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,16 +13,17 @@ use std::path::Path;
 
 use crate::cgroup::{MOUNT, Version, directories, own};
 
-/// Most cgroups above ours that are looked at.
+/// Most cgroups above this process's that are read.
 const MOST_LEVELS: usize = 16;
 
 /// Most bytes read of a file; `memory.stat` has 1,000 to 3,000.
 const MOST_BYTES: usize = 8192;
 
-/// From here on a limit of version 1 is none: it says so with the largest number of pages.
+/// From this value on a limit of version 1 means unlimited: the kernel then shows the largest
+/// number of pages.
 const UNLIMITED: u64 = 1 << 62;
 
-/// Our cgroup and those above it.
+/// The cgroup of this process and those above it.
 #[derive(Debug)]
 pub struct MemoryCgroup {
     levels: Vec<Level>,
@@ -41,7 +41,7 @@ struct Level {
 }
 
 impl MemoryCgroup {
-    /// Ours; none where cgroups do not count memory, or do not show it to us.
+    /// This process's cgroup; `None` if cgroups do not count memory, or hide it from this process.
     #[must_use]
     pub fn find() -> Option<Self> {
         Self::find_in(&own().ok()?, Path::new(MOUNT))
@@ -61,14 +61,14 @@ impl MemoryCgroup {
         found.map(|levels| Self { levels })
     }
 
-    /// The memory limit of the container, in bytes. None: no limit.
+    /// The memory limit of the container, in bytes. `None`: no limit.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.levels.iter().filter_map(Level::limit).min()
     }
 
-    /// How much of it is taken, in whole percent, and at most 100. Below `no_matter_below` the
-    /// number may be too large. `None`: there is no limit, or it cannot be read.
+    /// The used share in whole percent, at most 100. Below `no_matter_below` the number may be too
+    /// large. `None`: there is no limit, or it cannot be read.
     #[must_use]
     pub fn percent(&self, no_matter_below: u8) -> Option<u8> {
         self.levels
@@ -110,7 +110,7 @@ impl Level {
         Some(share(taken.saturating_sub(self.inactive_file()), limit))
     }
 
-    /// Bytes of the page cache that nobody has used lately; where that cannot be told, none.
+    /// Bytes of the page cache that were not used lately. 0 if they cannot be read.
     fn inactive_file(&self) -> u64 {
         let text = self.details.as_ref().and_then(read).unwrap_or_default();
         let number = |line: &str| line.strip_prefix(self.inactive)?.trim().parse().ok();

@@ -1,9 +1,9 @@
-//! Starts a child: fork and exec with everything of ours undone in between.
+//! Starts a child: fork and exec, and between them the child undoes this process's own settings.
 //!
-//! The child is created as `posix_spawn` implementations do it. It shares our memory, and we are
-//! suspended until it has exec'ed or ended (`CLONE_VM | CLONE_VFORK`). That is faster than a copy,
-//! and needs no pipe to report an error. No signal can be forwarded to a child that is not the
-//! program yet.
+//! The child is created as `posix_spawn` implementations do it. The child shares this process's
+//! memory, and this process is suspended until the child has exec'ed or ended (`CLONE_VM |
+//! CLONE_VFORK`). That is faster than a copy, and needs no pipe to report an error. No signal can
+//! be forwarded to a child that is not the program yet.
 
 use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
@@ -28,7 +28,7 @@ use crate::stdio;
 use crate::user::Credentials;
 use ojs_values::signal::Signal;
 
-/// Stack of the child between clone and exec, in bytes. What runs on it is a dozen system calls.
+/// Stack of the child between clone and exec, in bytes. A dozen system calls run on it.
 const STACK_BYTES: usize = 16 * 1024;
 
 /// Runs a script that lacks its `#!` line, as `execvp` and every shell do.
@@ -37,9 +37,9 @@ const SHELL: &CStr = c"/bin/sh";
 /// The program to start, and its differences from this process.
 #[derive(Debug)]
 pub struct ChildPlan {
-    /// Where the program may be, in the order to try.
+    /// The possible paths of the program, in the order to try.
     candidates: Vec<CString>,
-    /// Its arguments, the program's name first.
+    /// The arguments, the program's name first.
     args: Vec<CString>,
     environment: ChildEnvironment,
     credentials: Option<Credentials>,
@@ -53,16 +53,16 @@ pub struct ChildPlan {
 /// The environment that the child gets.
 #[derive(Debug)]
 enum ChildEnvironment {
-    /// Ours, as the kernel gave it to us.
+    /// This process's own, as the kernel passed it.
     Inherited(Environ),
     /// A copy with changes: the entries.
     Changed(Vec<CString>),
 }
 
-/// Why there is no child.
+/// Why no child was started.
 #[derive(Debug)]
 pub enum SpawnError {
-    /// The kernel has no process for us (EAGAIN, ENOMEM). Trying again may help.
+    /// The kernel cannot start a process (EAGAIN, ENOMEM). A retry may help.
     NoProcess(io::Error),
     /// The user could not be changed; `step` names the system call.
     User {
@@ -109,22 +109,22 @@ impl ChildPlan {
         })
     }
 
-    /// Gives it this limit of open files, where ours is another one.
+    /// Gives the child this limit of open files, if this process has another one.
     #[must_use]
     pub fn with_open_files(mut self, limit: Option<OpenFiles>) -> Self {
         self.open_files = limit;
         self
     }
 
-    /// Has the kernel send it this signal when the thread that starts it ends. What the child
-    /// starts gets none, nor a program that changes its user when it is executed.
+    /// Has the kernel send the child this signal when the thread that starts it ends. The child's
+    /// own children get none, nor does a program that changes its user at exec.
     #[must_use]
     pub fn signalled_at_our_end(mut self, signal: Option<Signal>) -> Self {
         self.at_our_end = signal;
         self
     }
 
-    /// Executes this file, whatever its first argument and the search path say.
+    /// Executes this file, regardless of the first argument and the search path.
     #[must_use]
     pub fn executing(mut self, file: &CStr) -> Self {
         self.candidates = vec![file.to_owned()];
@@ -137,7 +137,7 @@ impl ChildPlan {
         let Some(directory) = directory else { return self };
         for candidate in &mut self.candidates {
             let path = directory.join(OsStr::from_bytes(candidate.as_bytes()));
-            // There is no directory with a NUL byte in its name.
+            // No directory has a NUL byte in its name.
             if let Ok(path) = CString::new(path.as_os_str().as_bytes()) {
                 *candidate = path;
             }
@@ -152,10 +152,10 @@ impl ChildPlan {
         self
     }
 
-    /// Gives it a copy of the environment with changes. Each entry of a name in `set` gets the new
-    /// value: the first one in its place, further ones are left out; a name that has none comes at
-    /// the end. Entries of a name in `remove` are left out. All others stay byte for byte and in
-    /// order, duplicates and those without `=` included. PATH as it was finds the program.
+    /// Gives the child a copy of the environment with changes. Each name in `set` gets the new
+    /// value: its first entry stays in place, further ones are left out. A name without an entry is
+    /// added at the end. Entries of a name in `remove` are left out. All others stay byte for byte
+    /// and in order, duplicates and those without `=` included. The old PATH finds the program.
     ///
     /// # Errors
     ///
@@ -176,16 +176,16 @@ impl ChildPlan {
         self
     }
 
-    /// Makes it a job: its own session, these descriptors and no others, SIGKILL when we end.
+    /// Makes the child a job: own session, only these descriptors, SIGKILL when this process ends.
     #[must_use]
     pub fn as_job(mut self, job: JobTraits) -> Self {
         self.job = Some(job);
         self
     }
 
-    /// Does all that [`spawn`](Self::spawn) does but for the last step: a child takes on the user,
-    /// looks whether there is a file that it may execute, and ends. Whether the kernel can run that
-    /// file only an execution tells.
+    /// Does all of [`spawn`](Self::spawn) except the exec: a child changes to the user, checks for
+    /// a file that it may execute, and ends. Only an exec shows whether the kernel can run that
+    /// file.
     ///
     /// # Errors
     ///
@@ -194,8 +194,8 @@ impl ChildPlan {
         self.fork(true).map(drop)
     }
 
-    /// Starts the child in a process group of its own, with the signal mask and dispositions that
-    /// we were started with; a job's are the defaults. Returns once it has exec'ed.
+    /// Starts the child in a new process group, with the signal mask and dispositions that this
+    /// process was started with; a job gets the defaults. Returns after the child has exec'ed.
     ///
     /// # Errors
     ///
@@ -207,8 +207,8 @@ impl ChildPlan {
         self.fork(false)
     }
 
-    /// Whether sockets were handed to us by number. The child gets them, with its own pid in place
-    /// of ours; a job gets none of them.
+    /// Whether this process was started with sockets by number. The child gets them, with its own
+    /// pid in place of this one's; a job gets none of them.
     fn has_listen_pid(&self) -> bool {
         let is_ours = |entry: &[u8]| {
             let pid = value_of(entry, listen_pid::NAME);
@@ -221,9 +221,9 @@ impl ChildPlan {
             }
     }
 
-    /// The trouble with the program's file that keeps the kernel from running it, as far as reading
-    /// shows it. Like `execvp` it goes on behind a file that may not be executed, or names
-    /// something missing. `directory` is where the child starts, if not where we are.
+    /// The fault in the program's file that keeps the kernel from running it, as far as reading
+    /// shows it. Like `execvp` the search continues after a file that may not be executed or names
+    /// a missing file. `directory` is where the child starts, if not in this process's directory.
     #[must_use]
     pub fn trouble(&self, directory: Option<&Path>) -> Option<ProgramFault> {
         let paths = self
@@ -274,9 +274,10 @@ impl ChildPlan {
             errno: 0,
         };
         let mut stack = [MaybeUninit::<u8>::uninit(); STACK_BYTES];
-        // SAFETY: the top of the array, aligned to 16 bytes as the ABI asks; it grows down into it.
-        // `job` and `stack` outlive the child's use of them because CLONE_VFORK suspends us until
-        // it has exec'ed or ended. `child_main` has the expected signature and never unwinds.
+        // SAFETY: the top of the array, aligned to 16 bytes as the ABI asks; the stack grows down
+        // into it. `job` and `stack` outlive the child's use because CLONE_VFORK suspends this
+        // process until the child has exec'ed or ended. `child_main` has the expected signature and
+        // never unwinds.
         let pid = unsafe {
             let top = stack.as_mut_ptr().add(STACK_BYTES);
             let top = top.sub(top.addr() % 16);
@@ -306,15 +307,14 @@ struct SpawnOrder<'a> {
     shell_args: Vec<*const c_char>,
     /// Nothing is executed.
     is_rehearsal: bool,
-    /// Us.
+    /// The pid of this process.
     parent: c_int,
     failed_step: c_int,
     errno: c_int,
 }
 
 impl SpawnOrder<'_> {
-    /// Reads what the child left. One that failed is a zombie now and falls to the reaper like any
-    /// other.
+    /// Reads the child's result. The reaper reaps a failed child like any other.
     fn outcome(&self, pid: Pid) -> Result<Pid, SpawnError> {
         // SAFETY: both are plain integers inside a live struct. Volatile, because the compiler does
         // not know that another process wrote them.
@@ -354,16 +354,16 @@ impl SpawnOrder<'_> {
     }
 }
 
-/// The child, between clone and exec. It runs in our memory: system calls only, nothing that
-/// allocates or panics.
+/// The child, between clone and exec. The child runs in the parent's memory: system calls only,
+/// nothing that allocates or panics.
 extern "C" fn child_main(argument: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes a pointer to its `SpawnOrder`, which nobody else touches until this
+    // SAFETY: `spawn` passes a pointer to its `SpawnOrder`, which no other code touches until this
     // process has exec'ed.
     let job = unsafe { &mut *argument.cast::<SpawnOrder<'_>>() };
     let plan = job.plan;
     if plan.job.is_none() {
         // SAFETY: setpgid takes two numbers. It cannot fail for a fresh child, and if it did the
-        // child would merely stay in our group.
+        // child would merely stay in the parent's group.
         unsafe { libc::setpgid(0, 0) };
     }
     if let Some(Err(Refused(errno))) = plan.job.as_ref().map(JobTraits::take_place) {
@@ -371,7 +371,7 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
     }
     if let Some(terminal) = &plan.terminal {
         // Never fatal: without the foreground the program still runs. SIGTTOU is blocked, so this
-        // does not stop us. SAFETY: an open descriptor and a number.
+        // does not stop the process. SAFETY: an open descriptor and a number.
         unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpid()) };
     }
     if let Some(credentials) = &plan.credentials {
@@ -381,7 +381,7 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
         job.fail(Step::Traits, errno);
     }
     if let Some(signal) = plan.at_our_end {
-        // Never fatal. A change of the user takes it back, so it comes behind that.
+        // Never fatal. A change of the user resets this, so this call follows the change.
         // SAFETY: numbers only.
         let orphan = unsafe {
             libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, signal.number(), 0, 0, 0);
@@ -400,7 +400,7 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
         unsafe { libc::_exit(0) }
     }
     if let Some(limit) = &plan.open_files {
-        // Never fatal: it is no higher than ours.
+        // Never fatal: the limit is no higher than this process's own.
         let _ = limit.take_effect();
     }
     if plan.job.is_some() {
@@ -408,14 +408,14 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
     } else {
         signals::restore_inherited();
     }
-    // SAFETY: `fork` keeps it until we have exec'ed or ended, and touches it no more.
+    // SAFETY: `fork` keeps it until this process has exec'ed or ended, and does not touch it again.
     unsafe { (*job.listen_pid).set(libc::getpid()) };
     let errno = exec(job);
     job.fail(Step::Exec, errno)
 }
 
-/// Takes on the user's groups, group and id, in the order that leaves no way back. The raw calls:
-/// the C library's wrappers would first make every thread of the parent follow.
+/// Changes to the user's groups, group and id, in the order that leaves no way back. These are raw
+/// calls because the C library's wrappers would first change every thread of the parent.
 fn change_user(job: &mut SpawnOrder<'_>, credentials: &Credentials) {
     let Credentials { uid, gid, groups } = credentials;
     // SAFETY: the pointer and count describe a live slice; the others take numbers.

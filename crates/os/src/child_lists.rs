@@ -18,13 +18,13 @@ impl Iterator for ThreadList {
     type Item = i32;
 
     fn next(&mut self) -> Option<i32> {
-        // A directory that cannot be read any further is that of a process that is gone.
+        // If a directory cannot be read any further, its process has ended.
         let mut names = self.0.by_ref().map_while(Result::ok);
         names.find_map(|entry| entry.file_name().to_str()?.parse().ok())
     }
 }
 
-/// The threads of this process. `None`: it is gone.
+/// The threads of this process. `None`: the process has ended.
 ///
 /// # Errors
 ///
@@ -36,8 +36,8 @@ pub fn threads_of(pid: Pid) -> io::Result<Option<ThreadList>> {
     }
 }
 
-/// The processes that this thread has started or adopted, zombies included. Where some of them end
-/// meanwhile others may be left out.
+/// The processes that this thread has started or adopted, zombies included. If some of them end
+/// meanwhile, others may be left out.
 ///
 /// # Errors
 ///
@@ -69,8 +69,8 @@ pub fn children_of_thread(pid: Pid, thread: i32) -> io::Result<Vec<Pid>> {
     Ok(numbers.collect())
 }
 
-/// Whether the kernel lists children by their parents (`CONFIG_PROC_CHILDREN`), in a `/proc` whose
-/// numbers are ours.
+/// Whether the kernel lists children by their parents (`CONFIG_PROC_CHILDREN`), in a `/proc` of
+/// this PID namespace.
 #[must_use]
 pub fn lists_children() -> bool {
     let own = Pid::own();

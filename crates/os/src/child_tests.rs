@@ -1,4 +1,4 @@
-//! Where the program is looked for, and what environment it gets.
+//! Tests of the search for the program, and of its environment.
 
 use super::*;
 use crate::entry::tests::block;
@@ -109,7 +109,7 @@ fn a_child_is_started_with_the_changed_environment_and_not_with_a_secret_that_wa
     drop(writer);
     let mut text = String::new();
     std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
-    // SAFETY: reaps the child above and nobody else; its status is not asked for.
+    // SAFETY: reaps only the child above; its status is not asked for.
     unsafe { libc::waitpid(pid.number(), ptr::null_mut(), 0) };
     assert_eq!(text, "PATH=/usr/bin:/bin\0URL=new\0KEPT=secret\0");
 }
@@ -134,7 +134,7 @@ fn a_job_has_its_own_descriptors_limits_and_directory_whatever_we_have_open() {
     drop(plan);
     let mut text = String::new();
     std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
-    // SAFETY: reaps the child above and nobody else; its status is not asked for.
+    // SAFETY: reaps only the child above; its status is not asked for.
     unsafe { libc::waitpid(pid.number(), ptr::null_mut(), 0) };
     assert_eq!(text, "0\n1\n2\n3\n8\n/usr\n19\n");
 }

@@ -1,11 +1,11 @@
-//! The paths of a child's program and the entries of its environment, as the kernel takes them.
+//! The paths of a child's program and the entries of its environment, as the kernel expects them.
 
 use std::ffi::{CString, NulError, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::entry::value_of;
 
-/// Where a command without a slash is looked for when the environment has no PATH.
+/// The search path of a command without a slash if the environment has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The paths to try for `program`: itself when it contains a slash, else one for each directory of

@@ -1,12 +1,12 @@
-//! The one place that reads a clock or waits for one. Everything else gets the time as an argument.
+//! Reads the clock and waits for it. All other code gets the time as an argument.
 
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
 
-/// Time on the monotonic clock since some fixed point: never goes back, unaffected by changes of
-/// the date.
+/// Time on the monotonic clock since a fixed point. The clock never runs backwards, and changes of
+/// the date do not affect it.
 #[must_use]
 pub fn monotonic() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -25,14 +25,14 @@ pub fn since_1970() -> Duration {
     Duration::try_from(wall().duration_since(jiff::Timestamp::UNIX_EPOCH)).unwrap_or_default()
 }
 
-/// Waits; a signal ends it early. For where there is no loop that something could be missed by.
+/// Waits; a signal ends it early. Only for code outside of a loop, which cannot miss an event.
 pub fn pause(duration: Duration) {
     let timeout = PollTimeout::try_from(duration).unwrap_or(PollTimeout::ZERO);
     // Nothing is watched: only time ends it, or a signal.
     let _ = poll(&mut [], timeout);
 }
 
-/// Waits until this moment on the monotonic clock, whatever signals come, with nothing to wait for.
+/// Sleeps until this moment on the monotonic clock. Signals do not end the sleep early.
 pub fn pause_until(end: Duration) {
     loop {
         let left = end.saturating_sub(monotonic());
@@ -42,7 +42,7 @@ pub fn pause_until(end: Duration) {
     }
 }
 
-/// Rounded up, so that nobody waits for the last part of a millisecond in a busy loop.
+/// Rounded up, so that the caller does not spin through the last part of a millisecond.
 #[must_use]
 pub fn poll_timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left.saturating_add(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)

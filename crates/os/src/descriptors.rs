@@ -1,4 +1,4 @@
-//! The open descriptors of other processes, as far as we may look.
+//! The open descriptors of other processes, as far as this process may see them.
 
 use std::fs::{self, ReadDir};
 use std::io::{self, Write};
@@ -11,25 +11,25 @@ const LONGEST_PATH: usize = "/proc/2147483647/fd/2147483647".len() + 1;
 /// Bytes of the longest name of a socket, and one more: a longer name is another one.
 const LONGEST_SOCKET_NAME: usize = "socket:[18446744073709551615]".len() + 1;
 
-/// Whether we may see what a process has open.
+/// Whether this process may see another process's open descriptors.
 #[derive(Debug)]
 pub enum Sight {
-    /// We may.
+    /// This process may look.
     Open,
-    /// We may not: another user's process is closed to us without `CAP_SYS_PTRACE`, and so is one
-    /// that keeps its memory to itself. Or there is no `/proc` that shows it.
+    /// This process may not look: without `CAP_SYS_PTRACE` it cannot see another user's process,
+    /// nor one that protects its memory. Or no `/proc` shows the process.
     Closed(io::Error),
-    /// The look failed: there was no descriptor left, for example, or there is no such process.
+    /// The look failed: for example no descriptor was left, or there is no such process.
     Unknown(io::Error),
 }
 
-/// Whether we may see what this process has open.
+/// Whether this process may see the open descriptors of `pid`.
 #[must_use]
 pub fn sight_of(pid: Pid) -> Sight {
     if let Err(error) = check_proc() {
         return Sight::Closed(error);
     }
-    // The kernel asks the same before it shows where a descriptor leads, and each process has a
+    // The kernel makes this check before it shows a descriptor's target, and each process has a
     // working directory.
     let looked = fs::read_link(format!("/proc/{pid}/cwd")).and_then(|_| fs::read_dir(format!("/proc/{pid}/fd")));
     match looked {
@@ -39,13 +39,13 @@ pub fn sight_of(pid: Pid) -> Sight {
     }
 }
 
-/// Whether we may not look.
+/// True if the error means that this process may not look.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// Whether there is no such process any more.
+/// True if the error means that there is no such process any more.
 #[must_use]
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
@@ -56,11 +56,12 @@ pub fn is_gone(error: &io::Error) -> bool {
 pub struct DescriptorList(ReadDir);
 
 impl DescriptorList {
-    /// Those of this process.
+    /// The descriptors of this process.
     ///
     /// # Errors
     ///
-    /// EACCES: we may not look. ENOENT: there is no such process. Or no descriptor is left.
+    /// EACCES: this process may not look. ENOENT: there is no such process. Or no descriptor is
+    /// left.
     pub fn open(pid: Pid) -> io::Result<Self> {
         fs::read_dir(format!("/proc/{pid}/fd")).map(Self)
     }
@@ -82,12 +83,12 @@ impl Iterator for DescriptorList {
     }
 }
 
-/// The number of the socket that this descriptor of this process is one of; `None`: of none, or
-/// there is no such descriptor.
+/// The number of the socket behind this descriptor of this process. `None`: the descriptor is no
+/// socket, or does not exist.
 ///
 /// # Errors
 ///
-/// EACCES: we may not look.
+/// EACCES: this process may not look.
 pub fn socket_at(pid: Pid, descriptor: i32) -> io::Result<Option<u64>> {
     let mut path = [0_u8; LONGEST_PATH];
     // The zero behind it has to stay.

@@ -1,5 +1,5 @@
-//! Directories held open, so that what is done in one is done in that one, whoever renames what
-//! meanwhile. No symbolic link is followed in the last step of a path.
+//! Directories held open, so that an operation stays in that directory even if another process
+//! renames a path meanwhile. No symbolic link is followed in the last step of a path.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -45,7 +45,7 @@ pub struct Owner {
     pub mode: u32,
 }
 
-/// A locked file, until this is dropped or the process ends, however it does.
+/// A locked file, until this is dropped or the process ends in any way.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held for its lock")] Flock<OwnedFd>);
 
@@ -68,12 +68,12 @@ impl Directory {
         Ok(Self(openat(&self.0, name, LOOK_UP, Mode::empty())?))
     }
 
-    /// Makes a directory in this one, with exactly this mode whatever the umask. This one must not
-    /// let others replace what is in it.
+    /// Makes a directory in this one, with exactly this mode, regardless of the umask. Other users
+    /// must not be able to replace entries of this one.
     ///
     /// # Errors
     ///
-    /// EEXIST: the name is taken, by whatever it is. Else what the file system says.
+    /// EEXIST: an entry of any kind has the name. Else the error of the file system.
     pub fn create_in(&self, name: &OsStr, mode: u32) -> io::Result<()> {
         mkdirat(&self.0, name, Mode::S_IRWXU)?;
         self.set_mode_of(name, mode).inspect_err(|_| {
@@ -82,11 +82,12 @@ impl Directory {
         })
     }
 
-    /// Sets the mode of a directory in this one, which must not let others replace what is in it.
+    /// Sets the mode of a directory in this one. Other users must not be able to replace entries of
+    /// this one.
     ///
     /// # Errors
     ///
-    /// EPERM: it is not ours.
+    /// EPERM: it does not belong to this process's user.
     pub fn set_mode_of(&self, name: &OsStr, mode: u32) -> io::Result<()> {
         let mode = Mode::from_bits_truncate(mode);
         Ok(fchmodat(&self.0, name, mode, FchmodatFlags::FollowSymlink)?)
@@ -108,21 +109,22 @@ impl Directory {
         Ok(Owner { uid, gid, mode })
     }
 
-    /// Whether both are on the same mount: nothing is mounted over either of them in the other.
+    /// True if both directories are on one mount: nothing is mounted over either of them in the
+    /// other.
     ///
     /// # Errors
     ///
-    /// As of `fstat`; none is known.
+    /// The error of `fstat`; none is known.
     pub fn is_on_the_mount_of(&self, other: &Self) -> io::Result<bool> {
         Ok(Mount::of(&self.0)? == Mount::of(&other.0)?)
     }
 
-    /// The names in it that are wanted, at most `most` of them, in no order. Of the others at most
-    /// [`MOST_PASSED_OVER`] are passed over.
+    /// The wanted names in it, at most `most` of them, in no order. At most [`MOST_PASSED_OVER`]
+    /// other names are skipped.
     ///
     /// # Errors
     ///
-    /// EACCES: we may not read it.
+    /// EACCES: this process may not read it.
     pub fn names(&self, is_wanted: impl Fn(&OsStr) -> bool, most: usize) -> io::Result<Vec<OsString>> {
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut listing = Dir::from_fd(openat(&self.0, ".", readable, Mode::empty())?)?;
@@ -133,7 +135,7 @@ impl Directory {
         Ok(names.filter(|name| is_wanted(name)).take(most).collect())
     }
 
-    /// Removes anything but a directory. A symbolic link is removed itself.
+    /// Removes an entry that is no directory. A symbolic link is removed itself.
     ///
     /// # Errors
     ///
@@ -151,8 +153,8 @@ impl Directory {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
     }
 
-    /// Makes a file in this directory where it is missing, and locks it. `None`: somebody else has
-    /// it locked, or has removed it while we came.
+    /// Makes a file in this directory if it is missing, and locks it. `None`: another process has
+    /// locked it, or removed it during this call.
     ///
     /// # Errors
     ///
@@ -160,7 +162,7 @@ impl Directory {
     pub fn make_and_lock(&self, name: &OsStr) -> io::Result<Option<Lock>> {
         let private = Mode::S_IRUSR | Mode::S_IWUSR;
         let file = openat(&self.0, name, LOCKABLE | OFlag::O_CREAT, private)?;
-        // The umask may have taken away what the next one needs to open it.
+        // The umask may have removed the rights that the next process needs to open the file.
         fchmod(&file, private)?;
         Self::lock_file(file)
     }
@@ -185,9 +187,9 @@ impl Directory {
     }
 }
 
-/// Whether the user id that stands for "nobody of this user namespace" really means that here.
-/// Where it does, a file that has it belongs to somebody above the namespace, as the root directory
-/// of a container without a user of its own for it.
+/// Whether the user id that stands for "nobody of this user namespace" really means that here. If
+/// so, a file with that id belongs to a user outside the namespace. An example is the root
+/// directory of a container whose user is not mapped.
 #[must_use]
 pub fn is_from_above(uid: u32) -> bool {
     let read = |path| std::fs::read_to_string(path).ok();

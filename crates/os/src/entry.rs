@@ -1,9 +1,9 @@
-//! How the process begins: before `main`, and `main` itself.
+//! The start of the process: before `main`, and `main` itself.
 //!
-//! The standard library's own start-up is not used. It opens descriptors 0 to 2 when they are
-//! closed, ignores SIGPIPE and installs fault handlers. An init must hand all of that on to the
-//! child as it found it. So `main` is the C one, and arguments and environment are the kernel's own
-//! memory, untouched.
+//! The standard library's start-up is not used, because it opens descriptors 0 to 2 if they are
+//! closed, ignores SIGPIPE and installs fault handlers. An init must pass all of these to the child
+//! unchanged. So `main` is the C one, and arguments and environment are the kernel's memory,
+//! untouched.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ pub struct Invocation {
 
 /// The environment block as the kernel laid it out, entries without `=` and duplicates included.
 ///
-/// There is one of it, so that nobody reads an entry while it is overwritten.
+/// There is only one, so that no code reads an entry while it is overwritten.
 #[derive(Debug)]
 pub struct Environ(*const *const c_char);
 
@@ -36,7 +36,7 @@ impl Environ {
         let mut next = self.0;
         std::iter::from_fn(move || {
             // SAFETY: `next` walks the environment block of this process, which is terminated by a
-            // null pointer and whose pointers nobody changes for as long as the process lives.
+            // null pointer and whose pointers no code changes for as long as the process lives.
             let entry = unsafe { *next };
             if entry.is_null() {
                 return None;
@@ -56,12 +56,11 @@ impl Environ {
     }
 
     /// Overwrites the value of every entry with this name with zeros, in the memory that
-    /// `/proc/PID/environ` shows: what is left of it is an empty variable. Returns how many entries
-    /// that were.
+    /// `/proc/PID/environ` shows: an empty variable is left. Returns the number of entries.
     ///
-    /// For the time before the first thread is started: one that reads the environment meanwhile,
-    /// by `getenv` say, could see half a value. A [`ChildPlan`](crate::child::ChildPlan) that shall
-    /// pass the value on has to take its copy of the environment first.
+    /// Call this before the first thread is started: a thread that reads the environment meanwhile,
+    /// for example by `getenv`, could see half a value. A [`ChildPlan`](crate::child::ChildPlan)
+    /// that passes the value on has to copy the environment first.
     pub fn overwrite(&mut self, name: &str) -> usize {
         let mut overwritten = 0;
         for entry in self.pointers() {
@@ -97,7 +96,7 @@ pub(crate) fn value_of<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// Collects what `main` was called with and calls `run`; the result is the exit status.
+/// Collects the arguments of `main` and calls `run`; the result is the exit status.
 ///
 /// # Safety
 ///
@@ -124,16 +123,16 @@ pub unsafe fn start(
 }
 
 /// Makes `run: fn(Invocation) -> u8` the program: blocks every signal while the image is being
-/// loaded, then calls it. Its memory comes from `os::allocator`.
+/// loaded, then calls it. The program allocates from `os::allocator`.
 #[macro_export]
 macro_rules! entry {
     ($run:path) => {
         #[global_allocator]
         static ALLOCATOR: $crate::allocator::Allocator = $crate::allocator::Allocator;
 
-        /// The kernel drops what PID 1 neither blocks nor handles, so the first act of all is to
-        /// block. A constructor of the lowest priority number runs before every other constructor
-        /// and before `main`.
+        /// The kernel drops a signal that PID 1 neither blocks nor handles, so blocking is the
+        /// first step. A constructor of the lowest priority number runs before every other
+        /// constructor and before `main`.
         #[used]
         #[allow(unsafe_code)]
         #[unsafe(link_section = ".init_array.00001")]
@@ -161,7 +160,7 @@ macro_rules! entry {
 pub(crate) mod tests {
     use super::*;
 
-    /// A block of these entries; it is never freed, as the kernel's.
+    /// A block of these entries. Like the kernel's block it is never freed.
     pub fn block(entries: &[&str]) -> Environ {
         let pointers = entries
             .iter()

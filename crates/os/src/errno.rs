@@ -11,8 +11,8 @@ pub(crate) fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Whether something is used up that may be free again soon: processes, memory, descriptors, space.
-/// Any other error stays as it is however often the same is tried.
+/// Whether a resource is used up that may be free again soon: processes, memory, descriptors,
+/// space. A retry does not help with any other error.
 #[must_use]
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(

@@ -1,6 +1,6 @@
-//! Being told that a file was replaced, without looking.
+//! Notices that a file was replaced, without polling it.
 //!
-//! A notice is a hint: some file systems give none, so the file itself is read as well.
+//! A notice is only a hint: some file systems send none, so the caller also reads the file.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
-/// Symbolic links that are followed from the file's name to the file; nobody needs as many as the
-/// kernel allows.
+/// Most symbolic links followed from the file's name to the file. No real setup needs as many as
+/// the kernel allows.
 const MAX_LINKS: usize = 8;
 
 /// Places that are watched: names in directories.
@@ -20,8 +20,9 @@ const MAX_PLACES: usize = 32;
 /// Reads in one turn, each of dozens of notices; the rest waits for the next turn.
 const READS_PER_TURN: usize = 16;
 
-/// The directories in which a file can be replaced. One is that of its name. Where its name or a
-/// directory above it is a link, as in a mounted Kubernetes secret, those of the links count too.
+/// The directories in which a file can be replaced. One is the directory of its name. If its name
+/// or a directory above it is a link, as in a mounted Kubernetes secret, the directories of the
+/// links count too.
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
@@ -49,8 +50,8 @@ impl FileWatch {
         Ok(watch)
     }
 
-    /// Whether anything happened to the file since the last time, as far as that can be told by its
-    /// name; and whether there may be more to read.
+    /// Returns whether the file changed since the last call, as far as its name shows it, and
+    /// whether there may be more notices to read.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl FileWatch {
             }
         }
         if is_changed {
-            // Links may lead elsewhere now. What cannot be watched any more is found by whoever
-            // reads the file next.
+            // Links may lead elsewhere now. If a place cannot be watched any more, the next read of
+            // the file finds the change.
             let _ = self.watch_places();
         }
         Ok((is_changed, has_more))
@@ -96,15 +97,15 @@ impl FileWatch {
             names.push(name);
         }
         for old in self.watches.iter().filter(|old| !watches.contains(old)) {
-            // One whose directory is gone is gone already.
+            // The kernel has already removed the watch of a removed directory.
             let _ = self.inotify.rm_watch(*old);
         }
         (self.watches, self.names) = (watches, names);
         Ok(())
     }
 
-    /// Without a name: notices were lost, or the directory itself is meant; unless we have just let
-    /// go of it.
+    /// An event without a name means lost notices or a change of the directory itself, unless this
+    /// watch was just removed.
     fn is_ours(&self, event: &InotifyEvent) -> bool {
         let is_farewell = event.mask.contains(AddWatchFlags::IN_IGNORED) && !self.watches.contains(&event.wd);
         let name = event.name.as_deref();
@@ -112,8 +113,8 @@ impl FileWatch {
     }
 }
 
-/// The file's name in its directory, then what that leads to; links among the directories above
-/// come with each.
+/// The file's name in its directory, then the target of the link; each with the links among the
+/// directories above it.
 fn places(path: &Path) -> Vec<(PathBuf, OsString)> {
     let place = |path: &Path| Some((parent(path), path.file_name()?.to_owned()));
     let mut found = Vec::new();
@@ -121,7 +122,7 @@ fn places(path: &Path) -> Vec<(PathBuf, OsString)> {
     for _ in 0..MAX_LINKS {
         let Some(path) = next.take() else { break };
         found.extend(place(&path));
-        // A link that leads nowhere yet goes through what is still to come.
+        // A link whose target is missing leads through directories that may be made later.
         let is_link = |directory: &&Path| directory.is_symlink() || !directory.exists();
         let links = path.ancestors().skip(1).filter(is_link);
         found.extend(links.filter_map(place));

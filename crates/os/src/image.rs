@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, absolute};
 use std::sync::OnceLock;
 
-/// Our own file, wherever it is by now, and whatever its directory lets another user see.
+/// This program's file, even if it was moved or its directory is hidden from another user.
 const OWN_FILE: &CStr = c"/proc/self/exe";
 
-/// Our own file, to be executed once more. Without `/proc` it is the path that we were executed by;
-/// none: it is not there any more. The first call has to come before the working directory changes.
+/// This program's file, to be executed once more. Without `/proc` this is the path by which it was
+/// executed; `None` if no file is there any more. Call it first before the working directory
+/// changes.
 pub fn own_file() -> Option<&'static CStr> {
     static FOUND: OnceLock<Option<CString>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -34,16 +35,16 @@ fn executed_as() -> Option<&'static Path> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: the kernel put a C string there, which stays as it is.
+    // SAFETY: the kernel put a C string there, which never changes.
     let path = unsafe { CStr::from_ptr(path) };
     Some(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
-/// Lets go of the pages of the program's file that were read so far: most of them were for the
-/// start. Those that are needed are read again, out of the kernel's cache, as after any page that
-/// it has taken back by itself. Where a filter forbids it they stay.
+/// Releases the pages of the program's file that were read so far, because most of them were for
+/// the start. The kernel reads needed pages again from its cache, as after any page that it
+/// reclaimed itself. If a filter forbids it the pages stay.
 pub fn let_go_of_pages() {
-    // SAFETY: the function is called before this returns, and needs nothing of us.
+    // SAFETY: the function is called before this returns, and needs no data of this program.
     unsafe { libc::dl_iterate_phdr(Some(let_go_of_segments), std::ptr::null_mut()) };
 }
 
@@ -51,7 +52,7 @@ pub fn let_go_of_pages() {
 unsafe extern "C" fn let_go_of_segments(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
     // SAFETY: `dl_iterate_phdr` calls with a description that is valid during the call.
     let object = unsafe { &*object };
-    // SAFETY: the description names so many headers at this place.
+    // SAFETY: the description names this many headers at this place.
     let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
     // SAFETY: a number in, a number out.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or_default();
@@ -63,7 +64,7 @@ unsafe extern "C" fn let_go_of_segments(object: *mut libc::dl_phdr_info, _: usiz
         };
         let in_page = place.checked_rem(page).unwrap_or_default();
         let start = std::ptr::without_provenance_mut(place - in_page);
-        // SAFETY: a segment that nobody can write to: it reads the same from the file as it does
+        // SAFETY: a segment that no code can write to: it reads the same from the file as it does
         // now.
         unsafe { libc::madvise(start, length + in_page, libc::MADV_DONTNEED) };
     }
@@ -74,7 +75,7 @@ unsafe extern "C" fn let_go_of_segments(object: *mut libc::dl_phdr_info, _: usiz
 mod tests {
     use super::*;
 
-    /// KiB of files that are in our memory.
+    /// KiB of files that are in this process's memory.
     fn resident_files() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
@@ -86,7 +87,7 @@ mod tests {
         let before = resident_files();
         let_go_of_pages();
         let after = resident_files();
-        // The other tests go on meanwhile.
+        // The other tests run meanwhile.
         assert!(after < before, "{before} KiB, then {after}");
     }
 }

@@ -10,24 +10,24 @@ use ojs_values::signal::Signal;
 /// The first descriptor that is none of the three standard ones.
 const FIRST_EXTRA_DESCRIPTOR: u32 = 3;
 
-/// Where the search for descriptors ends when there is no /proc to list them.
+/// The end of the search for descriptors if no /proc lists them.
 const HIGHEST_LOOKED_AT: i32 = 1024;
 
-/// Whether we are PID 1 of our PID namespace, to whom the kernel gives every orphan.
+/// Whether this process is PID 1 of its PID namespace, which gets every orphan from the kernel.
 #[must_use]
 pub fn is_pid_1() -> bool {
     Pid::own().number() == 1
 }
 
-/// Whether our parent is in our PID namespace. A container's runtime, which sends the stop signals,
-/// is not: for processes that it starts itself the kernel says 0.
+/// Whether the parent of this process is in its PID namespace. A container's runtime, which sends
+/// the stop signals, is outside: for processes that the runtime starts itself the kernel returns 0.
 #[must_use]
 pub fn has_parent_here() -> bool {
     // SAFETY: getppid takes nothing and returns a number.
     unsafe { libc::getppid() != 0 }
 }
 
-/// Makes orphaned descendants ours instead of the init's further up.
+/// Makes orphaned descendants children of this process instead of an init further up.
 ///
 /// # Errors
 ///
@@ -37,9 +37,9 @@ pub fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 }
 
-/// Has the kernel send us `signal` when our parent dies. A parent that dies while this call is made
-/// is noticed too: then the signal is sent right here and stays pending. One that died before
-/// cannot be told from a parent that is an init or a subreaper.
+/// Has the kernel send this process `signal` when its parent dies. If the parent dies during this
+/// call, the call sends the signal itself, and it stays pending. A parent that died before looks
+/// like an init or a subreaper.
 ///
 /// # Errors
 ///
@@ -59,16 +59,16 @@ pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Descriptors that were open before we opened any of our own.
+/// Descriptors that were open before this process opened any.
 #[derive(Debug)]
 pub struct Inherited(Vec<i32>);
 
 impl Inherited {
-    /// Looks which there are. To be called before anything is opened that is to stay.
+    /// Lists them. Call it before opening anything that is to stay.
     #[must_use]
     pub fn look() -> Self {
         let descriptors = open_descriptors().unwrap_or_else(|_| {
-            // Without /proc: those that a shell or an orchestrator would hand on.
+            // Without /proc: the descriptors that a shell or an orchestrator would pass on.
             // SAFETY: asks for the flags of a number that need not be a descriptor.
             (0..HIGHEST_LOOKED_AT)
                 .filter(|descriptor| unsafe { libc::fcntl(*descriptor, libc::F_GETFD) } >= 0)
@@ -80,55 +80,57 @@ impl Inherited {
         Self(further.collect())
     }
 
-    /// Lets go of them, of the working directory, and of standard input and output, like
-    /// [`release_inherited`], but leaves what we have opened ourselves.
+    /// Closes these descriptors and, like [`release_inherited`], releases the working directory and
+    /// standard input and output. Descriptors that this process opened itself stay open.
     pub fn release(self) {
         release_standard();
         for descriptor in self.0 {
-            // SAFETY: it was open before we opened anything, so none of our own descriptors has its
-            // number.
+            // SAFETY: it was open before this process opened anything, so none of the process's own
+            // descriptors has its number.
             unsafe { libc::close(descriptor) };
         }
     }
 }
 
-/// Puts `/dev/null` in the place of each closed standard descriptor, so that nothing we open gets
-/// its number: neither our log lines nor what [`Inherited::release`] does later may meet one of our
-/// own. To be called before anything is opened that is to stay. The child still finds it closed.
+/// Opens `/dev/null` for each closed standard descriptor, so that no later descriptor gets its
+/// number. Otherwise log lines or [`Inherited::release`] could hit a descriptor of this process.
+/// Call it before opening anything that is to stay. The child still finds the descriptor closed.
 pub fn reserve_std_fds() {
     for descriptor in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
         // SAFETY: asks for the flags of a number that need not be a descriptor; the paths are
-        // strings with an end. The lowest free number is this one, as all below it are taken by
-        // now. Nobody owns it, and it stays.
+        // strings with an end. The lowest free number is this one, as all below it are in use by
+        // now. No other code owns it, and it stays.
         unsafe {
             if libc::fcntl(descriptor, libc::F_GETFD) < 0
                 && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) < 0
             {
-                // Without /dev: what can be neither read nor written takes the place too.
+                // Without /dev: a descriptor that can be neither read nor written fills the place
+                // too.
                 libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
             }
         }
     }
 }
 
-/// Puts `/dev/null` in the place of a terminal on standard input: the worker is in the background
-/// there, and reading would stop it. We stay in the foreground, so that Ctrl-C and Ctrl-Z reach us.
+/// Puts `/dev/null` in the place of a terminal on standard input, because the worker is in the
+/// background there, and reading would stop it. ojs-init stays in the foreground, so Ctrl-C and
+/// Ctrl-Z reach it.
 pub fn detach_stdin_tty() {
     // SAFETY: asks about a number that need not be a descriptor.
     if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
         return;
     }
     if let Ok(null) = File::open("/dev/null") {
-        // SAFETY: two open descriptors; ours is closed on drop, the copy stays.
+        // SAFETY: two open descriptors; the opened one is closed on drop, the copy stays.
         unsafe { libc::dup2(null.as_raw_fd(), libc::STDIN_FILENO) };
     }
 }
 
-/// Keeps our memory from whoever runs as the same user: no core dump, no ptrace, and
-/// `/proc/PID/environ`, `mem` and the like belong to root.
+/// Protects this process's memory from other processes of its user: no core dump, no ptrace, and
+/// `/proc/PID/environ`, `mem` and similar files belong to root.
 ///
-/// A child that changes its user before exec shares our memory until then, and with it the kernel
-/// sets this back to what `fs.suid_dumpable` says: so once more after starting one.
+/// A child that changes its user before exec shares this memory until then. Then the kernel resets
+/// this flag to `fs.suid_dumpable`, so call this again after starting a child.
 ///
 /// # Errors
 ///
@@ -138,9 +140,9 @@ pub fn forbid_dumps() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
-/// Lets go of what we inherited and only the child needs. These are the working directory (we would
-/// keep its file system mounted), standard input and output (a pipe's other end would wait for us)
-/// and every further descriptor. For after the child has been started. Best effort: nothing here is
+/// Releases what this process inherited and only the child needs: the working directory (its file
+/// system would stay mounted), standard input and output (a pipe's other end would wait) and every
+/// further descriptor. Call it after the child has been started. Best effort: no error here is
 /// worth failing for.
 pub fn release_inherited() {
     release_standard();
@@ -151,9 +153,8 @@ fn release_standard() {
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let null = null.into_raw_fd();
-        // SAFETY: plain descriptor numbers. Standard error stays as it is for our log; where it is
-        // closed it becomes /dev/null too, so that no other file ever gets its number and our log
-        // lines.
+        // SAFETY: plain descriptor numbers. Standard error stays unchanged for the log; if it is
+        // closed it becomes /dev/null too, so that no other file gets its number and the log lines.
         unsafe {
             libc::dup2(null, libc::STDIN_FILENO);
             libc::dup2(null, libc::STDOUT_FILENO);
@@ -168,7 +169,7 @@ fn release_standard() {
     }
 }
 
-/// Closes every descriptor from `first` on. None of them is ours at this point.
+/// Closes every descriptor from `first` on. This process needs none of them at this point.
 fn close_from(first: u32) {
     // SAFETY: closes descriptors that nothing in this process uses.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
@@ -186,13 +187,13 @@ fn close_from(first: u32) {
     }
 }
 
-/// The descriptors of this process, without the one that this look itself takes.
+/// The descriptors of this process, without the one that this function opens itself.
 fn open_descriptors() -> io::Result<Vec<i32>> {
     let names = fs::read_dir("/proc/self/fd")?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
     let found: Vec<i32> = names.collect();
-    // The directory is closed by now, so whatever is still open was open before.
+    // The directory is closed by now, so any descriptor that is still open was open before.
     // SAFETY: asks for the flags of a number that need not be a descriptor.
     let is_open = |descriptor: &i32| unsafe { libc::fcntl(*descriptor, libc::F_GETFD) } >= 0;
     Ok(found.into_iter().filter(is_open).collect())
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(dumpable(), 1);
         forbid_dumps().unwrap();
         assert_eq!(dumpable(), 0);
-        // SAFETY: as above; the other tests want it as it was.
+        // SAFETY: as above; the other tests expect the former value.
         unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
     }
 }

@@ -1,5 +1,5 @@
-//! The channel from a job's process to whoever runs it, as the process finds it: a socket with a
-//! number.
+//! The channel from a job's process to the worker that runs it, as the job's process sees it: a
+//! socket with a number.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -9,33 +9,33 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::clock;
 
-/// A connected socket that was handed to us at our start.
+/// A connected socket that this process got at its start.
 #[derive(Debug)]
 pub struct JobChannel(OwnedFd);
 
 impl JobChannel {
-    /// Takes hold of the socket with this number; the descriptor of that number stays as it is.
+    /// Duplicates the socket with this number; the descriptor of that number stays open.
     ///
     /// # Errors
     ///
-    /// EBADF: nothing is open there. ENOTSOCK: something else is.
+    /// EBADF: the number is not open. ENOTSOCK: it is no socket.
     pub fn open(number: i32) -> io::Result<Self> {
         // SAFETY: numbers only.
         let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
         if copy < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that no other code owns.
         let channel = Self(unsafe { OwnedFd::from_raw_fd(copy) });
         channel.is_shut().map(|_| channel)
     }
 
-    /// Writes all of this, giving up after `limit`. A line that the other side has room for arrives
-    /// in one piece, whoever else writes at the same time.
+    /// Writes all bytes; times out after `limit`. A line that fits the receiver's buffer arrives in
+    /// one piece, even if other processes write at the same time.
     ///
     /// # Errors
     ///
-    /// EPIPE, ECONNRESET: nobody reads any more. `TimedOut`: whoever reads made no room.
+    /// EPIPE, ECONNRESET: the reader is gone. `TimedOut`: the reader made no room.
     pub fn send(&self, bytes: &[u8], limit: Duration) -> io::Result<()> {
         let give_up = clock::monotonic().saturating_add(limit);
         let mut left = bytes;
@@ -50,8 +50,8 @@ impl JobChannel {
         Ok(())
     }
 
-    /// Whether the other side has said that the job is to end: it writes nothing more. So it is
-    /// when nobody is there.
+    /// True if the worker has shut its writing end, to ask the job to end. Also true if the worker
+    /// has ended.
     ///
     /// # Errors
     ///
@@ -72,8 +72,7 @@ impl JobChannel {
         }
     }
 
-    /// The flag that makes a descriptor never wait is shared with the job, so each call says it for
-    /// itself.
+    /// The flag of a non-blocking descriptor would be shared with the job, so each call passes it.
     fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: an open descriptor, and the pointer and length of a live slice.

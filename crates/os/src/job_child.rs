@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::errno::errno;
 
-/// The first descriptor behind those that a job has.
+/// The first descriptor behind a job's own ones.
 const FIRST_OTHER: c_int = 4;
 
 /// How a job's process differs from other children.
@@ -29,8 +29,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// By the kernel's name in small letters without its prefix (`nofile`); none: there is no such
-    /// limit. No number means unlimited.
+    /// The limit by the kernel's name in small letters without its prefix (`nofile`). `None`: there
+    /// is no such limit. A limit without a number is unlimited.
     #[must_use]
     pub fn named(name: &str, soft: Option<u64>, hard: Option<u64>) -> Option<Self> {
         let resource = match name {
@@ -103,12 +103,12 @@ impl JobTraits {
         self
     }
 
-    /// As who we are: the leader of a session and a group, with its own descriptors alone, its
-    /// niceness and limits.
+    /// Runs as this process's user: the child becomes the leader of a session and a group, closes
+    /// foreign descriptors, and sets niceness and limits.
     pub(crate) fn take_place(&self) -> Result<(), Refused> {
         // SAFETY: takes nothing. It cannot fail for a fresh child, which leads no group.
         unsafe { libc::setsid() };
-        // Before a limit for descriptors that we ourselves are beyond.
+        // This must precede a limit that is below the number of descriptors in use.
         self.take_descriptors()?;
         if let Some(nice) = self.nice {
             // SAFETY: takes numbers; 0 is this process.
@@ -126,7 +126,7 @@ impl JobTraits {
         Ok(())
     }
 
-    /// Its own descriptors in their places, and no others.
+    /// Puts the job's descriptors in their places, and closes all others.
     fn take_descriptors(&self) -> Result<(), Refused> {
         // First out of the way of their places.
         let mut moved = [0; 4];
@@ -141,16 +141,16 @@ impl JobTraits {
             check(unsafe { libc::dup2(copy, place) }.into())?;
         }
         // Closes descriptors that this process inherited. Older kernels lack the call; the exec
-        // closes all descriptors of our own.
+        // closes all descriptors that this process opened.
         let first = libc::c_uint::try_from(FIRST_OTHER).unwrap_or(libc::c_uint::MAX);
         // SAFETY: takes numbers, and this process has its own table of descriptors.
         unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
         Ok(())
     }
 
-    /// As who it will be: it ends with us and begins in its directory.
+    /// Runs as the job's user: the child will end with its parent, and changes to its directory.
     pub(crate) fn settle(&self, parent: i32) -> Result<(), Refused> {
-        // A change of the user takes this back, so it comes behind that.
+        // A change of the user resets this, so this call follows the change.
         // SAFETY: takes numbers.
         check(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
         // SAFETY: takes nothing.

@@ -14,7 +14,7 @@ use crate::reaper;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// Most bytes of an environment that are looked through. The kernel takes 6 MiB with the arguments;
+/// Most bytes of an environment that are searched. The kernel allows 6 MiB including the arguments;
 /// a job's mark is near its end.
 const MOST_ENVIRONMENT: u64 = 8 << 20;
 
@@ -22,15 +22,15 @@ const MOST_ENVIRONMENT: u64 = 8 << 20;
 /// most.
 const ENVIRONMENT_AT_ONCE: usize = 8 << 10;
 
-/// Most threads that are asked for their environment, where the first one has ended. All of a
-/// process have the same.
+/// Most threads whose environment is read if the first one has ended. All threads of a process have
+/// one environment.
 const MOST_THREADS: usize = 16;
 
-/// Longest life of the process that signals as another user. Two system calls take it a fraction of
-/// a millisecond, unless somebody has stopped it.
+/// Longest life of the process that signals as another user. Its two system calls need a fraction
+/// of a millisecond, unless another process has stopped it.
 const KILLER_LIMIT: Duration = Duration::from_millis(100);
 
-/// The session of this process, by its leader's number. None: it is gone.
+/// The session of this process, by its leader's number. `None`: the process has ended.
 #[must_use]
 pub fn session(pid: Pid) -> Option<i32> {
     // SAFETY: takes a number.
@@ -42,11 +42,11 @@ pub fn session(pid: Pid) -> Option<i32> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkSeen {
     Yes,
-    /// Its environment has none, or may not be read: it is another user's.
+    /// The environment has no mark, or may not be read because it is another user's.
     No,
     /// The process shows no environment: it has none, or is about to execute another program.
     Hidden,
-    /// The process shows none, because it is on its way out or gone.
+    /// The process shows none because it is ending or has ended.
     Ending,
 }
 
@@ -56,7 +56,8 @@ pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
     match mark_of_thread(pid, mark) {
         (seen, ExitProgress::No | ExitProgress::Whole) => seen,
         (MarkSeen::Yes, ExitProgress::FirstThread) => MarkSeen::Yes,
-        // The first thread shows no environment any more. The others do, and all have the same.
+        // The first thread shows no environment any more. The others do, and all have one
+        // environment.
         (MarkSeen::No | MarkSeen::Hidden | MarkSeen::Ending, ExitProgress::FirstThread) => {
             let seen = process::threads(pid, MOST_THREADS)
                 .into_iter()
@@ -83,15 +84,15 @@ fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, ExitProgress) {
             None if ending == ExitProgress::No && is_whole(thread, &environment) => MarkSeen::No,
             Some(false) | None => hidden,
         },
-        // Newer kernels say so of one that is ending, too.
+        // Newer kernels return this error for an ending process, too.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => hidden,
         Err(_) => MarkSeen::No,
     };
     (seen, ending)
 }
 
-/// Whether these are as many bytes as the kernel has of its environment. It says so of most
-/// processes.
+/// Whether these are as many bytes as the kernel has of its environment. The kernel shows that
+/// number for most processes.
 fn is_whole(pid: Pid, environment: &[u8]) -> bool {
     let bytes = process::environment_bytes(pid).and_then(|bytes| usize::try_from(bytes).ok());
     !environment.is_empty() && bytes == Some(environment.len())
@@ -106,9 +107,9 @@ fn environment(pid: Pid) -> io::Result<Vec<u8>> {
     Ok(environment)
 }
 
-/// Whether the mark is in this environment. None: it is not the whole one, whose last byte is zero.
-/// Of a process that executes another program meanwhile, or ends, the kernel shows the first part
-/// alone.
+/// Whether this environment has the mark. `None`: the environment is cut, because its last byte is
+/// not zero. The kernel shows only the first part while a process executes another program, or
+/// ends.
 fn has_mark(environment: &[u8], mark: &[u8]) -> Option<bool> {
     let has_mark = environment.split(|byte| *byte == 0).any(|entry| entry == mark);
     (has_mark || environment.last() == Some(&0)).then_some(has_mark)
@@ -123,16 +124,17 @@ pub fn runs_as(pid: Pid, user: u32) -> bool {
     ids.any(|id| id.parse() == Ok(user))
 }
 
-/// Ends all that runs as this user and that we see, in one blow: who forks meanwhile is hit as
-/// well. The user must be nobody's but a job's. The kernel does not tell whether there was anybody.
+/// Ends all visible processes of this user with one signal, which also reaches processes that fork
+/// meanwhile. Only jobs may run as this user. The kernel does not report whether there was a
+/// process.
 ///
 /// # Errors
 ///
-/// There is no process to be had, or we may not change to that user.
+/// No process can be started, or this process may not change to that user.
 pub fn end_all_of(user: u32) -> io::Result<()> {
-    // A copy of us rather than one that shares our memory while we wait for it, as other children
-    // do: as that user it can be stopped by those whom it shall end. SAFETY: numbers and null
-    // pointers; what the copy does is system calls only.
+    // A copy of this process rather than one that shares its memory while it waits, as other
+    // children do: as that user it can be stopped by the processes that it shall end. SAFETY:
+    // numbers and null pointers; what the copy does is system calls only.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     let pid = match i32::try_from(pid) {
         Ok(0) => kill_all(user),
@@ -144,7 +146,7 @@ pub fn end_all_of(user: u32) -> io::Result<()> {
     }
     match reaper::wait_for(pid)? {
         Some((Ended::Exited(errno @ 1..), _)) => Err(io::Error::from_raw_os_error(errno.into())),
-        // One that was ended by those whom it should end is sent again in the next pass.
+        // A process that its targets ended is started again in the next pass.
         Some((Ended::Exited(0) | Ended::Signalled(_), _)) | None => Ok(()),
     }
 }
@@ -155,18 +157,18 @@ fn ends_in_time(pid: Pid) -> bool {
         return false;
     };
     let Some(descriptor) = watch.as_fd() else {
-        // Without such descriptors it can only be waited for.
+        // Without pidfds the caller can only wait for the process.
         return true;
     };
     let mut waiting = [PollFd::new(descriptor, PollFlags::POLLIN)];
     poll(&mut waiting, clock::poll_timeout(KILLER_LIMIT)).is_ok_and(|ready| ready > 0)
 }
 
-/// Runs in a copy of us that may lack other threads: system calls only. Its exit status is the
-/// errno of what failed.
+/// Runs in a copy of this process that may lack other threads: system calls only. Its exit status
+/// is the errno of the call that failed.
 fn kill_all(user: u32) -> ! {
-    // SAFETY: setresuid and kill take numbers; as that user the signal reaches nobody else's
-    // processes. _exit runs nothing of ours.
+    // SAFETY: setresuid and kill take numbers; as that user the signal reaches only that user's
+    // processes. _exit runs no other code of this program.
     unsafe {
         let is_refused = libc::syscall(libc::SYS_setresuid, user, user, user) != 0;
         let has_failed = is_refused || libc::syscall(libc::SYS_kill, -1, libc::SIGKILL) != 0;
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn a_child_is_known_by_its_mark_and_its_session() {
         let mut child = sleeps().env("OJS_JOB_ID", "a=b").spawn().unwrap();
-        // The parent goes on before the kernel shows the environment of its child.
+        // The parent continues before the kernel shows the environment of its child.
         while mark(pid(&child), b"OJS_JOB_ID=a=b") != MarkSeen::Yes {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::yield_now();
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn a_process_without_any_environment_hides_what_it_is() {
         let mut child = sleeps().env_clear().spawn().unwrap();
-        // Until its program is executed it shows ours.
+        // Until its program is executed the child shows its parent's environment.
         while mark(pid(&child), b"OJS_JOB_ID=a") != MarkSeen::Hidden {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::yield_now();
@@ -242,7 +244,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// A process that does this, once it has said that it is done.
+    /// A process that runs this script; returns after the script has printed that it is ready.
     fn python(script: &str, mark: &str) -> Child {
         let mut command = Command::new("python3");
         command.args(["-S", "-E", "-c", script]).env_clear();

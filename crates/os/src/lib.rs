@@ -1,17 +1,18 @@
 //! System calls. All `unsafe` code of ojs-init is in this crate.
 //!
-//! Values come in, and values and `io::Error`s go out. The crate has no policy: the caller decides
-//! what to do about an error. It knows no jobs, phases or configuration.
+//! The crate receives values, and returns values and `io::Error`s. The crate has no policy: the
+//! caller decides what to do about an error. The crate has no code for jobs, phases or
+//! configuration.
 //!
 //! | question | files |
 //! |---|---|
 //! | how does the process begin, and become an init? | `entry`, `signals`, `init`, `image`, `stdio` |
 //! | how is a child started, and reaped? | `child`, `child_words`, `job_child`, `user`, `tty`, `listen_pid`, `reaper` |
 //! | which other processes are there? | `process`, `pidfd`, `child_lists`, `own_children`, `leftovers`, `descriptors` |
-//! | whose is a connection? | `socket` (Unix), `socket_owner` (TCP), `tcp` |
-//! | how much memory is taken? | `cgroup`, `cgroup_memory`, `process_memory` |
+//! | which process has a connection? | `socket` (Unix), `socket_owner` (TCP), `tcp` |
+//! | how much memory is used? | `cgroup`, `cgroup_memory`, `process_memory` |
 //! | files and directories | `dirs`, `mounts`, `file_watch`, `memfd`, `remove_tree`, `program_file` |
-//! | memory of our own | `allocator`, `arena` |
+//! | this process's own memory | `allocator`, `arena` |
 //!
 //! The crate may use `ojs_values`. Start with `child` and `signals`: both have a page of reasons.
 #![allow(unsafe_code, reason = "the one folder that may; every block says why it is sound")]

@@ -1,5 +1,5 @@
-//! `LISTEN_PID`: the process that the sockets of `LISTEN_FDS` are for. A program takes them only if
-//! that is its own pid.
+//! `LISTEN_PID`: the process that the sockets of `LISTEN_FDS` are for. A program uses them only if
+//! that is its pid.
 
 use std::ffi::{CStr, c_char};
 
@@ -8,7 +8,7 @@ use crate::entry::value_of;
 /// The name of the variable.
 pub(crate) const NAME: &str = "LISTEN_PID";
 
-/// Its name and the equals sign, then as many digits as a pid may have and a NUL byte.
+/// The variable's name and the equals sign, then the digits of the longest pid and a NUL byte.
 const BYTES: usize = NAME.len() + 1 + 10 + 1;
 
 /// The entry of an environment. The pid of a child is known only to the child itself, before it
@@ -26,7 +26,8 @@ impl Default for ListenPid {
 }
 
 impl ListenPid {
-    /// Puts it where the variable is in an environment; it has to live as long as that is used.
+    /// Replaces the variable in an environment; this value has to live as long as the environment
+    /// is used.
     pub(crate) fn take_place(&self, environment: &mut [*const c_char]) {
         for entry in environment {
             // SAFETY: the entries of an environment are C strings.
@@ -37,7 +38,7 @@ impl ListenPid {
         }
     }
 
-    /// Says this pid. Nothing is allocated: this is for the time between fork and exec.
+    /// Writes this pid. Allocates nothing, because it runs between fork and exec.
     pub(crate) fn set(&mut self, pid: i32) {
         let mut divisor = 1;
         while pid / divisor >= 10 {

@@ -1,4 +1,4 @@
-//! Files in memory that nobody can change any more.
+//! Files in memory that no process can change any more.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -8,19 +8,19 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// The seals of a file: no write, no growth, no shrinking, and no change of the seals.
 const SEALS: libc::c_int = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
 
-/// A file with these bytes, to be read from its beginning. It goes away with its last descriptor;
-/// `name` is for people who look into `/proc`.
+/// A file with these bytes, to be read from its beginning. The kernel removes it with its last
+/// descriptor; `name` is for people who look into `/proc`.
 ///
 /// # Errors
 ///
 /// No descriptor or no memory is left (EMFILE, ENFILE, ENOMEM, ENOSPC).
 pub fn sealed(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a C string; what comes back is a new descriptor or an error.
+    // SAFETY: the name is a C string; the call returns a new descriptor or an error.
     let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is open and nobody else's.
+    // SAFETY: the descriptor is open and no other code owns it.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
     file.write_all(bytes)?;
     file.rewind()?;

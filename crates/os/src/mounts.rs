@@ -1,5 +1,5 @@
-//! Which mount a file is on. A bind mount of the same file system has the same device number, so
-//! that number tells nothing.
+//! Finds the mount of a file. The device number does not show it, because a bind mount of one file
+//! system keeps the number.
 
 use std::fs;
 use std::io;
@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use nix::sys::stat::fstat;
 
-/// A mount, as far as this system tells them apart.
+/// A mount, as far as this system distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mount {
     /// The number that the kernel gave it.
     Id(u64),
-    /// The device of its file system. It is used where the kernel does not tell the number: before
-    /// Linux 5.8 without `/proc`.
+    /// The device of its file system. Used if the kernel does not return the number: before Linux
+    /// 5.8 without `/proc`.
     Device(u64),
 }
 
@@ -22,7 +22,7 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// As of `fstat`; none is known.
+    /// The error of `fstat`; none is known.
     pub fn of(file: &impl AsFd) -> io::Result<Self> {
         let descriptor = file.as_fd();
         if let Some(id) = by_statx(descriptor.as_raw_fd()).or_else(|| by_fdinfo(descriptor.as_raw_fd())) {
@@ -32,7 +32,7 @@ impl Mount {
     }
 }
 
-/// The number of the mount, among what `statx` can tell.
+/// The flag by which `statx` returns the number of the mount.
 const STATX_MNT_ID: u32 = 0x1000;
 
 /// The result of `statx`: 256 bytes, of which two fields count here. Not every C library has the
@@ -45,7 +45,7 @@ struct Statx {
     rest: [u8; 104],
 }
 
-/// None: the kernel is older than 5.8, or a seccomp profile forbids the call.
+/// `None`: the kernel is older than 5.8, or a seccomp profile forbids the call.
 fn by_statx(descriptor: i32) -> Option<u64> {
     let mut found = Statx {
         mask: 0,
@@ -69,7 +69,7 @@ fn by_statx(descriptor: i32) -> Option<u64> {
     (result == 0 && found.mask & STATX_MNT_ID != 0).then_some(found.mount)
 }
 
-/// None: `/proc` is not mounted.
+/// `None`: `/proc` is not mounted.
 fn by_fdinfo(descriptor: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?;

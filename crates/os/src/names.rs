@@ -33,7 +33,7 @@ pub enum NameError {
 ///
 /// # Errors
 ///
-/// There is none, or it cannot be known.
+/// The host has no address, or the lookup failed.
 pub fn lookup(host: &str, port: u16, family: AddressFamily) -> Result<Vec<SocketAddr>, NameError> {
     let host = CString::new(host).map_err(|_| NameError::NoName)?;
     // SAFETY: all zeros is a valid addrinfo: no flags, no protocol, and null pointers.
@@ -74,15 +74,15 @@ fn address_of(info: &libc::addrinfo, port: u16) -> Option<SocketAddr> {
     let length = usize::try_from(info.ai_addrlen).ok()?;
     match info.ai_family {
         libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the entry says that an IPv4 address of that length is there; it may lie
-            // unaligned.
+            // SAFETY: the entry says that an IPv4 address of that length is there; the address may
+            // be unaligned.
             let address = unsafe { info.ai_addr.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, port).into())
         }
         libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: the entry says that an IPv6 address of that length is there; it may lie
-            // unaligned.
+            // SAFETY: the entry says that an IPv6 address of that length is there; the address may
+            // be unaligned.
             let address = unsafe { info.ai_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
             Some(SocketAddrV6::new(ip, port, address.sin6_flowinfo, address.sin6_scope_id).into())

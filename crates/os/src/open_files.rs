@@ -1,4 +1,4 @@
-//! The limit of open files: ours, and that of the child.
+//! The limit of open files of this process and of the child.
 
 use std::io;
 
@@ -39,18 +39,18 @@ fn check(result: libc::c_long) -> io::Result<()> {
     }
 }
 
-/// How many descriptors we may have: the soft limit. Zero when the kernel does not say.
+/// Most descriptors that this process may have: the soft limit. 0 if the kernel does not return it.
 #[must_use]
 pub fn open_files_limit() -> usize {
     OpenFiles::ours().map_or(0, |limit| usize::try_from(limit.0.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Takes as many descriptors as we may: the hard limit. What there was before, for the child:
-/// programs take a high limit for an invitation.
+/// Raises the soft limit of descriptors to the hard limit. Returns the old limit for the child,
+/// because some programs use as many descriptors as a high limit allows.
 ///
 /// # Errors
 ///
-/// A filter does not let us.
+/// A filter forbids it.
 pub fn raise_open_files_limit() -> io::Result<OpenFiles> {
     let former = OpenFiles::ours()?;
     let mut raised = former;

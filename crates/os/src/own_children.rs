@@ -1,4 +1,4 @@
-//! Our children, asked for often.
+//! The children of this process, for frequent questions.
 
 use std::fs::File;
 use std::io;
@@ -7,22 +7,21 @@ use std::os::unix::fs::FileExt;
 use crate::process::{self, Pid};
 use crate::reaper;
 
-/// The children of the thread that opens it, zombies too. Orphans that we adopt become those of our
-/// first thread.
+/// The children of the thread that opens it, zombies too. Adopted orphans become children of the
+/// process's first thread.
 const CHILDREN: &str = "/proc/thread-self/children";
 
 /// Bytes that are read at once: some 600 children.
 const READ_BYTES: usize = 4096;
 
-/// Looks at the list that are worth one answer: as long as each finds somebody who has ended
-/// meanwhile.
+/// Most reads of the list for one answer. Each further read needs a child that ended meanwhile.
 const MOST_LOOKS: u32 = 8;
 
-/// The kernel's list of our children. To be opened and read by the thread that starts them, our
-/// first one.
+/// The kernel's list of this process's children. Only the first thread, which starts them, may open
+/// and read it.
 #[derive(Debug)]
 pub struct OwnChildren {
-    /// None: this kernel has no such list.
+    /// `None`: this kernel has no such list.
     list: Option<File>,
     buffer: Vec<u8>,
 }
@@ -37,8 +36,8 @@ impl OwnChildren {
         }
     }
 
-    /// Our children that have not ended, but for those that are known; of the others those that
-    /// have ended are reaped, and named: their numbers are free from then on.
+    /// The children of this process that have not ended, without the known ones. Of the unknown
+    /// ones those that have ended are reaped, and returned: their numbers are free from then on.
     ///
     /// # Errors
     ///
@@ -52,7 +51,7 @@ impl OwnChildren {
         for _ in 0..MOST_LOOKS {
             let children = self.children()?;
             let strangers = || children.iter().filter(|pid| !is_known(**pid));
-            // A child stays one until it is reaped, which only we do.
+            // A child stays one until this process reaps it.
             living = strangers()
                 .copied()
                 .filter(|pid| {

@@ -1,4 +1,4 @@
-//! Holding on to a process, so that another one that gets its pid later is never taken for it.
+//! Holds a process, so that another process that gets its pid later is never mistaken for it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,21 +8,21 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::process::{self, Pid};
 use ojs_values::signal::Signal;
 
-/// One process, and no other, for as long as this lives.
+/// One process, which cannot be mistaken for another for as long as this lives.
 #[derive(Debug)]
 pub struct ProcessWatch {
     pid: Pid,
     hold: Hold,
 }
 
-/// The mark that differs from a later process with the same pid.
+/// The mark that distinguishes the process from a later one with its pid.
 #[derive(Debug)]
 enum Hold {
     /// A descriptor of the process itself (a pidfd).
     Descriptor(OwnedFd),
     /// When it started, from `/proc`.
     StartTime(u64),
-    /// Nothing is needed: it had ended before we came.
+    /// Nothing is needed: the process had ended before this hold.
     Ended,
 }
 
@@ -33,14 +33,14 @@ enum Way {
     OfSocket,
     /// `pidfd_open` (Linux 5.3).
     OfPid,
-    /// Without pidfds, or where a seccomp filter forbids them.
+    /// Used without pidfds, or if a seccomp filter forbids them.
     #[cfg_attr(not(test), expect(dead_code, reason = "only a test begins with the last resort"))]
     StartTime,
 }
 
 impl ProcessWatch {
-    /// Holds on to a process whose pid cannot have been given to another one yet: a child that we
-    /// have not reaped.
+    /// Holds a process whose pid cannot have been reused yet: a child that this process has not
+    /// reaped.
     ///
     /// # Errors
     ///
@@ -50,10 +50,10 @@ impl ProcessWatch {
         Self::by(Way::OfPid, pid)
     }
 
-    /// Holds on to the process that connected this Unix socket; `pid` is what `SO_PEERCRED` says.
+    /// Holds the process that connected this Unix socket; `pid` is the pid of `SO_PEERCRED`.
     ///
-    /// Before Linux 6.5 it goes by the pid, so a peer that has closed its end by then counts as
-    /// ended: its pid may have changed hands.
+    /// Before Linux 6.5 the hold uses the pid, so a peer that has closed its end by then counts as
+    /// ended: another process may have its pid.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl ProcessWatch {
                 }
                 Err(error) if is_gone(&error) => return Ok(Self { pid, hold: Hold::Ended }),
                 Err(error) if is_exhaustion(&error) => return Err(error),
-                // ENOSYS before Linux 5.3, EPERM or whatever else a seccomp filter says.
+                // ENOSYS before Linux 5.3, EPERM or another error of a seccomp filter.
                 Err(_) => {}
             }
         }
@@ -99,14 +99,14 @@ impl ProcessWatch {
         Ok(Self { pid, hold })
     }
 
-    /// Its pid: for people. Once it was reaped the number may be anybody's.
+    /// The pid, for people. After the process was reaped another process may have the number.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Whether it has ended. A zombie has, unless another thread of it is still running. What
-    /// cannot be found out, for want of a descriptor to read `/proc`, has not ended yet.
+    /// Whether the process has ended. A zombie has, unless another thread of it is still running.
+    /// Unknown counts as not ended: for example no descriptor is left to read `/proc`.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         match &self.hold {
@@ -116,17 +116,17 @@ impl ProcessWatch {
         }
     }
 
-    /// Signals it. A zombie takes every signal and does nothing about it.
+    /// Signals the process. A zombie accepts every signal and ignores it.
     ///
     /// # Errors
     ///
-    /// ESRCH: it has ended. EPERM: it runs as another user and we lack `CAP_KILL`. Without pidfds:
-    /// what reading `/proc` says.
+    /// ESRCH: it has ended. EPERM: it runs as another user and this process lacks `CAP_KILL`.
+    /// Without pidfds: the error of reading `/proc`.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match &self.hold {
             Hold::Descriptor(descriptor) => match signal_by_descriptor(descriptor.as_fd(), signal) {
-                // A seccomp filter may forbid this call alone. The descriptor still tells whether
-                // the pid is its own, which leaves the moment between the two calls.
+                // A seccomp filter may forbid this call alone. The descriptor still shows whether
+                // the pid is the right one, except in the moment between the two calls.
                 Err(error) if is_refusal(&error) && !self.has_ended() => process::signal(self.pid, signal),
                 result => result,
             },
@@ -137,9 +137,9 @@ impl ProcessWatch {
         }
     }
 
-    /// A descriptor that becomes readable when the process has ended. `None`: there are no pidfds,
-    /// so somebody has to look at [`has_ended`](Self::has_ended) from time to time; or it has ended
-    /// already.
+    /// A descriptor that becomes readable when the process has ended. `None`: the process has
+    /// ended, or there are no pidfds. Without pidfds the caller has to poll
+    /// [`has_ended`](Self::has_ended).
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.hold {
@@ -175,10 +175,10 @@ fn descriptor(pid: Pid) -> io::Result<OwnedFd> {
     own(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.number(), 0) })
 }
 
-/// The new descriptor that a call returned, closed on exec by itself as every pidfd.
+/// The new descriptor that a call returned. Like every pidfd it is closed on exec.
 fn own(result: libc::c_long) -> io::Result<OwnedFd> {
     match i32::try_from(result) {
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that no other code owns.
         Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         Ok(_) | Err(_) => Err(io::Error::last_os_error()),
     }
@@ -206,7 +206,7 @@ fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     events(descriptor, PollFlags::POLLIN).is_ok_and(|events| events.contains(PollFlags::POLLIN))
 }
 
-/// Whether nobody holds the other end of this socket any more.
+/// Whether the other end of this socket is closed in every process.
 fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     events(socket, PollFlags::empty()).map(|events| events.contains(PollFlags::POLLHUP))
 }

@@ -155,7 +155,8 @@ fn the_socket_names_the_process_that_connected_and_not_one_that_has_its_number()
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"x").unwrap();
     let stranger = process();
-    // The number is what a reused pid would be: somebody else's. The socket knows better.
+    // The number is a stranger's, as after a pid was reused. The socket still names the right
+    // process.
     let watch = ProcessWatch::of_peer(ours.as_fd(), pid(&stranger)).unwrap();
     kill_and_reap(stranger);
     assert!(!watch.has_ended());

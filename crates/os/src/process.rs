@@ -1,4 +1,4 @@
-//! Other processes: their ids, signals to them, and who our children are.
+//! Other processes: their ids, signals to them, and the children of this process.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read};
 
 use ojs_values::signal::Signal;
 
-/// A process id, always positive: 0 and negative numbers mean something else to `kill`.
+/// A process id, always positive: 0 and negative numbers have another meaning for `kill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pid(i32);
 
@@ -17,10 +17,10 @@ impl Pid {
         Self(pid)
     }
 
-    /// The init of our PID namespace.
+    /// The init of this PID namespace.
     pub const INIT: Self = Self(1);
 
-    /// Our own pid.
+    /// The pid of this process.
     #[must_use]
     pub fn own() -> Self {
         Self::new(std::process::id().cast_signed())
@@ -46,11 +46,12 @@ const LONGEST_STAT_LINE: usize = 2 << 10;
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;
 
-/// Signals one process. Only for one that was not reaped: a reaped pid may belong to anybody.
+/// Signals one process. Only for a process that was not reaped: another process may have a reaped
+/// pid.
 ///
 /// # Errors
 ///
-/// ESRCH: it is gone. EPERM: it runs as another user and we lack `CAP_KILL`.
+/// ESRCH: it has ended. EPERM: it runs as another user and this process lacks `CAP_KILL`.
 pub fn signal(pid: Pid, signal: Signal) -> io::Result<()> {
     send(pid.0, signal)
 }
@@ -64,13 +65,13 @@ pub fn signal_group(leader: Pid, signal: Signal) -> io::Result<()> {
     send(-leader.0, signal)
 }
 
-/// Signals everything in the PID namespace except ourselves. For PID 1 only: elsewhere it would
+/// Signals every other process in the PID namespace. For PID 1 only: elsewhere the signal would
 /// reach strangers.
 ///
 /// # Errors
 ///
-/// ESRCH: there is nobody else. EPERM: nobody may be signalled. EINVAL: we are not PID 1; nothing
-/// was sent.
+/// ESRCH: there is no other process. EPERM: no process may be signalled. EINVAL: this process is
+/// not PID 1; no signal was sent.
 pub fn signal_namespace(signal: Signal) -> io::Result<()> {
     if Pid::own().0 != 1 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -79,7 +80,7 @@ pub fn signal_namespace(signal: Signal) -> io::Result<()> {
 }
 
 fn send(target: i32, signal: Signal) -> io::Result<()> {
-    // The raw call: the C library's wrapper is the same but need not know every signal number.
+    // The raw call: the C library's wrapper need not know every signal number.
     // SAFETY: kill takes two numbers and touches no memory.
     if unsafe { libc::syscall(libc::SYS_kill, target, signal.number()) } == 0 {
         return Ok(());
@@ -87,8 +88,8 @@ fn send(target: i32, signal: Signal) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Our direct children, adopted ones included, zombies not. Until one is reaped (which only we do)
-/// its pid is its own, so signalling it is safe.
+/// The direct children of this process, adopted ones included, without zombies. A pid belongs to
+/// its child until this process reaps it, so signalling it is safe.
 ///
 /// # Errors
 ///
@@ -97,7 +98,7 @@ pub fn children() -> io::Result<Vec<Pid>> {
     Ok(of_ours(everybody(false)?))
 }
 
-/// The children of a process, also those that have ended and are not reaped.
+/// The children of this process, also those that have ended and are not reaped.
 ///
 /// # Errors
 ///
@@ -112,8 +113,9 @@ fn of_ours(processes: Vec<(Pid, i32)>) -> Vec<Pid> {
     ours.map(|(pid, _)| pid).collect()
 }
 
-/// Our children and theirs, and so on, the nearest first, zombies not. A process whose parent has
-/// ended is our child if we adopt orphans, and nobody's descendant otherwise. At most so many.
+/// The descendants of this process, the nearest first, without zombies, at most `most`. A process
+/// whose parent has ended becomes a child of this process if it adopts orphans. Otherwise it counts
+/// as no descendant.
 ///
 /// # Errors
 ///
@@ -138,7 +140,7 @@ pub fn descendants(most: usize) -> io::Result<Vec<Pid>> {
     }
 }
 
-/// Whether this process is a child of ours, or a child's child, and so on.
+/// Whether this process is a child of the calling process, or a child's child, and so on.
 ///
 /// # Errors
 ///
@@ -150,7 +152,7 @@ pub fn is_descendant(pid: Pid) -> io::Result<bool> {
         match parent_of(pid)? {
             Parent::Is(parent) if parent == Pid::own() => return Ok(true),
             Parent::Is(parent) => pid = parent,
-            // Gone meanwhile: of nobody.
+            // The process ended meanwhile, so it is no descendant.
             Parent::NotHere | Parent::Gone => return Ok(false),
         }
     }
@@ -161,7 +163,7 @@ pub fn is_descendant(pid: Pid) -> io::Result<bool> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parent {
     Is(Pid),
-    /// Nobody whom we see.
+    /// The parent is not visible here.
     NotHere,
     /// There is no such process.
     Gone,
@@ -183,7 +185,7 @@ pub fn parent_of(pid: Pid) -> io::Result<Parent> {
     })
 }
 
-/// The user to whom belongs what this process opens (`fsuid`). `None`: there is no such process.
+/// The user who owns the files that this process opens (`fsuid`). `None`: there is no such process.
 ///
 /// # Errors
 ///
@@ -202,7 +204,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
-/// Everybody whom we see, but for ourselves.
+/// All visible processes except this one.
 ///
 /// # Errors
 ///
@@ -215,7 +217,7 @@ pub fn everybody_else() -> io::Result<Vec<Pid>> {
     Ok(others.filter(|pid| *pid != Pid::own()).collect())
 }
 
-/// Everybody whom we see, with the number of the parent; zombies where they are wanted.
+/// All visible processes, each with its parent's number; with zombies if `with_zombies` is set.
 fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
     check_proc()?;
     let mut found = Vec::new();
@@ -228,7 +230,8 @@ fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
         else {
             continue;
         };
-        // Gone meanwhile: fine. Not one of ours then, because ours stay until we reap them.
+        // The process ended meanwhile. It was no child of this process, because a child stays until
+        // it is reaped.
         let pid = Pid::new(pid);
         let Ok(Some(stat)) = Stat::read(pid) else { continue };
         if with_zombies || !stat.has_ended {
@@ -238,8 +241,8 @@ fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
     Ok(found)
 }
 
-/// When this process started, in clock ticks since the machine did: with the pid it tells one
-/// process from every other. `None`: it has ended, a zombie included.
+/// When this process started, in clock ticks since the machine started. With the pid this
+/// identifies a process. `None`: it has ended, a zombie included.
 ///
 /// # Errors
 ///
@@ -275,23 +278,24 @@ pub enum ExitProgress {
     No,
     /// Its first thread has ended or is ending. Others are there, and may be for long.
     FirstThread,
-    /// All of it, or it is gone. It may have started others before; it starts none any more.
+    /// All threads have ended, or the process is gone. The process may have started others before,
+    /// but starts none any more.
     Whole,
 }
 
-/// Whether this process is on its way out, or is gone.
+/// Whether this process is ending or has ended.
 #[must_use]
 pub fn ending(pid: Pid) -> ExitProgress {
     match Stat::read(pid).ok().flatten() {
         Some(stat) => stat.ending,
-        // Where /proc hides processes of other users, it may well live.
+        // If /proc hides processes of other users, the process may still live.
         None if exists(pid) => ExitProgress::No,
         None => ExitProgress::Whole,
     }
 }
 
-/// The threads of a process but for the first one, by numbers under which `/proc` shows them as it
-/// shows processes. At most so many.
+/// The threads of a process without the first one, by numbers under which `/proc` shows them like
+/// processes. At most `most`.
 pub(crate) fn threads(pid: Pid, most: usize) -> Vec<Pid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -302,7 +306,8 @@ pub(crate) fn threads(pid: Pid, most: usize) -> Vec<Pid> {
     others.map(Pid::new).take(most).collect()
 }
 
-/// Bytes of the environment with which this process was started. `None`: the kernel does not say.
+/// Bytes of the environment with which this process was started. `None`: the kernel does not show
+/// it.
 pub(crate) fn environment_bytes(pid: Pid) -> Option<u64> {
     let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
@@ -315,14 +320,14 @@ pub(crate) fn environment_bytes(pid: Pid) -> Option<u64> {
     end.checked_sub(start).filter(|bytes| *bytes > 0)
 }
 
-/// Whether there is a process, a zombie included, with this pid.
+/// Whether a process, a zombie included, has this pid.
 fn exists(pid: Pid) -> bool {
     // SAFETY: kill takes two numbers; signal 0 is never delivered.
     let result = unsafe { libc::syscall(libc::SYS_kill, pid.0, 0) };
     result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
-/// Whether the numbers of `/proc` are ours.
+/// Checks that the numbers of `/proc` are those of this PID namespace.
 pub(crate) fn check_proc() -> io::Result<()> {
     if fs::read_link("/proc/self")?.to_str() == Some(Pid::own().to_string().as_str()) {
         Ok(())
@@ -344,7 +349,8 @@ struct Stat {
 const EXITING: u32 = 4;
 
 impl Stat {
-    /// That of this process. One read is enough: the kernel gives the whole line at once.
+    /// The line of this process. One read is enough, because the kernel returns the whole line at
+    /// once.
     fn read(pid: Pid) -> io::Result<Option<Self>> {
         let mut file = File::open(format!("/proc/{pid}/stat"))?;
         let mut line = [0; LONGEST_STAT_LINE];
@@ -356,7 +362,7 @@ impl Stat {
         }
     }
 
-    /// The command name in the line may hold anything, spaces and parentheses included, so reading
+    /// The command name in the line may hold any byte, spaces and parentheses included, so reading
     /// starts behind the last `)`.
     fn parse(line: &[u8]) -> Option<Self> {
         let end_of_name = line.iter().rposition(|byte| *byte == b')')?;

@@ -5,19 +5,19 @@ use std::io;
 
 use crate::process::{Pid, check_proc};
 
-/// A process, as far as its memory is concerned.
+/// The memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessMemory {
     pub pid: Pid,
-    /// The number of its parent; 0: that is not to be seen from here.
+    /// The number of its parent; 0: the parent is not visible here.
     pub parent: i32,
     /// The number of the process that leads its session.
     pub session: i32,
-    /// Pages of it that are in memory, those included that it shares with others.
+    /// Its pages in memory, including shared ones.
     pub pages: u64,
 }
 
-/// Every process that we see.
+/// Every visible process.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn all() -> io::Result<Vec<ProcessMemory>> {
     let pids = names
         .filter_map(|name| name.to_str()?.parse().ok())
         .filter(|pid| *pid > 0);
-    // Gone meanwhile: takes nothing.
+    // A process that ended meanwhile uses no memory.
     let read = |pid: i32| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?);
     Ok(pids.filter_map(read).collect())
 }
@@ -40,7 +40,7 @@ pub fn page_bytes() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The fields behind the command's name, which may hold anything: state, parent, group, session,
+/// The fields behind the command's name, which may hold any byte: state, parent, group, session,
 /// and as the 24th of the whole line the pages.
 fn parse(pid: i32, line: &[u8]) -> Option<ProcessMemory> {
     let end_of_name = line.iter().rposition(|byte| *byte == b')')?;

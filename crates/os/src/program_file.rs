@@ -1,4 +1,4 @@
-//! The file of a program, as far as it shows why the kernel does not run it.
+//! Reads the file of a program to find why the kernel does not run it.
 
 use std::env::consts::ARCH;
 use std::ffi::{OsStr, c_char};
@@ -10,8 +10,7 @@ use std::path::Path;
 /// Most bytes of the file that are read: headers and the name of a loader are at its beginning.
 const READ_BYTES: usize = 4096;
 
-/// A file with a NUL byte in its first line, looked for in so many bytes at its beginning, is no
-/// text.
+/// A file is no text if its first line, within this many bytes, has a NUL byte.
 const TEXT_BYTES: usize = 256;
 
 /// The beginning of an ELF file.
@@ -36,7 +35,7 @@ const MACHINES: [(u64, &str); 8] = [
     (243, "riscv64"),
 ];
 
-/// Machines whose kernels may run programs for another one as well: ours, and the other.
+/// Machines whose kernels may also run programs for another one: this machine, and the other.
 const COMPATIBLE: [(&str, &str); 2] = [("x86_64", "x86"), ("aarch64", "arm")];
 
 /// The first bytes of programs for other systems.
@@ -48,12 +47,12 @@ const FOREIGN: [(&[u8], &str); 5] = [
     (b"\xfe\xed\xfa\xcf", "macOS"),
 ];
 
-/// Why a program cannot run, as its file tells it.
+/// The reason why a program cannot run, found in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramFault {
     /// For a person.
     pub words: String,
-    /// Something that the file names is missing, as opposed to a file that is no program here.
+    /// True if a file that this one names is missing, false if this one cannot run here.
     pub is_missing: bool,
 }
 
@@ -73,7 +72,8 @@ impl ProgramFault {
     }
 }
 
-/// The reason why the kernel does not run this file. None: no reason is seen, or it cannot be read.
+/// The reason why the kernel does not run this file. `None`: no reason is found, or the file cannot
+/// be read.
 #[must_use]
 pub fn trouble(path: &Path) -> Option<ProgramFault> {
     let mut beginning = Vec::with_capacity(READ_BYTES);
@@ -82,7 +82,7 @@ pub fn trouble(path: &Path) -> Option<ProgramFault> {
     trouble_in(&beginning, &|path| path.exists(), has_other_interpreters())
 }
 
-/// `is_there`: whether a file is; `are_others_run`: the kernel was told how to run programs of
+/// `is_there`: whether a file exists. `are_others_run`: the kernel has rules to run programs of
 /// other kinds (`binfmt_misc`).
 fn trouble_in(file: &[u8], is_there: &dyn Fn(&Path) -> bool, are_others_run: bool) -> Option<ProgramFault> {
     if let Some(line) = file.strip_prefix(b"#!") {
@@ -223,8 +223,8 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// As shells tell it: a script may carry binary data behind its first line, as self-extracting ones
-/// and programs for all systems do.
+/// Decides as shells do: a script may carry binary data behind its first line, as self-extracting
+/// programs and programs for all systems do.
 fn is_no_text(file: &[u8]) -> bool {
     let first_line = file.iter().take(TEXT_BYTES).take_while(|byte| **byte != b'\n');
     first_line.into_iter().any(|byte| *byte == 0)
@@ -244,7 +244,7 @@ fn has_other_interpreters() -> bool {
 /// only.
 pub(crate) fn is_binary(path: *const c_char) -> bool {
     let mut beginning = [0_u8; TEXT_BYTES];
-    // SAFETY: a C string, and as many bytes to write to as are said.
+    // SAFETY: a C string, and as many writable bytes as the length says.
     let count = unsafe {
         let file = libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {

@@ -1,21 +1,21 @@
-//! Numbers that nobody can guess.
+//! Numbers that cannot be guessed.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Where they come from without the system call.
+/// The source if there is no system call.
 const DEVICE: &str = "/dev/urandom";
 
-/// Fills these bytes. Never waits: a machine that has just started and has no randomness yet is an
-/// error.
+/// Fills these bytes. Never waits: a machine that has just started and has no randomness yet
+/// returns an error.
 ///
 /// # Errors
 ///
-/// There is no randomness to be had.
+/// The kernel has no randomness.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        // SAFETY: the pointer and the length are those of the rest, which nobody else has.
+        // SAFETY: the pointer and the length are those of the rest, which no other code has.
         let count = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), libc::GRND_NONBLOCK) };
         match usize::try_from(count) {
             Ok(count) => filled += count,

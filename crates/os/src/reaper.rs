@@ -18,8 +18,8 @@ pub enum Reaped {
     NoChildren,
 }
 
-/// Reaps one ended child without waiting. SIGCHLDs coalesce, so one signal means: call this until
-/// nothing is ready.
+/// Reaps one ended child without waiting. SIGCHLDs coalesce, so after one signal the caller repeats
+/// this until no child is ready.
 ///
 /// # Errors
 ///
@@ -49,18 +49,18 @@ pub fn reap_one() -> io::Result<Reaped> {
     }
 }
 
-/// The resources of a process and of those that it has waited for.
+/// The resources of a process and of the children that it has waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Processor time, in user mode and in the kernel.
     pub cpu: Duration,
-    /// The most memory that one of them had resident at a time, in bytes. Also what we had when it
-    /// was started: the kernel counts from the clone on.
+    /// The most memory that one of the processes had resident at a time, in bytes. Includes this
+    /// process's memory at the start of the child, because the kernel counts from the clone on.
     pub max_rss_bytes: u64,
 }
 
-/// Whether this child of ours has ended; it stays to be reaped, so that its number and that of its
-/// group are nobody else's.
+/// Whether this child has ended. The child is not reaped, so no other process gets its number or
+/// that of its group.
 #[must_use]
 pub fn has_ended(pid: Pid) -> bool {
     let id = libc::id_t::try_from(pid.number()).unwrap_or(0);
@@ -73,8 +73,8 @@ pub fn has_ended(pid: Pid) -> bool {
     result == 0 && unsafe { info.si_pid() } == pid.number()
 }
 
-/// Whether we have a child at all, living or not reaped. The kernel knows that better than its list
-/// of them, which may lack somebody while others come and go.
+/// Whether this process has a child, living or not reaped. The kernel's answer is safer than its
+/// list of children, which may lack one while others start and end.
 #[must_use]
 pub fn has_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
@@ -88,7 +88,7 @@ pub fn has_children() -> bool {
 ///
 /// # Errors
 ///
-/// ECHILD: it is none of ours, or somebody has reaped it.
+/// ECHILD: it is no child of this process, or was already reaped.
 pub fn reap(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
     wait(pid, libc::WNOHANG)
 }
@@ -138,8 +138,8 @@ fn taken(usage: &libc::rusage) -> Usage {
     }
 }
 
-/// Decodes a wait status; none for what is no end. Done here because the usual decoders refuse
-/// real-time signals.
+/// Decodes a wait status; `None` if the status is not an end. Done here because the usual decoders
+/// refuse real-time signals.
 fn ended(status: i32) -> Option<Ended> {
     if libc::WIFEXITED(status) {
         return u8::try_from(libc::WEXITSTATUS(status)).ok().map(Ended::Exited);

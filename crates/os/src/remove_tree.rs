@@ -1,4 +1,4 @@
-//! Removing a directory with everything in it, whoever has filled it and with whatever.
+//! Removes a directory with everything in it, regardless of owner and content.
 
 use std::ffi::CStr;
 use std::fs::{self, Permissions};
@@ -23,15 +23,15 @@ const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag
 /// The text of the error for a mount.
 const MOUNTED: &str = "something is mounted";
 
-/// Removes this directory with everything in it, giving up after `limit`. Symbolic links are
-/// removed and never followed, and nothing is touched that is mounted over the directory or below
-/// it. However deep it is, it takes a handful of descriptors and no stack: what is in a directory
-/// of a directory is moved up, and the empty one removed.
+/// Removes this directory with everything in it; times out after `limit`. Symbolic links are
+/// removed and never followed. Anything that is mounted over the directory or below it is left
+/// alone. A deep tree needs only a handful of descriptors and no stack: entries of a directory in a
+/// directory are moved up, and the empty one is removed.
 ///
 /// # Errors
 ///
-/// `TimedOut`; or something in it cannot be removed (a mount, another user's), which the error
-/// names. Everything else in it is gone.
+/// `TimedOut`; or an entry cannot be removed (a mount, another user's), which the error names.
+/// Everything else in it is removed.
 pub fn remove_tree(path: &Path, limit: Duration) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -64,18 +64,18 @@ pub fn remove_tree(path: &Path, limit: Duration) -> io::Result<()> {
 
 struct Removal {
     top: OwnedFd,
-    /// The only mount on which anything is removed.
+    /// The only mount on which entries are removed.
     mount: Mount,
     /// By the monotonic clock.
     give_up: Duration,
     /// Directories that were moved up; each has its number as its new name.
     moved: u64,
-    /// Why something could not be removed.
+    /// Why an entry could not be removed.
     problem: Option<io::Error>,
 }
 
 impl Removal {
-    /// Looks at everything in the top directory once; whether anything was removed or moved.
+    /// Visits every entry of the top directory once; returns whether it removed or moved one.
     fn pass(&mut self) -> io::Result<bool> {
         let mut has_changed = false;
         let again = openat(&self.top, ".", OFlag::O_RDONLY | DIRECTORY, Mode::empty())?;
@@ -95,8 +95,8 @@ impl Removal {
         Ok(has_changed)
     }
 
-    /// Removes what is in this directory of the top one, but for directories that are not empty:
-    /// these are moved up.
+    /// Removes the entries of this directory of the top one, but moves up directories that are not
+    /// empty.
     fn flatten(&mut self, name: &CStr) -> io::Result<bool> {
         let directory = match self.open(self.top.as_fd(), name) {
             Ok(directory) => directory,
@@ -136,15 +136,15 @@ impl Removal {
         Ok(has_changed)
     }
 
-    /// Opens a directory on our mount, after letting us read, write and enter it where its maker
-    /// has not.
+    /// Opens a directory on the tree's mount. Makes it readable, writable and enterable first, if
+    /// its maker has not.
     fn open(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
         let found = openat(parent, name, OFlag::O_PATH | DIRECTORY, Mode::empty())?;
         if !Mount::of(&found).is_ok_and(|mount| mount == self.mount) {
             return Err(Errno::EXDEV);
         }
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        // A failure here comes again, with a reason, in the call that needs it.
+        // If this fails, the call that needs the permission fails too and reports the reason.
         let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
         openat(&found, ".", OFlag::O_RDONLY | DIRECTORY, Mode::empty())
     }
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_tree_deeper_than_descriptors_and_stacks_reach_is_removed() {
         let path = scene("deep");
-        // Small stacks, as threads of ours have.
+        // A small stack, like those of this program's threads.
         let of_small_stack = std::thread::Builder::new().stack_size(64 << 10);
         let deep = path.clone();
         let work = move || {
@@ -275,7 +275,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Does this where mounts are its own; false: nobody may mount anything here.
+    /// Runs `work` with private mounts; false: this process may not mount.
     fn with_own_mounts(work: impl FnOnce() + Send + 'static) -> bool {
         use nix::mount::{MsFlags, mount};
         let own = move || {

@@ -9,8 +9,8 @@ use ojs_values::signal::Signal;
 /// A descriptor that is readable while a signal of its set is pending. The signals have to be
 /// blocked.
 ///
-/// A descriptor of pending signals. It shows those of the process and of the calling thread, so
-/// wait and [`take`](Self::take) on the same thread.
+/// The descriptor shows signals of the process and of the calling thread, so wait and
+/// [`take`](Self::take) on one thread.
 #[derive(Debug)]
 pub struct SignalFd {
     descriptor: OwnedFd,
@@ -22,7 +22,7 @@ impl SignalFd {
     ///
     /// # Errors
     ///
-    /// EMFILE, ENFILE, ENOMEM, or what a seccomp filter says.
+    /// EMFILE, ENFILE, ENOMEM, or the error of a seccomp filter.
     pub fn new(set: SignalSet) -> io::Result<Self> {
         let new_one: i32 = -1;
         // SAFETY: the set is valid for the size given, and the kernel only reads it.
@@ -39,18 +39,18 @@ impl SignalFd {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that no other code owns.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         Ok(Self { descriptor, set })
     }
 
-    /// Takes one pending signal; `None` when there is none. SIGPIPE and SIGXFSZ that a write of our
-    /// own caused are swallowed, as [`signals::wait`] does.
+    /// Fetches one pending signal; `None` if there is none. Drops SIGPIPE and SIGXFSZ that this
+    /// process's own write caused, as [`signals::wait`] does.
     ///
-    /// With an edge-triggered poll: take until `None` comes, for the next event is only for what
-    /// arrives after that. And take once more after [`signals::around_thread_start`]: what it has
-    /// set aside is handed out here first, while the descriptor, from which it is gone, may never
-    /// become readable.
+    /// With an edge-triggered poll: call `take` until it returns `None`, because the next event
+    /// reports only later signals. Call it once more after [`signals::around_thread_start`]. That
+    /// function sets signals aside. `take` returns these first, but the descriptor may never become
+    /// readable for them.
     ///
     /// # Errors
     ///
@@ -114,22 +114,22 @@ mod tests {
     use super::*;
     use crate::test_support::wait_until_the_other_end_is_closed;
 
-    /// Every signal but those that the C library wants for its threads can be raised on this thread
-    /// alone.
+    /// Every signal except those that the C library uses for its threads can be raised on this
+    /// thread alone.
     fn raise(number: i32) {
         // SAFETY: numbers only. The signal is for this thread, which has it blocked.
         let result = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), number) };
         assert_eq!(result, 0);
     }
 
-    /// As `raise`, with the pid of somebody else as the sender.
+    /// Like `raise`, with the pid of another process as the sender.
     fn raise_as(sender: u32, number: i32) {
         // SAFETY: zero is a valid siginfo_t.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         info.si_signo = number;
         info.si_code = libc::SI_QUEUE;
         // SAFETY: the kernel reads `info`, in which the sender's pid follows three integers and, on
-        // 64-bit machines, a gap. A process may send itself whatever it likes.
+        // 64-bit machines, a gap. A process may send itself any signal information.
         let result = unsafe {
             (&raw mut info).cast::<u32>().add(4).write(sender);
             let (pid, thread) = (libc::getpid(), libc::gettid());
@@ -146,7 +146,7 @@ mod tests {
     /// Signals that are set aside belong to the whole process, so one test at a time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-    /// Runs `test` on a thread of its own with every signal blocked.
+    /// Runs `test` on a new thread with every signal blocked.
     fn with_all_blocked(test: impl FnOnce(SignalFd) + Send) {
         let _turn = ONE_AT_A_TIME.lock();
         std::thread::scope(|scope| {
@@ -162,13 +162,14 @@ mod tests {
         with_all_blocked(|signals| {
             assert_eq!(signals.take().unwrap(), None);
             assert!(!is_readable(&signals));
-            // A stop signal takes back a SIGCONT that is still pending, so that one goes alone.
+            // A stop signal removes a pending SIGCONT, so this one is sent alone.
             raise(libc::SIGCONT);
             assert_eq!(signals.take().unwrap(), Some(Signal::CONT));
             let is_possible = |number: &i32| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT].contains(number);
             let numbers: Vec<i32> = (1..=64).filter(is_possible).collect();
             for number in &numbers {
-                // As if from somebody else: our own SIGPIPE and SIGXFSZ would be swallowed.
+                // As if from another process: this process's own SIGPIPE and SIGXFSZ would be
+                // dropped.
                 raise_as(4_000_000, *number);
             }
             assert!(is_readable(&signals));

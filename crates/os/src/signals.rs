@@ -1,8 +1,8 @@
-//! Signals are never handled, only blocked and taken one at a time.
+//! Signals are never handled, only blocked and fetched one at a time.
 //!
 //! No handler means no code that runs at any moment. A signal stays pending in the kernel until the
-//! loop asks for it. So none is lost at start, during fork, or while something else is being done.
-//! The child gets back the mask and the dispositions that we were started with.
+//! loop asks for it. So no signal is lost at start, during fork, or during other work. The child
+//! gets the mask and the dispositions that this process was started with.
 
 use std::io;
 use std::ptr;
@@ -23,19 +23,20 @@ const LONGEST_WAIT_SECONDS: u64 = 1 << 32;
 /// The signals of musl's threads: timer, cancel, synchronous call.
 const LIBRARY_SIGNALS: [i32; 3] = [32, 33, 34];
 
-/// Signals taken from the kernel ahead of time, one bit each.
+/// Signals fetched from the kernel ahead of time, one bit each.
 static SET_ASIDE: AtomicU64 = AtomicU64::new(0);
 
-/// The mask that whoever exec'ed us had set, from the moment before the first instruction of ours.
+/// The mask that the program which exec'ed this one had set, read before this program's first
+/// instruction.
 static INHERITED_MASK: AtomicU64 = AtomicU64::new(0);
 
-/// Whether SIGCHLD was ignored when we were exec'ed.
+/// Whether SIGCHLD was ignored when this program was exec'ed.
 static CHLD_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// A disposition in the kernel's layout: handler, flags, restorer, mask.
 type KernelAction = [usize; 4];
 
-/// The dispositions of [`LIBRARY_SIGNALS`] before we changed them; empty as long as we have not.
+/// The dispositions of [`LIBRARY_SIGNALS`] before this process changed them; empty until then.
 static LIBRARY_ACTIONS: OnceLock<[KernelAction; LIBRARY_SIGNALS.len()]> = OnceLock::new();
 
 /// The signals that are ignored, one bit each.
@@ -44,12 +45,12 @@ static IGNORED: OnceLock<u64> = OnceLock::new();
 /// The signal with the highest number.
 const LAST_SIGNAL: i32 = 64;
 
-/// A set of signals, one bit each, as the kernel takes it.
+/// A set of signals, one bit each, as the kernel expects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalSet(pub(crate) u64);
 
 impl SignalSet {
-    /// Every signal; the kernel leaves out KILL and STOP by itself.
+    /// Every signal; the kernel itself leaves out KILL and STOP.
     pub const ALL: Self = Self(u64::MAX);
 
     /// The set of these signals.
@@ -64,7 +65,7 @@ impl SignalSet {
         Self(INHERITED_MASK.load(Ordering::Relaxed))
     }
 
-    /// This set and one signal more.
+    /// This set and this signal.
     #[must_use]
     pub fn with(self, signal: Signal) -> Self {
         Self(self.0 | Self::of(&[signal]).0)
@@ -90,8 +91,8 @@ impl SignalSet {
 /// `os::entry`), so it does nothing that needs a runtime.
 ///
 /// The faults (SEGV, BUS, FPE, ILL, TRAP, SYS) are blocked too. The kernel delivers a real fault
-/// regardless of the mask. One that somebody *sends* is a signal like any other and has to be
-/// forwarded.
+/// regardless of the mask. A fault signal that a process *sends* is like any other signal and has
+/// to be forwarded.
 pub extern "C" fn block_all_at_load() {
     let SignalSet(all) = SignalSet::ALL;
     let mut before: u64 = 0;
@@ -108,15 +109,15 @@ pub extern "C" fn block_all_at_load() {
     INHERITED_MASK.store(before, Ordering::Relaxed);
 }
 
-/// Gives SIGCHLD its default disposition. Ignored, as some callers leave it, it would make the
-/// kernel reap for us: the child's status would be gone and no SIGCHLD would ever say so.
+/// Gives SIGCHLD its default disposition. Some callers leave it ignored: then the kernel itself
+/// would reap, so the child's status would be lost and no SIGCHLD would arrive.
 pub fn expect_children() {
     let before = set_disposition(libc::SIGCHLD, libc::SIG_DFL);
     CHLD_WAS_IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
 }
 
-/// Puts mask and dispositions back as they were when we were started. For the child, between fork
-/// and exec.
+/// Restores the mask and the dispositions that this process was started with. For the child,
+/// between fork and exec.
 pub fn restore_inherited() {
     if CHLD_WAS_IGNORED.load(Ordering::Relaxed) {
         set_disposition(libc::SIGCHLD, libc::SIG_IGN);
@@ -131,8 +132,9 @@ pub fn restore_inherited() {
     SignalSet::inherited().set_as_mask();
 }
 
-/// Gives a job's process what every program expects: no signal is ignored or blocked, whatever
-/// started us. For the child, between fork and exec; [`learn_ignored`] comes first.
+/// Gives a job's process the defaults that every program expects: no signal is ignored or blocked,
+/// regardless of this process's start. For the child, between fork and exec; call [`learn_ignored`]
+/// first.
 pub(crate) fn restore_defaults() {
     let ignored = IGNORED.get().copied().unwrap_or_default();
     for number in (1..=LAST_SIGNAL).filter(|number| ignored & 1 << (number - 1) != 0) {
@@ -141,8 +143,8 @@ pub(crate) fn restore_defaults() {
     SignalSet(0).set_as_mask();
 }
 
-/// Looks once which signals are ignored. All others have their default disposition: exec resets
-/// handlers, and we install none.
+/// Finds once which signals are ignored. All others have their default disposition, because exec
+/// resets handlers, and ojs-init installs none.
 pub(crate) fn learn_ignored() {
     IGNORED.get_or_init(|| {
         let is_ignored = |number: &i32| {
@@ -167,10 +169,10 @@ fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> libc::sighan
     }
 }
 
-/// Takes the next pending signal of `set`, waiting at most `timeout` (for ever without one).
+/// Fetches the next pending signal of `set`, waiting at most `timeout` (for ever without one).
 ///
-/// `None`: the time is over, or the wait was interrupted. SIGPIPE and SIGXFSZ that our own write
-/// caused are swallowed: nobody sent them.
+/// `None`: the wait timed out or was interrupted. Drops SIGPIPE and SIGXFSZ that this process's own
+/// write caused, because no process sent them.
 ///
 /// # Errors
 ///
@@ -204,16 +206,17 @@ fn wait_in_kernel(set: SignalSet, timeout: Option<Duration>) -> io::Result<Optio
         };
     };
     // SAFETY: the two signals that this is read for always carry the sender's pid, and the others
-    // at worst a number that means something else.
+    // at worst a number with another meaning.
     let sender = unsafe { info.si_pid() };
     Ok(Some(signal).filter(|signal| !is_self_inflicted(*signal, sender.unsigned_abs())))
 }
 
 /// Starts a thread without losing a signal to the C library. When musl starts one it unblocks the
-/// real-time signals that it wants for itself. One that is pending, or comes then, would end us.
+/// real-time signals that it uses itself. A signal that is pending or arrives then would end this
+/// process.
 ///
-/// Those that are pending are set aside for the next [`wait`] or
-/// [`SignalFd::take`](crate::signal_fd::SignalFd::take); one that comes in the few microseconds
+/// Pending ones are set aside for the next [`wait`] or
+/// [`SignalFd::take`](crate::signal_fd::SignalFd::take). One that arrives in the few microseconds
 /// until the mask is complete again is dropped.
 pub(crate) fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
     let wanted = SignalSet(LIBRARY_SIGNALS.iter().fold(0, |set, number| set | 1 << (number - 1)));
@@ -241,18 +244,18 @@ pub(crate) fn take_set_aside(set: SignalSet) -> Option<Signal> {
     Signal::from_number(lowest.cast_signed() + 1)
 }
 
-/// Whether a signal waits that no descriptor shows: then nobody may go to sleep before it is taken.
+/// Whether a signal waits that no descriptor shows: the loop must fetch it before it sleeps.
 #[must_use]
 pub fn has_set_aside() -> bool {
     SET_ASIDE.load(Ordering::Relaxed) != 0
 }
 
-/// Sets a disposition that the C library lets nobody set, and returns the one before; `None` sets
-/// nothing. A plain system call: usable between fork and exec.
+/// Sets a disposition that the C library does not allow to set, and returns the one before; `None`
+/// sets nothing. A plain system call: usable between fork and exec.
 fn kernel_action(number: i32, action: Option<&KernelAction>) -> KernelAction {
     let mut before: KernelAction = [0; 4];
     // SAFETY: both pointers are valid for the call. An action is either SIG_IGN or what the kernel
-    // itself said before, so it installs no code that was not installed already.
+    // itself returned before, so it installs no code that was not installed already.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
@@ -265,12 +268,12 @@ fn kernel_action(number: i32, action: Option<&KernelAction>) -> KernelAction {
     before
 }
 
-/// Whether the kernel raised this signal because of a call of our own.
+/// Whether the kernel raised this signal because of a call of this process.
 pub(crate) fn is_self_inflicted(signal: Signal, sender: u32) -> bool {
     [Signal::PIPE, Signal::XFSZ].contains(&signal) && sender == std::process::id()
 }
 
-/// A duration as the kernel takes it.
+/// A duration as the kernel expects it.
 fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: duration.as_secs().min(LONGEST_WAIT_SECONDS).cast_signed(),

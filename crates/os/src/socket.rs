@@ -14,14 +14,14 @@ use socket2::SockRef;
 use crate::pidfd::ProcessWatch;
 use crate::process::Pid;
 
-/// Longest path of a socket in bytes: what `sockaddr_un` has room for, less the terminating NUL.
+/// Longest path of a socket in bytes: the room in `sockaddr_un`, less the terminating NUL.
 pub const LONGEST_PATH: usize = 107;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
-/// Why there is no listening socket.
+/// Why no socket listens.
 #[derive(Debug)]
 pub enum SocketError {
     /// The kernel has no room for a path this long.
@@ -57,17 +57,17 @@ impl fmt::Display for SocketError {
 
 impl std::error::Error for SocketError {}
 
-/// A socket that has its name and does not listen yet: whoever connects is refused, so there is
-/// time to settle who may.
+/// A socket that is bound and does not listen yet: the kernel refuses connections, so the caller
+/// has time to set the rights.
 ///
-/// The name is not removed when this is dropped: that is for the owner of the directory.
+/// Dropping this does not remove the name: the owner of the directory does that.
 #[derive(Debug)]
 pub struct BoundSocket {
     descriptor: OwnedFd,
     path: PathBuf,
 }
 
-/// A listening socket, readable when somebody has connected.
+/// A listening socket, readable when a connection waits.
 #[derive(Debug)]
 pub struct Listener {
     descriptor: OwnedFd,
@@ -75,8 +75,8 @@ pub struct Listener {
 }
 
 impl BoundSocket {
-    /// Binds a socket to this path, which must be free, for our own user alone (mode 0600, whatever
-    /// the umask). The directory must be one in which nobody else may replace files.
+    /// Binds a socket to this path, which must be free, for this process's user alone (mode 0600,
+    /// regardless of the umask). No other user may be able to replace files in the directory.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl BoundSocket {
         let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: numbers only.
         let descriptor = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }).map_err(|e| failed("socket", e))?;
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that no other code owns.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         // SAFETY: the address is valid for the size given.
         let bound = unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), size) };
@@ -102,16 +102,16 @@ impl BoundSocket {
         Ok(socket)
     }
 
-    /// Makes the socket another user's, who alone may connect then.
+    /// Makes another user the owner: only that user may connect then.
     ///
     /// # Errors
     ///
-    /// EPERM: we lack `CAP_CHOWN`. The socket is still ours then.
+    /// EPERM: this process lacks `CAP_CHOWN`, and keeps the socket.
     pub fn give_to(&self, uid: u32) -> io::Result<()> {
         std::os::unix::fs::lchown(&self.path, Some(uid), None)
     }
 
-    /// Lets everybody connect who can reach the directory. For a caller that looks at who it was.
+    /// Lets every user connect who can reach the directory. For a caller that checks the peer.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl BoundSocket {
         })
     }
 
-    /// Listens: from now on whoever may connect can.
+    /// Listens: from now on every user who has the right can connect.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl BoundSocket {
 /// The peer of a connection, as the kernel knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process; `None` for one that has no number here, because it is in another PID namespace.
+    /// Its process; `None` if it has no number here, because it is in another PID namespace.
     pub pid: Option<Pid>,
     /// Its effective user id when it connected.
     pub uid: u32,
@@ -171,10 +171,9 @@ pub struct Accepted {
 /// Why a connection was not accepted.
 #[derive(Debug)]
 pub enum AcceptError {
-    /// There are no descriptors or is no memory left (EMFILE, ENFILE, ENOBUFS, ENOMEM). The
-    /// connection still waits unless [`was_closed`](Self::Exhausted::was_closed). With an
-    /// edge-triggered poll no event will come for it, so try again when something was closed, or by
-    /// time.
+    /// No descriptor or no memory is left (EMFILE, ENFILE, ENOBUFS, ENOMEM). The connection still
+    /// waits unless [`was_closed`](Self::Exhausted::was_closed). With an edge-triggered poll no
+    /// event will report it, so retry when a descriptor was closed, or after some time.
     Exhausted {
         error: io::Error,
         /// Whether the descriptors ran out behind the connection, which was closed for that.
@@ -217,8 +216,8 @@ impl Listener {
         &self.path
     }
 
-    /// Takes the next connection; `None` when nobody is waiting. With an edge-triggered poll: until
-    /// `None`.
+    /// Accepts the next connection; `None` if none waits. With an edge-triggered poll: call it
+    /// until it returns `None`.
     ///
     /// # Errors
     ///
@@ -250,7 +249,7 @@ impl Listener {
                 )
             };
             match check(result) {
-                // SAFETY: a new descriptor that nobody else owns.
+                // SAFETY: a new descriptor that no other code owns.
                 Ok(descriptor) => return Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) })),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -261,8 +260,8 @@ impl Listener {
 }
 
 /// One connection. Reading and writing give `WouldBlock` instead of waiting; writing to a peer that
-/// has closed its end is EPIPE and no signal. A peer that closed with bytes of ours unread is
-/// ECONNRESET, once, after all that it had sent.
+/// has closed its end is EPIPE and no signal. If a peer closes before it has read all bytes,
+/// reading returns ECONNRESET, once, after all bytes that the peer had sent.
 #[derive(Debug)]
 pub struct Stream(OwnedFd);
 
@@ -271,7 +270,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// ENOENT, EACCES ...; ECONNREFUSED: nobody listens; EAGAIN (`WouldBlock`): its queue is full.
+    /// ENOENT, EACCES ...; ECONNREFUSED: no process listens; EAGAIN (`WouldBlock`): its queue is
+    /// full.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let (address, size) = address(path).map_err(|error| io::Error::other(error.to_string()))?;
         // SAFETY: numbers only.
@@ -282,7 +282,7 @@ impl Stream {
                 0,
             )
         })?;
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that no other code owns.
         let stream = Self(unsafe { OwnedFd::from_raw_fd(socket) });
         // SAFETY: the address is valid for the size given.
         check(unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), size) })?;
@@ -316,8 +316,8 @@ impl Stream {
 }
 
 impl Stream {
-    /// Whether the other end is closed altogether, whatever of it is still to be read. One that has
-    /// only said that it will write no more may still read.
+    /// Whether the peer has closed its end completely, even if bytes of it are still to be read. A
+    /// peer that has only shut its writing side may still read.
     ///
     /// # Errors
     ///
@@ -330,7 +330,7 @@ impl Stream {
         Ok(asked.revents().is_some_and(|events| events.intersects(closed)))
     }
 
-    /// How many bytes are there to be read.
+    /// The number of bytes that can be read now.
     ///
     /// # Errors
     ///
@@ -348,19 +348,19 @@ impl Stream {
 pub struct Piece {
     /// How many bytes.
     pub length: usize,
-    /// The peer sent a descriptor with it, which is closed by now. The kernel ends a read there,
-    /// whatever comes behind.
+    /// The peer sent a descriptor with these bytes; it is closed by now. The kernel ends a read
+    /// there, even if more bytes follow.
     pub is_cut: bool,
 }
 
 impl Stream {
-    /// Reads like [`Read`], and tells whether a read that fills less than its buffer has brought
-    /// all that was there. It has, unless it is cut or the peer has closed or sent urgent data;
-    /// epoll tells of the last two.
+    /// Reads like [`Read`], and returns whether a read that fills less than its buffer got all
+    /// available bytes. That is so, unless the piece is cut or the peer has closed or sent urgent
+    /// data; epoll reports the last two.
     ///
     /// # Errors
     ///
-    /// As of a read; `WouldBlock` where nothing is there.
+    /// The error of a read; `WouldBlock` if there are no bytes.
     pub fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<Piece> {
         let mut into = libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),
@@ -371,7 +371,7 @@ impl Stream {
         message.msg_iov = &raw mut into;
         message.msg_iovlen = 1;
         // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no
-        // room for anything else.
+        // other room.
         let length = count(unsafe { libc::recvmsg(self.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
         let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
         Ok(Piece { length, is_cut })
@@ -393,13 +393,13 @@ impl Write for Stream {
         SockRef::from(&*self).send_vectored_with_flags(slices, SEND_FLAGS)
     }
 
-    /// Nothing to do: what was written is the kernel's.
+    /// Nothing to do: the kernel already has the written bytes.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// As for a socket of the standard library: one may write while another reads.
+/// As for a socket of the standard library: one thread may write while another reads.
 impl Read for &Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         receive(self, buffer)

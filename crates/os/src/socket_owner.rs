@@ -5,41 +5,42 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Most bytes read of a table in `/proc/net`: more than 200,000 connections. Those that have ended
-/// are in it for another minute, and the kernel keeps 131,072 of them at most where it has plenty
-/// of memory (`net.ipv4.tcp_max_tw_buckets`).
+/// Most bytes read of a table in `/proc/net`: more than 200,000 connections. Ended connections stay
+/// in it for another minute. The kernel keeps at most 131,072 of them on a machine with plenty of
+/// memory (`net.ipv4.tcp_max_tw_buckets`).
 const MOST_TABLE_BYTES: u64 = 32 << 20;
 
 /// How often the tables are looked at for a socket that is in none.
 const LOOKS_AT_TABLES: usize = 2;
 
-/// Most messages taken for one question. The kernel answers one with one; what else is there is of
-/// a question before.
+/// Most messages read for one question. The kernel sends one message for each; any other message
+/// answers an earlier question.
 const MOST_MESSAGES: usize = 8;
 
 /// Longest message that is read, in bytes.
 const MESSAGE_BYTES: usize = 512;
 
-/// To whom a socket belongs.
+/// The owner of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketOwner {
-    /// The user that opened it, as seen from our user namespace.
+    /// The user that opened it, as seen from this user namespace.
     pub uid: u32,
-    /// The number of the socket, by which descriptors of it are known; never 0, which is the number
-    /// of those that nobody has.
+    /// The number of the socket, by which its descriptors are known. Never 0, which is the number
+    /// of sockets without an owner.
     pub inode: u64,
 }
 
 /// Asks the kernel for one socket at a time.
 #[derive(Debug)]
 pub struct SocketQuestions {
-    /// `None`: the kernel, its seccomp filter or its stand-in (gVisor) does not answer like this.
+    /// `None`: the kernel, its seccomp filter or its stand-in (gVisor) refuses such questions.
     netlink: Option<OwnedFd>,
     sequence: u32,
 }
 
 impl SocketQuestions {
-    /// Opens what questions go through. Without it the tables in `/proc/net` do.
+    /// Opens the netlink socket for the questions. Without it the tables in `/proc/net` answer
+    /// them.
     #[must_use]
     pub fn open() -> Self {
         Self {
@@ -53,7 +54,7 @@ impl SocketQuestions {
     ///
     /// # Errors
     ///
-    /// The kernel tells neither way, or has more connections than are looked through.
+    /// Neither source answers, or the kernel has more connections than are searched.
     pub fn owner(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<SocketOwner>> {
         let (local, remote) = (canonical(local), canonical(remote));
         if let Some(netlink) = &self.netlink {
@@ -61,7 +62,7 @@ impl SocketQuestions {
             match ask(netlink, self.sequence, local, remote) {
                 Ok(owner) => return Ok(owner.filter(|owner| owner.inode != 0)),
                 Err(error) if is_passing(&error) => return Err(error),
-                // The kernel does not answer such questions at all.
+                // The kernel does not answer netlink questions at all.
                 Err(_) => self.netlink = None,
             }
         }
@@ -105,7 +106,7 @@ fn open_netlink() -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that no other code owns.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -115,7 +116,7 @@ const BY_FAMILY: u16 = 20;
 const HEADER_BYTES: usize = 16;
 const REQUEST_BYTES: usize = HEADER_BYTES + 56;
 
-/// Where things are in `struct inet_diag_msg`.
+/// The places of fields in `struct inet_diag_msg`.
 const ANSWER_BYTES: usize = 72;
 const STATE_AT: usize = 1;
 const ID_AT: usize = 4;
@@ -149,7 +150,7 @@ fn question(sequence: u32, local: SocketAddr, remote: SocketAddr) -> [u8; REQUES
     put(&address_bytes(local.ip()));
     put(&address_bytes(remote.ip()));
     put(&0_u32.to_ne_bytes());
-    // No cookie: we have not met this socket before.
+    // No cookie: this socket is new to this process.
     put(&[0xff; 8]);
     bytes
 }
@@ -174,8 +175,8 @@ fn ask(netlink: &OwnedFd, sequence: u32, local: SocketAddr, remote: SocketAddr) 
     }
     let mut answer = [0; MESSAGE_BYTES];
     for _ in 0..MOST_MESSAGES {
-        // The kernel has answered by the time it has taken the question.
-        // SAFETY: the pointer and the length are those of the buffer, which nobody else has.
+        // The kernel has answered before the send returns.
+        // SAFETY: the pointer and the length are those of the buffer, which no other code has.
         let count = unsafe {
             libc::recv(
                 netlink.as_raw_fd(),
@@ -214,7 +215,7 @@ fn understand(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> io::Resul
         address_at(body, ID_AT, ID_AT + 4).ok_or_else(no_sense)?,
         address_at(body, ID_AT + 2, ID_AT + 20).ok_or_else(no_sense)?,
     );
-    // Where there is no such connection the kernel names whoever listens at that port.
+    // If there is no such connection the kernel names the listener at that port.
     let state = body.get(STATE_AT).copied().ok_or_else(no_sense)?;
     if found != (local, remote) || !is_connection(state) {
         return Ok(None);
@@ -225,7 +226,7 @@ fn understand(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> io::Resul
     }))
 }
 
-/// Whether a socket in this state is the end of a connection on which something may come:
+/// Whether a socket in this state is the end of a connection that may still receive bytes:
 /// established, or half closed.
 fn is_connection(state: u8) -> bool {
     matches!(state, 1 | 4 | 5 | 8)

@@ -1,4 +1,4 @@
-//! Real connections of our own, asked for in both ways.
+//! Real connections of the test, looked up in both ways.
 #![allow(clippy::unwrap_used, reason = "a test that cannot get at its answer has failed")]
 
 use std::io::Read;

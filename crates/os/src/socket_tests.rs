@@ -8,7 +8,7 @@ use super::*;
 use crate::signals::SignalSet;
 use crate::test_support::wait_until_the_other_end_is_closed;
 
-/// A directory that goes away with its owner.
+/// A directory that is removed when its owner is dropped.
 struct Place(PathBuf);
 
 impl Place {

@@ -15,7 +15,7 @@ use nix::unistd::geteuid;
 
 use crate::clock;
 
-/// Most bytes written at once: a pipe that polls writable takes this many without waiting
+/// Most bytes per write: a pipe that polls writable accepts this many without blocking
 /// (`PIPE_BUF`).
 const CHUNK_BYTES: usize = 4096;
 
@@ -31,7 +31,7 @@ pub fn write_output(bytes: &[u8], limit: Duration) -> io::Result<()> {
     write_bounded(io::stdout().as_fd(), bytes, limit).1
 }
 
-/// As [`write_output`], and how many bytes were written, whatever the outcome.
+/// Like [`write_output`], and returns the number of written bytes even after an error.
 pub fn write_output_counted(bytes: &[u8], limit: Duration) -> (usize, io::Result<()>) {
     write_bounded(io::stdout().as_fd(), bytes, limit)
 }
@@ -45,8 +45,8 @@ pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
     write_bounded(io::stderr().as_fd(), bytes, limit).1
 }
 
-/// Reads a file that is our standard input, at most so much of it, from its beginning and without
-/// moving the place that others read on from.
+/// Reads a file that is this process's standard input, at most `most` bytes, from its beginning.
+/// The place at which other readers continue does not move.
 ///
 /// # Errors
 ///
@@ -59,9 +59,9 @@ pub fn read_input_from_its_beginning(most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Gives this user the pipes among our standard input, output and error that are ours, so that a
-/// program which runs as that user can open `/dev/stderr` by its name. Best effort: without that
-/// right they stay ours, and what is open works all the same.
+/// Makes this user the owner of the pipes among standard input, output and error that belong to
+/// this process's user. A program of that user can then open `/dev/stderr` by its name. Best
+/// effort: without that right the owner stays, and open descriptors still work.
 pub fn give_pipes_to(uid: u32) {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     for descriptor in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] {
@@ -75,8 +75,8 @@ pub fn give_pipes_to(uid: u32) {
     }
 }
 
-/// The terminal behind this descriptor as an open file of our own that never blocks; none for
-/// anything else.
+/// The terminal behind this descriptor as a separate open file that never blocks; `None` if it is
+/// no terminal.
 fn own_terminal(of: BorrowedFd<'_>) -> Option<File> {
     let path = format!("/proc/self/fd/{}", of.as_raw_fd());
     let open = || {
@@ -111,8 +111,8 @@ fn write_all(to: BorrowedFd<'_>, left: &mut &[u8], limit: Duration) -> io::Resul
         let chunk = left.get(..CHUNK_BYTES).unwrap_or(*left);
         match nix::unistd::write(to, chunk) {
             Ok(written) => *left = left.get(written..).unwrap_or_default(),
-            // Polls writable and takes nothing: a terminal with less room than it wants. Not a busy
-            // loop.
+            // The terminal polls writable and accepts nothing, because it has less room than it
+            // wants. Pauses instead of a busy loop.
             Err(nix::Error::EAGAIN) if remaining.is_zero() => return Err(io::Error::from(io::ErrorKind::TimedOut)),
             Err(nix::Error::EAGAIN) => clock::pause(FULL_TERMINAL_PAUSE),
             Err(nix::Error::EINTR) => {}

@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 
 use socket2::SockRef;
 
-/// Writes as many of these bytes as the kernel takes now; how many that were. Where the end of the
-/// connection is next, they wait for it and leave with it: it has to be said at once.
+/// Writes as many of these bytes as the kernel accepts now, and returns their number. If
+/// `is_end_next`, the kernel holds the bytes and sends them with the end of the connection, so the
+/// caller has to close at once.
 ///
 /// # Errors
 ///

@@ -9,9 +9,9 @@ use crate::clock;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Waits until nobody has the other end of this pipe or Unix socket any more. That may be a while
-/// after it was dropped. A child that another test starts at that moment has a copy of it until it
-/// has exec'ed, which takes long where the program is still on the disk.
+/// Waits until no process has the other end of this pipe or Unix socket any more. That may be a
+/// while after it was dropped. A child that another test starts at that moment has a copy of it
+/// until the child has exec'ed, which is slow if the program is still on the disk.
 pub fn wait_until_the_other_end_is_closed(end: impl AsFd) {
     let give_up = clock::monotonic() + LIMIT;
     let mut waiting = [PollFd::new(end.as_fd(), PollFlags::empty())];

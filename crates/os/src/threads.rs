@@ -5,11 +5,12 @@ use std::thread;
 
 use crate::signals::{self, SignalSet};
 
-/// Starts a thread that takes no signal: all of them are for the loop. Nobody waits for its end.
+/// Starts a thread that receives no signal: the loop receives all of them. The thread is never
+/// joined.
 ///
 /// # Errors
 ///
-/// There is no thread to be had, as at a limit of processes or of memory.
+/// No thread can be started, as at a limit of processes or of memory.
 pub fn spawn(name: impl Into<String>, stack_bytes: usize, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = thread::Builder::new().name(name.into()).stack_size(stack_bytes);
     let work = move || {

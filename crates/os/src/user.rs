@@ -5,7 +5,7 @@ use std::fmt;
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 
-/// Whom a child runs as.
+/// The user and groups of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub uid: u32,
@@ -14,12 +14,12 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
-/// Why a user could not be resolved; the text is for the person who wrote it.
+/// Why a user could not be resolved; the text is for the person who wrote the setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserError {
-    /// No such name in `/etc/passwd`.
+    /// `/etc/passwd` has no such name.
     UnknownUser(String),
-    /// No such name in `/etc/group`.
+    /// `/etc/group` has no such name.
     UnknownGroup(String),
     /// A number without an entry in `/etc/passwd`, so that its group is not known either.
     GroupNeeded(u32),
@@ -89,8 +89,8 @@ impl Credentials {
         Ok(Self { uid, gid, groups })
     }
 
-    /// Whether we are already exactly this user, so that nothing has to change and no capability is
-    /// needed.
+    /// Whether this process already is exactly this user, so that nothing has to change and no
+    /// capability is needed.
     #[must_use]
     pub fn are_ours(&self) -> bool {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));

@@ -1,10 +1,10 @@
-//! Exit status: our own codes, the child's, and 128 + signal. One table, one place.
+//! Exit status: the codes of ojs-init itself, the child's, and 128 + signal. One table, one place.
 //!
 //! | status | when |
 //! |---|---|
 //! | the child's own | the child ended by itself, or the plain init |
-//! | 128 + N | the child was killed by signal N, or our third stop signal was N |
-//! | 1 | we ended the worker, and do not start it again |
+//! | 128 + N | the child was killed by signal N, or the third stop signal of ojs-init was N |
+//! | 1 | ojs-init ended the worker, and does not start it again |
 //! | 0 | a child status that `--remap-exit` names; a shutdown that was asked for |
 //! | 2 | usage or configuration error; the child was not started |
 //! | 70 | internal error, or no process could be created; the child is stopped first |
@@ -12,7 +12,7 @@
 
 use crate::signal::Signal;
 
-/// How a process ended, as `waitpid` tells it.
+/// The end of a process, as `waitpid` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// The process called exit with this status.
@@ -22,8 +22,8 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Taken as the end of a process that outlived even SIGKILL: what will happen once the kernel
-    /// lets go of it.
+    /// Stands for the end of a process that outlived even SIGKILL: it ends so once the kernel
+    /// releases it.
     pub const UNREAPED: Self = Self::Signalled(Signal::KILL);
 
     /// The status that a shell would show: the process's own, or 128 + signal.
@@ -45,7 +45,7 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// With what status ojs-init itself ends.
+/// The status with which ojs-init itself ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Done as asked: help, version, a check that passed.
@@ -54,7 +54,7 @@ pub enum Exit {
     Status(u8),
     /// Usage or configuration error; the child was never started.
     Usage,
-    /// Internal error, or the system would not give us a process.
+    /// Internal error, or no process could be created.
     Internal,
     /// COMMAND exists but cannot be executed.
     NotExecutable,

@@ -42,13 +42,13 @@ impl Signal {
     pub const QUIT: Self = Self(3);
     /// The one that cannot be caught.
     pub const KILL: Self = Self(9);
-    /// Write to a pipe that nobody reads.
+    /// Write to a pipe without a reader.
     pub const PIPE: Self = Self(13);
     /// The orchestrator's request to end.
     pub const TERM: Self = Self(15);
-    /// A child ended, stopped or went on.
+    /// A child ended, stopped or continued.
     pub const CHLD: Self = Self(17);
-    /// Go on after a stop.
+    /// Continue after a stop.
     pub const CONT: Self = Self(18);
     /// Write beyond the largest file size that is allowed.
     pub const XFSZ: Self = Self(25);
@@ -159,7 +159,7 @@ fn real_time(name: &str) -> Option<Signal> {
     Signal::from_number(number).filter(|signal| signal.0 >= REAL_TIME_MIN)
 }
 
-/// The number after the sign, or 0 when there is none.
+/// The number after the sign, or 0 if there is none.
 fn offset(rest: &str, sign: char) -> Option<i32> {
     if rest.is_empty() {
         return Some(0);

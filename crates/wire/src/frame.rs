@@ -1,4 +1,4 @@
-//! Lines out of a stream of bytes, however it was cut up, with a limit.
+//! Splits a stream of bytes, in pieces of any size, into lines with a limit.
 //!
 //! ```
 //! use ojs_wire::frame::{Frame, FrameReader};
@@ -10,23 +10,23 @@
 //! assert_eq!(reader.unfinished(), Some(&b"{\"type\":"[..]));
 //! ```
 
-/// Room that a reader keeps between lines, in bytes; what a longer line needed is given back after
+/// Bytes of the buffer that a reader keeps between lines. Memory of a longer line is freed after
 /// it.
 const KEPT: usize = 64 << 10;
 
-/// One line of the stream.
+/// A line of the stream, or its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A complete line exactly as it was sent, without its `\n`; it may be empty, and may end with
-    /// a `\r`.
+    /// A complete line exactly as it was sent, without its `\n`. The line may be empty, and may end
+    /// with a `\r`.
     Line(&'a [u8]),
     /// A line is longer than the limit: its beginning, as long as the limit. Reported once, as soon
-    /// as that is known; what is left of the line is thrown away.
+    /// as the reader knows it; the rest of the line is dropped.
     TooLong(&'a [u8]),
 }
 
-/// The reader of one stream. It holds at most the limit: a line that is complete in what was read
-/// is not copied.
+/// The reader of one stream. Its buffer holds at most the limit; a line that is complete in the
+/// input is not copied.
 #[derive(Debug)]
 pub struct FrameReader {
     max_bytes: usize,
@@ -56,8 +56,8 @@ impl FrameReader {
         }
     }
 
-    /// The next frame of what was read, which shrinks by what was taken from it. With none, all of
-    /// it was taken: call again with what is read next. Each byte is looked at once.
+    /// The next frame of `input`, which is shortened by the bytes read. `None`: all input was read,
+    /// so call again with more input. Each byte is read once.
     pub fn next_frame<'a, 'input: 'a>(&'a mut self, input: &mut &'input [u8]) -> Option<Frame<'a>> {
         match self.state {
             ReadState::Gathering => {}
@@ -85,8 +85,8 @@ impl FrameReader {
         Some(Frame::Line(&self.partial))
     }
 
-    /// The unfinished line after the last `\n`, once the stream is at its end, for the log. It is
-    /// not a frame, even if it reads like one: a process that died in the middle of a number has
+    /// The unfinished line after the last `\n`, at the end of the stream, for the log. The line is
+    /// no frame, even if it reads like one: a process that died in the middle of a number has
     /// written another number.
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {

@@ -1,4 +1,4 @@
-//! Why an instance is not well, as probes over HTTP and `health` on the control socket are told.
+//! Reasons why an instance is unhealthy, for probes over HTTP and `health` on the control socket.
 
 use std::borrow::Cow;
 

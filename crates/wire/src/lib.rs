@@ -1,8 +1,8 @@
 //! PURE. Bytes to types and back; [`ojs_lifecycle`] decides what they mean.
 //!
-//! The crate has no socket, no clock, and no state but that of a half-read line. Bytes from outside
-//! are hostile until they were read here: every function takes any bytes, panics on none, and keeps
-//! what is readable. JSON that is only passed on (envelopes, results, checkpoints) stays the text
+//! The crate has no socket, no clock, and no state except a half-read line. Bytes from outside are
+//! hostile until they are parsed here: every function accepts any bytes, panics on none, and keeps
+//! the readable parts. JSON that is only passed on (envelopes, results, checkpoints) stays the text
 //! that its author wrote: numbers beyond 2^53, key order, escapes and doubled keys arrive byte for
 //! byte.
 //!

@@ -1,8 +1,7 @@
-//! Metrics in Prometheus' text format, version 0.0.4. `docs/metrics.md` says what each of them
-//! means.
+//! Metrics in Prometheus' text format, version 0.0.4. `docs/metrics.md` defines each of them.
 //!
-//! No id, no address, no label of a worker and nothing of a job but its queue and its type is in
-//! it.
+//! The text has no id, no address and no label of a worker. Of a job it has only the queue and the
+//! type.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -14,26 +13,25 @@ use ojs_lifecycle::view::metrics::{Histogram, JobKind, Metrics, OTHER, PerKind, 
 /// How the text is declared.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Most bytes of the text, whatever was counted: the bounds of [`ojs_lifecycle::view::metrics`]
-/// leave it no more.
+/// Most bytes of the text: the bounds of [`ojs_lifecycle::view::metrics`] keep it below that.
 pub const MOST_BYTES: usize = 3 << 19;
 
 /// The states that are shown; each is 1 or 0.
 const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, WorkerState::Terminate];
 
-/// Everything that the metrics are made of.
+/// The input of the metrics.
 #[derive(Debug)]
 pub struct Observed<'a> {
     pub metrics: &'a Metrics,
-    /// How many of everything there are at this moment.
+    /// The present counts.
     pub snapshot: &'a Snapshot,
-    /// The time until jobs are cut off; none before the drain and the preStop hook.
+    /// The time until jobs are cut off; `None` before the drain and the preStop hook.
     pub drain_left: Option<Duration>,
     pub log_records_dropped: u64,
     pub now: Moment,
 }
 
-/// The text. What is the same is spelled the same, in the same order.
+/// The text. Equal metrics give equal text, in one fixed order.
 #[must_use]
 pub fn text(observed: &Observed<'_>) -> String {
     let mut page = Page::default();

@@ -121,7 +121,7 @@ fn work(metrics: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) 
     }
 }
 
-/// One of each.
+/// One outcome of each kind.
 fn outcomes() -> [Outcome; 3] {
     let error = ojs_lifecycle::api::JobError::new("no");
     [
@@ -269,7 +269,7 @@ fn every_sample_follows_the_help_and_the_type_of_its_family_and_none_comes_twice
     assert!(families.values().all(|samples| *samples > 0), "{families:?}");
 }
 
-/// As many kinds of jobs and statuses as there can be, with the names that take most room.
+/// The most possible kinds of jobs and statuses, with the longest names.
 fn worst() -> Metrics {
     let mut metrics = metrics();
     for number in 0..=MOST_KINDS {
@@ -317,7 +317,7 @@ fn the_text_is_never_longer_than_its_bound() {
     let kinds = lines.filter(|line| line.starts_with("ojs_job_completed_total")).count();
     assert_eq!(kinds, MOST_KINDS + 1);
     let measured = text.matches("ojs_job_duration_seconds_bucket").count();
-    // All but the last kind, which is another one's, have names that take most room; it is added.
+    // All kinds but the last (the one for all others) have the longest names; the last is added.
     assert_eq!(measured, (MOST_KINDS + 1) * 3 * (BUCKETS.len() + 1));
     assert!(most <= MOST_BYTES, "{most} bytes of {MOST_BYTES}");
     assert!(most > MOST_BYTES / 2, "{most} bytes: the bound is far too high");

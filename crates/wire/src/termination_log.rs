@@ -1,5 +1,5 @@
-//! The termination log: a few lines for the person who looks why a container ended, in the file
-//! that an orchestrator shows of it.
+//! The termination log: a few lines on why a container ended, for the person who investigates, in
+//! the file that the orchestrator shows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use ojs_lifecycle::api::{EndCause, EndReport, EndedBy, JobId, MOST_LEFT_NAMES, R
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// Most bytes of it: what Kubernetes reads of the file of one container.
+/// Most bytes of the text: Kubernetes reads no more from the file of one container.
 pub const MOST_BYTES: usize = 4096;
 
 /// Most bytes of one job's name; nothing but the backend bounds it.
 const MOST_NAME_BYTES: usize = 100;
 
-/// Most bytes of what is said of the backend.
+/// Most bytes of the text about the backend.
 const MOST_TROUBLE_BYTES: usize = 600;
 
-/// Stands for the rest of what was cut.
+/// Stands for the part that was cut.
 const CUT: &str = "...";
 
 /// Last line of a text that could not hold every name.
 const TRUNCATED: &str = "truncated\n";
 
-/// The text: at most [`MOST_BYTES`] in lines, none of them empty. How it ended comes first, then
-/// what was counted, then the names of the jobs that were cut off, one a line. `backend_error` is
-/// what the log says of the last request that the backend failed.
+/// The text: at most [`MOST_BYTES`] in lines, none of them empty. First the end of the worker, then
+/// the counts, then the names of the jobs that were cut off, one a line. `backend_error` is the
+/// log's text for the last request that the backend failed.
 #[must_use]
 pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
     let mut text = format!("{}\n", first_line(account));
@@ -56,7 +56,7 @@ pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
     text
 }
 
-/// The text where the worker was not even tried to be started, for this reason.
+/// The text if the worker could not even be started, for this reason.
 #[must_use]
 pub fn not_started(message: &str, status: u8) -> String {
     let end = format!("; exit status {status}\n");
@@ -70,12 +70,12 @@ pub fn broken(status: u8) -> String {
     format!("internal error, the worker was stopped: see the log; exit status {status}\n")
 }
 
-/// Whether the first line tells how the worker ended.
+/// True if the first line describes only the end of the worker.
 fn is_all_about_the_worker(account: &EndReport) -> bool {
     account.cause == EndedBy::WorkerEnded && account.tally.stop.is_none() && !account.is_abandoned
 }
 
-/// The cause of the end, how it went, the status and the time, each once.
+/// The cause of the end, its course, the status and the time, each once.
 fn first_line(account: &EndReport) -> String {
     let cause = match account.cause {
         EndedBy::Asked(reason) => format!("{}: ", who(reason)),
@@ -98,7 +98,7 @@ fn first_line(account: &EndReport) -> String {
     format!("{cause}{}{end}", course(account))
 }
 
-/// Our exit status, where that is not what the worker's own was.
+/// The exit status of ojs-init, if it differs from the worker's.
 fn own_status(account: &EndReport, status: u8) -> String {
     match account
         .worker
@@ -121,7 +121,7 @@ fn when(account: &EndReport) -> String {
     }
 }
 
-/// How it went. Empty where the cause says it all.
+/// The course of the end. Empty if the cause already contains it.
 fn course(account: &EndReport) -> String {
     let cut_off = match (account.cut_off, account.status) {
         (0, _) => String::new(),
@@ -218,15 +218,15 @@ fn counts(account: &EndReport) -> String {
     lines
 }
 
-/// `2 done, 1 failed`, without what there is none of.
+/// `2 done, 1 failed`, without counts of 0.
 fn listed(counts: &[(usize, &str)]) -> String {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
     counts.join(", ")
 }
 
-/// As many as there is room for, with their types where there is room for all of that, below their
-/// headings; the last line says when that was not all.
+/// As many names as fit, below their headings; with their types if all of them fit. The last line
+/// reports a cut.
 fn names(account: &EndReport, text: &mut String) {
     let tally = &account.tally;
     let cut_off = if account.status.is_some() {
@@ -270,7 +270,7 @@ fn names(account: &EndReport, text: &mut String) {
     }
 }
 
-/// A heading and a line for each name; nothing where there is no name.
+/// A heading and a line for each name; empty without names.
 fn below(heading: &str, names: &BTreeMap<JobId, Text>, with_types: bool) -> Vec<String> {
     let line = |(name, kind): (&JobId, &Text)| {
         let kind = if with_types { &**kind } else { "" };
@@ -282,9 +282,8 @@ fn below(heading: &str, names: &BTreeMap<JobId, Text>, with_types: bool) -> Vec<
     heading.into_iter().chain(names.iter().map(line)).collect()
 }
 
-/// `text` on one line, in at most so many bytes. Letters, digits and the signs of ASCII stay as
-/// they are. Everything else could break a line or hide what stands beside it, and becomes its
-/// number.
+/// `text` on one line, in at most `most` bytes. Letters, digits and the signs of ASCII stay. Every
+/// other character could break a line or hide its neighbours, so its number replaces it.
 fn printable(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars() {

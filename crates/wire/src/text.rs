@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::Reason;
 
-/// Whether a terminal acts on the character, or it changes how its neighbours are shown. Such are
-/// control characters, line and paragraph separators and direction marks. So is what takes no
-/// column and is not a mark on the letter before it. With one of them a job's id or a client's name
-/// could make a line look like another one.
+/// True if a terminal acts on the character, or the character changes how its neighbours are shown.
+/// These are control characters, line and paragraph separators and direction marks. Characters
+/// without a column count too, except marks on the letter before them. With one of them a job's id
+/// or a client's name could make a line look like another one.
 #[must_use]
 pub fn is_terminal_control(character: char) -> bool {
     character.is_control()
@@ -58,7 +58,7 @@ pub fn active_jobs(count: u64) -> String {
     }
 }
 
-/// The longest beginning of a text that has at most so many bytes and ends between two characters.
+/// The longest beginning of a text that has at most `most` bytes and ends between two characters.
 #[must_use]
 pub fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
@@ -71,9 +71,8 @@ pub fn shortened(name: &str, most: usize) -> String {
     without_middle(name, most, |_| 1)
 }
 
-/// A name that is at most `most` wide, with the middle left out where it is wider: what tells one
-/// from another is often at its end. Where there is no room for the gap, only its beginning is
-/// left.
+/// A name that is at most `most` wide. If it is wider its middle is left out, because names often
+/// differ at the end. If the gap does not fit, only the beginning is left.
 #[must_use]
 pub fn without_middle(name: &str, most: usize, width: impl Fn(char) -> usize) -> String {
     const GAP: &str = "...";

@@ -50,7 +50,7 @@ pub fn kind(failure: Failure) -> &'static str {
 }
 
 /// `the backend refuses our credentials for 3 min (status 403 forbidden); reservations lapse in 59
-/// s`; `words` is what the log says of the last failure.
+/// s`; `words` is the log's text for the last failure.
 #[must_use]
 pub fn sentence(trouble: &Trouble, words: Option<&str>) -> String {
     let words = words.map_or(String::new(), |words| format!(" ({words})"));
@@ -67,7 +67,7 @@ pub fn sentence(trouble: &Trouble, words: Option<&str>) -> String {
     )
 }
 
-/// `1 outcome waits; reservations lapse in 59 s`; empty where nothing depends on the backend.
+/// `1 outcome waits; reservations lapse in 59 s`; empty if nothing depends on the backend.
 #[must_use]
 pub fn consequences(waiting: usize, lapses_in: Option<Duration>) -> String {
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! The options that say which backend a command is about.
+//! The options that select the backend of a command.
 
 use clap::Args;
 

@@ -11,7 +11,7 @@ use ureq::http::Uri;
 
 use super::backend::BackendArgs;
 
-/// How long an answer may take.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a server is looked for that may only just be being started, and the pause before the

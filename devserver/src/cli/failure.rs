@@ -5,9 +5,9 @@ use std::io;
 /// Why a command could not be carried out.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// For the person who gave the command.
+    /// For the person who ran the command.
     Message(String),
-    /// Nobody reads what is written any more: not worth a word.
+    /// The reader of the output is gone: no message is needed.
     OutputClosed,
 }
 

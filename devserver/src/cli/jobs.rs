@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How many jobs are looked at for changes.
 const WATCHED_JOBS: u64 = 1_000;
 
-/// Upper left corner, and everything below it gone.
+/// Moves to the upper left corner and clears everything below it.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
 #[derive(Debug, Args)]
@@ -172,7 +172,7 @@ fn wait_to_look_again() {
     thread::sleep(LOOK_EVERY);
 }
 
-/// Shows everything about a job, as it is spelled: a field on each line, or the whole as JSON.
+/// Shows all fields of a job in their spelling: a field on each line, or the whole as JSON.
 pub(super) fn show(client: &Client, id: &str, as_json: bool, out: &mut impl Write) -> Result<(), Failure> {
     let body = client.get(&format!("/ojs/v1/jobs/{}", segment(id)))?;
     let answer = Object::read(body.as_bytes())?;

@@ -1,8 +1,8 @@
 //! The command line of the program: one file for each command.
 //!
 //! `serve` runs a server. The other commands are clients: they send requests to a server or to any
-//! backend, by `client`, and print tables, by `table`. The folder may use everything of the crate.
-//! Start with `serve`.
+//! backend, by `client`, and print tables, by `table`. The folder may use the whole crate. Start
+//! with `serve`.
 
 mod backend;
 mod client;
@@ -24,7 +24,7 @@ use backend::BackendArgs;
 use client::Client;
 use failure::Failure;
 
-/// Exit status of whatever could not be done.
+/// Exit status of a command that failed.
 const FAILED: u8 = 1;
 
 #[derive(Debug, Parser)]
@@ -75,13 +75,13 @@ enum Command {
     },
 }
 
-/// Runs the program with its arguments and says how it ended.
+/// Runs the program with its arguments and returns its exit status.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to tell if this fails.
+            // If this fails no error can be shown.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
         }

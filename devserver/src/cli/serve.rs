@@ -61,7 +61,8 @@ fn number(text: &str) -> Result<usize, String> {
 
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(serve: &Serve) -> Result<(), Failure> {
-    // Before there is another thread, so that none of them is interrupted instead of us.
+    // Block the signals before the first thread starts, so that no thread is interrupted in place
+    // of this one.
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGINT);
     stop.add(Signal::SIGTERM);
@@ -97,19 +98,18 @@ pub(super) fn run(serve: &Serve) -> Result<(), Failure> {
     stop.wait()
         .map_err(|error| format!("cannot wait for signals: {error}"))?;
     if let Some(file) = &serve.port_file {
-        // A client that comes now finds nobody; a file that somebody removed already is gone all
-        // the same.
+        // A client that connects now is refused. The file may already be removed.
         let _ = fs::remove_file(file);
     }
     Ok(())
 }
 
 fn tell(message: &str) {
-    // Nobody to tell is no reason to stop.
+    // A closed standard error is no reason to stop.
     let _ = writeln!(io::stderr(), "ojs-devserver: {message}");
 }
 
-/// Writes a file so that nobody ever sees a part of it.
+/// Writes a file so that no reader ever sees a part of it.
 fn write_whole(file: &Path, text: &str) -> io::Result<()> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));

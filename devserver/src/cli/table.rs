@@ -1,6 +1,6 @@
 //! Small tables for people.
 
-/// Widest column, in characters; what is longer is cut.
+/// Widest column, in characters; longer text is cut.
 const MAX_WIDTH: usize = 60;
 
 /// Lines with the columns under each other, the first row being the heading.

@@ -16,16 +16,16 @@ use crate::timeline::{Mark, Picture, Record, View};
 /// How many events are asked for at once.
 const PAGE: usize = 10_000;
 
-/// Most pages: a server that is busy has always something new to tell.
+/// Most pages: a busy server always has new events.
 const MAX_PAGES: usize = 100;
 
 /// Largest record, in bytes.
 const MAX_RECORD_BYTES: u64 = 256 << 20;
 
-/// Columns of the picture when there is no terminal to ask.
+/// Columns of the picture without a terminal.
 const COLUMNS: usize = 80;
 
-/// Widest picture by itself, in columns: beyond that the eye loses the row.
+/// Widest default picture, in columns: on longer rows the eye loses its place.
 const MAX_COLUMNS: usize = 160;
 
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ fn mark(text: &str) -> Result<Mark, String> {
     Ok(Mark::new(millis(ms)?, what))
 }
 
-/// Draws what a server or a file tells.
+/// Draws the record of a server or of a file.
 pub(super) fn run(timeline: &Timeline, out: &mut impl Write) -> Result<(), Failure> {
     if let (Some(from), Some(to)) = (timeline.from, timeline.to)
         && from >= to
@@ -117,7 +117,7 @@ struct EventsPage {
     last: u64,
 }
 
-/// Everything that a server still knows.
+/// All events that a server still has.
 fn fetch_record(client: &Client) -> Result<Record, String> {
     let mut record = Record::default();
     let mut after = 0;

@@ -1,5 +1,5 @@
-//! The fields that the JSON schemas and the worker protocol write down, for the dialects that take
-//! no others.
+//! The fields of the JSON schemas and of the worker protocol, for the dialects that refuse all
+//! others.
 
 use crate::json::Object;
 use crate::refusal::{Refusal, RefusalKind};
@@ -43,10 +43,10 @@ pub(super) const ERROR_CODES: [&str; 12] = [
     "unsupported",
 ];
 
-/// Fields that a worker may tell of itself in registration and heartbeats.
+/// Fields that a worker may report about itself in registration and heartbeats.
 pub(super) const WORKER_INFO_FIELDS: [&str; 6] = ["hostname", "pid", "queues", "concurrency", "labels", "started_at"];
 
-/// Refuses a field that is not in the list; `whose` list it is.
+/// Refuses a field that is not in the list; `whose` names the list's owner.
 pub(super) fn check_fields(body: &Object, whose: &str, allowed: &[&str]) -> Result<(), Refusal> {
     let mut names = body.fields().map(|(name, _)| name);
     let Some(name) = names.find(|name| !allowed.contains(name)) else {

@@ -1,9 +1,9 @@
-//! Dialects: what is accepted from workers and how they are answered, in the specification's way
-//! and the ways of real backends.
+//! Dialects: which requests of workers are accepted and how they are answered, in the
+//! specification's way and the ways of real backends.
 //!
-//! A dialect translates, and has no state and no rule about jobs. `fields` names the fields that
-//! the specification knows, for a dialect that refuses all others. Start with [`Dialect`]: each
-//! `match` on it is one difference between backends.
+//! A dialect translates, and has no state and no rule about jobs. `fields` names the fields of the
+//! specification, for a dialect that refuses all others. Start with [`Dialect`]: each `match` on it
+//! is one difference between backends.
 
 mod fields;
 
@@ -33,15 +33,15 @@ pub enum Dialect {
     Spec,
     /// The public Go backends. `state` is always `active` and the word is in `directive`. An
     /// integer in `active_jobs` is refused. Without `visibility_timeout_ms` a job is reserved for
-    /// 30 s. There is nothing to register, report or save at.
+    /// 30 s. The routes to register, report progress and save a checkpoint do not exist.
     Go,
-    /// The worker protocol to the letter: `active_jobs` must be a number and the ids come in
+    /// The worker protocol to the letter: `active_jobs` must be a number and the ids are in
     /// `active_job_ids`.
     Integer,
     /// The JSON schemas to the letter: a field that they do not have is refused.
     Strict,
-    /// As [`Self::Integer`], and what the worker protocol does not have in a heartbeat or a FETCH
-    /// is refused.
+    /// As [`Self::Integer`], and a field of a heartbeat or a FETCH that is not in the worker
+    /// protocol is refused.
     Protocol,
 }
 
@@ -61,13 +61,12 @@ impl Dialect {
         }
     }
 
-    /// Whether an administrator's quiet is stored where nothing takes it back, and FETCH does not
-    /// ask for it.
+    /// Whether an administrator's quiet is stored for good, and FETCH ignores it.
     pub(crate) fn keeps_quiet(self) -> bool {
         self == Self::Go
     }
 
-    /// Whether there is anything at `/workers/register`, `/progress` and `/checkpoint`.
+    /// Whether the server has `/workers/register`, `/progress` and `/checkpoint`.
     pub(crate) fn has_extensions(self) -> bool {
         self != Self::Go
     }
@@ -88,7 +87,7 @@ impl Dialect {
         }
     }
 
-    /// Whether the server ends an execution that takes longer than the job's timeout.
+    /// Whether the server ends an execution that exceeds the job's timeout.
     pub(crate) fn enforces_timeouts(self) -> bool {
         self.has_extensions()
     }
@@ -101,8 +100,8 @@ impl Dialect {
         }
     }
 
-    /// Whether one stream says of several queues that a job became available, as one of the public
-    /// backends has it.
+    /// Whether one stream announces available jobs of several queues, as one of the public backends
+    /// does.
     pub(crate) fn has_availability(self) -> bool {
         self == Self::Go
     }
@@ -124,7 +123,7 @@ impl FromStr for Dialect {
     }
 }
 
-/// How long the Go backends reserve a job when a request does not say it.
+/// How long the Go backends reserve a job if a request names no time.
 const GO_VISIBILITY: Duration = Duration::from_secs(30);
 
 /// Shortest visibility timeout of the JSON schemas.
@@ -187,7 +186,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// The body is not what this dialect takes.
+    /// This dialect refuses the body.
     pub fn fetch(self, body: &Object) -> Result<Fetch, Refusal> {
         self.check_schema_or_protocol(body, &FETCH_FIELDS, &PROTOCOL_FETCH_FIELDS)?;
         let queues: Option<Vec<String>> = body.get("queues", "an array of queue names")?;
@@ -210,7 +209,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// The body is not what this dialect takes.
+    /// This dialect refuses the body.
     pub fn ack(self, body: &Object) -> Result<Ack, Refusal> {
         self.check_schema(body, &ACK_FIELDS)?;
         Ok(Ack {
@@ -224,7 +223,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// The body is not what this dialect takes.
+    /// This dialect refuses the body.
     pub fn nack(self, body: &Object) -> Result<Nack, Refusal> {
         self.check_schema(body, &NACK_FIELDS)?;
         let error = body.get::<Object>("error", "an object")?;
@@ -248,7 +247,7 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// The body is not what this dialect takes.
+    /// This dialect refuses the body.
     pub fn heartbeat(self, body: &Object) -> Result<Heartbeat, Refusal> {
         self.check_schema_or_protocol(body, &HEARTBEAT_FIELDS, &PROTOCOL_HEARTBEAT_FIELDS)?;
         let extension = self.visibility(body)?;
@@ -261,11 +260,11 @@ impl Dialect {
         })
     }
 
-    /// Reads the body of a deregister: who goes.
+    /// Reads the body of a deregister: the id of the worker.
     ///
     /// # Errors
     ///
-    /// The body is not what this dialect takes.
+    /// This dialect refuses the body.
     pub fn deregister(self, body: &Object) -> Result<String, Refusal> {
         self.check_schema(body, &DEREGISTER_FIELDS)?;
         required_worker_id(body)

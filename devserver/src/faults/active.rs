@@ -65,8 +65,8 @@ impl Faults {
         self.active.is_empty()
     }
 
-    /// The fault that meets a request to this operation that puts so many bytes into the store (of
-    /// an ACK: those of its body and of its job). Of several the one that was switched on first.
+    /// The fault for a request to this operation that puts this many bytes into the store (of an
+    /// ACK: those of its body and of its job). Of several the one that was switched on first.
     pub fn fault_for(&mut self, now: Moment, operation: Operation, stored: u64) -> Option<Fault> {
         self.drop_ended(now);
         self.active

@@ -11,7 +11,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 /// The name of the fault by which an answer gets lost.
 pub(crate) const LOSE_REPLY: &str = "lose_reply";
 
-/// The name of the fault by which an answer comes late to what was done at once.
+/// The name of the fault by which a request is carried out at once and answered late.
 pub(crate) const LATE_REPLY: &str = "late_reply";
 
 /// The names of all faults of requests.
@@ -36,13 +36,13 @@ pub(crate) const FAULT_NAMES: [&str; 18] = [
     "stream_without_comments",
 ];
 
-/// The names of the faults that answer instead of what was asked, whatever the status says.
+/// The names of the faults that replace the answer, with any status.
 pub(crate) const ANSWERED_INSTEAD: [&str; 4] = ["status", "page", "redirect", "store_away"];
 
-/// A public backend, in whose words the server speaks while its store is away.
+/// A public backend whose words the server uses while its store is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// ACK, FAIL, giving back and a look at a job: 404, as if there were no such job. FETCH: 500.
+    /// ACK, FAIL, requeue and a look at a job: 404, as if the job did not exist. FETCH: 500.
     Postgres,
     /// As Postgres, but FETCH finds no jobs, and every answer is slow, that to a heartbeat slowest.
     Nats,
@@ -83,61 +83,62 @@ pub enum Fault {
     },
     /// The request is carried out, and the connection is closed instead of an answer.
     LoseReply,
-    /// The request is carried out at once, and answered this much later: what follows from it comes
+    /// The request is carried out at once, and answered this much later: its effects are visible
     /// before its answer.
     LateReply(Duration),
     /// The request is carried out, and the answer breaks off in the middle of its body.
     Truncate,
-    /// The request is not carried out, and answered 200 with a page of HTML: a proxy, a portal,
-    /// somebody else's web site.
+    /// The request is not carried out, and answered 200 with a page of HTML, as by a proxy, a
+    /// portal or a foreign web site.
     Page,
     /// The request is not carried out, and answered with this status (301, 302, 303, 307 or 308)
     /// and another place to ask at.
     Redirect(u16),
-    /// The request is not carried out, because the store behind the HTTP server is away; what a
-    /// public backend says then.
+    /// The request is not carried out, because the store behind the HTTP server is away. The answer
+    /// is that of a public backend.
     StoreAway {
         /// The public backend that is played.
         backend: Backend,
-        /// How late it says so; a heartbeat is answered [`HEARTBEAT_DELAYS`] times as late.
+        /// The delay of the answer; a heartbeat is answered [`HEARTBEAT_DELAYS`] times as late.
         delay: Duration,
     },
-    /// An ACK that is too large for the store together with its job is refused each time; what is
-    /// smaller is let through.
+    /// An ACK that is too large for the store together with its job is always refused; a smaller
+    /// one passes.
     Limit {
         /// Most bytes of the job and the ACK's body together.
         bytes: u64,
-        /// 500, as nats says it, or 400, as the others do.
+        /// 500, as nats answers, or 400, as the others do.
         status: u16,
     },
-    /// An ACK comes too late: the job's reservation ran out just now, and another worker has done
-    /// it already. 409.
+    /// An ACK arrives too late: the job's reservation has just expired, and another worker has
+    /// already completed the job. 409.
     Overtaken {
-        /// Whether the answer says that it is completed.
+        /// Whether the answer names the state `completed`.
         tells_state: bool,
     },
-    /// A stream of events is opened, and is not what it should be.
+    /// A stream of events is opened, and has a fault.
     Stream(StreamFault),
 }
 
 /// Faults of a stream of events that was opened as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamFault {
-    /// The stream tells of nothing that happens; the comment lines go on.
+    /// The stream sends no events; the comment lines continue.
     Silent,
-    /// After the head of the answer nothing comes, ever; the connection stays open.
+    /// The server sends only the head of the answer; the connection stays open.
     Hangs,
     /// The stream ends at once.
     Ends,
-    /// The stream tells of nothing that happens, and ten times a second of jobs that are not there.
+    /// The stream sends no real events, and ten times a second announces jobs that do not exist.
     Lies,
-    /// As [`Self::Lies`], and as fast as it is read.
+    /// As [`Self::Lies`], but as fast as the client reads.
     Floods,
-    /// The stream tells of what happens, and has no comment lines.
+    /// The stream sends its events, and no comment lines.
     WithoutComments,
 }
 
-/// How many times the delay of other answers a heartbeat's takes while the store is away.
+/// The delay of a heartbeat's answer while the store is away, as a multiple of other answers'
+/// delay.
 pub const HEARTBEAT_DELAYS: u32 = 6;
 
 impl Fault {
@@ -166,7 +167,7 @@ impl Fault {
         }
     }
 
-    /// Whether there are requests to this operation that it means.
+    /// Whether the fault can affect requests to this operation.
     pub(crate) fn can_meet(&self, operation: Operation) -> bool {
         self.only().is_none_or(|only| only == operation)
     }
@@ -189,7 +190,7 @@ impl Fault {
         }
     }
 
-    /// Whether it means a request that puts so many bytes into the store.
+    /// Whether the fault affects a request that puts this many bytes into the store.
     pub(super) fn meets(&self, operation: Operation, stored: u64) -> bool {
         let is_small = matches!(self, Self::Limit { bytes, .. } if stored <= *bytes);
         self.can_meet(operation) && !is_small
@@ -202,16 +203,16 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault and whom it meets.
+/// A fault and the requests that it affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultRule {
     /// The fault that meets the requests.
     pub fault: Fault,
-    /// The operation whose requests the fault meets; `None`: all requests, except those to `/dev`.
+    /// The operation that the fault affects; `None`: all requests, except those to `/dev`.
     pub operation: Option<Operation>,
     /// The fault meets every how many-th of these requests; 1: each.
     pub every: u32,
-    /// How often the fault happens at most; `None`: as long as it is switched on.
+    /// Most times that the fault happens; `None`: as long as it is switched on.
     pub times: Option<u32>,
     /// How long the fault stays switched on; `None`: until it is switched off.
     pub lasts: Option<Duration>,

@@ -1,10 +1,10 @@
 //! Faults of a real network and a real backend, on demand.
 //!
-//! Words. A *fault* is one thing that goes wrong, such as a lost reply. A *rule* says which
-//! requests the fault meets, and how often. A fault is switched on by the command line, by a test,
-//! or by a request to `/dev/faults`.
+//! Words. A *fault* is one failure, such as a lost reply. A *rule* selects the requests that the
+//! fault affects, and how often. The command line, a test, or a request to `/dev/faults` switches a
+//! fault on.
 //!
-//! Nothing here has a socket: `http` asks which fault meets a request, and acts on it. Start with
+//! Nothing here has a socket: `http` looks up the fault of a request, and acts on it. Start with
 //! `fault`, then `active`.
 
 mod active;

@@ -7,7 +7,7 @@ use crate::json::Object;
 use crate::operation::Operation;
 use crate::refusal::Refusal;
 
-/// The statuses that send somebody elsewhere with the same request or another one.
+/// The statuses that redirect a client, with the old request or with another one.
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
 /// Requests at `/dev/faults`.
@@ -24,7 +24,7 @@ impl FaultRequest {
     ///
     /// # Errors
     ///
-    /// Something in it is not what it should be; the refusal names the field.
+    /// A field is wrong; the refusal names it.
     pub(crate) fn read(body: &Object) -> Result<Self, Refusal> {
         let name = body
             .text("fault")?
@@ -93,7 +93,7 @@ impl FaultRequest {
     }
 }
 
-/// Everything that can be asked for, for people.
+/// All faults, for people.
 fn known_faults() -> String {
     let mut names = vec!["refuse"];
     names.extend(FAULT_NAMES);
@@ -111,7 +111,7 @@ fn operation(body: &Object) -> Result<Option<Operation>, Refusal> {
     }
 }
 
-/// The status that is named, or the first that there is.
+/// The named status, or the first of the known ones.
 fn one_of(body: &Object, name: &str, known: &[u16], list: &str) -> Result<u16, Refusal> {
     let given: Option<u16> = body.get(name, list)?;
     let found = given.or(known.first().copied()).filter(|given| known.contains(given));
@@ -137,7 +137,7 @@ fn status(body: &Object) -> Result<u16, Refusal> {
     status.ok_or_else(|| Refusal::field("status", "given for the fault status, from 200 to 599"))
 }
 
-/// The value of Retry-After: any spelling at all, so long as a header can hold it.
+/// The value of Retry-After: any text that a header can hold.
 fn retry_after(body: &Object) -> Result<Option<String>, Refusal> {
     let Some(given) = body.raw("retry_after") else {
         return Ok(None);

@@ -24,7 +24,7 @@ impl Call<'_> {
     ///
     /// # Errors
     ///
-    /// The body is something else.
+    /// The body is no JSON object.
     pub fn object(&self) -> std::result::Result<Object, Refusal> {
         self.request.object(self.body)
     }

@@ -1,5 +1,4 @@
-//! The way of a request to its answer: the fault that meets it, and the event that
-//! tells of it.
+//! The way of a request to its answer: its fault, and its event.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::faults::Fault;
 use crate::operation::Operation;
 use crate::state::Shared;
 
-/// Reads a request, and answers it as the fault that meets it wants.
+/// Reads a request, and answers it with its fault.
 pub(super) async fn answer(
     shared: &Arc<Shared>,
     request: hyper::Request<Incoming>,
@@ -101,7 +100,7 @@ impl<'a> Exchange<'a> {
         routes::route(self.shared, self.request, self.body)
     }
 
-    /// Whom and what the request names.
+    /// The worker and the jobs that the request names.
     fn about(&self) -> About {
         self.request.about(self.body)
     }
@@ -140,8 +139,8 @@ impl<'a> Exchange<'a> {
         reply
     }
 
-    /// Waits. A client that leaves meanwhile drops this future: its request gets no answer, and is
-    /// noted as such.
+    /// Waits. If the client disconnects meanwhile, this future is dropped: the request gets no
+    /// answer, and is recorded as unanswered.
     async fn wait(&self, delay: Duration, about: About) {
         let mut leaving = OnDrop(Some(|| self.note_unanswered(about.clone())));
         sleep(delay).await;
@@ -149,7 +148,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// A function that is called when this is dropped, unless it was taken out before.
+/// A function that is called when this is dropped, unless it was removed before.
 struct OnDrop<F: FnMut()>(Option<F>);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

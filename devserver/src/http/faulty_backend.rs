@@ -1,5 +1,5 @@
-//! Answers of public backends while the store behind them is away, to a message that their store
-//! does not take, and of an ACK that comes too late.
+//! Answers of public backends while their store is away, to a message that their store refuses, and
+//! to an ACK that is too late.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::state::Shared;
 use crate::store::job::Directive;
 use crate::store::worker::HeartbeatAnswer;
 
-/// How late the answer comes while the store is away.
+/// The delay of the answer while the store is away.
 pub(super) fn delay(request: &Request, delay: Duration) -> Duration {
     if request.operation == Operation::Heartbeat {
         delay * HEARTBEAT_DELAYS
@@ -25,7 +25,8 @@ pub(super) fn delay(request: &Request, delay: Duration) -> Duration {
     }
 }
 
-/// The answer while the store of this backend is away. What needs no store is answered as usual.
+/// The answer while the store of this backend is away. Requests that need no store are answered as
+/// usual.
 pub(super) fn store_away(shared: &Shared, request: &Request, body: &[u8], backend: Backend) -> Reply {
     if let Some(refused) = request.check_token(shared.options.token.as_deref()) {
         return refused;
@@ -46,7 +47,7 @@ pub(super) fn store_away(shared: &Shared, request: &Request, body: &[u8], backen
                 Backend::Redis => broken("completing the job"),
             })
         }
-        // Each of them takes any error of its store for a job that is not there.
+        // Each backend treats any error of its store as a missing job.
         Operation::Nack => body.and_then(|body| dialect.nack(&body)).map(|nack| no_job(&nack.job)),
         Operation::Info => Ok(match (backend, request.path.last()) {
             (Backend::Postgres | Backend::Nats, Some(job)) => no_job(job),
@@ -96,7 +97,7 @@ fn broken(what: &str) -> Reply {
     Reply::error(500, "internal_error", &message, true, None)
 }
 
-/// The answer to a message that the store does not take.
+/// The answer to a message that the store refuses.
 pub(super) fn too_large(bytes: u64, status: u16) -> Reply {
     if status == 400 {
         let message = format!("request body too large: at most {bytes} bytes");
@@ -106,11 +107,11 @@ pub(super) fn too_large(bytes: u64, status: u16) -> Reply {
     Reply::error(status, "internal_error", message, true, None)
 }
 
-/// The worker that has done the job for which somebody else is a moment too late.
+/// The worker that has completed the job before the late ACK.
 const RIVAL: &str = "rival";
 
-/// The answer to an ACK of a job that another worker has just done; what is no ACK of an active job
-/// is answered as usual.
+/// The answer to an ACK of a job that another worker has just completed. Any request other than an
+/// ACK of an active job is answered as usual.
 pub(super) fn overtaken(shared: &Shared, request: &Request, body: &[u8], tells_state: bool) -> Reply {
     let ack = request.object(body).and_then(|body| shared.options.dialect.ack(&body));
     let is_done = ack.as_ref().is_ok_and(|ack| {

@@ -1,5 +1,4 @@
-//! A stream of events (SSE): what jobs go through, told to whoever listens, or what a backend that
-//! is wrong tells.
+//! A stream of events (SSE): job changes for a subscriber, or the wrong events of a faulty backend.
 
 use std::fmt::Write;
 use std::future::Future;
@@ -23,7 +22,7 @@ use crate::store::job::JobState;
 /// A comment line (real-time extension 2.4).
 const COMMENT: &str = ":heartbeat\n\n";
 
-/// After how many milliseconds a client is to come again (2.3).
+/// Milliseconds after which a client is to reconnect (2.3).
 const RETRY: &str = "retry: 3000\n\n";
 
 /// How often a stream lies.
@@ -34,18 +33,18 @@ const LIE_EVERY: Duration = Duration::from_millis(100);
 const FLOOD: usize = 500;
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
-/// The subject that somebody listens to.
+/// The subject of a subscription.
 #[derive(Debug)]
 pub(super) enum Topic {
     /// All jobs of a queue.
     Queue(String),
-    /// One job; `over` is its state if its life is over.
+    /// One job; `over` is its state if it has ended.
     Job { id: String, over: Option<JobState> },
-    /// That there are jobs to be fetched in one of these queues.
+    /// Announces available jobs of one of these queues.
     Available(Vec<String>),
 }
 
-/// A stream that somebody asked for.
+/// A stream that a client requested.
 #[derive(Debug)]
 pub(super) struct Feed {
     topic: Topic,
@@ -79,7 +78,7 @@ impl Feed {
         }
     }
 
-    /// The same, with something wrong.
+    /// This feed with a fault.
     pub fn with(self, fault: StreamFault) -> Self {
         Self {
             fault: Some(fault),
@@ -87,7 +86,7 @@ impl Feed {
         }
     }
 
-    /// The next piece of text, and the stream after it; `None`: that was all.
+    /// The next piece of text, and the stream after it; `None`: the stream has ended.
     async fn next(mut self, shared: Arc<Shared>) -> Option<(String, Self)> {
         if !self.is_open {
             self.is_open = true;
@@ -145,7 +144,7 @@ impl Feed {
         }
     }
 
-    /// Waits for something to tell, or for as long as nothing may be told.
+    /// Waits for an event, or for the end of the longest silence.
     async fn news(&mut self, shared: &Shared) -> String {
         let mut newest = shared.newest_change.subscribe();
         let has_comments = !matches!(self.topic, Topic::Available(_)) && self.fault.is_none();
@@ -164,7 +163,7 @@ impl Feed {
                 return COMMENT.to_owned();
             }
             if is_late {
-                // Nothing to say and nothing that may be said instead.
+                // No event, and a comment line is not allowed either.
                 let _ = newest.wait_for(|newest| *newest > seen).await;
             }
         }
@@ -250,8 +249,8 @@ fn write_available(text: &mut String, queue: &str) {
 /// The next piece of text on its way, and the stream after it.
 type NextPiece = Pin<Box<dyn Future<Output = Option<(String, Feed)>> + Send>>;
 
-/// A stream as hyper asks for it: what is not read is not made, so a slow reader costs nothing and
-/// misses something.
+/// A stream as hyper polls it: the server makes events only when the client reads, so a slow reader
+/// costs nothing and misses some.
 pub(super) struct RunningFeed {
     shared: Arc<Shared>,
     next: NextPiece,
@@ -267,7 +266,7 @@ impl RunningFeed {
         }
     }
 
-    /// The next piece; `None`: that was all.
+    /// The next piece; `None`: the stream has ended.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.is_over {
             return Poll::Ready(None);

@@ -1,4 +1,4 @@
-//! The port and the connections: opened, closed and opened again as the gate says.
+//! The port and the connections: opened, closed and opened again by the gate.
 
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
@@ -17,10 +17,10 @@ use super::exchange::answer;
 use crate::moment::Moment;
 use crate::state::{Freeze, Gate, Shared};
 
-/// How often the server looks whether something is due when nobody asks for anything.
+/// How often the server checks for due timers if it receives no request.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long a request that is being answered may take when the port is closed.
+/// Longest time for an open request when the port is closed.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a server that leaves waits for open requests: as long as the public backends do.
@@ -29,10 +29,10 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How often the port is asked for when it is to be opened again and somebody else has it.
+/// Retry interval if the port is to be opened again and another process has it.
 const REBIND: Duration = Duration::from_millis(20);
 
-/// Serves until the gate says that it is over.
+/// Serves until the gate is [`Gate::Over`].
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
@@ -40,7 +40,8 @@ pub(crate) async fn serve(
     mut gate_seen: watch::Receiver<Gate>,
 ) {
     let mut listener = tokio::net::TcpListener::from_std(listener).ok();
-    // The port while nobody is let in: another server, of another test say, must not be given it.
+    // The port while clients are refused: another server, for example of another test, must not get
+    // it.
     let mut kept: Option<TcpSocket> = None;
     let mut tasks = JoinSet::new();
     tasks.spawn(tick(Arc::clone(&shared)));
@@ -48,7 +49,7 @@ pub(crate) async fn serve(
         let now = *gate_seen.borrow_and_update();
         match now {
             Gate::Over => return,
-            // The port is closed when the last request is over.
+            // The port is closed when the last request has ended.
             Gate::Leaving if listener.is_none() => {
                 shared.set_listening(false);
                 let _ = gate_seen.changed().await;
@@ -58,7 +59,7 @@ pub(crate) async fn serve(
                 kept = keep(address);
             }
             Gate::Closed { until } => {
-                // The listener is still there when the gate was closed before anybody was let in.
+                // The listener still exists if the gate was closed before any client connected.
                 if listener.take().is_some() {
                     kept = keep(address);
                 }
@@ -74,7 +75,7 @@ pub(crate) async fn serve(
             Gate::Open => match listener.take() {
                 Some(open) => {
                     let mut connections = accept(&shared, &open, &mut gate_seen).await;
-                    // The port first: whoever comes from here on is refused.
+                    // The port first: from now on new clients are refused.
                     drop(open);
                     kept = keep(address);
                     let ended = async { while connections.join_next().await.is_some() {} };
@@ -103,8 +104,8 @@ fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
     tokio::net::TcpListener::from_std(bound)
 }
 
-/// Keeps the port without listening: whoever connects is refused. Without that it is free for a
-/// while, which is how it was.
+/// Keeps the port without listening: clients are refused. Without it the port is free for a while,
+/// as it was before.
 fn keep(address: SocketAddr) -> Option<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -124,8 +125,8 @@ async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Takes connections until the gate is no longer open, which ends them all; gives those that are
-/// ending.
+/// Accepts connections until the gate is no longer open, which ends them all; returns those that
+/// are ending.
 async fn accept(
     shared: &Arc<Shared>,
     listener: &tokio::net::TcpListener,
@@ -161,7 +162,7 @@ async fn accept(
 }
 
 async fn no_longer_open(gate: &mut watch::Receiver<Gate>) {
-    // An error: the server is gone, and with it the port.
+    // An error: the server has ended, and with it the port.
     let _ = gate.wait_for(|gate| *gate != Gate::Open).await;
 }
 
@@ -191,13 +192,13 @@ async fn connection(
                 let until = freeze.borrow_and_update().until;
                 frozen(&shared, until, &mut gate, &mut freeze).await;
             }
-            // A connection that breaks is the other side's business, or was meant to.
+            // A broken connection is the client's fault, or was intended.
             _ = connection.as_mut() => return,
         }
     }
 }
 
-/// Waits until the connection may go on, or something else is to become of it.
+/// Waits until the connection may continue, the gate closes, or the freeze changes.
 async fn frozen(
     shared: &Shared,
     until: Option<Moment>,

@@ -1,13 +1,13 @@
-//! HTTP/1.1: connections, what happens to a request on its way to its answer, and the routes.
+//! HTTP/1.1: connections, the way of a request to its answer, and the routes.
 //!
 //! | question | files |
 //! |---|---|
-//! | where does a request come in? | `listener`, `request` |
-//! | which fault meets it, and which event tells of it? | `exchange`, `faulty_backend` |
-//! | who answers it? | `routes`, with the parameters of `call` |
+//! | where does a request arrive? | `listener`, `request` |
+//! | which fault and which event does it get? | `exchange`, `faulty_backend` |
+//! | which code answers it? | `routes`, with the parameters of `call` |
 //! | how is an answer written? | `reply`, `reply_body`; as a stream: `feed` |
 //!
-//! Start with `exchange`: it is the way of one request.
+//! Start with `exchange`: it shows the way of one request.
 
 mod call;
 mod exchange;

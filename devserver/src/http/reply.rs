@@ -1,4 +1,4 @@
-//! An answer: its status, its text, and what an event tells of it.
+//! An answer: its status, its text, and the facts for its event.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::state::Shared;
 use crate::store::worker::Heartbeat;
 
-/// Where every error sends who wants to read on.
+/// The link in every error, for more information.
 const DOCS_URL: &str = "https://openjobspec.org";
 
 /// The media type of every answer.
@@ -46,20 +46,20 @@ pub(super) struct Reply {
 enum ReplyText {
     Json(String),
     Error(ErrorFields),
-    /// The page of somebody who has never heard of Open Job Spec.
+    /// The page of a server that does not speak Open Job Spec.
     Page,
     /// Events, as they happen.
     Stream(Feed),
 }
 
-/// The page of somebody else.
+/// The page of a foreign server.
 const PAGE: &str =
     "<!doctype html>\n<html><head><title>Welcome</title></head><body><h1>Please sign in</h1></body></html>\n";
 
 #[derive(Debug, Serialize)]
 struct ErrorFields {
     code: &'static str,
-    /// The kind of the refusal where the code does not tell it: conformance level 1 asks for
+    /// The kind of the refusal if the code does not show it: conformance level 1 asks for
     /// `validation_error`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
@@ -100,7 +100,7 @@ impl Reply {
         }
     }
 
-    /// The answer that tells of a refusal.
+    /// The answer for a refusal.
     pub fn refusal(refusal: &Refusal) -> Self {
         let (status, code, retryable) = match refusal.kind {
             RefusalKind::Invalid => (400, "invalid_request", false),
@@ -137,7 +137,7 @@ impl Reply {
         reply
     }
 
-    /// An answer that tells of an error.
+    /// The answer for an error.
     pub fn error(
         status: u16,
         code: &'static str,
@@ -173,7 +173,7 @@ impl Reply {
         }
     }
 
-    /// The answer that goes on.
+    /// The answer that is a stream.
     pub fn stream(feed: Feed) -> Self {
         Self {
             status: 200,
@@ -183,7 +183,7 @@ impl Reply {
         }
     }
 
-    /// The same, with something wrong if it is one that goes on.
+    /// This answer, with a fault if it is a stream.
     pub fn with_stream_fault(self, fault: StreamFault) -> Self {
         match self.body {
             ReplyText::Stream(feed) => Self {
@@ -194,25 +194,25 @@ impl Reply {
         }
     }
 
-    /// The same, with the path of what was made.
+    /// Adds the path of the created object.
     pub fn with_location(mut self, path: String) -> Self {
         self.headers.push((LOCATION, path));
         self
     }
 
-    /// The same, about this job.
+    /// Names the answer's job for its event.
     pub fn about_job(mut self, job: &str) -> Self {
         self.about.jobs = vec![job.to_owned()];
         self
     }
 
-    /// The same, about this worker.
+    /// Names the answer's worker for its event.
     pub fn about_worker(mut self, worker: Option<&str>) -> Self {
         self.about.worker = worker.map(str::to_owned);
         self
     }
 
-    /// The same, about the worker and the jobs of a heartbeat, and the state that it says.
+    /// Names the worker, the jobs and the reported state of a heartbeat for the answer's event.
     pub fn about_heartbeat(mut self, heartbeat: Heartbeat, state: Option<String>) -> Self {
         self.about = About {
             worker: Some(heartbeat.worker),
@@ -222,13 +222,13 @@ impl Reply {
         self
     }
 
-    /// The same, about this state.
+    /// Names the state for the answer's event.
     pub fn in_state(mut self, state: &str) -> Self {
         self.about.state = Some(state.to_owned());
         self
     }
 
-    /// The answer as it goes out.
+    /// The answer as it is sent.
     pub fn into_response(self, shared: &Arc<Shared>, request_id: &str) -> hyper::Response<ReplyBody> {
         self.write(shared.options.dialect.version(), request_id, |text| match text {
             Text::Whole(text) => ReplyBody::Whole(Some(text)),
@@ -236,7 +236,7 @@ impl Reply {
         })
     }
 
-    /// The answer as it goes out until it breaks off.
+    /// The answer as it is sent until it breaks off.
     pub fn into_half_response(self, shared: &Shared, request_id: &str) -> hyper::Response<ReplyBody> {
         self.write(shared.options.dialect.version(), request_id, |text| {
             let text = match text {
@@ -296,7 +296,7 @@ impl Reply {
     }
 }
 
-/// The text of an answer as it goes out.
+/// The text of an answer as it is sent.
 enum Text {
     Whole(Bytes),
     Goes(Feed),

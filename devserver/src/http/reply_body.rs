@@ -1,4 +1,4 @@
-//! The body of an answer as it goes out: whole, or half of it and then no more.
+//! The body of an answer as it is sent: whole, or half of it before the connection fails.
 
 use std::error::Error;
 use std::fmt;
@@ -29,15 +29,15 @@ impl Error for Unanswered {}
 
 /// The body of an answer, as hyper asks for it.
 pub(super) enum ReplyBody {
-    /// All of the text.
+    /// The whole text.
     Whole(Option<Bytes>),
-    /// Half of what the header announces; then it fails.
+    /// Half of the announced length; then the body fails.
     Half {
         half: Option<Bytes>,
         announced: u64,
         wait: Option<Pin<Box<Sleep>>>,
     },
-    /// Events, for as long as somebody listens.
+    /// Events, until the client disconnects.
     Stream(RunningFeed),
 }
 

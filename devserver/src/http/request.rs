@@ -34,13 +34,13 @@ pub(super) struct Request {
     pub query: Vec<(String, String)>,
     /// The header Authorization.
     pub authorization: Option<String>,
-    /// The header Last-Event-ID: which event of a stream was the last that somebody got.
+    /// The header Last-Event-ID: the last event of a stream that the client got.
     pub last_event: Option<String>,
     /// Whether the header Accept asks for a stream of events.
     pub wants_stream: bool,
     /// The media type of the body, without parameters.
     pub media_type: Option<String>,
-    /// The id that X-Request-Id gives, or one of our own.
+    /// The id of the header X-Request-Id, or a generated one.
     pub id: String,
     /// When its head had been read.
     pub arrived: Moment,
@@ -128,8 +128,8 @@ impl Request {
         format!("{} /{}", self.method, self.path.join("/"))
     }
 
-    /// Whom and what the request itself names, so far as it can be read: what an event tells when
-    /// no answer tells better.
+    /// The worker and the jobs that the request itself names, as far as it can be read: for the
+    /// event if the answer does not name them.
     pub fn about(&self, body: &[u8]) -> About {
         let Ok(body) = Object::read(body) else {
             return About::default();
@@ -163,7 +163,7 @@ impl Request {
         }
     }
 
-    /// The answer to a request that does not show this token; `None`: it does. Health needs none.
+    /// The answer to a request without this token; `None`: it has the token. Health needs none.
     pub fn check_token(&self, token: Option<&str>) -> Option<Reply> {
         let token = token?;
         if self.path == ["ojs", "v1", "health"] {
@@ -184,7 +184,7 @@ impl Request {
         }
     }
 
-    /// The answer when there is nothing at this path, or not with this method.
+    /// The answer if nothing is at this path, or not with this method.
     pub fn nothing_there(&self) -> Reply {
         let message = format!("there is no {}; docs/devserver.md lists what there is", self.line());
         Reply::error(404, "not_found", &message, false, None)
@@ -214,7 +214,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// The body is something else, or says that it is.
+    /// The body is no JSON object, or its media type is another one.
     pub fn object(&self, body: &[u8]) -> Result<Object, Refusal> {
         match self.media_type.as_deref() {
             None | Some("application/openjobspec+json" | "application/json") => {}

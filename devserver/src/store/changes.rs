@@ -1,4 +1,4 @@
-//! The last changes of jobs' states, in order, for whoever listens.
+//! The last changes of jobs' states, in order, for the streams.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::job::{Job, JobId, JobState};
 use crate::moment::Moment;
 
-/// Most changes that are remembered; who comes later has missed some.
+/// Most changes that are kept; a later reader has missed the older ones.
 const MAX_CHANGES: usize = 1_000;
 
 /// A job got into another state.
@@ -19,16 +19,16 @@ pub struct Change {
     pub job: JobId,
     pub queue: Arc<str>,
     pub kind: String,
-    /// A new job comes from `pending`.
+    /// The former state; of a new job `pending`.
     pub from: JobState,
     pub to: JobState,
     pub attempt: u32,
-    /// How long the execution took that ended with it.
+    /// The duration of the execution that this change ended.
     pub took: Option<Duration>,
 }
 
 impl Change {
-    /// The specification's name of the event; `None`: it has none for this change.
+    /// The specification's name of the event; `None`: there is none for this change.
     pub fn event(&self) -> Option<&'static str> {
         match (self.from, self.to) {
             (JobState::Pending, JobState::Available) => Some("job.enqueued"),
@@ -48,7 +48,7 @@ impl Change {
 pub struct Changes {
     ring: VecDeque<Change>,
     newest: u64,
-    /// The time when the store last heard of it.
+    /// The time of the last call to the store.
     now: Moment,
 }
 
@@ -58,7 +58,7 @@ impl Changes {
         self.now = now;
     }
 
-    /// Notes the state of a job, unless it is the one that it came from.
+    /// Records the state of a job, unless it is the former state.
     pub fn note(&mut self, job: &Job, from: JobState) {
         if from == job.state {
             return;

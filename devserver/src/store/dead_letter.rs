@@ -1,4 +1,4 @@
-//! Dead letters: jobs that failed for good and asked to be kept for somebody to look at.
+//! Dead letters: jobs that failed for good and asked to be kept for a person to read.
 
 use super::Store;
 use super::job::Job;
@@ -19,7 +19,7 @@ impl Store {
             .filter(|job| job.is_dead_letter)
     }
 
-    /// Gives a dead letter another life: all of its attempts are before it, its errors are kept.
+    /// Starts a dead letter again with all of its attempts; its errors are kept.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Store {
         self.existing_job(id)
     }
 
-    /// Forgets a dead letter.
+    /// Removes a dead letter.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How jobs come in.
+//! Adds jobs to the store.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::{LONGEST, Store};
 use crate::moment::Moment;
 use crate::refusal::{Refusal, RefusalKind};
 
-/// Most queues; each is a name that somebody made up.
+/// Most queues; a producer may name any queue.
 const MAX_QUEUES: usize = 1_000;
 
 impl Store {
-    /// Takes jobs in, all or none; `ids` names those that came without an id.
+    /// Adds jobs, all or none; `ids` names those without an id.
     ///
     /// # Errors
     ///
-    /// An id is taken, a queue is paused, or there is no room.
+    /// An id is already in use, a queue is paused, or there is no room.
     pub fn enqueue(
         &mut self,
         now: Moment,
@@ -48,7 +48,7 @@ impl Store {
         Ok(jobs.into_iter().map(|job| self.admit(now, job, &mut ids)).collect())
     }
 
-    /// Refuses a job for a queue that takes none.
+    /// Refuses a job for a queue that accepts none.
     pub(super) fn check_queue_takes(&self, name: &str) -> Result<(), Refusal> {
         match self.index.queues.get(name) {
             Some(queue) if queue.paused_at.is_some() => {
@@ -119,7 +119,7 @@ impl Store {
         id
     }
 
-    /// A wall-clock time as a moment; what is past is the start.
+    /// A wall-clock time as a moment; a time in the past becomes the start.
     fn moment(&self, at: Timestamp) -> Moment {
         Duration::try_from(at.duration_since(self.epoch))
             .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A job as the wire has it: what the producer said, as it was spelled, and what the backend knows.
+//! A job on the wire: the producer's fields, as they were spelled, and the backend's fields.
 
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -16,14 +16,14 @@ impl Job {
 }
 
 impl Store {
-    /// The envelopes of those of these jobs that there are.
+    /// The envelopes of the existing jobs among these.
     pub fn envelopes(&self, ids: &[JobId]) -> Vec<Envelope<'_>> {
         let jobs = ids.iter().filter_map(|id| self.job(id));
         jobs.map(|job| job.envelope(self.epoch())).collect()
     }
 }
 
-/// The envelope of a job; it is written from the job itself.
+/// The envelope of a job, written from the job itself.
 pub struct Envelope<'a> {
     job: &'a Job,
     epoch: Timestamp,

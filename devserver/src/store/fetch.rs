@@ -1,4 +1,4 @@
-//! How jobs go out to workers.
+//! Hands jobs out to workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub struct Fetch {
     pub queues: Vec<String>,
     /// How many jobs are wanted at most.
     pub count: u64,
-    /// The worker that asks; `None`: it gives no name.
+    /// The worker that sent the request; `None`: it gives no name.
     pub worker: Option<String>,
     /// How long the jobs are to be reserved.
     pub visibility: Option<Duration>,
-    /// How long they are reserved when neither the request nor the job says so.
+    /// How long jobs are reserved if neither the request nor the job names a time.
     pub default_visibility: Option<Duration>,
-    /// Whether a worker that was told to be quiet, or says that it is, gets jobs all the same.
+    /// Whether a quiet worker, by directive or by its own report, still gets jobs.
     pub ignores_quiet: bool,
 }
 
@@ -52,7 +52,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Hands out what can be fetched and was handed out before, whatever queue it is in.
+    /// Hands out every available job that was delivered before, from all queues.
     pub fn take_over(&mut self, now: Moment, worker: &str) -> Vec<JobId> {
         let ready = self.index.queues.values().flat_map(|queue| queue.ready.values());
         let had = |id: &&JobId| self.jobs.get(*id).is_some_and(|job| job.times_delivered > 0);
@@ -63,7 +63,7 @@ impl Store {
         found
     }
 
-    /// Makes a job active, for a worker or for somebody without a name.
+    /// Makes a job active, for a worker with or without a name.
     pub(super) fn reserve(
         &mut self,
         now: Moment,
@@ -90,7 +90,7 @@ impl Store {
         });
     }
 
-    /// The job of these queues that goes out next.
+    /// The next job to hand out from these queues.
     fn next_of(&self, queues: &[String]) -> Option<JobId> {
         let open = queues.iter().filter_map(|name| self.index.queues.get(name.as_str()));
         let mut ready = open

@@ -44,20 +44,20 @@ impl Counts {
 /// All look-ups of jobs.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// Jobs to which something happens by itself, soonest first.
+    /// Jobs with a timer, soonest first.
     pub timers: BTreeSet<(Moment, JobId)>,
-    /// All queues that there ever were.
+    /// All queues that ever existed.
     pub queues: BTreeMap<Arc<str>, Queue>,
-    /// Active jobs of each worker that has any; the empty name stands for those who give none.
+    /// Active jobs of each worker that has any; the empty name stands for workers without a name.
     pub held: BTreeMap<WorkerId, BTreeSet<JobId>>,
     /// Most jobs that each worker ever had at once.
     pub peaks: BTreeMap<WorkerId, usize>,
-    /// Jobs whose life is over, the oldest end first.
+    /// Ended jobs, the oldest end first.
     pub ended: BTreeSet<(Moment, u64)>,
     counts: Counts,
 }
 
-/// Most workers whose peak is kept.
+/// Most workers whose peak is recorded.
 const MAX_PEAKS: usize = 10_000;
 
 impl Index {
@@ -66,7 +66,7 @@ impl Index {
         self.counts.of(state)
     }
 
-    /// Jobs whose life is not over.
+    /// Jobs that have not ended.
     pub fn unfinished(&self) -> usize {
         JobState::ALL
             .iter()
@@ -75,7 +75,7 @@ impl Index {
             .sum()
     }
 
-    /// The queue of that name, which comes into being now if there is none.
+    /// The queue of that name; created if there is none.
     pub fn queue(&mut self, name: &Arc<str>, now: Moment) -> &mut Queue {
         self.queues.entry(Arc::clone(name)).or_insert_with(|| Queue {
             created_at: now,
@@ -85,7 +85,7 @@ impl Index {
         })
     }
 
-    /// Takes a job in, as it is now.
+    /// Adds a job in its present state.
     pub fn insert(&mut self, job: &Job) {
         self.counts.add(job.state);
         if let Some(due) = job.due_at {
@@ -113,7 +113,7 @@ impl Index {
         }
     }
 
-    /// Takes a job out, before it is changed.
+    /// Removes a job before it is changed.
     pub fn remove(&mut self, job: &Job) {
         self.counts.take(job.state);
         if let Some(due) = job.due_at {

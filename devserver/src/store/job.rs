@@ -1,4 +1,4 @@
-//! A job and everything that happened to it.
+//! A job and its history.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,13 +17,13 @@ pub type JobId = Arc<str>;
 /// The id of a worker.
 pub type WorkerId = Arc<str>;
 
-/// Most errors that are kept of a job; the oldest go first.
+/// Most errors that are kept of a job; the oldest are dropped first.
 const MAX_ERRORS: usize = 25;
 
-/// Most deliveries that are kept of a job; the oldest go first.
+/// Most deliveries that are kept of a job; the oldest are dropped first.
 const MAX_DELIVERIES: usize = 100;
 
-/// Where a job is in its life (the specification's eight states).
+/// The state of a job (one of the specification's eight).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobState {
     /// The job waits for its time.
@@ -38,7 +38,7 @@ pub enum JobState {
     Completed,
     /// The job failed and waits for its next attempt.
     Retryable,
-    /// Somebody cancelled it.
+    /// A client cancelled it.
     Cancelled,
     /// The job failed for good, or expired.
     Discarded,
@@ -84,7 +84,7 @@ impl JobState {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether nothing more happens to such a job by itself.
+    /// Whether a job in this state stays there, unless a client acts.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         match self {
@@ -100,15 +100,15 @@ impl fmt::Display for JobState {
     }
 }
 
-/// The state that a worker is told to be in.
+/// The state that the backend requests of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Directive {
-    /// The worker goes on.
+    /// The worker keeps running.
     #[default]
     Run,
     /// The worker fetches nothing more.
     Quiet,
-    /// The worker comes to an end.
+    /// The worker ends.
     Terminate,
 }
 
@@ -124,14 +124,14 @@ impl Directive {
     }
 }
 
-/// How a delivery ended; what matters more to whoever looks for a lost job is greater.
+/// How a delivery ended; more important ends for the search for a lost job are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// The worker acknowledged it (ACK).
     Acked,
     /// The worker gave it back.
     Requeued,
-    /// Somebody cancelled the job.
+    /// A client cancelled the job.
     Cancelled,
     /// The worker reported an error (FAIL).
     Failed,
@@ -144,13 +144,13 @@ pub enum End {
 /// One delivery of a job to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// The worker that got the job; `None`: somebody who gave no name.
+    /// The worker that got the job; `None`: a worker without a name.
     pub worker: Option<WorkerId>,
     /// The number of the attempt.
     pub attempt: u32,
     /// When the job was delivered, since the start of the server.
     pub at: Moment,
-    /// When and how the delivery ended; `None`: it has not.
+    /// When and how the delivery ended; `None`: it has not ended.
     pub end: Option<(Moment, End)>,
 }
 
@@ -170,7 +170,7 @@ pub struct Checkpoint {
     pub at: Moment,
 }
 
-/// How far a worker says that it is.
+/// The progress that a worker reported.
 #[derive(Debug, Clone)]
 pub struct Progress {
     pub fraction: Option<f64>,
@@ -189,20 +189,19 @@ pub struct Job {
     pub policy: RetryPolicy,
     pub visibility: Option<Duration>,
     pub expires_at: Option<Moment>,
-    /// How long one execution may take.
+    /// Longest time of one execution.
     pub timeout: Option<Duration>,
-    /// When the execution that goes on has taken too long, if the server is to end it.
+    /// When the present execution times out, if the server is to end it.
     pub times_out_at: Option<Moment>,
     pub test_directive: Option<Directive>,
     pub producer_fields: Object,
 
     pub state: JobState,
-    /// As the envelope tells it: 0 before the first delivery, then the number of the execution.
+    /// The number in the envelope: 0 before the first delivery, then the number of the execution.
     pub attempt: u32,
     /// Executions that ended and counted.
     pub attempts_used: u32,
-    /// When something happens to it by itself: it becomes available, its reservation or its life
-    /// ends.
+    /// When the next timer fires: the job becomes available, or its reservation or its life ends.
     pub due_at: Option<Moment>,
     pub reservation: Option<Reservation>,
     pub is_dead_letter: bool,
@@ -231,8 +230,8 @@ impl Job {
         self.reservation.as_ref()?.worker.as_ref()
     }
 
-    /// Whether this worker may speak for it: a caller or a reservation without a name cannot be
-    /// told apart.
+    /// Whether this worker may report on the job. A caller or a reservation without a name matches,
+    /// because it cannot be distinguished.
     pub fn is_held_by(&self, caller: Option<&str>) -> bool {
         match (caller, self.worker()) {
             (Some(caller), Some(holder)) => caller == &**holder,

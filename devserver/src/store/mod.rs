@@ -1,13 +1,13 @@
 //! The jobs, and every rule about them. No clock and no socket: each call gets the time since the
-//! start of the server, and returns what there is to answer.
+//! start of the server, and returns the answer.
 //!
 //! | question | files |
 //! |---|---|
 //! | what is a job? | `job`, `envelope`, `new_job`, `snapshot` |
-//! | how does a job come in, go out and end? | `enqueue`, `fetch`, `outcome`, `retry`, `dead_letter`, `progress` |
-//! | who works on it? | `worker`, `workers` |
-//! | what does time bring? | `timers` |
-//! | how is a job found, and who hears of a change? | `index`, `queues`, `changes` |
+//! | how is a job added, handed out and ended? | `enqueue`, `fetch`, `outcome`, `retry`, `dead_letter`, `progress` |
+//! | which worker has it? | `worker`, `workers` |
+//! | which timers fire? | `timers` |
+//! | how is a job found, and which changes do streams read? | `index`, `queues`, `changes` |
 //!
 //! Start with `job`, then [`Store`].
 
@@ -47,13 +47,13 @@ use worker::Worker;
 
 use crate::moment::Moment;
 
-/// Longest time that anything is put off: about 30 years.
+/// Longest delay of any timer: about 30 years.
 const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
 /// Options of a store.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
-    /// How long a job is reserved when neither it nor the worker says so.
+    /// How long a job is reserved if neither the job nor the worker names a time.
     pub visibility_timeout: Duration,
     /// How long a worker may be silent.
     pub heartbeat_timeout: Duration,
@@ -63,7 +63,7 @@ pub struct StoreSettings {
     pub max_jobs: usize,
 }
 
-/// Everything that the backend knows.
+/// The whole state of the backend.
 #[derive(Debug)]
 pub struct Store {
     settings: StoreSettings,
@@ -81,8 +81,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store. `epoch` is what the wall clock says at the start; `seed` decides the jitter
-    /// of retries.
+    /// An empty store. `epoch` is the wall clock at the start; `seed` decides the jitter of
+    /// retries.
     pub fn new(settings: StoreSettings, epoch: Timestamp, seed: u64) -> Self {
         Self {
             settings,
@@ -122,7 +122,7 @@ impl Store {
         }
     }
 
-    /// Takes a job out of the store.
+    /// Removes a job from the store.
     fn forget(&mut self, number: u64) {
         let id = self.by_number.remove(&number);
         if let Some(job) = id.and_then(|id| self.jobs.remove(&id)) {

@@ -1,5 +1,5 @@
-//! In whatever order things are done: each job is in one state, an active one has one reservation,
-//! attempts never decrease, nothing vanishes, and every look-up says the same as the jobs.
+//! In any order of steps: each job is in one state, an active one has one reservation, attempts
+//! never decrease, no job vanishes, and every look-up agrees with the jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn word(says: u8) -> Option<Directive> {
     }
 }
 
-/// Does a step; refusals are as good as anything else. Gives the job whose attempts begin anew.
+/// Does a step; a refusal is no failure. Returns the job whose attempts begin anew.
 fn take(store: &mut Store, now: &mut Moment, made: &mut Vec<String>, step: &Step) -> Option<String> {
     let id = |job: usize| made.get(job).cloned().unwrap_or_default();
     match *step {
@@ -176,7 +176,7 @@ fn work(store: &mut Store, now: Moment, made: &[String], step: &Step) {
 }
 
 impl Store {
-    /// Panics when a look-up and the jobs do not say the same.
+    /// Panics if a look-up and the jobs disagree.
     fn check(&self, now: Moment) {
         let jobs = || self.jobs.values();
         for (state, count) in self.counts() {

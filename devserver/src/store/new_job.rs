@@ -58,7 +58,7 @@ pub struct NewJob {
     pub kind: String,
     /// The name of its queue.
     pub queue: String,
-    /// The priority: higher ones go out first.
+    /// The priority: jobs with a higher one are handed out first.
     pub priority: i64,
     /// The time before which the job is not fetched.
     pub scheduled_at: Option<Timestamp>,
@@ -66,16 +66,16 @@ pub struct NewJob {
     pub expires_at: Option<Timestamp>,
     /// How long the job stays reserved without a sign of life.
     pub visibility: Option<Duration>,
-    /// How long one execution may take.
+    /// Longest time of one execution.
     pub timeout: Option<Duration>,
     /// When the job is tried again after a failure.
     pub policy: RetryPolicy,
     /// Whether the job waits for its activation.
     pub is_pending: bool,
-    /// The state that the worker which has it is told (the conformance suite's
+    /// The state requested of the worker that has the job (the conformance suite's
     /// `meta.test_directive`).
     pub test_directive: Option<Directive>,
-    /// Everything that the producer said, as it was spelled.
+    /// All fields of the producer, as they were spelled.
     pub producer_fields: Object,
 }
 
@@ -83,7 +83,7 @@ pub struct NewJob {
 ///
 /// # Errors
 ///
-/// Something in it is not what it should be; the refusal names the field.
+/// A field is wrong; the refusal names it.
 pub fn read(body: Object) -> Result<NewJob, Refusal> {
     let mut fields = flattened(body)?;
     let is_pending = fields.get("pending", "true or false")?.unwrap_or(false);
@@ -236,11 +236,11 @@ fn test_directive(meta: &Object) -> Option<Directive> {
     }
 }
 
-/// Reads the body of a batch: all of its jobs, or the reason why none of them is taken.
+/// Reads the body of a batch: all of its jobs, or the reason why all are refused.
 ///
 /// # Errors
 ///
-/// The body has no `jobs`, or one of them is not what it should be; the refusal names its index.
+/// The body has no `jobs`, or one of them is wrong; the refusal names its index.
 pub fn read_batch(body: &Object) -> Result<Vec<NewJob>, Refusal> {
     let jobs: Option<Vec<Object>> = body.get("jobs", "an array of jobs")?;
     let jobs = jobs.filter(|jobs| !jobs.is_empty());
@@ -257,7 +257,7 @@ pub fn read_batch(body: &Object) -> Result<Vec<NewJob>, Refusal> {
     each.collect()
 }
 
-/// Whether this is a UUIDv7 in lower case, as the specification wants the id of a job (core 5.1).
+/// Whether this is a UUIDv7 in lower case, as the specification demands of a job's id (core 5.1).
 fn is_uuid7(id: &str) -> bool {
     let bytes = id.as_bytes();
     let fits = |(place, byte): (usize, &u8)| match place {
@@ -273,7 +273,7 @@ fn is_uuid7(id: &str) -> bool {
 ///
 /// # Errors
 ///
-/// The id is something else; the refusal says what it has to be.
+/// The id is no UUIDv7; the refusal names the accepted form.
 pub fn check_uuid7(job: &NewJob) -> Result<(), Refusal> {
     match &job.id {
         Some(id) if !is_uuid7(id) => Err(Refusal::field("id", "a UUIDv7 in lower case, or left out")),
@@ -281,7 +281,7 @@ pub fn check_uuid7(job: &NewJob) -> Result<(), Refusal> {
     }
 }
 
-/// The refusal of an id that is taken.
+/// The refusal of an id that is already in use.
 pub fn duplicate(id: &str) -> Refusal {
     let details = serde_json::json!({"existing_job_id": id});
     Refusal::new(

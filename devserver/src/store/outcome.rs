@@ -14,7 +14,7 @@ use crate::refusal::{Refusal, RefusalKind};
 const DEFAULT_CODE: &str = "handler_error";
 
 impl Store {
-    /// A worker has done its job.
+    /// Completes a job for its worker.
     ///
     /// # Errors
     ///
@@ -41,11 +41,11 @@ impl Store {
         self.existing_job(id)
     }
 
-    /// A worker has failed at its job.
+    /// Fails a job for its worker.
     ///
     /// # Errors
     ///
-    /// There is no such job, it is not active, another worker has it, or the error makes no sense.
+    /// There is no such job, it is not active, another worker has it, or the error is invalid.
     pub fn fail(&mut self, now: Moment, id: &str, worker: Option<&str>, error: Object) -> Result<&Job, Refusal> {
         self.check_reservation(id, worker)?;
         let code = error.text("code")?;
@@ -65,7 +65,7 @@ impl Store {
         self.existing_job(id)
     }
 
-    /// A worker gives its job back, as if it had never had it.
+    /// Gives a job back for its worker, as if it had never been delivered.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl Store {
         self.existing_job(id)
     }
 
-    /// Ends an execution without success: the policy decides what is next. After a FAIL the next
-    /// attempt waits; what was recovered is available at once.
+    /// Ends an execution without success: the policy decides the next state. After a FAIL the next
+    /// attempt waits; a recovered job is available at once.
     pub(super) fn end_execution(&mut self, now: Moment, id: &str, end: End, failed: FailedAttempt<'_>, error: Object) {
         let random = self.random.f64();
         let epoch = self.epoch;
@@ -109,11 +109,11 @@ impl Store {
         });
     }
 
-    /// Cancels a job, at once, whatever it is doing; gives the state that it was in.
+    /// Cancels a job at once, in any state; returns its former state.
     ///
     /// # Errors
     ///
-    /// There is no such job, or its life is over.
+    /// There is no such job, or it has ended.
     pub fn cancel(&mut self, now: Moment, id: &str) -> Result<JobState, Refusal> {
         let job = self.existing_job(id)?;
         let state = job.state;
@@ -144,7 +144,7 @@ impl Store {
         self.existing_job(id)
     }
 
-    /// A job that must be there.
+    /// A job that must exist.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Store {
         self.jobs.get(id).ok_or_else(|| Refusal::no_job(id))
     }
 
-    /// Whether this worker may say what became of a job (worker protocol 5.6).
+    /// Refuses a worker that may not report the outcome of a job (worker protocol 5.6).
     fn check_reservation(&self, id: &str, worker: Option<&str>) -> Result<(), Refusal> {
         let job = self.existing_job(id)?;
         if job.state != JobState::Active {
@@ -199,7 +199,8 @@ pub(super) fn use_up_attempt(job: &mut Job, now: Moment, epoch: Timestamp, end: 
     job.end_delivery(now, end);
 }
 
-/// Ends the life of a job. A checkpoint is of no more use (durable execution 5.2).
+/// Ends the life of a job. Removes its checkpoint, which is no longer needed (durable execution
+/// 5.2).
 pub(super) fn finish(job: &mut Job, now: Moment, state: JobState) {
     job.state = state;
     job.reservation = None;
@@ -209,7 +210,7 @@ pub(super) fn finish(job: &mut Job, now: Moment, state: JobState) {
     job.checkpoint = None;
 }
 
-/// Makes a job one that can be fetched. It expires only if it never was fetched.
+/// Makes a job available. The job expires only if it was never fetched.
 pub(super) fn make_available(job: &mut Job, now: Moment) {
     job.state = JobState::Available;
     job.reservation = None;

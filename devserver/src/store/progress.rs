@@ -1,4 +1,4 @@
-//! News of a job that is worked on: how far it is, and where to go on from.
+//! Progress and checkpoints of active jobs.
 
 use serde_json::value::RawValue;
 
@@ -12,8 +12,8 @@ use crate::refusal::{Refusal, RefusalKind};
 pub const MAX_CHECKPOINT_BYTES: usize = 1 << 20;
 
 impl Store {
-    /// Notes how far a job is; what is not active is left alone (progress 6.1). Progress never goes
-    /// back within an attempt.
+    /// Records the progress of a job; a job that is not active is left unchanged (progress 6.1).
+    /// Progress never decreases within an attempt.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Store {
         Ok(())
     }
 
-    /// Saves a checkpoint; gives its number.
+    /// Saves a checkpoint; returns its number.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Store {
         Ok(sequence)
     }
 
-    /// Forgets a checkpoint; that there is none is no error.
+    /// Removes a checkpoint; a missing one is no error.
     ///
     /// # Errors
     ///

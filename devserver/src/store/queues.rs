@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 /// Facts about a queue.
 #[derive(Debug)]
 pub struct QueueStats {
-    /// When it was paused; `None`: it is not.
+    /// When the queue was paused; `None`: it is not paused.
     pub paused_at: Option<Moment>,
     /// How many of its jobs are in each state.
     pub counts: Vec<(JobState, usize)>,
@@ -39,11 +39,11 @@ impl Store {
         })
     }
 
-    /// Stops or resumes a queue. A queue that nobody has used yet can be paused, too.
+    /// Stops or resumes a queue. A queue that no job has named yet can be paused, too.
     ///
     /// # Errors
     ///
-    /// No queue can have that name, or there are too many.
+    /// The name is no valid queue name, or there are too many queues.
     pub fn pause(&mut self, now: Moment, name: &str, is_paused: bool) -> Result<(), Refusal> {
         new_job::check_queue(name)?;
         if !self.index.queues.contains_key(name) {

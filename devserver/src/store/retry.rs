@@ -1,5 +1,4 @@
-//! When a failed job is tried again, and what becomes of it when it is not (retry specification 2
-//! to 9).
+//! Retries of a failed job, and its fate without a retry (retry specification 2 to 9).
 
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ enum BackoffStrategy {
     Polynomial,
 }
 
-/// The retry policy of a job; what it does not say is the specification's default.
+/// The retry policy of a job; a missing field has the specification's default.
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
     /// Attempts in all, the first one included.
@@ -65,7 +64,7 @@ pub enum Verdict {
     Over(Exhaustion),
 }
 
-/// A failure, as far as it decides about another attempt.
+/// The facts of a failure that decide about another attempt.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FailedAttempt<'a> {
     /// The `code` of the error.
@@ -81,7 +80,7 @@ impl RetryPolicy {
     ///
     /// # Errors
     ///
-    /// Something in it is not what it should be; the message names it.
+    /// A field is wrong; the message names it.
     pub fn read(given: &Object) -> Result<Self, Refusal> {
         let mut policy = Self::default();
         if let Some(most) = given.get("max_attempts", "a whole number of attempts, 0 or more")? {

@@ -1,4 +1,4 @@
-//! Jobs looked at: one, all, or counted.
+//! Snapshots of jobs: one, all, or counted.
 
 use super::Store;
 use super::job::{Delivery, Job, JobState};
@@ -16,7 +16,7 @@ pub struct JobSnapshot {
     pub state: JobState,
     /// 0 before the first delivery, then the number of the execution.
     pub attempt: u32,
-    /// The worker that has it; `None`: nobody, or somebody without a name.
+    /// The worker that has it; `None`: no worker, or one without a name.
     pub worker: Option<String>,
     /// Its deliveries, oldest first; at most the last 100.
     pub deliveries: Vec<Delivery>,
@@ -73,7 +73,7 @@ impl Store {
         self.index.count(state)
     }
 
-    /// A job as it is now.
+    /// A job in its present state.
     pub fn snapshot(&self, job: &Job) -> JobSnapshot {
         JobSnapshot {
             id: job.id.to_string(),
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// All jobs as they are now, oldest first.
+    /// All jobs in their present states, oldest first.
     pub fn snapshots(&self) -> Vec<JobSnapshot> {
         let jobs = self.by_number.values().filter_map(|id| self.jobs.get(id));
         jobs.map(|job| self.snapshot(job)).collect()

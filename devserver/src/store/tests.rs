@@ -30,14 +30,14 @@ pub(super) fn store() -> Store {
 }
 
 impl Store {
-    /// Takes in a job of that id, with these further fields.
+    /// Adds a job of that id, with these further fields.
     pub(super) fn put(&mut self, now: Moment, id: &str, more: &str) -> Result<(), Refusal> {
         let text = format!(r#"{{"id":"{id}","type":"t","args":[]{more}}}"#);
         let job = new_job::read(Object::read(text.as_bytes()).unwrap())?;
         self.enqueue(now, vec![job], String::new).map(|_| ())
     }
 
-    /// Fetches as many jobs as there are for a worker; the empty name is none.
+    /// Fetches all available jobs for a worker; the empty name is none.
     pub(super) fn take(&mut self, now: Moment, worker: &str) -> Vec<String> {
         self.tick(now);
         let fetch = Fetch {

@@ -12,22 +12,22 @@ use super::retry::FailedAttempt;
 use crate::json::{Object, raw};
 use crate::moment::{Moment, wall};
 
-/// The error type of a job whose reservation ran out (worker protocol, appendix B).
+/// The error type of a job whose reservation expired (worker protocol, appendix B).
 const VISIBILITY_TIMEOUT: &str = "visibility_timeout";
 
 /// The message of its error.
 const TIMEOUT_MESSAGE: &str = "the visibility timeout was over before an ACK or FAIL";
 
-/// The error type of a job whose execution took longer than its timeout (timeouts 3.1).
+/// The error type of a job whose execution exceeded its timeout (timeouts 3.1).
 const TIMEOUT: &str = "timeout";
 
 /// The error type of a job whose worker was declared dead.
 const WORKER_DEATH: &str = "worker_death";
 
-/// The error type of a job that nobody fetched in time.
+/// The error type of a job that no worker fetched in time.
 const EXPIRED: &str = "expired";
 
-/// Something that happened by itself.
+/// An act of the server itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occurrence {
     /// `visibility_timeout`, `timeout`, `worker_death` or `expired`.
@@ -39,7 +39,7 @@ pub struct Occurrence {
 }
 
 impl Store {
-    /// Does everything that is due.
+    /// Fires all due timers.
     pub fn tick(&mut self, now: Moment) -> Vec<Occurrence> {
         self.changes.set_now(now);
         let mut occurred = Vec::new();
@@ -56,7 +56,7 @@ impl Store {
         occurred
     }
 
-    /// Does what is due for one job.
+    /// Fires the due timer of one job.
     fn fire_timer(&mut self, now: Moment, id: &JobId) -> Option<Occurrence> {
         let job = self.jobs.get(id)?;
         let is_expired = job.expires_at.is_some_and(|expires_at| expires_at <= now);
@@ -106,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Takes all jobs from a worker that has not beaten for too long, and forgets it (worker
-    /// protocol 10.2).
+    /// Ends the deliveries of all jobs of a worker whose heartbeats stopped for too long, and
+    /// removes the worker (worker protocol 10.2).
     fn declare_dead(&mut self, now: Moment, worker: &WorkerId) -> Occurrence {
         let held = self.index.held.get(worker).cloned().unwrap_or_default();
         let message = format!("the worker '{worker}' has sent no heartbeat for too long and was declared dead");
@@ -134,7 +134,7 @@ impl Store {
         self.ack(now, &id, Some(by), None).is_ok()
     }
 
-    /// Takes an active job from its worker; the policy decides what is next.
+    /// Ends an active job's delivery; the policy decides the next state.
     fn recover(&mut self, now: Moment, id: &JobId, end: End, kind: &str, message: &str) {
         let error = recovery_error(self.jobs.get(id).and_then(|job| job.worker()), kind, message);
         let failed = FailedAttempt {
@@ -145,7 +145,7 @@ impl Store {
     }
 }
 
-/// The error of an execution that its worker said nothing about.
+/// The error of an execution of which its worker reported nothing.
 fn recovery_error(worker: Option<&WorkerId>, kind: &str, message: &str) -> Object {
     let mut error = Object::default();
     error.set("type", raw(kind));

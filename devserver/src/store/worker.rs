@@ -1,4 +1,4 @@
-//! A worker, and what it says in a heartbeat.
+//! A worker, and the content of its heartbeats.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use super::job::{Directive, JobId};
 use crate::json::Object;
 use crate::moment::Moment;
 
-/// A worker that has come and not gone.
+/// A worker that has registered and not deregistered.
 #[derive(Debug)]
 pub struct Worker {
-    /// Its own words about itself when it registered or, later, beat.
+    /// The fields that it sent about itself when it registered or, later, with a heartbeat.
     pub info: Object,
     /// Whether it registered, and not only fetched or beat.
     pub is_registered: bool,
-    /// The state that it was told, by somebody who asked for it.
+    /// The state that a client requested of the worker.
     pub directive: Directive,
-    /// The state that the worker says it is in.
+    /// The state that the worker reported.
     pub reported: Directive,
-    /// When the worker came.
+    /// When the worker was first seen.
     pub since: Moment,
-    /// When it last beat; before the first time, when it came.
+    /// Time of its last heartbeat; before the first one, when it was first seen.
     pub last_heartbeat: Moment,
 }
 
 impl Worker {
-    /// Whether it may have jobs: neither was it told otherwise, nor does it say so.
+    /// Whether it may get jobs: neither its directive nor its own report forbids it.
     pub fn is_running(&self) -> bool {
         self.directive.max(self.reported) == Directive::Run
     }
@@ -34,21 +34,21 @@ impl Worker {
 #[derive(Debug, Default)]
 pub struct Heartbeat {
     pub worker: String,
-    /// The state that the worker says it is in; `None`: it says nothing.
+    /// The state that the worker reports; `None`: it reports none.
     pub reported: Option<Directive>,
-    /// The jobs that it says that it has.
+    /// The jobs that it reports as active.
     pub jobs: Vec<String>,
     /// How long they are to be reserved from now on; `None`: as long as they were.
     pub extension: Option<Duration>,
-    /// Its words about itself.
+    /// The fields that the worker sent about itself.
     pub info: Object,
 }
 
 /// The answer to a heartbeat.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeartbeatAnswer {
-    /// The state that the worker is told to be in.
+    /// The state that the backend requests of the worker.
     pub directive: Directive,
-    /// Those of its jobs that it still has.
+    /// The jobs of the heartbeat that the worker still has.
     pub extended: Vec<JobId>,
 }

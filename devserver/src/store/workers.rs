@@ -1,4 +1,4 @@
-//! Workers come, beat, are told something, and go.
+//! Workers register, send heartbeats, receive directives, and deregister.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::refusal::{Refusal, RefusalKind};
 const MAX_WORKERS: usize = 10_000;
 
 impl Store {
-    /// The worker of that id, which comes into being now if there is none.
+    /// The worker of that id; created if there is none.
     pub(super) fn worker_or_new(&mut self, now: Moment, id: &WorkerId) -> Result<&mut Worker, Refusal> {
         if !self.workers.contains_key(id) {
             if self.workers.len() >= MAX_WORKERS {
@@ -36,7 +36,7 @@ impl Store {
         }))
     }
 
-    /// Makes a worker known of which somebody speaks before it came.
+    /// Adds a worker that a request names before it has registered.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Store {
         }
     }
 
-    /// A worker introduces itself.
+    /// Registers a worker.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Store {
         self.settings.enforces_timeouts && !known.is_some_and(|worker| worker.is_registered)
     }
 
-    /// A worker says goodbye. Jobs that it still has stay reserved until their visibility timeout.
+    /// Deregisters a worker. Jobs that it still has stay reserved until their visibility timeout.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Store {
         gone.is_some()
     }
 
-    /// A worker is alive and has these jobs: their reservations last their full length from now on.
+    /// Records a heartbeat: the reservations of the named jobs last their full length from now on.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Store {
         true
     }
 
-    /// A worker has shown that it works on a job (progress 6.3): that counts as a heartbeat.
+    /// Counts a report about a job as a heartbeat of its worker (progress 6.3).
     pub(super) fn count_as_heartbeat(&mut self, now: Moment, job: &str) {
         let Some(worker) = self.jobs.get(job).and_then(|job| job.worker()).cloned() else {
             return;
@@ -144,11 +144,11 @@ impl Store {
         self.extend(now, job, &worker, None);
     }
 
-    /// Tells a worker what to be, from its next heartbeat on.
+    /// Sets the directive that a worker receives from its next heartbeat on.
     ///
     /// # Errors
     ///
-    /// There is no such worker, or it was told to come to an end.
+    /// There is no such worker, or its directive is already to terminate.
     pub fn direct(&mut self, id: &str, directive: Directive) -> Result<(), Refusal> {
         let worker = self.workers.get_mut(id).ok_or_else(|| Refusal::no_worker(id))?;
         if worker.directive == Directive::Terminate && directive < Directive::Terminate {
@@ -159,7 +159,7 @@ impl Store {
         Ok(())
     }
 
-    /// All workers that have come and not gone.
+    /// All workers that have registered and not deregistered.
     pub fn workers(&self) -> &BTreeMap<WorkerId, Worker> {
         &self.workers
     }
@@ -169,7 +169,7 @@ impl Store {
         self.index.held.get(worker).map_or(0, |held| held.len())
     }
 
-    /// Most jobs that each worker ever had at once, also of workers that are gone.
+    /// Most jobs that each worker ever had at once, including former workers.
     pub fn peaks(&self) -> &BTreeMap<WorkerId, usize> {
         &self.index.peaks
     }

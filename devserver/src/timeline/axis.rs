@@ -1,6 +1,6 @@
-//! Time along a line: where something stands, and where the figures are.
+//! Time along a line: the places of moments, and of the figures.
 
-/// Longest time that can be drawn, in milliseconds: some thirty years. What is later stands there.
+/// Latest time that can be drawn, in milliseconds: some thirty years. Later times are drawn there.
 pub(super) const LATEST: f64 = 1e12;
 
 /// Shortest piece of time that is drawn, in milliseconds.
@@ -31,7 +31,7 @@ pub(super) fn drawable(ms: f64) -> f64 {
     if ms.is_nan() { 0.0 } else { ms.clamp(-LATEST, LATEST) }
 }
 
-/// How much later something was, or earlier, as people read it.
+/// A later or earlier time, as people read it.
 pub(super) fn since(ms: f64) -> String {
     if ms.abs() < 1_000.0 {
         format!("{ms:+.1} ms")
@@ -41,7 +41,8 @@ pub(super) fn since(ms: f64) -> String {
 }
 
 impl Axis {
-    /// An axis from one time to another; when these are the same, a bit of time from the first on.
+    /// An axis from one time to another. If both are equal the axis covers a short time from the
+    /// first.
     pub fn new(from: f64, to: f64) -> Self {
         let from = drawable(from);
         Self {
@@ -60,12 +61,12 @@ impl Axis {
         (self.from..=self.to).contains(&ms)
     }
 
-    /// Where a time is, from 0 to 1; what is outside stands at the edge.
+    /// The place of a time, from 0 to 1; a time outside is at the edge.
     pub fn fraction(&self, ms: f64) -> f64 {
         ((drawable(ms) - self.from) / self.length()).clamp(0.0, 1.0)
     }
 
-    /// In which of so many columns a time is.
+    /// The column of a time, of this many columns.
     pub fn column(&self, ms: f64, columns: usize) -> usize {
         // Truncated on purpose: a column reaches from its left edge to the next.
         let column = (self.fraction(ms) * columns as f64) as usize;
@@ -90,7 +91,7 @@ impl Axis {
         }
     }
 
-    /// The figures for so many columns: round ones, as many as there is room for.
+    /// The figures for this many columns: round ones, as many as fit.
     pub fn ticks(&self, columns: usize) -> Vec<Tick> {
         let (scale, shift) = if self.is_in_seconds() { (1e3, 3) } else { (1.0, 0) };
         // From a thousandth of a millisecond on.

@@ -2,21 +2,21 @@
 
 use unicode_width::UnicodeWidthChar;
 
-/// Longest text that is taken from outside, in characters; the middle of a longer one is left out.
+/// Longest text from outside, in characters; the middle of a longer one is left out.
 const MAX_CHARS: usize = 200;
 
-/// How many columns a character takes.
+/// The columns of a character.
 fn columns(c: char) -> usize {
     c.width().unwrap_or_default()
 }
 
-/// How many columns a clean text takes.
+/// The columns of a clean text.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// The text with a replacement character for everything that has no width of its own (control
-/// characters, marks that turn the direction of writing) or that XML cannot hold.
+/// The text with a replacement character for every character that has no width (control characters,
+/// marks that turn the direction of writing) or that XML cannot hold.
 pub(super) fn clean(text: &str) -> String {
     let replaced = |c: char| {
         if columns(c) == 0 || matches!(c, '\u{fffe}' | '\u{ffff}') {
@@ -35,7 +35,7 @@ pub(super) fn clean(text: &str) -> String {
     head.chain(std::iter::once('…')).chain(tail).map(replaced).collect()
 }
 
-/// The beginning of a clean text, at most so many columns wide; what is left out shows as `…`.
+/// The beginning of a clean text, at most `most` columns wide; `…` marks the cut.
 pub(super) fn head(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -53,7 +53,7 @@ pub(super) fn head(text: &str, most: usize) -> String {
     kept
 }
 
-/// The end of a clean text, at most so many columns wide: ids that were made one after another
+/// The end of a clean text, at most this many columns wide: ids that were made one after another
 /// differ at the end.
 pub(super) fn tail(text: &str, most: usize) -> String {
     if width(text) <= most {
@@ -72,18 +72,18 @@ pub(super) fn tail(text: &str, most: usize) -> String {
     kept.into_iter().rev().collect()
 }
 
-/// The text with spaces behind it, so many columns wide.
+/// The text with spaces behind it, this many columns wide.
 pub(super) fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// A number of things, as one says it: 1 job, 2 jobs.
+/// A number with its noun: 1 job, 2 jobs.
 pub(super) fn count(number: usize, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")
 }
 
-/// Words in lines of at most so many columns, with two spaces between them.
+/// Words in lines of at most this many columns, with two spaces between them.
 pub(super) fn wrap(words: &[String], columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {

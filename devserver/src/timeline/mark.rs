@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something that happened outside of the server: a signal, an exit, a deadline.
+/// An event outside of the server: a signal, an exit, a deadline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// When it happened, in milliseconds by the clock of the events ([`crate::Server::now_ms`]).

@@ -1,11 +1,11 @@
-//! A picture of what the server saw, for people who debug a shutdown: as text for a terminal, and
-//! as SVG.
+//! A picture of the events that the server recorded, for people who debug a shutdown: as text for a
+//! terminal, and as SVG.
 //!
-//! Events and marks go in, text comes out: nothing here reads a file, asks for the time or knows a
+//! The input is events and marks, the output is text: nothing here reads a file, the time or the
 //! terminal. A *mark* is an event outside of the server. A *row* is one line of the picture.
 //!
-//! `story` turns events into what they tell, `rows` turns that into rows, and `text` and `svg` draw
-//! them. Start with `story`.
+//! `story` turns events into lives of workers and jobs, `rows` turns these into rows, and `text`
+//! and `svg` draw them. Start with `story`.
 
 mod axis;
 mod fit;

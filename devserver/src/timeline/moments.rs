@@ -1,4 +1,4 @@
-//! The moments that matter to a shutdown: the marks, and what the workers tell of it.
+//! The important moments of a shutdown: the marks, and the workers' reports of it.
 
 use super::axis::{Axis, drawable};
 use super::fit::{clean, tail};
@@ -6,7 +6,7 @@ use super::mark::Mark;
 use super::story::{SeenHeartbeat, SeenWorker, Story, WorkerEnd};
 use super::symbol::{Harm, ReportedState};
 
-/// Letters by which workers are told apart when there are several.
+/// Letters that distinguish several workers.
 const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// The letter of the workers beyond these.
@@ -20,7 +20,7 @@ pub(super) const NUMBERS: &str = "123456789abcdefghijklmnopqrstuvwxyz";
 pub(super) struct KeyMoment {
     pub ms: f64,
     pub text: String,
-    /// Whether it is a mark, which comes from outside.
+    /// Whether it is a mark, from outside of the server.
     pub is_mark: bool,
 }
 
@@ -87,7 +87,7 @@ fn worker_moments(worker: &SeenWorker) -> Vec<(f64, String)> {
     moments
 }
 
-/// As many of the moments on the axis as there are numbers: those from outside before the others.
+/// As many of the moments on the axis as there are numbers: first the ones from outside.
 pub(super) fn numbered(moments: Vec<KeyMoment>, axis: &Axis) -> (Vec<KeyMoment>, usize) {
     let mut seen: Vec<KeyMoment> = moments.into_iter().filter(|moment| axis.contains(moment.ms)).collect();
     let more = seen.len().saturating_sub(NUMBERS.len());

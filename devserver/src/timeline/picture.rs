@@ -1,4 +1,4 @@
-//! A picture, before anybody says how it is to be drawn.
+//! A picture that is not yet drawn in a format.
 
 use super::mark::Mark;
 use super::rows::Rows;
@@ -7,14 +7,14 @@ use super::view::View;
 use super::{svg, text};
 use crate::events::Event;
 
-/// A picture of what happened.
+/// A picture of the events.
 #[derive(Debug)]
 pub struct Picture {
     rows: Rows,
 }
 
 impl Picture {
-    /// A picture of everything that happened.
+    /// A picture of these events and marks.
     #[must_use]
     pub fn new(events: &[Event], marks: &[Mark]) -> Self {
         Self::of(events, marks, &View::default())
@@ -29,7 +29,7 @@ impl Picture {
         }
     }
 
-    /// The picture as lines, each at most so many columns wide; fewer than 40 count as 40, more
+    /// The picture as lines, each at most this many columns wide; fewer than 40 count as 40, more
     /// than 240 as 240. Bounded: at most 60 jobs and 20 workers are drawn, the others counted.
     #[must_use]
     pub fn text(&self, width: usize) -> String {

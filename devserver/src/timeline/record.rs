@@ -17,7 +17,7 @@ pub struct Record {
     pub marks: Vec<Mark>,
 }
 
-/// Why something is no record.
+/// Why a text is no record.
 #[derive(Debug)]
 pub struct RecordError(String);
 
@@ -29,7 +29,7 @@ impl fmt::Display for RecordError {
 
 impl std::error::Error for RecordError {}
 
-/// The fields by which an answer of `/dev/events` and a mark are told from an event.
+/// The fields that distinguish an answer of `/dev/events` and a mark from an event.
 #[derive(Deserialize)]
 struct EntryShape<'a> {
     #[serde(borrow)]
@@ -44,7 +44,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// Something is none of these; the message says which, and what is wrong with it.
+    /// A value is none of these; the message says which, and names the mistake.
     pub fn read(text: &str) -> Result<Self, RecordError> {
         let mut record = Self::default();
         let mut entries = 0;

@@ -1,4 +1,4 @@
-//! A row of a picture: what lasts and what happens at one moment, each with its time.
+//! A row of a picture: spans and single moments, each with its time.
 
 use super::axis::Axis;
 use super::fit::clean;
@@ -12,7 +12,7 @@ pub(super) struct Row {
     pub glyphs: Vec<Glyph>,
 }
 
-/// Something that lasts, drawn as a bar.
+/// A lasting state, drawn as a bar.
 #[derive(Debug)]
 pub(super) struct Span {
     pub from: f64,
@@ -21,7 +21,7 @@ pub(super) struct Span {
     pub title: String,
 }
 
-/// Something that happens at one moment, drawn as a letter.
+/// A single moment, drawn as a letter.
 #[derive(Debug)]
 pub(super) struct Glyph {
     pub ms: f64,
@@ -46,7 +46,7 @@ impl Row {
         }
     }
 
-    /// Adds something that lasts.
+    /// Adds a lasting state.
     pub fn span(&mut self, from: f64, to: f64, kind: SpanKind, title: &str) {
         self.spans.push(Span {
             from,
@@ -56,7 +56,7 @@ impl Row {
         });
     }
 
-    /// Adds something that happens at one moment.
+    /// Adds a single moment.
     pub fn glyph(&mut self, ms: f64, symbol: Symbol, title: &str) {
         self.glyphs.push(Glyph {
             ms,
@@ -70,8 +70,7 @@ impl Row {
         self.spans.iter().any(|span| span.is_seen(axis)) || self.glyphs.iter().any(|glyph| axis.contains(glyph.ms))
     }
 
-    /// Of the glyphs that fall into one of so many columns the most important, column by column; of
-    /// equal ones the last.
+    /// The most important glyph of each of this many columns; of equal ones the last.
     pub fn strongest(&self, axis: &Axis, columns: usize) -> Vec<Option<&Glyph>> {
         let mut strongest: Vec<Option<&Glyph>> = vec![None; columns];
         for glyph in self.glyphs.iter().filter(|glyph| axis.contains(glyph.ms)) {

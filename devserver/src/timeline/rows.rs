@@ -1,4 +1,4 @@
-//! From what happened to the rows of a picture.
+//! Turns the story into the rows of a picture.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use super::symbol::{Harm, ReportedState, SpanKind, Symbol, Tone, look_of_end};
 use super::view::View;
 use crate::store::job::End;
 
-/// Everything that a picture shows, before anybody knows how wide it is.
+/// All content of a picture, independent of its width.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub axis: Axis,
     pub heading: String,
     pub moments: Vec<KeyMoment>,
-    /// How many moments have no number, because there are too few numbers.
+    /// The number of moments without a number, because there are too few numbers.
     pub more_moments: usize,
     pub workers: Vec<Row>,
     pub fetch: Row,
@@ -26,13 +26,13 @@ pub(super) struct Rows {
     pub jobs: Vec<JobRow>,
 }
 
-/// The row of a job, and what decides whether it is drawn.
+/// The row of a job, and the facts that decide whether it is drawn.
 #[derive(Debug)]
 pub(super) struct JobRow {
     pub row: Row,
-    /// How its last delivery ended; `None`: it goes on.
+    /// How its last delivery ended; `None`: it has not ended.
     pub end: Option<End>,
-    /// Whether it is one of those that matter most: not simply fetched once and acked.
+    /// Whether the job matters: it was not simply fetched once and acked.
     pub is_notable: bool,
     pub first: f64,
     pub last: f64,
@@ -42,16 +42,16 @@ pub(super) struct JobRow {
 pub(super) enum Line<'a> {
     /// The heading of the lines that follow.
     Heading(&'static str),
-    /// A row that is told by the beginning of its name.
+    /// A row that the beginning of its name identifies.
     Row(&'a Row),
     /// The row of a job: ids that were made one after another differ at the end.
     Job(&'a Row),
-    /// The line about those that are not drawn.
+    /// The line about the jobs or workers that are not drawn.
     More(String),
 }
 
 impl Rows {
-    /// The rows of what these events and marks tell.
+    /// The rows of these events and marks.
     pub fn of(story: &Story, marks: &[Mark], view: &View) -> Self {
         let moments = moments(story, marks);
         let of_marks = |pick: fn(f64, f64) -> f64, start: f64| moments.iter().map(|moment| moment.ms).fold(start, pick);
@@ -87,7 +87,7 @@ impl Rows {
         }
     }
 
-    /// The body of a picture in which so many workers and jobs are drawn at most.
+    /// The body of a picture with at most this many workers and jobs.
     pub fn lines(&self, most_workers: usize, most_jobs: usize) -> Vec<Line<'_>> {
         let mut lines = vec![Line::Heading("workers")];
         lines.extend(self.workers.iter().take(most_workers).map(Line::Row));
@@ -199,7 +199,7 @@ fn trouble_rows(story: &Story, axis: &Axis) -> Vec<Row> {
     rows
 }
 
-/// Adds a request, from its arrival until it was over.
+/// Adds a request, from its arrival to its end.
 fn add_request(row: &mut Row, request: &SeenRequest, until: f64) {
     if until > request.arrived {
         row.span(request.arrived, until, SpanKind::Waiting, &request.about);
@@ -224,7 +224,7 @@ fn job_row(story: &Story, axis: &Axis, job: &SeenJob, is_alone: bool) -> JobRow 
     let end = job.deliveries.last().map(|delivery| delivery.end.as_ref());
     let over = end.flatten().map(|(ms, _, _)| *ms);
     for report in &job.reports {
-        // A request that nobody answers is of no more interest when the job is over.
+        // An unanswered request no longer matters after the job's end.
         let until = report.settled.or(over.filter(|over| *over >= report.arrived));
         add_request(&mut row, report, until.unwrap_or(axis.to));
     }
@@ -269,8 +269,8 @@ fn add_delivery(row: &mut Row, story: &Story, axis: &Axis, delivery: &SeenDelive
     }
 }
 
-/// So many jobs at most, in the order of their beginnings, and what to say of the others: those
-/// that matter most are drawn, and of equal ones the last.
+/// Chooses at most `most` jobs, in the order of their beginnings, and writes the line about the
+/// others. Notable jobs are chosen first, and of equal ones the last.
 fn choose_jobs(jobs: &[JobRow], most: usize) -> (Vec<&JobRow>, Option<String>) {
     let mut sorted: Vec<(usize, &JobRow)> = jobs.iter().enumerate().collect();
     sorted.sort_by(|(_, a), (_, b)| {

@@ -1,4 +1,4 @@
-//! From events to what they tell: who lived when, who had which job how long, what went wrong.
+//! Turns events into a story: the life of each worker, the deliveries of each job, and the faults.
 //!
 //! A request counts from when it arrived, an act of the server from when it was done.
 
@@ -11,19 +11,19 @@ use crate::faults::{ANSWERED_INSTEAD, LATE_REPLY, LOSE_REPLY};
 use crate::operation::Operation;
 use crate::store::job::End;
 
-/// Everything that the events tell.
+/// The story of the events.
 #[derive(Debug, Default)]
 pub(super) struct Story {
-    /// The workers, in the order in which they came.
+    /// The workers, in the order of their first events.
     pub workers: Vec<SeenWorker>,
     pub fetches: Vec<SeenFetch>,
-    /// The jobs, in the order in which they came.
+    /// The jobs, in the order of their first events.
     pub jobs: Vec<SeenJob>,
     /// The requests that met a fault or were refused, by operation.
     pub troubles: BTreeMap<&'static str, Vec<SeenRequest>>,
-    /// When nobody could connect; the last one may go on.
+    /// When clients could not connect; the last outage may have no end.
     pub outages: Vec<(f64, Option<f64>)>,
-    /// How many events tell it.
+    /// The number of the events.
     pub events: usize,
     /// When the first thing happened, and when the last.
     pub first: f64,
@@ -32,7 +32,7 @@ pub(super) struct Story {
     job_index: BTreeMap<String, usize>,
 }
 
-/// A worker, as the events tell of it.
+/// A worker, as the events show it.
 #[derive(Debug)]
 pub(super) struct SeenWorker {
     pub id: String,
@@ -71,7 +71,7 @@ pub(super) struct SeenFetch {
     pub jobs: usize,
 }
 
-/// A job that somebody had, or tried to report.
+/// A job that a worker had, or tried to report.
 #[derive(Debug)]
 pub(super) struct SeenJob {
     pub id: String,
@@ -86,17 +86,17 @@ pub(super) struct SeenDelivery {
     /// When it began; `None`: before the first event.
     pub from: Option<f64>,
     pub worker: Option<usize>,
-    /// When and how it ended, with the state that the job got into; `None`: it has not.
+    /// When and how it ended, with the job's new state; `None`: it has not ended.
     pub end: Option<(f64, End, Option<String>)>,
 }
 
-/// A request, and what happened to it.
+/// A request and its outcome.
 #[derive(Debug, Clone)]
 pub(super) struct SeenRequest {
     pub arrived: f64,
-    /// When the request was over for the server; `None`: it hangs.
+    /// When the server finished the request; `None`: it hangs.
     pub settled: Option<f64>,
-    /// The fault; `None`: it was answered as usual.
+    /// The fault; `None`: the request was answered as usual.
     pub harm: Option<Harm>,
     pub is_carried_out: bool,
     pub is_answered: bool,
@@ -267,7 +267,7 @@ impl Story {
             let end = Some((ms, end, event.state.clone()));
             match deliveries.last_mut() {
                 Some(delivery) if delivery.end.is_none() => delivery.end = end,
-                // Fetched before the first event; or cancelled before anybody had it.
+                // Fetched before the first event, or cancelled before any worker had it.
                 Some(_) | None => deliveries.push(SeenDelivery {
                     from: (!deliveries.is_empty() || event.operation == "cancel").then_some(ms),
                     worker: None,
@@ -278,7 +278,7 @@ impl Story {
     }
 }
 
-/// The request that an event tells of.
+/// The request of an event.
 fn request(event: &Event) -> SeenRequest {
     let ms = drawable(event.ms);
     let is_request = event.arrived_ms.is_some() || !event.request.is_empty() || event.status.is_some();
@@ -322,8 +322,8 @@ fn about(event: &Event) -> String {
     said.join(", ")
 }
 
-/// The events that are about one worker: those that name it, those that name no worker but a job
-/// that it had, and those that name nobody at all.
+/// The events about one worker: those that name it, those that name no worker but one of its jobs,
+/// and those that name neither.
 fn about_worker<'a>(events: &[&'a Event], worker: &str) -> Vec<&'a Event> {
     let is_its = |event: &Event| event.worker.as_deref() == Some(worker);
     let jobs: std::collections::BTreeSet<&str> = events

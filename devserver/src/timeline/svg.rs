@@ -17,11 +17,11 @@ const MARGIN: f64 = 20.0;
 /// Height of a row, in pixels.
 const ROW: f64 = 18.0;
 
-/// Width of a letter with its room, in pixels: of what falls into one such column the most
-/// important is drawn.
+/// Width of a letter with its room, in pixels. Of several signs in one column of this width the
+/// most important is drawn.
 const LETTER: f64 = 9.0;
 
-/// How many such columns there are.
+/// The number of these columns.
 const COLUMNS: usize = ((WIDTH - MARGIN - NAMES) / LETTER) as usize;
 
 /// How far a row's letters stand above its lower edge, in pixels.
@@ -36,8 +36,8 @@ const MAX_JOBS: usize = 200;
 const MAX_WORKERS: usize = 50;
 const MAX_SPANS: usize = 200;
 
-/// Light first; what is different in the dark follows. Neither variables nor fonts of its own: not
-/// every viewer has them.
+/// Light first; the differences of the dark scheme follow. The style uses no variables and no fonts
+/// of its own, because not every viewer has them.
 const STYLE: &str = "
 .bg{fill:#fff}
 text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#1f2328}
@@ -132,7 +132,7 @@ impl<'a> Sheet<'a> {
         self.skip(1.0);
     }
 
-    /// Draws the numbers of the moments; those that fall together stand side by side.
+    /// Draws the numbers of the moments; numbers of equal moments are side by side.
     fn moments(&mut self) {
         let mut free = NAMES;
         let moments = &self.rows.moments;
@@ -158,7 +158,7 @@ impl<'a> Sheet<'a> {
         self.skip(1.2);
     }
 
-    /// The lines from the figures to here: they stand behind everything else.
+    /// The lines from the figures to here, drawn behind all other signs.
     fn lines(&self, top: f64) -> String {
         let ticks = self.rows.axis.ticks(COLUMNS);
         let ticks = ticks.iter().map(|tick| (self.x(tick.ms), top - ROW, "grid"));
@@ -245,7 +245,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Draws those of all the signs that are in the picture, each with its meaning.
+    /// Draws the signs that are in the picture, each with its meaning.
     fn legend(&mut self) {
         self.skip(0.5);
         let mut x = MARGIN;
@@ -275,7 +275,7 @@ impl<'a> Sheet<'a> {
         self.skip(1.0);
     }
 
-    /// Where a sign that wide with its meaning can stand: here, or on the next line.
+    /// The place of a sign of this width with its meaning: here, or on the next line.
     fn room(&mut self, x: f64, width: f64, meaning: &str) -> f64 {
         let needed = width + LETTER * (meaning.chars().count() + 1) as f64;
         if x > MARGIN && x + needed > WIDTH - MARGIN {
@@ -327,7 +327,7 @@ fn class(tone: Tone) -> &'static str {
     }
 }
 
-/// Characters that XML takes for its own, spelled so that it does not.
+/// Escapes the characters that XML reserves.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

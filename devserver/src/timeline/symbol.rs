@@ -1,4 +1,4 @@
-//! The signs of a picture: what is drawn at one moment or for some time, and what it means.
+//! The signs of a picture, for one moment or for some time, and their meanings.
 
 use crate::store::job::End;
 
@@ -19,7 +19,7 @@ pub(super) enum ReportedState {
     Running,
     Quiet,
     Terminate,
-    /// The heartbeat says nothing, or something else.
+    /// The heartbeat has no state, or another one.
     Other,
 }
 
@@ -57,18 +57,17 @@ pub(super) enum Harm {
     Status(u16),
 }
 
-/// Something that happened at one moment. Of several that fall into one column the greatest is
-/// drawn.
+/// A single moment. Of several in one column the greatest is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Symbol {
     /// A late answer left.
     LateAnswer,
-    /// A FETCH gave so many jobs.
+    /// A FETCH returned this many jobs.
     Fetched(usize),
-    /// A heartbeat arrived, and said this.
+    /// A heartbeat arrived with this state.
     Heartbeat(ReportedState),
     Registered,
-    /// A delivery began; to which worker, when there are several.
+    /// A delivery began; to which worker, if there are several.
     DeliveryBegan(Option<char>),
     Harmed(Harm),
     /// The client that waited for an answer gave up.
@@ -81,7 +80,7 @@ pub(super) enum Symbol {
     DeclaredDead,
 }
 
-/// The letter of a delivery's end, what it is called, and its tone.
+/// The letter of a delivery's end, its name, and its tone.
 pub(super) fn look_of_end(end: End) -> (char, &'static str, Tone) {
     match end {
         End::Acked => ('A', "acked", Tone::Good),
@@ -142,8 +141,8 @@ impl Symbol {
         }
     }
 
-    /// The words of the legend about the sign: its letter, or the letters that it stands for, and
-    /// its meaning.
+    /// The words of the legend about the sign: its letter, or the letters that it replaces, and its
+    /// meaning.
     pub fn legend(self) -> (String, String) {
         let (letter, meaning, _) = self.look();
         match self {
@@ -163,8 +162,7 @@ impl Symbol {
         }
     }
 
-    /// Whether the letter is drawn on a shield: that is what a look at the picture is to find at
-    /// once.
+    /// Whether the letter is drawn on a shield: readers must find it at first sight.
     pub fn has_shield(self) -> bool {
         match self {
             Self::DeliveryEnded(_) | Self::DeclaredDead | Self::Harmed(_) | Self::ClientLeft => true,
@@ -188,7 +186,7 @@ pub(super) enum SpanKind {
     Reserved,
     /// A request waits for its answer.
     Waiting,
-    /// Nobody can connect.
+    /// Clients cannot connect.
     Closed,
 }
 
@@ -203,7 +201,7 @@ impl SpanKind {
         }
     }
 
-    /// The class of such bars in an SVG picture.
+    /// The class of these bars in an SVG picture.
     pub fn class(self) -> &'static str {
         match self {
             Self::Known => "known",

@@ -18,13 +18,13 @@ const MAX_NAME: usize = 24;
 const MAX_JOBS: usize = 60;
 const MAX_WORKERS: usize = 20;
 
-/// The letter where a mark is and nothing else.
+/// The letter of a mark on an empty place.
 const GUIDE: char = ':';
 
-/// A letter and how it is painted.
+/// A letter and its colour.
 type Cell = (char, Tone);
 
-/// Draws the picture, in so many columns.
+/// Draws the picture, in this many columns.
 pub(super) fn draw(rows: &Rows, columns: usize, is_painted: bool) -> String {
     let mut paper = Paper::new(rows, columns.clamp(WIDTHS.0, WIDTHS.1), is_painted);
     paper.words(&rows.heading, Tone::Plain);
@@ -48,7 +48,7 @@ pub(super) fn draw(rows: &Rows, columns: usize, is_painted: bool) -> String {
 struct Paper<'a> {
     rows: &'a Rows,
     columns: usize,
-    /// How wide the names are, and what stands to their right, in columns.
+    /// Width of the names and of the part to their right, in columns.
     name_columns: usize,
     chart_columns: usize,
     is_painted: bool,
@@ -83,7 +83,7 @@ impl<'a> Paper<'a> {
         vec![(' ', Tone::Plain); self.chart_columns]
     }
 
-    /// Writes a line: a name and what stands to its right.
+    /// Writes a line: a name and the cells to its right.
     fn line(&mut self, name: &str, tone: Tone, cells: &[Cell]) {
         let used = cells.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
         let name = if used == 0 {
@@ -136,7 +136,7 @@ impl<'a> Paper<'a> {
         self.line("", Tone::Dim, &line);
     }
 
-    /// Draws the numbers of the moments; those that fall together stand side by side.
+    /// Draws the numbers of the moments; numbers of equal moments are side by side.
     fn moments(&mut self) {
         if self.rows.moments.is_empty() {
             return;
@@ -156,7 +156,7 @@ impl<'a> Paper<'a> {
         self.line("moments", Tone::Dim, &cells);
     }
 
-    /// Puts a guide where each mark is and nothing else.
+    /// Puts a guide on each empty place of a mark.
     fn guides(&self, cells: &mut [Cell]) {
         for moment in self.rows.moments.iter().filter(|moment| moment.is_mark) {
             if let Some(cell) = cells.get_mut(self.column(moment.ms)).filter(|cell| cell.0 == ' ') {
@@ -197,7 +197,7 @@ impl<'a> Paper<'a> {
         }
     }
 
-    /// Says what those signs mean that are in the picture.
+    /// Explains the signs that are in the picture.
     fn legend(&mut self) {
         let mut words: Vec<String> = Vec::new();
         for symbol in &self.symbols {

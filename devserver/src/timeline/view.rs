@@ -8,7 +8,7 @@ pub struct View {
     pub from: Option<f64>,
     /// When the picture ends; `None`: with the last thing that happened.
     pub to: Option<f64>,
-    /// The only worker that is drawn; `None`: all are. What names no worker and no job is drawn all
-    /// the same.
+    /// The only worker that is drawn; `None`: all are. Events without a worker and a job are always
+    /// drawn.
     pub worker: Option<String>,
 }

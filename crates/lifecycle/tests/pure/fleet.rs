@@ -1,4 +1,4 @@
-//! A fleet of a hundred workers: each job is done once, and costs no more FETCHes than it may.
+//! A fleet of a hundred workers: each job is done once, and within the allowed number of FETCHes.
 //! `make fleet` prints the figures of larger ones.
 
 use std::time::Duration;
@@ -12,9 +12,9 @@ const WORKERS: usize = 100;
 /// Jobs enqueued in a second.
 const JOBS_A_SECOND: f64 = 2.0;
 
-/// Most FETCHes for each job, by what the backend's streams tell: when each job is available and
-/// when it is taken; only that some job is available; nothing. In the last case every worker polls
-/// each second, and in the second one as well.
+/// Most FETCHes for each job, by the news of the backend's streams: when each job is available and
+/// when it is claimed; only that some job is available; none. In the last two cases every worker
+/// polls each second.
 const MOST_FETCHES_FOR_A_JOB: [(Streams, f64); 3] = [
     (Streams::OfEachQueue, 4.0),
     (Streams::OfAllTogether, 70.0),

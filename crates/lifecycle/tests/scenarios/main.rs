@@ -1,10 +1,10 @@
 //! Scripts that a person reads without the code: `crates/lifecycle/tests/scenarios/*.txt`.
 //!
-//! A script says what is given, then what happens when. Lines that begin with `>` are the orders of
-//! the machine. Lines with `~` are moments at which something became due or an answer did not come.
-//! Both are written by `UPDATE_GOLDEN=1 cargo test --test scenarios` and read by the reviewer of
-//! the change. `cargo test --test scenarios second_sigterm` plays the scripts whose
-//! names contain that.
+//! A script begins with the settings; then it has events with their times. Lines that begin with
+//! `>` are the orders of the machine. Lines with `~` are moments at which a timer became due or an
+//! answer did not arrive. `UPDATE_GOLDEN=1 cargo test --test scenarios` writes both, and the
+//! reviewer of the change reads them. `cargo test --test scenarios second_sigterm` plays the
+//! scripts whose names contain that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its scripts has failed")]
 

@@ -1,4 +1,4 @@
-//! Plays a script: what is given, then events at their times; writes down what the machine orders.
+//! Plays a script: its settings, then events at their times. Writes down the machine's orders.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ struct Asked {
     give_up: Moment,
 }
 
-/// A script as it is played.
+/// A script and its state while it is played.
 struct Player {
     options: Options,
     machine: Option<Lifecycle>,
@@ -52,7 +52,7 @@ struct Player {
     habits: BTreeSet<&'static str>,
     hidden: BTreeSet<&'static str>,
     shows_log: bool,
-    /// Each request that fails is in the log; in a long outage nobody wants to read them.
+    /// Each request that fails is in the log; in a long outage these lines would hide the others.
     hides_failures: bool,
     shows_termination_log: bool,
     reads_at_once: bool,
@@ -96,8 +96,7 @@ pub fn play(script: &str) -> Result<String, Wrong> {
     Ok(player.written)
 }
 
-/// Timers that became due. At the same moment as one of the regular timers it may have been another
-/// one, too.
+/// Timers that became due. At the moment of a regular timer it may have been another one, too.
 fn name(timer: Timer) -> String {
     let name = timer.to_string();
     let regular = ["Ping", "Stalled", "Heartbeat", "DrainLog"];
@@ -210,7 +209,7 @@ impl Player {
         Ok(())
     }
 
-    /// The script begins: from here on everything is written down.
+    /// The script begins: from here on every order is written down.
     fn begin(&mut self) {
         self.machine();
         self.is_given = false;
@@ -308,13 +307,13 @@ impl Player {
         self.handle(Event::BackendReplied(asked.id, replies::reply_to(&asked.text, reply)?))
     }
 
-    /// `default: opens`: a stream that was asked for tells this.
+    /// `default: opens`: a requested stream announces this.
     fn told(&mut self, text: &str) -> Result<Vec<String>, Wrong> {
         let (topic, news) = text.split_once(": ").ok_or("what does the stream tell?")?;
         let request = format!("listen to {topic}");
         let asked = self.asked.iter_mut().find(|asked| asked.text == request);
         let asked = asked.ok_or_else(|| format!("nobody has asked for the stream of `{topic}`"))?;
-        // The stream goes on.
+        // The stream continues.
         asked.give_up = Moment::new(LONGEST);
         let id = asked.id;
         self.handle(Event::StreamSaid(id, words::news(news)?))
@@ -332,7 +331,7 @@ impl Player {
         Ok(lines)
     }
 
-    /// Answers everything that somebody answers out of habit.
+    /// Answers the requests with habitual answers.
     fn handle_habits(&mut self, lines: &mut Vec<String>) -> Result<(), Wrong> {
         for _ in 0..MOST_TIMERS {
             let answered = self
@@ -368,7 +367,7 @@ impl Player {
         Some((*answer).to_owned())
     }
 
-    /// Notes every effect, and lets a worker read what it was sent.
+    /// Notes every effect, and lets a worker read its frames.
     fn drain(&mut self, lines: &mut Vec<String>) {
         while let Some(effect) = self.machine().poll_effect() {
             if self.has_exited {
@@ -409,7 +408,7 @@ impl Player {
         }
     }
 
-    /// Its connection is closed: that is all there will be of an answer.
+    /// Its connection is closed: no further answer can arrive.
     fn is_abandoned(&mut self, id: CallId) {
         self.asked.retain(|asked| asked.id != id);
         let (nothing, now) = (Reply::Failed(Failure::Unanswered), self.now);
@@ -451,7 +450,7 @@ impl Player {
         }
     }
 
-    /// Lets time run: timers, and answers that never came.
+    /// Advances time: timers, and answers that never arrived.
     fn wait_until(&mut self, then: Moment, until_exit: bool) -> Result<(), Wrong> {
         for _ in 0..MOST_TIMERS {
             if self.has_exited && until_exit {
@@ -480,8 +479,8 @@ impl Player {
         Err("timers without end".to_owned())
     }
 
-    /// Everything that is due at this moment, one after the other; what one orders is done before
-    /// the next.
+    /// Fires every timer of this moment, one after the other. The orders of one are carried out
+    /// before the next.
     fn let_timers_fire(&mut self, lines: &mut Vec<String>) {
         let now = self.now;
         while self.machine().poll_timeout().is_some_and(|(due, _)| due <= now) {

@@ -1,4 +1,4 @@
-//! Chance from a seed: the same seed draws the same.
+//! Chance from a seed: one seed always draws one sequence.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub struct Chance(u64);
 
 impl Chance {
     pub fn new(seed: u64) -> Self {
-        // The state must not be 0, and neighbouring seeds shall not draw alike.
+        // The state must not be 0, and neighbouring seeds must not draw alike.
         let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -40,7 +40,7 @@ impl Chance {
         longest.mul_f64(self.share())
     }
 
-    /// The time to the next event of a Poisson process with so many in a second.
+    /// The time to the next event of a Poisson process with this many in a second.
     pub fn until_next(&mut self, in_a_second: f64) -> Duration {
         Duration::from_secs_f64(-self.share().ln() / in_a_second)
     }

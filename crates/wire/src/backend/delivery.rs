@@ -1,8 +1,8 @@
-//! The answer to a FETCH: jobs, still as the text that they are.
+//! The answer to a FETCH: jobs, still as text.
 //!
 //! Each element of `jobs` is a reservation that the backend has made. So an answer that ends or
-//! breaks in the middle is still good for the elements before that point. More jobs than were asked
-//! for are all taken: only the lifecycle may give a job back.
+//! breaks in the middle is still good for the elements before that point. An answer with more jobs
+//! than requested is accepted whole, because only the lifecycle may give a job back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::json::lenient::Object;
 pub(crate) struct Fetched {
     /// The jobs, in their order.
     pub(crate) deliveries: Vec<Delivery>,
-    /// Elements that are no job: without an id nobody can speak about them.
+    /// Elements that are no job: without an id no request can name them.
     pub(crate) unusable: usize,
     /// Whether the answer could be read to its end.
     pub(crate) is_whole: bool,
@@ -32,7 +32,7 @@ pub(crate) fn fetched(mut body: JobsBody) -> Fetched {
     regular(&mut body).unwrap_or_else(|| readable(&body.join()))
 }
 
-/// The jobs of a regular answer, which takes one look at each byte.
+/// The jobs of a regular answer; reads each byte once.
 fn regular(body: &mut JobsBody) -> Option<Fetched> {
     let JobsBody { rest, large } = body;
     let rest = std::str::from_utf8(rest).ok()?;
@@ -69,7 +69,7 @@ fn regular(body: &mut JobsBody) -> Option<Fetched> {
     Some(fetched)
 }
 
-/// The jobs of any answer, as far as it can be read.
+/// The jobs of any answer, up to its first unreadable place.
 fn readable(body: &[u8]) -> Fetched {
     let valid = match std::str::from_utf8(body) {
         Ok(text) => text,
@@ -117,9 +117,9 @@ fn delivery(fields: &Object<'_>, envelope: Envelope) -> Option<Delivery> {
     })
 }
 
-/// Whether its last error is a FAIL of ojs-init about a process that went away while it held the
-/// job: `worker_death`, with the number of jobs in `details`. Backends have a `worker_death` of
-/// their own, for workers that they no longer hear of; that says nothing about the job.
+/// Whether its last error is a FAIL of ojs-init about a process that died while it held the job:
+/// `worker_death`, with the number of jobs in `details`. Backends have a `worker_death` of their
+/// own, for workers that stopped sending heartbeats: that one is no fact about the job.
 fn has_crashed(fields: &Object<'_>) -> bool {
     let Some(error) = fields.object("error") else {
         return false;
@@ -131,8 +131,8 @@ fn has_crashed(fields: &Object<'_>) -> bool {
     (is_death("code") || is_death("type")) && is_ours
 }
 
-/// From the creation of a job to this reservation, where the backend tells both. A job that was
-/// scheduled for later has waited for that.
+/// Time from the creation of a job to this reservation, if the backend sends both. `None` for a job
+/// that was scheduled for later, because it waited for that time.
 fn waited(fields: &Object<'_>) -> Option<Duration> {
     if fields.text("scheduled_at").is_some() {
         return None;
@@ -154,11 +154,12 @@ pub(crate) fn reservation(job: &Object<'_>) -> Reservation {
     }
 }
 
-/// Where an earlier attempt wants this one to go on (requirements C-35): `checkpoint`, then
-/// `last_checkpoint`, then `meta.checkpoint`.
+/// The checkpoint from which an earlier attempt wants this one to continue (requirements C-35):
+/// `checkpoint`, then `last_checkpoint`, then `meta.checkpoint`.
 ///
-/// The durable execution extension wraps what the worker saved, `checkpoint {state, sequence}`; the
-/// worker gets back what it saved. Any other shape is nobody's wrapper but the worker's own value.
+/// The durable execution extension wraps the saved value, `checkpoint {state, sequence}`; the
+/// worker gets back the value that it saved. Any other shape is no wrapper but the worker's own
+/// value.
 fn checkpoint(fields: &Object<'_>) -> Option<Text> {
     let durable = |wrapped: &Object<'_>| {
         let is_wrapper = wrapped.raw("sequence").is_some() || wrapped.has_only("state");

@@ -1,4 +1,4 @@
-//! The elements of an answer to a FETCH: `jobs`, or `job` where that brings nothing.
+//! The elements of an answer to a FETCH: `jobs`, or `job` if `jobs` has none.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 
 use crate::json::lenient::{Name, Object};
 
-/// Reads a regular answer: complete, and each element is an object. `take` gets each: where it is
-/// in the text, and its fields; it says whether the reading goes on. Each byte is read once.
+/// Reads a regular answer: complete, and each element is an object. `take` gets the range and the
+/// fields of each element, and returns whether to continue. Each byte is read once.
 ///
-/// False: the answer is not regular, and what `take` got does not count.
+/// False: the answer is not regular, and the elements passed to `take` do not count.
 pub(crate) fn regular(text: &str, take: &mut dyn FnMut(Range<usize>, &Object<'_>) -> bool) -> bool {
     let mut is_empty = true;
     let mut jobs = |element: Object<'_>| {
@@ -37,7 +37,7 @@ pub(crate) fn readable(text: &str, take: &mut dyn FnMut(&str)) -> bool {
     is_whole
 }
 
-/// Gets an element, and says whether the reading goes on.
+/// Gets an element, and returns whether to continue.
 type Each<'s, E> = &'s mut dyn FnMut(E) -> bool;
 
 /// Whether the text could be read to its end.
@@ -87,7 +87,7 @@ impl<'a, E: Deserialize<'a>> Visitor<'a> for FetchAnswer<'_, E> {
     }
 }
 
-/// The array, or null: Go spells an empty one that way.
+/// The array, or null: Go writes an empty one as null.
 struct Array<'s, E>(Each<'s, E>);
 
 impl<'a, E: Deserialize<'a>> DeserializeSeed<'a> for Array<'_, E> {

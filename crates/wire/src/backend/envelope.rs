@@ -14,7 +14,7 @@ pub fn one_line(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Puts a JSON document on one line. If the document is on one line already, it is not copied.
+/// Puts a JSON document on one line. A document that is already on one line is not copied.
 pub(crate) fn into_one_line(raw: String) -> String {
     match one_line(&raw) {
         Cow::Borrowed(_) => raw,

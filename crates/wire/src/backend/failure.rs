@@ -1,8 +1,9 @@
-//! The error of a FAIL as the backend gets it: no longer than backends take, and with the backtrace
-//! where backends keep it.
+//! The error of a FAIL as the backend gets it: within the backends' limits, and with the backtrace
+//! in the field that backends keep.
 //!
 //! Backends store `type` or `code`, `message` and `details` of an error, and drop `backtrace`. So
-//! it is sent twice: under its own name, which the specification knows, and in `details`.
+//! the backtrace is sent twice: under its own name, which is in the specification, and in
+//! `details`.
 
 use std::borrow::Cow;
 
@@ -14,11 +15,11 @@ use crate::json::lenient::Object;
 use crate::text::beginning;
 use ojs_lifecycle::api::JobError;
 
-/// The code of a failure that came without one.
+/// The code of a failure without one.
 pub const DEFAULT_ERROR_CODE: &str = "handler_error";
 
-/// Longest message that is sent, in bytes. With the bounds below one FAIL stays below 512 KiB,
-/// however its text is escaped: public backends take 1 MiB.
+/// Longest message that is sent, in bytes. With the bounds below one FAIL stays below 512 KiB, even
+/// if its text needs many escapes: public backends accept 1 MiB.
 const MOST_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Longest type and code that are sent, in bytes.
@@ -69,7 +70,7 @@ impl<'a> ErrorBody<'a> {
         }
     }
 
-    /// The error of a job that goes back: nothing failed.
+    /// The error of a job that is given back: nothing failed.
     pub(crate) fn of_requeue(code: &'a str, reason: &'a str) -> Self {
         Self {
             code,
@@ -125,8 +126,8 @@ fn shortened(details: &str) -> Cow<'_, str> {
     format!("{{{}}}", kept.join(",")).into()
 }
 
-/// The beginning of a JSON string, as a JSON string of so many bytes at most; none: it is no
-/// string, or nothing of it fits.
+/// The beginning of a JSON string, as a JSON string of at most `most` bytes; `None`: it is no
+/// string, or no part of it fits.
 fn cut_string(value: &str, most: usize) -> Option<String> {
     let inner = value.strip_prefix('"')?.strip_suffix('"')?;
     let mut length = most.checked_sub(2).filter(|length| *length > 0)?;

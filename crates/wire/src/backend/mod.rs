@@ -1,7 +1,8 @@
-//! The backend's side: requests out, answers in (HTTP binding of the Open Job Spec).
+//! The protocol of the backend: requests and answers (HTTP binding of the Open Job Spec).
 //!
 //! Words. A *delivery* is one job in the answer to a FETCH, with its reservation. The *envelope* is
-//! the job's own JSON, which nobody changes. The *words* of an answer are its texts for the log.
+//! the job's own JSON, which ojs-init never changes. The *words* of an answer are its texts for the
+//! log.
 //!
 //! | question | files |
 //! |---|---|

@@ -1,12 +1,12 @@
-//! JSON that is passed on as it is spelled.
+//! JSON that is passed on in its author's spelling.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// JSON that is passed on as it is spelled. Text that is no JSON becomes a JSON string, which
-/// breaks nothing and loses nothing.
+/// JSON that is passed on in its author's spelling. Text that is no JSON becomes a JSON string, so
+/// it breaks nothing and loses nothing.
 #[derive(Debug)]
 pub(crate) struct Json<'a>(pub(crate) Cow<'a, str>);
 

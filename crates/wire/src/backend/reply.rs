@@ -1,5 +1,5 @@
-//! From an HTTP answer to what it means. The status decides; a body is looked at only for what the
-//! status leaves open.
+//! Turns an HTTP answer into its meaning. The status decides; the body is read only if the status
+//! leaves a question open.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::backend::split::JobsBody;
 pub use crate::backend::words::Words;
 use crate::json::lenient::{self, Object};
 
-/// Shortest recommended time between heartbeats that we follow: below it they would be the
-/// backend's main load.
+/// Shortest recommended time between heartbeats that ojs-init follows: shorter ones would make
+/// heartbeats the backend's main load.
 const SHORTEST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many heartbeats must fit into the backend's heartbeat timeout (worker protocol 10.3).
 const HEARTBEATS_IN_TIMEOUT: u32 = 3;
 
-/// Longest number in a Retry-After that we believe, in bytes.
+/// Longest number in a Retry-After that is accepted, in bytes.
 const MAX_RETRY_AFTER_BYTES: usize = 16;
 
 /// An HTTP answer.
@@ -31,14 +31,14 @@ pub struct HttpAnswer<'a> {
     pub status: u16,
     /// The header Retry-After.
     pub retry_after: Option<&'a str>,
-    /// When the answer came, as the time since the start of 1970: Retry-After may be a date.
+    /// When the answer arrived, as the time since the start of 1970: Retry-After may be a date.
     pub now: Duration,
-    /// As much of the body as came.
+    /// The part of the body that arrived.
     pub body: &'a [u8],
-    /// Whether nothing is missing of the body: it neither broke off nor was longer than we read.
+    /// Whether the body is complete: it neither broke off nor was longer than the limit.
     pub is_whole: bool,
-    /// The request went out twice: a kept connection was closed under the first one, which may have
-    /// got through.
+    /// The request was sent twice: the backend closed a kept connection during the first one, which
+    /// may have reached it.
     pub was_sent_twice: bool,
 }
 
@@ -53,7 +53,7 @@ pub fn is_object(body: &[u8]) -> bool {
 pub struct Answer {
     /// The meaning for the lifecycle.
     pub reply: Reply,
-    /// The oddity of the answer, for the log. Never holds anything of a job.
+    /// The oddity of the answer, for the log. Never holds a value of a job.
     pub oddity: Option<String>,
     /// Texts of the answer itself, for the log.
     pub words: Words,
@@ -75,13 +75,13 @@ enum Content<'a> {
     Nothing,
     /// A JSON object.
     Object(Object<'a>),
-    /// One of which nothing has to be read.
+    /// An object of which no field has to be read.
     SomeObject,
-    /// The body begins like JSON, and not all of it came.
+    /// The body begins like JSON, and is not complete.
     Broken,
     /// The body ended before it began.
     Missing,
-    /// Anything else: nobody who speaks OJS wrote it.
+    /// Anything else: the sender does not speak OJS.
     Foreign,
 }
 
@@ -150,13 +150,13 @@ pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     match call {
         Call::Register { .. } => registered(fields.as_ref()),
         Call::Heartbeat { .. } => beaten(fields.as_ref()).into(),
-        // One with jobs is for `read_jobs`.
+        // An answer with jobs is read by `read_jobs`.
         Call::Fetch { .. } => Reply::Fetched(Vec::new()).into(),
         Call::GetJob { .. } => looked(fields).into(),
         Call::Manifest => described(fields.as_ref()).into(),
-        // All events are here at once, and the answer is over, so it is no stream.
+        // The complete answer is here and has ended, so it is no stream.
         Call::Listen { .. } => Reply::Failed(Failure::NotFromBackend).into(),
-        // The status says it all.
+        // The status alone decides.
         Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Answer {
             reply: Reply::Accepted,
             oddity: None,
@@ -165,8 +165,8 @@ pub fn read(call: &Call, answered: HttpAnswer<'_>) -> Answer {
     }
 }
 
-/// A success that somebody else has written: not done, as far as can be told. Only a FAIL or a
-/// requeue is never said a second time without a look.
+/// A success that another server has written: it counts as not done. Only a FAIL or a requeue is
+/// never sent again without a look at the job.
 fn foreign(call: &Call) -> Failure {
     match call.endpoint() {
         Endpoint::Nack => Failure::Unanswered,
@@ -183,8 +183,8 @@ fn foreign(call: &Call) -> Failure {
     }
 }
 
-/// A success of the backend that breaks off, or is longer than what we read: good where nothing has
-/// to be read of it.
+/// A success of the backend that breaks off, or is longer than the limit: good if no part of it has
+/// to be read.
 fn broken_off(call: &Call) -> Reply {
     match call.endpoint().answer() {
         AnswerSize::Fields | AnswerSize::Jobs | AnswerSize::Events => Reply::Failed(Failure::Unanswered),
@@ -206,7 +206,8 @@ fn registered(fields: Option<&Object<'_>>) -> Answer {
     }
     let period = |key| fields?.duration(key, Duration::from_secs(1));
     let at_least = |interval: Duration| interval.max(SHORTEST_HEARTBEAT_INTERVAL);
-    // A backend that extends by its own default, whatever we ask for, lets go of a job after that.
+    // Some backends ignore the requested time and extend by their own default; a job's reservation
+    // then lapses after that.
     let timeouts = [period("heartbeat_timeout"), period("visibility_timeout_default")];
     let shortest = timeouts.into_iter().flatten().min();
     Reply::Registered {
@@ -229,7 +230,7 @@ fn beaten(fields: Option<&Object<'_>>) -> Reply {
     }
 }
 
-/// One word of either vocabulary (requirements C-09); what nobody knows asks for nothing.
+/// One word of either vocabulary (requirements C-09); an unknown word is ignored.
 fn directive(word: &str) -> Option<Directive> {
     let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known));
     if is(&["terminate"]) {
@@ -319,8 +320,8 @@ fn nothing_but(state: JobState) -> Reply {
 fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
     let failure = match (answered.status, call.endpoint()) {
         (403, Endpoint::Info) => return nothing_but(JobState::Hidden),
-        // A proxy that does not know the way to the backend right now says 404 too, and knows
-        // nothing of the job.
+        // A proxy that cannot reach the backend right now returns 404 too, and that is no fact
+        // about the job.
         (404 | 410, Endpoint::Info | Endpoint::Ack | Endpoint::Nack) if !is_of_ojs(answered.body) => {
             Failure::NotFromBackend
         }
@@ -330,7 +331,7 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         {
             Failure::Lost
         }
-        // Nor does one that finds something wrong with the request know what the backend would say.
+        // A proxy that refuses the request as invalid does not know the backend's answer either.
         (400 | 422, Endpoint::Ack | Endpoint::Nack) if Object::read_bytes(answered.body).is_none() => {
             Failure::NotFromBackend
         }
@@ -340,11 +341,11 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         // An earlier attempt got through, and its answer did not.
         (409, Endpoint::Register | Endpoint::Deregister) => Failure::AlreadyCompleted,
         (300..=399, _) => Failure::Redirected,
-        // Somebody in between, or a request that did not get through whole: it was not carried out.
+        // A proxy answered, or the request arrived incomplete: it was not carried out.
         (408 | 425, _) | (409, Endpoint::Fetch) => Failure::RetryLater { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
         (409, Endpoint::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
-            // To every other backend a request that went out twice is the same request.
+            // Every other backend treats a request that was sent twice as one request.
             (Some("completed"), true) => return Reply::Accepted,
             (Some("completed"), false) => Failure::AlreadyCompleted,
             (Some(_), _) => Failure::Lost,
@@ -357,7 +358,7 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         (404 | 410, Endpoint::Heartbeat | Endpoint::Deregister) if is_unknown_worker(answered.body) => {
             Failure::Unregistered
         }
-        // There is no such queue, or not yet: it comes with its first job.
+        // The queue does not exist yet: it is created with its first job.
         (404 | 410, Endpoint::Events) if is_of_ojs(answered.body) => Failure::NotFound,
         (404 | 405 | 501, _) => Failure::Unsupported,
         (400 | 413 | 415 | 422, _) => Failure::Refused,
@@ -375,7 +376,7 @@ fn error_of(body: &[u8]) -> Option<Object<'_>> {
     Some(fields.object("error").unwrap_or(fields))
 }
 
-/// Whether the backend itself says what is wrong, and nobody in front of it.
+/// Whether the backend itself wrote this error, and not a proxy in front of it.
 #[must_use]
 pub fn is_of_ojs(body: &[u8]) -> bool {
     error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
@@ -401,7 +402,7 @@ fn is_unknown_worker(body: &[u8]) -> bool {
     says_registered || speaks_of(body, "worker")
 }
 
-/// How an error says that something is not there.
+/// The phrases by which an error reports a missing object.
 const MISSING: [&str; 6] = [
     "not found",
     "unknown",
@@ -432,7 +433,7 @@ fn asked_for(answered: HttpAnswer<'_>) -> Option<Duration> {
     retry_after(answered.retry_after?, answered.now)
 }
 
-/// Whole or decimal seconds, or a date (requirements C-36); one that is past is now.
+/// Whole or decimal seconds, or a date (requirements C-36); a past date means now.
 fn retry_after(value: &str, now: Duration) -> Option<Duration> {
     let value = value.trim();
     let is_decimal = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');

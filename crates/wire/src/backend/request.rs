@@ -1,7 +1,8 @@
-//! The requests to the backend, as HTTP. [`read`] is the way back.
+//! The requests to the backend, as HTTP. [`read`] parses the answers.
 //!
-//! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it
-//! lacks (register, deregister, progress, checkpoint) is asked for where the extensions put it.
+//! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks.
+//! Requests that it lacks (register, deregister, progress, checkpoint) use the paths of the
+//! extensions.
 
 use std::time::Duration;
 
@@ -23,10 +24,10 @@ use crate::text::milliseconds;
 /// The type of the bodies of requests and answers alike.
 pub const CONTENT_TYPE: &str = "application/openjobspec+json";
 
-/// The version of the specification that we speak; the value of the header `OJS-Version`.
+/// The version of the specification that ojs-init speaks; the value of the header `OJS-Version`.
 pub const OJS_VERSION: &str = "1.0.0-rc.1";
 
-/// Error code of a job that goes back unprocessed (conformance L1-WRK-003).
+/// Error code of a job that is given back unprocessed (conformance L1-WRK-003).
 const REQUEUE_ERROR_CODE: &str = "cancelled";
 
 /// Least visibility timeout that the JSON schemas of heartbeat and FETCH allow.
@@ -37,14 +38,14 @@ const SHORTEST_VISIBILITY: Duration = Duration::from_secs(1);
 pub struct Identity {
     /// Name of this machine or container.
     pub hostname: String,
-    /// Our own process id.
+    /// The process id of ojs-init.
     pub pid: u32,
     /// Highest priority first; never empty.
     pub queues: Vec<String>,
     /// Most jobs that the worker may have at once.
     pub concurrency: u32,
     pub labels: Vec<String>,
-    /// When we started, in the form of RFC 3339.
+    /// When ojs-init started, in the form of RFC 3339.
     pub started_at: String,
 }
 
@@ -58,7 +59,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// As it stands in a request.
+    /// The name in a request.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,11 +71,11 @@ impl Method {
     }
 }
 
-/// One HTTP request, without what every request has.
+/// One HTTP request, without the header lines that every request has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
     pub method: Method,
-    /// Where, below the base URL.
+    /// The path below the base URL.
     pub path: String,
     /// The type of the answer that is wanted.
     pub accept: &'static str,
@@ -165,8 +166,8 @@ fn report(worker: &WorkerId, job: &JobId, outcome: &Outcome, is_bare: bool) -> H
     }
 }
 
-/// The first way that the documents show, the same with nothing but the name, or the second
-/// (requirements C-16).
+/// The first way of the specification, that way with only the name, or the second way (requirements
+/// C-16).
 fn deregistration(worker: &WorkerId, way: Farewell) -> HttpRequest {
     let content = |state| DeregisterBody {
         worker_id: &worker.0,
@@ -206,12 +207,12 @@ fn post(operation: &str, content: &impl Serialize) -> HttpRequest {
 }
 
 fn body(content: &impl Serialize) -> Vec<u8> {
-    // Structs of text and numbers: there is nothing that could fail.
+    // Structs of text and numbers: the encoding cannot fail.
     serde_json::to_vec(content).unwrap_or_default()
 }
 
-/// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any
-/// text.
+/// The path of a job or a worker, or below it. The backend makes the ids of jobs, and they may be
+/// any text.
 fn path(collection: &str, id: &str, below: &str) -> String {
     let mut path = ["/ojs/v1/", collection, "/"].concat();
     push_encoded(&mut path, id);
@@ -229,7 +230,7 @@ fn push_encoded(path: &mut String, id: &str) {
     }
 }
 
-/// Where a stream of events is.
+/// The path of a stream of events.
 fn events(topic: &StreamTopic) -> String {
     match topic {
         StreamTopic::Queue(queue) => path("queues", queue, "/events"),
@@ -249,7 +250,7 @@ fn is_dots(id: &str) -> bool {
     id.bytes().all(|byte| byte == b'.')
 }
 
-/// These queues, else those that are configured.
+/// These queues, else the configured ones.
 fn names<'a>(queues: Option<&'a [Text]>, us: &'a Identity) -> Vec<&'a str> {
     match queues {
         Some(queues) => queues.iter().map(|queue| &**queue).collect(),
@@ -292,7 +293,7 @@ struct Heartbeat<'a> {
 /// The fields of a heartbeat; the bare form has no `detail`.
 #[derive(Serialize)]
 struct HeartbeatBody<'a> {
-    /// The binding's name for the ids of the active jobs, or for how many there are.
+    /// The binding's name for the ids of the active jobs, or for their number.
     active_jobs: ActiveJobs<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     visibility_timeout_ms: Option<u64>,
@@ -360,8 +361,8 @@ struct FetchBody<'a> {
     worker_id: Option<&'a str>,
     queues: Vec<&'a str>,
     count: u32,
-    /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the
-    /// first heartbeat.
+    /// Without it backends reserve a job until the first heartbeat for 30 s, or for the time in its
+    /// envelope.
     #[serde(skip_serializing_if = "Option::is_none")]
     visibility_timeout_ms: Option<u64>,
 }
@@ -394,8 +395,8 @@ fn failure<'a>(worker: &'a WorkerId, job: &'a JobId, error: &'a JobError, is_bar
     }
 }
 
-/// Backends that know `requeue` look at nothing else. One that does not must at least try the job
-/// again, so it is `retryable`, unlike in the conformance suite.
+/// Backends that know `requeue` ignore the other fields. Any other backend must at least retry the
+/// job, so it is `retryable`, unlike in the conformance suite.
 fn requeue<'a>(worker: &'a WorkerId, job: &'a JobId, reason: &'a str) -> NackBody<'a> {
     NackBody {
         worker_id: Some(&worker.0),

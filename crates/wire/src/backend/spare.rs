@@ -1,5 +1,5 @@
 //! Memory of large envelopes that were passed on, for the next ones. The kernel would clear each
-//! page of new memory, which costs more than everything else that is done with a large job.
+//! page of new memory, which costs more than all other work on a large job.
 
 /// Most memory that is kept, in bytes.
 pub const MOST_SPARE_BYTES: usize = 16 << 20;
@@ -33,7 +33,7 @@ impl Spare {
             return memory;
         }
         let mut memory = Vec::new();
-        // Without this room it grows with what comes.
+        // Without this room the memory grows while bytes arrive.
         let _ = memory.try_reserve_exact(most);
         memory
     }

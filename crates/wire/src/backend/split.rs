@@ -1,20 +1,20 @@
-//! Takes large jobs out of an answer to a FETCH while it arrives, so that each has memory of its
-//! own and no answer has to be in memory as a whole.
+//! Moves large jobs out of an answer to a FETCH while it arrives. Each job then has its own memory,
+//! and no answer has to be in memory as a whole.
 //!
-//! This looks at strings, brackets and their depth alone. Whether the answer is JSON is found when
-//! it is read (`delivery.rs`). Whatever is taken out, [`JobsBody::join`] gives the answer again.
+//! This code looks only at strings, brackets and their depth. The reader (`delivery.rs`) checks
+//! whether the answer is JSON. [`JobsBody::join`] always restores the answer.
 
 use memchr::memchr2;
 
 use crate::backend::spare::Spare;
 
-/// From this size on, in bytes, a job has memory of its own.
+/// Size in bytes from which a job has its own memory.
 pub const LARGE_JOB: usize = 64 << 10;
 
 /// Most bytes that are reserved for a job whose length is not known yet.
 const MOST_RESERVED: usize = 4 << 20;
 
-/// An object with one field, in place of a job that was taken out.
+/// An object with one field, in place of a job that was moved out.
 const PLACEHOLDER: &[u8] = b"{\"\":0}";
 
 /// The body of an answer to a FETCH.
@@ -26,12 +26,12 @@ pub struct JobsBody {
     pub(crate) large: Vec<LargeJob>,
 }
 
-/// A job that was taken out of its answer.
+/// A job that was moved out of its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LargeJob {
-    /// Where its placeholder is.
+    /// The place of its placeholder.
     pub(crate) at: usize,
-    /// An object, as far as its first and last bracket say.
+    /// An object, judged by its first and last bracket.
     pub(crate) text: String,
 }
 
@@ -55,7 +55,8 @@ impl JobsBody {
         self.rest.len() + outside.sum::<usize>()
     }
 
-    /// The body as it was received. Each byte is copied once, however many jobs were taken out.
+    /// The body as it was received. Each byte is copied once, no matter how many jobs were moved
+    /// out.
     #[must_use]
     pub fn join(self) -> Vec<u8> {
         if self.large.is_empty() {
@@ -87,11 +88,11 @@ enum Edge {
 #[derive(Debug, Default)]
 pub struct JobsReader {
     body: JobsBody,
-    /// Where the job that is being read begins in the rest of the body.
+    /// The beginning of the present job in the rest of the body.
     start: Option<usize>,
     /// Bytes of that job, once it is large.
     current: Option<Vec<u8>>,
-    /// Bytes that were taken out, less those of their placeholders.
+    /// Bytes that were moved out, less those of their placeholders.
     outside: usize,
     depth: usize,
     /// True within an array of the outermost object.
@@ -113,7 +114,7 @@ impl JobsReader {
         self.len() == 0
     }
 
-    /// Reads on. `to_come`: bytes of the answer behind these, as far as known.
+    /// Reads these bytes. `to_come`: bytes of the answer behind them, as far as known.
     pub fn push(&mut self, mut bytes: &[u8], to_come: usize, spare: &mut Spare) {
         while !bytes.is_empty() {
             let (count, edge) = self.scan(bytes);
@@ -156,7 +157,7 @@ impl JobsReader {
         let (Some(at), Some(mut job)) = (self.start.take(), self.current.take()) else {
             return;
         };
-        // Memory of an earlier job stays as it is, for a later one.
+        // Memory of an earlier job keeps its size, for a later one.
         if job.capacity() / 2 > job.len() {
             job.shrink_to_fit();
         }

@@ -48,7 +48,7 @@ fn many_thousand_jobs_that_were_taken_out_are_put_back_with_one_copy_of_each_byt
         large: large.collect(),
     };
     let bytes = body.bytes();
-    // With a move of all that is behind each of them this takes minutes.
+    // If all bytes behind each job were moved, this would need minutes.
     let whole = body.join();
     assert_eq!(whole, format!("[{}", format!("{text},").repeat(JOBS)).into_bytes());
     assert_eq!((whole.len(), whole.capacity()), (bytes, bytes));

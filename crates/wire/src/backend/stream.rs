@@ -1,29 +1,27 @@
-//! Streams of events (server-sent events): from bytes, in whatever pieces they come, to what they
-//! tell us.
+//! Streams of events (server-sent events): turns bytes in pieces of any size into news.
 //!
-//! An event that is too long, no text, no JSON or unknown is passed over, to the next empty line.
-//! The kept bytes have a bound. Nobody has to answer an event, so nothing here is an error.
+//! An event that is too long, no text, no JSON or unknown is skipped, to the next empty line. The
+//! kept bytes have a bound. No event needs an answer, so nothing here is an error.
 
 use crate::json::fields::Fields;
 use ojs_lifecycle::api::{JobId, StreamNews};
 
-/// Longest line that is looked at, in bytes. An event that somebody writes about a job has some
-/// 200.
+/// Longest line that is read, in bytes. An event about a job usually has some 200.
 pub const MOST_LINE_BYTES: usize = 8 << 10;
 
-/// The type of an event about what a job goes through (real-time extension 3).
+/// The type of an event about a job's change of state (real-time extension 3).
 const STATE_CHANGED: &str = "job.state_changed";
 
 /// The type of an event about a queue that has a job to be fetched, as one backend has it.
 const AVAILABLE: &str = "job_available";
 
-/// The type of an event that says that the backend ends (real-time extension 2.2).
+/// The type of an event by which the backend announces its end (real-time extension 2.2).
 const SHUTDOWN: &str = "server.shutdown";
 
 /// The states of a job that waits for its time.
 const COMES_LATER: [&str; 2] = ["scheduled", "retryable"];
 
-/// The mark that some writers put before everything.
+/// The mark that some writers put at the beginning.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads one stream.
@@ -31,7 +29,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub struct EventStreamReader {
     /// The line so far.
     line: Vec<u8>,
-    /// The line is too long: what is left of it is not kept.
+    /// The line is too long: the rest of it is not kept.
     is_cut: bool,
     /// The last byte was a carriage return, so that a line feed that follows ends no other line.
     is_after_return: bool,
@@ -47,14 +45,14 @@ struct EventSoFar {
     is_state_change: bool,
     is_availability: bool,
     is_shutdown: bool,
-    /// Its data. What we know has one line of it.
+    /// Its data. Known events have one line of it.
     data: Option<String>,
     /// One of its lines was too long, or there was more than one with data.
     is_odd: bool,
 }
 
 impl EventStreamReader {
-    /// Takes what came, and tells what that says.
+    /// Reads these bytes, and passes each piece of news to `tell`.
     pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(StreamNews)) {
         let mut rest = bytes;
         if rest.is_empty() {
@@ -102,7 +100,7 @@ impl EventStreamReader {
         } else {
             self.event.take_line(text);
         }
-        // Its room is used again.
+        // The buffer is used again.
         line.clear();
         self.line = line;
     }
@@ -124,7 +122,7 @@ impl EventSoFar {
                 self.is_odd |= self.data.is_some();
                 self.data = std::str::from_utf8(value).ok().map(str::to_owned);
             }
-            // A comment, an id, a time to wait, or nothing that anybody knows.
+            // A comment, an id, a retry time, or an unknown field.
             _ => {}
         }
     }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The news of a stream whose bytes come in these pieces.
+/// The news of a stream whose bytes arrive in these pieces.
 fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<StreamNews> {
     let mut reader = EventStreamReader::default();
     let mut news = Vec::new();
@@ -27,13 +27,13 @@ fn cancelled(job: &str) -> StreamNews {
     StreamNews::JobCancelled(JobId(job.into()))
 }
 
-/// A job is to be had, as an event with its id says.
+/// An event announces this job as available.
 fn available(job: &str) -> StreamNews {
     let job = Some(JobId(job.into()));
     StreamNews::JobAvailable { job, came_due: false }
 }
 
-/// Some job is to be had.
+/// An event without an id announces an available job.
 const AVAILABLE_WITHOUT_ID: StreamNews = StreamNews::JobAvailable {
     job: None,
     came_due: false,
@@ -139,7 +139,7 @@ fn nothing_makes_the_reader_keep_more_than_a_line_and_its_data() {
     assert!(reader.line.capacity() <= 2 * MOST_LINE_BYTES);
 }
 
-/// The pieces of a stream: events, halves of events, and anything else.
+/// The pieces of a stream: events, halves of events, and other text.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(change("a", "available").into_bytes()),

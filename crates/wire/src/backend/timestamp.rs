@@ -9,7 +9,7 @@ const SECONDS_LENGTH: usize = 19;
 /// Most digits of a fraction of a second that count: nanoseconds.
 const MOST_DIGITS: usize = 9;
 
-/// The time since the start of 1970; none: it is no timestamp, or one before that.
+/// The time since the start of 1970; `None`: it is no timestamp, or one before that.
 pub(crate) fn since_1970(text: &str) -> Option<Duration> {
     let (whole, rest) = text.split_at_checked(SECONDS_LENGTH)?;
     let number = |range: std::ops::Range<usize>| whole.get(range)?.parse::<u64>().ok();
@@ -43,7 +43,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     days.checked_sub(TO_1970)
 }
 
-/// Nanoseconds of `.123456`, where it begins like that, and what follows.
+/// Nanoseconds of `.123456`, if the text begins like that, and the rest of the text.
 fn fraction(text: &str) -> (u32, &str) {
     let Some(digits) = text.strip_prefix('.') else {
         return (0, text);

@@ -3,11 +3,11 @@
 
 use ojs_lifecycle::api::Trace;
 
-/// Length of `00-<32 digits>-<16 digits>-<2 digits>`. A later version may go on behind a dash.
+/// Length of `00-<32 digits>-<16 digits>-<2 digits>`. A later version may continue behind a dash.
 const LENGTH: usize = 55;
 
-/// Reads it; `None` for anything that the recommendation calls invalid: another shape, capital
-/// letters, an id of nothing but zeroes, version `ff`, version `00` with anything behind it.
+/// Reads it; `None` if the recommendation calls it invalid: another shape, capital letters, an id
+/// with only zeroes, version `ff`, version `00` with text behind it.
 #[must_use]
 pub fn read(text: &str) -> Option<Trace> {
     let mut fields = text.split('-');

@@ -1,7 +1,7 @@
 //! The words of an answer for a person: its status, its error, and the state of the job.
 //!
-//! Only what the fields of an error and `state` are for; never anything else of a body, which may
-//! hold arguments of jobs.
+//! Reads only the fields of an error and `state`, never other parts of a body, which may hold
+//! arguments of jobs.
 
 use ojs_lifecycle::api::{Call, Endpoint};
 
@@ -17,7 +17,7 @@ const MESSAGE_BYTES: usize = 240;
 /// Ends a text that was cut.
 const CUT: char = '…';
 
-/// The words of one answer. Whoever writes them to a log escapes them: they are the backend's.
+/// The words of one answer. The code that logs them escapes them, because the backend wrote them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// The words of an answer that is no success: its status, and the error's code and message.
@@ -83,7 +83,7 @@ fn current_state(error: &Object<'_>) -> Option<String> {
     text.map(|text| clipped(&text, NAME_BYTES))
 }
 
-/// At most so many bytes of it.
+/// At most `most` bytes of it.
 fn clipped(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -1,5 +1,5 @@
-//! Answers that are ours. Each says so: its `Server` is ojs-init, and the codes of its errors begin
-//! with `gateway_`.
+//! Answers that ojs-init writes itself. Each is marked: its `Server` is ojs-init, and the codes of
+//! its errors begin with `gateway_`.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ const OJS_TYPE: &str = "application/openjobspec+json";
 /// A parameter of [`OJS_TYPE`]. Some SDKs look for the one type in the header, some for the other.
 const JSON_ALIAS: &str = "; alias=\"application/json\"";
 
-/// The type that an SDK takes for JSON without the parameter.
+/// The type, without its parameter, that an SDK reads as JSON.
 const JSON_TYPE: &str = "application/json";
 
 /// The status of an answer.
@@ -64,7 +64,7 @@ impl AnswerStatus {
         }
     }
 
-    /// Whether the same request may be taken later: `retryable` of the error.
+    /// Whether a retry of the request may succeed: `retryable` of the error.
     fn is_retryable(self) -> bool {
         match self {
             Self::RequestTimeout | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout => true,
@@ -89,12 +89,12 @@ pub struct AnswerForm {
     pub wants_body: bool,
     /// Whether another request may follow on this connection.
     pub is_kept: bool,
-    /// Whether that goes without saying, as since HTTP/1.1.
+    /// True if the connection stays open without a header line, as since HTTP/1.1.
     pub is_kept_by_itself: bool,
 }
 
 impl AnswerForm {
-    /// The line of the head that says what becomes of the connection, where that has to be said.
+    /// The header line that keeps or closes the connection, if the answer needs one.
     #[must_use]
     pub fn connection(self) -> &'static str {
         match (self.is_kept, self.is_kept_by_itself) {
@@ -114,13 +114,13 @@ impl AnswerForm {
     }
 
     fn json(self, status: AnswerStatus, body: &impl Serialize) -> Vec<u8> {
-        // Text, numbers and JSON: it cannot fail.
+        // Text, numbers and JSON: the encoding cannot fail.
         self.write(status.line(), &serde_json::to_vec(body).unwrap_or_default())
     }
 }
 
-/// The answer to a FETCH: the envelopes as the backend sent them, and the first one where older
-/// clients look for it.
+/// The answer to a FETCH: the envelopes as the backend sent them, and the first one also in the
+/// field that older clients read.
 #[must_use]
 pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
     let length: usize = jobs.iter().map(|job| job.envelope.len() + 1).sum();
@@ -142,8 +142,7 @@ pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
     form.write(AnswerStatus::Ok.line(), body.as_bytes())
 }
 
-/// The answer to an ACK or a FAIL that was taken; `state` is what the job is from then on, where
-/// that is known.
+/// The answer to an accepted ACK or FAIL; `state` is the job's new state, if known.
 #[must_use]
 pub fn outcome(job: &JobId, state: Option<&str>, form: AnswerForm) -> Vec<u8> {
     let body = OutcomeAnswer {
@@ -245,7 +244,7 @@ pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> V
     bytes
 }
 
-/// Whether this line names the type of an OJS body without a word that an SDK takes for JSON.
+/// Whether this line names the type of an OJS body without a word that an SDK reads as JSON.
 fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
     if !name.eq_ignore_ascii_case(b"content-type") {
         return false;
@@ -257,7 +256,7 @@ fn lacks_json_alias(name: &[u8], value: &[u8]) -> bool {
     media_type.eq_ignore_ascii_case(OJS_TYPE) && !value.contains(JSON_TYPE)
 }
 
-/// Why a request does not get what it asks for.
+/// Why a request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayError<'a> {
     /// The HTTP status of the answer.
@@ -297,7 +296,7 @@ impl GatewayError<'static> {
     }
 }
 
-/// The answer to a request that does not get what it asks for.
+/// The answer to a request that fails.
 #[must_use]
 pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
     let body = ErrorAnswer {
@@ -310,8 +309,8 @@ pub fn failed(error: &GatewayError<'_>, form: AnswerForm) -> Vec<u8> {
     form.json(error.status, &body)
 }
 
-/// The answer to an ACK or a FAIL that the lifecycle did not take: the backend refuses it, the
-/// reservation is lost, or no worker runs. A body that is too long does not come this far: it gets
+/// The answer to an ACK or a FAIL that the lifecycle refused: the backend refuses it, the
+/// reservation is lost, or no worker runs. A body that is too long is refused earlier, with
 /// `gateway_too_large`.
 #[must_use]
 pub fn outcome_not_taken(code: ErrorCode, message: &str, form: AnswerForm) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The bodies of requests that are for us.
+//! The bodies of requests that ojs-init answers.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,7 +19,7 @@ const MOST_JOBS: usize = 10_000;
 /// The message of a failure whose error cannot be read.
 const NO_ERROR: &str = "the job failed, and its error cannot be read";
 
-/// Why a body is not taken, for a person.
+/// Why a body is refused, for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadBody(pub &'static str);
 
@@ -30,9 +30,9 @@ const NO_OBJECT: BadBody = BadBody("the body must be a JSON object");
 pub struct FetchBody {
     /// The SDK's name for itself.
     pub worker: Option<String>,
-    /// Most jobs: `count`, or `batch_size` (Ruby). 1 where neither is a whole number above zero.
+    /// Most jobs: `count`, or `batch_size` (Ruby). 1 if neither is a whole number above zero.
     pub count: u32,
-    /// From these queues; none: it names none, and gets jobs of the configured ones.
+    /// The queues of the request. `None`: it names none, and gets jobs of the configured ones.
     pub queues: Option<Vec<Text>>,
 }
 
@@ -41,7 +41,7 @@ pub struct FetchBody {
 pub struct BeatBody {
     /// The SDK's name for itself.
     pub worker: Option<String>,
-    /// The jobs that it has; empty: it has none. `None`: it does not say which it has.
+    /// The worker's jobs; empty: it has none. `None`: the heartbeat does not list them.
     pub jobs: Option<Vec<JobId>>,
 }
 
@@ -94,8 +94,8 @@ fn worker(body: &Object<'_>) -> Option<String> {
 }
 
 /// Reads the body of a heartbeat: the jobs as an array in `active_jobs` or in `active_job_ids`, or
-/// one in `job_id`. An empty array, or the number 0 in `active_jobs`, says that there are none. If
-/// none of these can be read, the heartbeat does not say which jobs it has.
+/// one in `job_id`. An empty array, or the number 0 in `active_jobs`, means no jobs. If none of
+/// these can be read, the jobs are unknown.
 ///
 /// # Errors
 ///
@@ -114,14 +114,14 @@ pub fn read_beat(body: &[u8]) -> Result<BeatBody, BadBody> {
     })
 }
 
-/// The name that a worker gives itself in a body that says nothing else of interest.
+/// The worker's own name, from a body of which no other field is needed.
 #[must_use]
 pub fn read_worker(body: &[u8]) -> Option<String> {
     worker(&Object::read_bytes(body)?)
 }
 
-/// This body with `worker` in the place of each `worker_id` that it has; everything else stays byte
-/// for byte. What is no JSON object stays as it is.
+/// This body with `worker` in place of each `worker_id`; everything else stays byte for byte. A
+/// body that is no JSON object stays unchanged.
 #[must_use]
 pub fn with_worker(body: Vec<u8>, worker: &str) -> Vec<u8> {
     let spans: Vec<Range<usize>> = match std::str::from_utf8(&body) {
@@ -178,8 +178,7 @@ pub fn read_outcome(body: &[u8], has_failed: bool) -> Result<OutcomeBody, BadBod
     Ok(OutcomeBody { job, said })
 }
 
-/// A failure must not get lost over how it is told: where it is not spelled as it should be, what
-/// can be read of it counts.
+/// A failure must not get lost because of its spelling: the readable parts of a wrong one count.
 fn failure(json: Option<&str>) -> JobError {
     error::read(json).unwrap_or_else(|_| {
         let object = json.and_then(Object::read);

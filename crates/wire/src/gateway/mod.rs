@@ -1,11 +1,11 @@
 //! The requests of a worker that is built on an OJS SDK, over HTTP, and the answers to it.
 //!
 //! Requests are read more leniently than any backend reads them: a field of the wrong type is a
-//! missing field, and a failure whose error makes no sense is a failure. Answers have the words of
-//! every generation of backends, so that each SDK finds what it looks for.
+//! missing field, and a failure with an unreadable error is a failure. Answers have the words of
+//! every generation of backends, so that each SDK finds the one it reads.
 //!
-//! The folder may use the rest of the crate. Start with `route`: it tells the requests
-//! that ojs-init answers from those that it passes on. Then come `bodies` and `answers`.
+//! The folder may use the rest of the crate. Start with `route`: it separates the requests that
+//! ojs-init answers from those that it passes on. Then read `bodies` and `answers`.
 
 mod answers;
 mod bodies;

@@ -1,5 +1,4 @@
-//! Which request is what: by its method and its path, with or without the prefix of the
-//! specification.
+//! Routes a request by its method and its path, with or without the prefix of the specification.
 
 /// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,28 +11,28 @@ pub enum RequestKind {
     Fail,
     /// A worker is there, with these jobs.
     Heartbeat,
-    /// A worker says who it is. There is one worker towards the backend, which is us.
+    /// A worker registers. The backend sees one worker, which is ojs-init.
     Register,
-    /// A worker says that it goes.
+    /// A worker deregisters.
     Deregister,
     /// Not about being a worker: the backend's business.
     Other,
-    /// The backend may read it as one of the above, and we do not. It gets no such request with our
-    /// token.
+    /// The backend may read it as one of the above, but ojs-init does not. So ojs-init does not
+    /// send it to the backend with its token.
     Doubtful,
 }
 
 /// The prefix of everything but the manifest and the health endpoints.
 const PREFIX: [&str; 2] = ["ojs", "v1"];
 
-/// The part of a path that what workers ask for has in common.
+/// The part of a path that all requests of workers share.
 const WORKERS: &str = "workers";
 
-/// How often a path is decoded to find out what a server could make of it.
+/// Most times that a path is decoded to find out how a server could read it.
 const MOST_DECODINGS: usize = 4;
 
 /// Characters that may end a part of a path, or be dropped from it, for a server that decodes once
-/// more than we do. `%` begins a further escape.
+/// more than ojs-init does. `%` begins a further escape.
 const DOUBTFUL: &[char] = &['/', '\\', ';', '?', '#', '%'];
 
 /// The kind of this request. A path is compared as a server may understand it: decoded, without
@@ -49,15 +48,17 @@ pub fn route(method: &str, target: &str) -> RequestKind {
     found
 }
 
-/// Whether a server that decodes a path again, drops what is behind a `;`, takes `\` for `/`, or
-/// knows no capitals may see one of our routes in it. All of these are POST or DELETE.
+/// Whether another server may read one of the routes in this path. That server may decode a path
+/// again, drop the part behind a `;`, read `\` as `/`, or ignore capitals. All of these routes are
+/// POST or DELETE.
 fn is_doubtful(method: &str, path: &str, decoded: &[String]) -> bool {
     let method = method.to_ascii_uppercase();
     if !matches!(method.as_str(), "POST" | "DELETE") || !is_about_workers(path) {
         return false;
     }
     let is_odd = |letter: char| DOUBTFUL.contains(&letter) || letter.is_control() || letter.is_whitespace();
-    // No UTF-8 has these bytes; some decoders take them for the first half of a slash or a letter.
+    // UTF-8 never has these bytes; some decoders read them as the first half of a slash or a
+    // letter.
     let has_overlong = ["%c0", "%c1"]
         .iter()
         .any(|escape| path.to_ascii_lowercase().contains(escape));
@@ -66,7 +67,7 @@ fn is_doubtful(method: &str, path: &str, decoded: &[String]) -> bool {
     has_odd || has_overlong || resolve(&method, &lower) != RequestKind::Other
 }
 
-/// Whether a path has the name of our routes in it, however often it is to be decoded.
+/// Whether a path contains the name of the workers' routes, after any number of decodings.
 fn is_about_workers(path: &str) -> bool {
     let mut path = path.as_bytes().to_vec();
     for _ in 0..=MOST_DECODINGS {
@@ -80,7 +81,7 @@ fn is_about_workers(path: &str) -> bool {
         }
         path = decoded;
     }
-    // Nobody encodes a path so often in good faith.
+    // No honest client encodes a path so often.
     true
 }
 
@@ -98,7 +99,7 @@ fn resolve(method: &str, decoded: &[String]) -> RequestKind {
     for part in decoded {
         match part.as_str() {
             "." => {}
-            // The backend may resolve it, and give out jobs of which we know nothing.
+            // The backend may resolve it, and hand out jobs that ojs-init does not know of.
             ".." => drop(parts.pop()),
             part => parts.push(part),
         }
@@ -115,7 +116,7 @@ fn resolve(method: &str, decoded: &[String]) -> RequestKind {
     }
 }
 
-/// A part of a path with its escapes undone; what is no text then is not one of ours.
+/// A part of a path with its escapes undone. A part that is no text then matches no route.
 fn decoded(part: &str) -> String {
     String::from_utf8(unescaped(part.as_bytes())).unwrap_or_default()
 }

@@ -10,10 +10,10 @@ use crate::http::message::{decimal, is_listed, values};
 /// Most header lines of an answer.
 pub const MOST_HEADER_LINES: usize = 128;
 
-/// The type of an answer whose body tells of events as they happen.
+/// The type of an answer whose body streams events.
 pub const EVENT_STREAM: &str = "text/event-stream";
 
-/// The meaning of a head for what follows it.
+/// The meaning of a head for the bytes behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerFraming {
     /// An interim answer (100, 102 to 199): the head of the answer itself is next.
@@ -22,17 +22,17 @@ pub enum AnswerFraming {
     Final {
         /// Where its body ends.
         body: AnswerBody,
-        /// Whether another request may go out on the connection, once the body was read.
+        /// Whether another request may be sent on the connection after the body was read.
         leaves_open: bool,
     },
 }
 
-/// How the end of an answer's body is told.
+/// How the end of an answer's body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerBody {
-    /// There is no body, whatever the head says: as with HEAD, 204 and 304.
+    /// There is no body, even if the head announces one: as with HEAD, 204 and 304.
     None,
-    /// The body has so many bytes.
+    /// The body has this many bytes.
     Bytes(u64),
     Chunked,
     /// The body ends with the connection.
@@ -43,8 +43,8 @@ pub enum AnswerBody {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadAnswer;
 
-/// Reads the head at the beginning of these bytes; `None`: its end is not here yet. `take` gets the
-/// head, its length in bytes and its meaning. `is_head_alone`: the request was a HEAD.
+/// Reads the head at the beginning of these bytes; `None`: its end has not arrived yet. `take` gets
+/// the head, its length in bytes and its meaning. `is_head_alone`: the request was a HEAD.
 ///
 /// # Errors
 /// [`BadAnswer`], also for a head of more than [`MOST_HEADER_LINES`] lines.
@@ -66,7 +66,7 @@ pub fn read<T>(
     }
 }
 
-/// Whether the value of a Content-Type is that of a stream of events, whatever its parameters are.
+/// Whether the value of a Content-Type is that of an event stream, with any parameters.
 #[must_use]
 pub fn is_event_stream(content_type: &[u8]) -> bool {
     let essence = content_type.split(|byte| *byte == b';').next();
@@ -95,7 +95,7 @@ fn framing(response: &Response<'_, '_>, is_head_alone: bool) -> Result<AnswerFra
     };
     let said = |token: &str| values(headers, "connection").any(|value| is_listed(value, token));
     let is_kept = !said("close") && (is_1_1 || said("keep-alive"));
-    // Where a head has both a length and a coding, somebody on the way may have read the other one.
+    // If a head has both a length and a coding, a proxy on the way may have used the other one.
     let is_clear = codings == 0 || length.is_none();
     let leaves_open = is_kept && is_clear && body != AnswerBody::ToTheEnd && status != SWITCHING_PROTOCOLS;
     Ok(AnswerFraming::Final { body, leaves_open })

@@ -1,8 +1,8 @@
-//! The body of a message, as it comes: where it ends (RFC 9112, 6.3), and which bytes are payload.
+//! The body of a message as it arrives: where it ends (RFC 9112, 6.3), and which bytes are payload.
 //!
-//! `httparse` reads the size of a chunk. It reads a size without a digit as the last chunk, which
-//! would end a body that another reader on the way goes on with. So a size that begins with a
-//! blank, or has no digit, is refused here.
+//! `httparse` reads the size of a chunk, and reads a size without a digit as the last chunk. That
+//! would end a body that another reader on the way continues. So a size that begins with a blank,
+//! or has no digit, is refused here.
 
 use crate::http::answer_head::AnswerBody;
 use crate::http::message::BodyLength;
@@ -10,27 +10,27 @@ use crate::http::message::BodyLength;
 /// Longest line with the size of a chunk, its extensions included, in bytes.
 const MOST_SIZE_LINE_BYTES: usize = 1 << 10;
 
-/// Most bytes of the trailer fields behind the last chunk. They are read and dropped. A body with
-/// more of them is refused.
+/// Most bytes of the trailer fields behind the last chunk. The reader drops them, and refuses a
+/// body with more of them.
 const MOST_TRAILER_BYTES: usize = 8 << 10;
 
-/// Where a body is being read.
+/// The reader of a body, at its present place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyReader(BodyPart);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyPart {
-    /// So many bytes of a body whose length is known are still to come.
+    /// Missing bytes of a body whose length is known.
     Counted(u64),
     /// The line with the size of the next chunk is next.
     SizeLine,
-    /// So many bytes of a chunk are still to come.
+    /// Missing bytes of a chunk.
     Chunk(u64),
     /// The line break behind a chunk is next.
     ChunkEnd,
-    /// The lines behind the last chunk, of which there were so many bytes.
+    /// The lines behind the last chunk, with the number of their bytes so far.
     Trailer(usize),
-    /// All that comes until the connection is closed.
+    /// All bytes until the connection is closed.
     ToTheEnd,
     Over,
 }
@@ -38,11 +38,12 @@ enum BodyPart {
 /// The next step in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyStep<'a> {
-    /// Payload; never empty. It stays where it is until it is told how much of it was taken.
+    /// Payload; never empty. The payload stays in place until [`BodyReader::took`] reports how much
+    /// was used.
     Payload(&'a [u8]),
     /// More bytes are needed.
     Unfinished,
-    /// The body is over; what is left belongs to the next message.
+    /// The body is complete; the remaining bytes belong to the next message.
     Over,
 }
 
@@ -51,7 +52,7 @@ pub enum BodyStep<'a> {
 pub struct BadChunk;
 
 impl BodyReader {
-    /// A body of which nothing came yet.
+    /// A body before its first byte.
     #[must_use]
     pub fn new(length: BodyLength) -> Self {
         Self(match length {
@@ -60,7 +61,7 @@ impl BodyReader {
         })
     }
 
-    /// The body of an answer of which nothing came yet.
+    /// The body of an answer before its first byte.
     #[must_use]
     pub fn of_answer(body: AnswerBody) -> Self {
         Self(match body {
@@ -71,8 +72,8 @@ impl BodyReader {
         })
     }
 
-    /// Whether all of it was read if the connection is closed now. `is_clean`: the other side has
-    /// closed it as it should, so that nothing may be missing at its end.
+    /// Whether the body is complete if the connection is closed now. `is_clean`: the peer has
+    /// closed it in order, so no byte at its end is missing.
     #[must_use]
     pub fn is_whole_if_closed(&self, is_clean: bool) -> bool {
         match self.0 {
@@ -90,11 +91,11 @@ impl BodyReader {
         matches!(self.0, BodyPart::Over | BodyPart::Counted(0))
     }
 
-    /// Takes the next step in these bytes, and removes bytes that are no payload from them.
+    /// Reads the next step from these bytes, and removes bytes that are no payload from them.
     ///
     /// # Errors
     ///
-    /// The body is in chunks, and these make no sense.
+    /// The body is in chunks, and a chunk is invalid.
     pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<BodyStep<'a>, BadChunk> {
         loop {
             match self.0 {
@@ -109,7 +110,7 @@ impl BodyReader {
                     });
                 }
                 BodyPart::Counted(_) | BodyPart::Chunk(_) => self.0 = BodyPart::ChunkEnd,
-                // httparse takes a line without any digit for the last chunk.
+                // httparse reads a line without any digit as the last chunk.
                 BodyPart::SizeLine if input.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) => {
                     return Err(BadChunk);
                 }
@@ -156,7 +157,7 @@ impl BodyReader {
         }
     }
 
-    /// So many bytes of the payload were taken; what is next begins behind them.
+    /// Marks this many bytes of the payload as used; the next step begins behind them.
     pub fn took(&mut self, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         match &mut self.0 {

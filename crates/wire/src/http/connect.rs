@@ -1,5 +1,5 @@
-//! The request by which an HTTP proxy is asked to connect to a host (CONNECT, RFC 9110 9.3.6), and
-//! what it answers.
+//! The request that asks an HTTP proxy to connect to a host (CONNECT, RFC 9110 9.3.6), and the
+//! proxy's answer.
 
 use httparse::Response;
 
@@ -32,14 +32,14 @@ pub enum ConnectReply {
     Incomplete,
     /// The connection is there.
     Connected,
-    /// The proxy did not connect, and says so with this status.
+    /// The proxy did not connect, and answered with this status.
     Refused(u16),
-    /// This is no answer of a proxy: not HTTP, too long, or with a body where the connection should
-    /// begin.
+    /// The bytes are no answer of a proxy: not HTTP, too long, or with a body in place of the
+    /// connection.
     NotOfProxy,
 }
 
-/// Reads what has come so far.
+/// Reads the bytes that have arrived so far.
 #[must_use]
 pub fn read(bytes: &[u8]) -> ConnectReply {
     let mut rest = bytes;
@@ -55,8 +55,8 @@ pub fn read(bytes: &[u8]) -> ConnectReply {
             continue;
         }
         return match status {
-            // The host speaks only when it has been spoken to: what follows is a page of the proxy,
-            // or of no proxy.
+            // The host sends nothing before the client does, so bytes behind the head are a page of
+            // the proxy, or of a server that is no proxy.
             200..=299 if rest.is_empty() => ConnectReply::Connected,
             200..=299 => ConnectReply::NotOfProxy,
             status => ConnectReply::Refused(status),

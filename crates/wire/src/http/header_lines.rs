@@ -1,5 +1,5 @@
-//! The header lines of a head that goes on: in one block of memory, since each of them would take
-//! two of its own otherwise.
+//! The header lines of a head that is passed on, in one block of memory. Otherwise each of them
+//! would need two allocations.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct HeaderLines {
     lines: Vec<Line>,
 }
 
-/// Where one of them is in the block.
+/// The place of a line in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Line {
     start: usize,
@@ -26,7 +26,7 @@ const SEPARATOR: &[u8] = b": ";
 const LINE_END: &[u8] = b"\r\n";
 
 impl HeaderLines {
-    /// These lines. Names and values come from a head that was read: there is no line break in any.
+    /// These lines. Names and values are from a parsed head, so none has a line break.
     #[must_use]
     pub fn of<'l>(lines: impl Iterator<Item = (&'l str, &'l [u8])> + Clone) -> Self {
         let (mut count, mut bytes) = (0, 0);
@@ -59,7 +59,7 @@ impl HeaderLines {
         })
     }
 
-    /// The value of the first line of this name, in whatever case.
+    /// The value of the first line of this name, in upper or lower case.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         let mut lines = self.iter();
@@ -67,7 +67,7 @@ impl HeaderLines {
         found.map(|(_, value)| value)
     }
 
-    /// All lines as HTTP writes them.
+    /// All lines in HTTP's spelling.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.block

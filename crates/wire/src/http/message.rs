@@ -1,5 +1,5 @@
-//! The head of a request on a connection that is kept: what is asked, where its body ends, and
-//! whether another request may follow.
+//! The head of a request on a kept connection: the request itself, where its body ends, and whether
+//! another request may follow.
 
 use std::mem::MaybeUninit;
 
@@ -7,7 +7,7 @@ use httparse::{Header, ParserConfig};
 
 use crate::http::header_lines::HeaderLines;
 
-/// Longest head of a request in bytes, its empty line included, where nothing asks for less.
+/// Longest head of a request in bytes, its empty line included, unless a caller sets a lower limit.
 pub const MOST_HEAD_BYTES: usize = 32 << 10;
 
 /// Most header lines of a request.
@@ -22,7 +22,7 @@ pub struct MessageHead {
     /// Every header line in its order, as it was sent.
     pub headers: HeaderLines,
     pub body: BodyLength,
-    /// Whether the client takes a body whose end is told by its chunks: everybody since HTTP/1.1.
+    /// Whether the client accepts a body in chunks: every client since HTTP/1.1.
     pub takes_chunks: bool,
     /// Whether the client keeps the connection for another request.
     pub is_kept: bool,
@@ -30,22 +30,22 @@ pub struct MessageHead {
     pub awaits_continue: bool,
 }
 
-/// How the end of a body is told.
+/// How the end of a body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// The body has so many bytes. Most requests without a body give no length.
+    /// The body has this many bytes. Most requests without a body give no length.
     Bytes(u64),
     Chunked,
 }
 
-/// Why a request cannot be read. Where the next one would begin is not known then.
+/// Why a request cannot be read. The place of the next one is unknown then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadMessage {
     /// The bytes are no HTTP/1 request, for this reason.
     Malformed(&'static str),
-    /// Its head has more bytes than are read, or more than [`MOST_HEADER_LINES`] lines.
+    /// Its head has more bytes than the limit, or more than [`MOST_HEADER_LINES`] lines.
     HeadTooLarge,
-    /// Its body comes in a coding other than chunks.
+    /// The coding of its body is not chunks.
     UnknownCoding,
     /// The request expects something other than `100-continue`.
     UnknownExpectation,
@@ -94,7 +94,7 @@ fn understand(request: &httparse::Request<'_, '_>) -> Result<MessageHead, BadMes
     })
 }
 
-/// The values of all lines of this name, in whatever case.
+/// The values of all lines of this name, in upper or lower case.
 pub(crate) fn values<'h>(headers: &'h [Header<'_>], name: &str) -> impl Iterator<Item = &'h [u8]> {
     let named = headers
         .iter()
@@ -108,8 +108,8 @@ pub(crate) fn is_listed(value: &[u8], word: &str) -> bool {
     words.any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Two answers to where a body ends are none: somebody else on the way may have taken the other one
-/// (RFC 9112 6.3).
+/// A head that marks the end of its body twice is refused: another server on the way may have used
+/// the other mark (RFC 9112 6.3).
 fn body_length(headers: &[Header<'_>], is_1_1: bool) -> Result<BodyLength, BadMessage> {
     let mut codings = values(headers, "transfer-encoding");
     let coding = codings.next();

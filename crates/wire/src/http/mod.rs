@@ -8,8 +8,8 @@
 //! | a client behind a proxy | `connect` |
 //! | a request that passes through to the backend | `tunnel`, `header_lines` |
 //!
-//! Words. A *head* is everything before the body. The *framing* of a body says where it ends: by
-//! its length, by chunks, or with the connection.
+//! Words. A *head* is everything before the body. The *framing* of a body marks its end: by its
+//! length, by chunks, or with the connection.
 //!
 //! `httparse` reads heads and sizes of chunks. Start with `message`, then `body`.
 

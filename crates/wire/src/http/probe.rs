@@ -1,5 +1,5 @@
-//! Probes, the status and metrics: what an HTTP request asks for, and the response to it. GET and
-//! HEAD of a few paths, one request for each connection, no body read.
+//! Probes, the status and metrics: the HTTP request, and the response to it. GET and HEAD of a few
+//! paths, one request for each connection, no body read.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use ojs_lifecycle::api::{Health, Probe, Status};
 /// 150.
 pub const MOST_HEAD_BYTES: usize = 4 << 10;
 
-/// The paths that there are.
+/// The paths of probes.
 const PATHS: [(&str, ProbePath); 5] = [
     ("/livez", ProbePath::Probe(Probe::Live)),
     ("/readyz", ProbePath::Probe(Probe::Ready)),
@@ -28,7 +28,7 @@ const PATHS: [(&str, ProbePath); 5] = [
 pub enum ProbePath {
     /// Whether the instance is well.
     Probe(Probe),
-    /// Where it is and what everybody is doing.
+    /// The phase of ojs-init, its worker, its jobs and its backend.
     Status,
     Metrics,
 }
@@ -50,7 +50,7 @@ pub enum ProbeRefusal {
     /// Its head has more than [`MOST_HEAD_BYTES`] bytes, or too many lines.
     TooLarge,
     NotFound,
-    /// There is, but not for this method.
+    /// The path exists, but not for this method.
     MethodNotAllowed,
 }
 
@@ -63,8 +63,7 @@ impl ProbeRefusal {
     }
 }
 
-/// Reads a request from everything that came so far; `None` when the end of its head is still
-/// missing.
+/// Reads a request from all bytes received so far; `None` if the end of its head is still missing.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<ProbeRequest> {
     Some(match read_head(bytes, MOST_HEAD_BYTES)? {
@@ -101,13 +100,13 @@ fn closing(status: &str, content_type: &str, lines: &str, body: &str, wants_body
 }
 
 fn json(status: &str, lines: &str, body: &impl Serialize, wants_body: bool) -> Vec<u8> {
-    // Words and numbers only: it cannot fail.
+    // Words and numbers only: the encoding cannot fail.
     let body = serde_json::to_string(body).unwrap_or_default();
     closing(status, "application/json", lines, &format!("{body}\n"), wants_body)
 }
 
-/// The response to a probe: 200 for yes, 503 for no. It says why, and nothing about jobs, labels or
-/// the backend's URL.
+/// The response to a probe: 200 for yes, 503 for no. The body has the reason, and no jobs, labels
+/// or URL of the backend.
 #[must_use]
 pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
     let (status, word) = if health.is_good() {
@@ -123,19 +122,19 @@ pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
     json(status, "", &body, wants_body)
 }
 
-/// The response to who asks for metrics, which are this text.
+/// The response to a request for metrics; `text` is their text.
 #[must_use]
 pub fn metrics(text: &str, wants_body: bool) -> Vec<u8> {
     closing("200 OK", metrics::CONTENT_TYPE, "", text, wants_body)
 }
 
-/// The response to who asks for the status: as little as [`answer`] says.
+/// The response to a request for the status, which reveals as little as [`answer`].
 #[must_use]
 pub fn show(shown: &Status, wants_body: bool) -> Vec<u8> {
     json("200 OK", "", &status_line::public(shown), wants_body)
 }
 
-/// The response to anything else. It says what there is.
+/// The response to any other request, with a list of the paths.
 #[must_use]
 pub fn refuse(refusal: ProbeRefusal, wants_body: bool) -> Vec<u8> {
     let (status, headers, message) = match refusal {

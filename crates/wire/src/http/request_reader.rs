@@ -1,16 +1,16 @@
-//! The requests on one connection, however their bytes were cut up. It holds no more than a head
-//! may have.
+//! The requests on one connection, from bytes in pieces of any size. Its buffer holds no more than
+//! the largest head.
 
 use crate::http::body::{BadChunk, BodyReader, BodyStep};
 use crate::http::message::{BadMessage, MOST_HEAD_BYTES, MessageHead, read_head};
 
-/// Reads one request after the other. The body of each has to be taken before the next head comes.
+/// Reads one request after the other. The caller has to read each body before the next head.
 #[derive(Debug, Default)]
 pub struct RequestReader {
     bytes: Vec<u8>,
-    /// Of these so many were taken.
+    /// How many of `bytes` were used.
     start: usize,
-    /// So many behind these are known to have no whole head.
+    /// The number of bytes behind `start` that hold no complete head.
     looked_at: usize,
     body: Option<BodyReader>,
 }
@@ -22,7 +22,7 @@ impl RequestReader {
         MOST_HEAD_BYTES.saturating_sub(self.unread().len())
     }
 
-    /// Adds what came; no more than there is room for.
+    /// Adds received bytes, as many as there is room for.
     pub fn add(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -45,7 +45,7 @@ impl RequestReader {
         }
     }
 
-    /// The head of the next request, when it is there and the body of the last one was taken.
+    /// The head of the next request, if it is complete and the body of the last one was read.
     pub fn next_head(&mut self) -> Option<Result<MessageHead, BadMessage>> {
         if self.body.is_some() {
             return None;
@@ -60,8 +60,8 @@ impl RequestReader {
         }
         let unread = self.unread();
         let news = unread.get(self.looked_at..).filter(|news| !news.is_empty())?;
-        // Only the end of a line can end a head, and only the first bytes may show that there is
-        // none.
+        // Only the end of a line can end a head, and only the first bytes may show that there is no
+        // head.
         if self.looked_at > 0 && !news.contains(&b'\n') && unread.len() < MOST_HEAD_BYTES {
             self.looked_at = unread.len();
             return None;
@@ -98,11 +98,11 @@ impl RequestReader {
         }
     }
 
-    /// Takes the next step in the body of the request whose head came last.
+    /// Reads the next step in the body of the last request.
     ///
     /// # Errors
     ///
-    /// Its chunks make no sense.
+    /// A chunk is invalid.
     pub fn payload(&mut self) -> Result<BodyStep<'_>, BadChunk> {
         let Some(body) = &mut self.body else {
             return Ok(BodyStep::Over);
@@ -129,7 +129,7 @@ impl RequestReader {
             .map_or(BodyStep::Unfinished, BodyStep::Payload))
     }
 
-    /// So many bytes of that payload were taken.
+    /// Marks this many bytes of that payload as used.
     pub fn took(&mut self, count: usize) {
         if let Some(body) = &mut self.body {
             body.took(count);

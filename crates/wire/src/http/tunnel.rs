@@ -1,5 +1,5 @@
-//! Requests of somebody else that go through us to the backend, and what is answered to them: which
-//! header lines go on.
+//! Requests of a client that ojs-init passes through to the backend, and their answers: which
+//! header lines are passed on.
 
 use crate::http::answer_head::is_event_stream;
 use crate::http::header_lines::{HeaderLines, push_line};
@@ -26,19 +26,20 @@ const PROXY_PREFIX: &[u8] = b"proxy-";
 /// Headers that only ojs-init sends to the backend: its address, and the credentials.
 const OURS: [&str; 2] = ["host", "authorization"];
 
-/// Requests that may go out a second time: they change nothing (RFC 9110 9.2.1).
+/// Requests that may be sent a second time: they change nothing (RFC 9110 9.2.1).
 const MAY_COME_TWICE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
-/// Methods whose request has a body, even if it is an empty one.
+/// Methods whose request has a body, even an empty one.
 const HAVE_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
 
-/// A request of somebody else.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelRequest {
     pub method: String,
     /// Path and query, without the host.
     pub target: String,
-    /// Every header line in its order. What does not go on is left out when the head is written.
+    /// Every header line in its order. Lines that are not passed on are left out when the head is
+    /// written.
     pub headers: HeaderLines,
     pub body: TunnelBody,
 }
@@ -47,27 +48,27 @@ pub struct TunnelRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelBody {
     None,
-    /// So many bytes.
+    /// The body has this many bytes.
     Length(u64),
-    /// Nobody knows before its end.
+    /// The length is unknown before the body's end.
     Chunked,
 }
 
 impl TunnelRequest {
-    /// Whether the backend may get it twice, as far as its method and body say.
+    /// Whether the backend may get it twice, judged by its method and body.
     #[must_use]
     pub fn may_come_twice(&self) -> bool {
         let has_body = !matches!(self.body, TunnelBody::None | TunnelBody::Length(0));
         !has_body && self.changes_nothing()
     }
 
-    /// Whether its method says that it changes nothing (RFC 9110 9.2.1).
+    /// Whether its method changes nothing (RFC 9110 9.2.1).
     #[must_use]
     pub fn changes_nothing(&self) -> bool {
         MAY_COME_TWICE.contains(&self.method.as_str())
     }
 
-    /// Whether its answer has no body whatever its head says.
+    /// Whether its answer has no body, even if the answer's head announces one.
     #[must_use]
     pub fn asks_for_head_alone(&self) -> bool {
         self.method == "HEAD"
@@ -112,24 +113,24 @@ pub struct OwnLines {
     pub prefix: String,
     /// The header Host.
     pub host: String,
-    /// Further lines. The same ones of somebody else do not go on.
+    /// Lines that ojs-init adds. Lines of the client with one of these names are not passed on.
     pub headers: Vec<(String, String)>,
 }
 
-/// The head of what the backend answered.
+/// The head of the backend's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelHead {
     pub status: u16,
     /// The words behind the status, perhaps none.
     pub reason: String,
-    /// The header lines that go on. A Content-Length is among them only where there is no body: it
-    /// says what there would be.
+    /// The header lines that are passed on. A Content-Length is among them only if there is no
+    /// body: it is the length that the body would have.
     pub headers: HeaderLines,
     pub body: TunnelBody,
 }
 
 impl TunnelHead {
-    /// The head as it goes on, with what is known of its body.
+    /// The head as it is passed on, with the known length of its body.
     #[must_use]
     pub fn of(response: &httparse::Response<'_, '_>, body: TunnelBody) -> Self {
         let lines = response.headers.iter().map(|header| (header.name, header.value));
@@ -147,14 +148,14 @@ impl TunnelHead {
         }
     }
 
-    /// Whether its body tells of events as they happen, and nothing for as long as nothing does.
+    /// Whether its body is an event stream, which may be silent for a long time.
     #[must_use]
     pub fn is_event_stream(&self) -> bool {
         self.headers.value("content-type").is_some_and(is_event_stream)
     }
 }
 
-/// The lines that are for whoever is at the end of the way.
+/// The end-to-end lines: those for the last recipient, not for the next hop.
 fn end_to_end<'l>(
     lines: impl Iterator<Item = (&'l [u8], &'l [u8])> + Clone,
 ) -> impl Iterator<Item = (&'l [u8], &'l [u8])> {
@@ -162,7 +163,7 @@ fn end_to_end<'l>(
     lines.filter(move |(name, _)| goes_on(name))
 }
 
-/// Tells by its name whether one of these lines is such a one.
+/// Returns a function that tests by name whether one of these lines is end-to-end.
 fn is_end_to_end<'l>(lines: impl Iterator<Item = (&'l [u8], &'l [u8])>) -> impl Fn(&[u8]) -> bool {
     let named: Vec<&[u8]> = lines
         .filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"))
@@ -177,14 +178,13 @@ fn is_end_to_end<'l>(lines: impl Iterator<Item = (&'l [u8], &'l [u8])>) -> impl 
     }
 }
 
-/// So many bytes at most are around the payload of a chunk: its length in hexadecimal, and two line
-/// breaks.
+/// Most bytes around the payload of a chunk: its length in hexadecimal, and two line breaks.
 pub const AROUND_CHUNK: usize = 20;
 
 /// The last chunk, and that nothing follows it.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Adds a chunk. One without payload would be the last one: there is none.
+/// Adds a chunk, but none without payload: that would be the last chunk.
 pub fn push_chunk(bytes: &mut Vec<u8>, payload: &[u8]) {
     if payload.is_empty() {
         return;

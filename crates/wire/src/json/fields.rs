@@ -1,4 +1,4 @@
-//! Just enough of an object to know its fields: values stay text until somebody needs one.
+//! Reads only the fields of an object: values stay text until a caller needs one.
 //!
 //! Nothing here recurses, so that no depth of nesting can overflow the stack.
 
@@ -8,14 +8,14 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The fields of one JSON object that somebody knows, each as the text of its value. Others are
-/// skipped; of a name that occurs twice the last value counts, as in the JSON readers of all
-/// languages that workers are written in.
+/// The known fields of one JSON object, each as the text of its value. Others are skipped. Of a
+/// doubled name the last value counts, as in the JSON readers of all languages that workers are
+/// written in.
 pub(crate) struct Fields<'a, const N: usize> {
     names: [&'static str; N],
     values: [Option<&'a str>; N],
     counts: [usize; N],
-    /// The field whose value is being read: its position, and its name in the text where that is
+    /// The field whose value is being read: its position, and its name in the text if that is
     /// spelled without escapes.
     pending: Option<(usize, Option<&'a str>)>,
 }
@@ -33,7 +33,7 @@ impl<'a, const N: usize> Fields<'a, N> {
     /// Reads an object up to the first thing that is no JSON, or up to its end.
     pub(crate) fn read_beginning(json: &'a str, names: [&'static str; N]) -> Self {
         let mut fields = Self::none(names);
-        // The error is where the reading ended. What was read before it is kept.
+        // The error marks where the reading ended. The fields before it are kept.
         let _ = serde_json::Deserializer::from_str(json).deserialize_map(KnownFields(&mut fields));
         fields
     }
@@ -59,8 +59,7 @@ impl<'a, const N: usize> Fields<'a, N> {
         fields.find(|(known, _)| **known == name)?.1
     }
 
-    /// The value of a field. Libraries that write every field write `null` for those that are not
-    /// there.
+    /// The value of a field. `null` means absent, because some libraries write every field.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.any(name).filter(|value| *value != "null")
     }
@@ -180,9 +179,8 @@ pub(crate) fn exact_text(json: &str) -> Option<String> {
     serde_json::from_str(json).ok()
 }
 
-/// The text of a JSON string for a person; `None` if it is no string. Half surrogate pairs, which
-/// JavaScript and Python write for what they could not decode themselves, become replacement
-/// characters.
+/// The text of a JSON string for a person; `None` if it is no string. Half surrogate pairs become
+/// replacement characters: JavaScript and Python write them for bytes that they could not decode.
 pub(crate) fn text(json: &str) -> Option<String> {
     serde_json::Deserializer::from_str(json)
         .deserialize_bytes(LossyText)

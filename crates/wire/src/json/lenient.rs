@@ -1,6 +1,6 @@
-//! JSON objects of others, read leniently: a field of the wrong type is an absent field.
+//! JSON objects of other programs, read leniently: a field of the wrong type is an absent field.
 //!
-//! Nothing here recurses, however deep the text nests: the threads that call it have small stacks.
+//! Nothing here recurses at any depth of nesting, because the calling threads have small stacks.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Room for so many fields is made at once: an envelope has about as many.
+/// Room for this many fields is made at once: an envelope has about as many.
 const USUAL_FIELDS: usize = 16;
 
-/// An object whose values are still text. Of a field that is there twice the last one counts, as in
-/// the Go backends.
+/// An object whose values are still text. Of a doubled field the last one counts, as in the Go
+/// backends.
 ///
-/// A list, not a map: a few of a dozen fields are asked for, once each, and a map would cost an
+/// A list, not a map: callers read a few of a dozen fields once each, and a map would cost an
 /// allocation for each name.
 pub(crate) struct Object<'a>(Vec<(Name<'a>, &'a RawValue)>);
 
-/// The name of a field; in the text itself where it is spelled without escapes.
+/// The name of a field; borrowed from the text if it is spelled without escapes.
 pub(crate) struct Name<'a>(pub(crate) Cow<'a, str>);
 
 impl<'a> Object<'a> {
@@ -39,12 +39,12 @@ impl<'a> Object<'a> {
         std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<AnyObject>(text).is_ok())
     }
 
-    /// A field as it is spelled; null is absent.
+    /// The spelling of a field's value; null is absent.
     pub(crate) fn raw(&self, key: &str) -> Option<&'a str> {
         self.any(key).filter(|text| *text != "null")
     }
 
-    /// A field as it is spelled, null included.
+    /// The spelling of a field's value, null included.
     pub(crate) fn any(&self, key: &str) -> Option<&'a str> {
         let newest = self.0.iter().rev().find(|(name, _)| name.0 == key);
         newest.map(|(_, value)| value.get())
@@ -55,24 +55,24 @@ impl<'a> Object<'a> {
         self.0.iter().map(|(name, value)| (&*name.0, value.get()))
     }
 
-    /// Whether there is a field of this name, null included.
+    /// Whether a field has this name, null included.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(name, _)| name.0 == key)
     }
 
-    /// Whether this is the name of each field, and there is one.
+    /// Whether the object has fields, and all of them have this name.
     pub(crate) fn has_only(&self, key: &str) -> bool {
         !self.0.is_empty() && self.0.iter().all(|(name, _)| name.0 == key)
     }
 
-    /// Where the values of this name are in the text that was read.
+    /// The places of this name's values in the text.
     pub(crate) fn spans(&self, text: &str, key: &str) -> Vec<Range<usize>> {
         let of_it = self.0.iter().filter(|(name, _)| name.0 == key);
         of_it.map(|(_, value)| span(text, value.get())).collect()
     }
 
-    /// Where the object is in the text that it was read from, its braces included. `None`: it has
-    /// no fields, or an escape in its first name.
+    /// The place of the object in the text that it was read from, its braces included. `None`: it
+    /// has no fields, or an escape in its first name.
     pub(crate) fn span(&self, text: &str) -> Option<Range<usize>> {
         let (Name(Cow::Borrowed(first)), _) = self.0.first()? else {
             return None;
@@ -85,7 +85,7 @@ impl<'a> Object<'a> {
         Some(start..text.len() - rest.len())
     }
 
-    /// The member of this name, where that is a string.
+    /// The member of this name, if it is a string.
     pub(crate) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
         let raw = self.raw(key)?;
         let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
@@ -187,13 +187,13 @@ impl<'de> Visitor<'de> for NameVisitor {
     }
 }
 
-/// Where a part of a text is in it.
+/// The place of a part of a text.
 fn span(text: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     start..start + part.len()
 }
 
-/// So many units of time, from a decimal number; `None` where no duration can hold it.
+/// This many units of time, from a decimal number; `None` if no duration can hold it.
 pub(crate) fn units(number: &str, unit: Duration) -> Option<Duration> {
     let number: f64 = number.parse().ok()?;
     Duration::try_from_secs_f64(number * unit.as_secs_f64()).ok()

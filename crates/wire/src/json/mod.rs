@@ -1,7 +1,7 @@
-//! JSON that others wrote, read field by field. A value stays text until a reader needs it.
+//! JSON of other programs, read field by field. A value stays text until a reader needs it.
 //!
 //! Nothing here recurses, so no depth of nesting overflows a stack. Start with `fields`, which
-//! takes an object apart. `lenient` adds the rule that a field of a wrong type is an absent one.
+//! splits an object. `lenient` adds the rule that a field of a wrong type is an absent one.
 
 pub(super) mod fields;
 pub(super) mod lenient;

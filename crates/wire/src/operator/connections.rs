@@ -21,10 +21,10 @@ const CELL: usize = NUMBER + PID + JOBS + STATE + 3 * GAP;
 /// Lines above the first connection: an empty one and the heading.
 const ABOVE: usize = 2;
 
-/// The table below an empty line, at most `room` lines in all. A single connection gets no table
-/// while the worker's line says enough about it. If not all connections fit, the table has those
-/// with the most jobs. Its order is that of the numbers, so that each connection keeps its place
-/// while `--watch` redraws the table.
+/// The table below an empty line, at most `room` lines in all. A single connection gets no table if
+/// the worker's line shows enough about it. If not all connections fit, the table has those with
+/// the most jobs. Rows are ordered by number, so that each connection keeps its place while
+/// `--watch` redraws the table.
 pub(super) fn table(report: &StatusReply, screen: &Screen, room: usize) -> Vec<String> {
     let total = report
         .connections_not_shown
@@ -40,7 +40,7 @@ pub(super) fn table(report: &StatusReply, screen: &Screen, room: usize) -> Vec<S
     let shown = if report.connections_not_shown == 0 && total <= count(all) {
         all
     } else {
-        // The last line says how many more there are.
+        // The last line shows how many more there are.
         (most - 1).saturating_mul(across)
     };
     let mut shown: Vec<&ConnectionReport> = report.connections.iter().take(shown).collect();
@@ -69,7 +69,7 @@ pub(super) fn table(report: &StatusReply, screen: &Screen, room: usize) -> Vec<S
     lines
 }
 
-/// Whether the connection takes no jobs for a reason that the count of ready connections does not
+/// Whether the connection gets no jobs for a reason that the count of ready connections does not
 /// show.
 fn is_held_up(connection: &ConnectionReport) -> bool {
     !matches!(connection.state.as_str(), "ready" | "asking" | "not ready")

@@ -24,7 +24,7 @@ fn of(connections: Vec<ConnectionReport>, connections_not_shown: u64) -> StatusR
     }
 }
 
-/// So many, the one with the most jobs first; that one has the highest number.
+/// This many connections, the one with the most jobs first, which has the highest number.
 fn many(number: u64) -> Vec<ConnectionReport> {
     (1..=number).rev().map(|jobs| connection(jobs, jobs, "ready")).collect()
 }

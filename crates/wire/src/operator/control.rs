@@ -18,11 +18,11 @@ use crate::names;
 use crate::text::{is_terminal_control, milliseconds};
 use ojs_lifecycle::api::{Disposition, OperatorAnswer, OperatorRequest, Probe};
 
-/// Longest request, and longest answer that shows nothing, in bytes, the `\n` not counted. What is
-/// shown has [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
+/// Longest request, and longest answer other than a status, in bytes, the `\n` not counted. A
+/// status has [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
 pub const MAX_LINE: usize = 4096;
 
-/// Most characters of a text in an answer that are shown to anybody.
+/// Most characters of a text that an answer shows.
 const MOST_SHOWN: usize = 200;
 
 /// Longest wait that can be asked for.
@@ -31,7 +31,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 /// Why a line is no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoRequest {
-    /// The reason as a word that stays the same.
+    /// The reason as a word that never changes.
     pub code: &'static str,
     pub message: String,
 }
@@ -97,7 +97,7 @@ pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
     })
 }
 
-/// `None` when it is no such value.
+/// `None` if the value is no switch.
 fn switch(value: Option<&str>) -> Option<bool> {
     match value {
         None | Some("false") => Some(false),
@@ -148,7 +148,7 @@ pub fn encode_answer(answer: &OperatorAnswer) -> Vec<u8> {
     line(&object)
 }
 
-/// The answer to what is no request.
+/// The answer to a line that is no request.
 #[must_use]
 pub fn encode_refusal(refusal: &NoRequest) -> Vec<u8> {
     line(&json!({"ok": false, "code": refusal.code, "message": refusal.message}))
@@ -157,10 +157,10 @@ pub fn encode_refusal(refusal: &NoRequest) -> Vec<u8> {
 /// An answer as the subcommands read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlReply {
-    /// Whether the request was taken, or all was so already.
+    /// Whether the request was accepted, or its state was already set.
     pub is_ok: bool,
     pub has_changed: bool,
-    /// Where the instance is: one of the names of the phases.
+    /// The phase of the instance by its name.
     pub phase: String,
     pub active: u64,
     /// See [`OperatorAnswer::left`].

@@ -1,4 +1,5 @@
-//! One line of a screen: never longer than it may be, and with nothing that a terminal acts on.
+//! One line of a screen: never longer than its width, and without characters that a terminal acts
+//! on.
 
 use std::fmt::Write as _;
 
@@ -6,13 +7,13 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::text::without_middle;
 
-/// Columns that lines take at most, however wide the screen is.
+/// Most columns of a line, even on a wider screen.
 pub(super) const WIDEST: usize = 120;
 
 /// Columns of the words on the left.
 pub(super) const MARGIN: usize = 10;
 
-/// Shown in place of a character that takes no column, or that a terminal would act on.
+/// Replaces a character that has no column, or that a terminal would act on.
 const UNPRINTABLE: char = '\u{fffd}';
 
 /// The screen that is drawn on.
@@ -56,7 +57,7 @@ impl Line {
         line
     }
 
-    /// Adds as much of a text as there is room for; nothing after that.
+    /// Adds as much of a text as fits.
     pub(super) fn put(&mut self, look: Style, text: &str) {
         let mut part = String::new();
         for character in printable(text).chars() {
@@ -84,7 +85,7 @@ impl Line {
     }
 }
 
-/// Exactly so many columns: filled up, or with the middle left out.
+/// Exactly this many columns: filled up, or with the middle left out.
 pub(super) fn fit(name: &str, columns: usize) -> String {
     let text = without_middle(&printable(name), columns, columns_of);
     let used: usize = text.chars().map(columns_of).sum();
@@ -95,8 +96,8 @@ pub(super) fn columns_of(character: char) -> usize {
     character.width().unwrap_or(1)
 }
 
-/// With no character that a terminal acts on, or that takes no column: another user's program may
-/// have written it.
+/// Without characters that a terminal acts on, or that have no column: another user's program may
+/// have written the text.
 pub(super) fn printable(text: &str) -> String {
     let shown = |character: char| match character.width() {
         Some(1..) => character,
@@ -112,8 +113,8 @@ pub(super) fn field(word: &str, text: &str, screen: &Screen) -> String {
     line.text
 }
 
-/// Parts with commas between them, on as many lines as they take: no part is cut where it fits on a
-/// line.
+/// Parts with commas between them, on as many lines as needed. A part that fits on a line is not
+/// cut.
 pub(super) fn wrapped(word: &str, parts: &[(Style, String)], screen: &Screen) -> Vec<String> {
     let mut lines = vec![Line::begin(word, screen)];
     for (number, (style, part)) in parts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The side of operators: the control socket's lines, the status and its screen.
+//! The protocol of operators: the control socket's lines, the status and its screen.
 //!
 //! | question | files |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A report as a person reads it: one screen of text, no line longer than it is wide.
+//! A report for a person: one screen of text, no line wider than the screen.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::trouble::consequences;
 /// Columns of the bar.
 const BAR: usize = 24;
 
-/// Columns of a job's age, and of where it is.
+/// Columns of a job's age, and of its place.
 const AGE: usize = 7;
 const PLACE: usize = 10;
 
@@ -28,7 +28,8 @@ const SHORTEST_TYPE: usize = 8;
 /// Lines above the first job: the heading.
 const HEADING: usize = 1;
 
-/// Least lines below the instance: an empty one, the heading, a job, and how many more there are.
+/// Least lines below the instance: an empty one, the heading, a job, and the number of further
+/// jobs.
 const LEAST_BELOW: usize = 4;
 
 /// The lines of a report, at most as many as the screen has: first the instance, then its
@@ -59,7 +60,7 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
         let mut left = room;
         for job in &report.jobs {
             let rows = rows(job, is_exec(report), screen);
-            // The last line says how many more there are.
+            // The last line shows how many more there are.
             let reserve = usize::from(total > count(shown + 1));
             if rows.len() + reserve > left {
                 break;
@@ -78,8 +79,8 @@ pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     lines
 }
 
-/// The end of an instance that was watched. `last` is its last answer, and `is_killed` says that no
-/// other will come.
+/// The end of an instance that was watched. `last` is its last answer, and `is_killed` means that
+/// no other will follow.
 #[must_use]
 pub fn farewell(last: Option<&StatusReply>, is_killed: bool) -> String {
     let Some(last) = last else {
@@ -234,13 +235,13 @@ fn left(report: &StatusReply, screen: &Screen) -> Option<String> {
     Some(line.text)
 }
 
-/// How many jobs are active, of how many if that is limited, and where they are.
+/// The number of active jobs, their limit if there is one, and their places.
 fn jobs(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let active = report.active;
     let allowed = u64::from(report.concurrency);
     let takes = report.worker.capacity;
-    // The lesser of what is allowed and what the worker takes is the most that can be. It may have
-    // taken more before.
+    // The most possible is the lesser of the configured limit and the worker's capacity. The worker
+    // may have had more jobs before.
     let active = if report.uncapped {
         format!("{active} active, no limit set")
     } else if takes > 0 && takes.max(active) < allowed {
@@ -304,7 +305,7 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
     wrapped("worker", &parts, screen)
 }
 
-/// By what callers are known, and how many jobs they ask for.
+/// How ojs-init identifies callers, and how many jobs they ask for.
 fn gateway(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let Some(proof) = &report.caller_proof else {
         return Vec::new();
@@ -318,7 +319,7 @@ fn gateway(report: &StatusReply, screen: &Screen) -> Vec<String> {
     wrapped("gateway", &parts, screen)
 }
 
-/// Where the worker asks for queues that it does not get.
+/// Queues that the worker asks for and does not get.
 fn queues_refused(report: &StatusReply, screen: &Screen) -> Option<String> {
     let mut line = Line::begin("refused", screen);
     let names = report.queues_refused.join(", ");
@@ -326,7 +327,7 @@ fn queues_refused(report: &StatusReply, screen: &Screen) -> Option<String> {
     (!names.is_empty()).then_some(line.text)
 }
 
-/// Where there is a memory gate.
+/// The memory gate, if there is one.
 fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
     let taken = report.memory_taken_percent?;
     let mut line = Line::begin("memory", screen);
@@ -338,7 +339,7 @@ fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
     Some(line.text)
 }
 
-/// Where jobs are given back again and again, or held before they go back.
+/// The types whose jobs are given back repeatedly, and the jobs held before they return.
 fn returns(report: &StatusReply, screen: &Screen) -> Option<String> {
     let types = report.given_back.iter();
     let types: Vec<String> = types.map(|of| format!("{} {} times", of.kind, of.times)).collect();
@@ -365,7 +366,7 @@ fn backend(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
             let when = "not asked yet: the worker registers at its first request for jobs";
             return wrapped(word, &[(Style::Plain, when.to_owned())], screen);
         }
-        // Nobody has asked it anything yet.
+        // ojs-init has not sent a request to the backend yet.
         (true, None) => parts.push((Style::Plain, "not heard of yet".to_owned())),
     }
     parts.push((
@@ -388,7 +389,7 @@ fn waits_for_request(report: &StatusReply) -> bool {
     report.mode == "gateway" && report.most_asked.is_none() && report.queues.is_empty()
 }
 
-/// Why the backend does not work, since when, and what follows from that.
+/// Why the backend fails, since when, and the consequences.
 fn trouble(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let Some(trouble) = &report.backend.trouble else {
         return Vec::new();
@@ -465,7 +466,7 @@ fn time(ms: u64) -> String {
     }
 }
 
-/// A time that somebody has set, which is mostly a whole number of seconds.
+/// A configured time, mostly a whole number of seconds.
 fn period(ms: u64) -> String {
     if ms < 10_000 && ms.is_multiple_of(1000) {
         format!("{}s", ms / 1000)

@@ -261,7 +261,7 @@ fn crowded() -> StatusReply {
     report
 }
 
-/// Ends with its lines being those of `tests/screens/NAME.txt`; `UPDATE_GOLDEN=1` writes them.
+/// Asserts that the lines equal `tests/screens/NAME.txt`; `UPDATE_GOLDEN=1` writes them.
 fn assert_looks(name: &str, lines: &[String]) {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(format!("tests/screens/{name}.txt"));
     let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
@@ -430,7 +430,7 @@ fn the_last_line_says_how_it_ended_as_far_as_is_known() {
     assert_eq!(farewell(None, false), "ojs-init has ended");
 }
 
-/// The columns of a line on a terminal, which colours do not take any of.
+/// The columns of a line on a terminal; colours use none.
 fn columns(line: &str) -> usize {
     let mut parts = line.split('\x1b');
     let first = parts.next().unwrap_or_default();

@@ -25,13 +25,13 @@ pub const MAX_ANSWER: usize = 256 << 10;
 /// Most characters of a name; of a longer one the middle is left out.
 const LONGEST_NAME: usize = 80;
 
-/// Most characters of what a handler says with its progress.
+/// Most characters of a handler's progress message.
 const LONGEST_MESSAGE: usize = 60;
 
 /// Most characters of the backend's URL.
 const LONGEST_URL: usize = 300;
 
-/// Most characters of what the log says of a failure.
+/// Most characters of the log's text for a failure.
 const LONGEST_ERROR: usize = 300;
 
 /// Most queues, and most labels.
@@ -43,28 +43,28 @@ const MOST_REFUSED: usize = 10;
 /// Facts that only the shell knows.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceInfo {
-    /// Our own pid.
+    /// The pid of ojs-init.
     pub pid: u32,
     /// The worker's program, without arguments; in mode exec the program of a job.
     pub program: String,
     /// The backend, without user and password.
     pub url: String,
-    /// Those that are configured.
+    /// The configured queues.
     pub queues: Vec<String>,
     /// The labels in the registration.
     pub labels: Vec<String>,
     /// How jobs reach the program (`worker.mode`).
     pub mode: String,
-    /// How long before the end of a job's timeout grace its process gets SIGKILL. Zero where no job
-    /// has a process of its own.
+    /// Time between the SIGKILL of a job's process and the end of the job's timeout grace. Zero if
+    /// jobs have no process of their own.
     pub kill_lead: Duration,
-    /// In mode gateway, by what callers are known.
+    /// In mode gateway, how ojs-init identifies callers.
     pub caller_proof: Option<&'static str>,
     /// The last failed request to the backend, in the words of the log.
     pub backend_error: Option<String>,
 }
 
-/// `/status`: what may be shown to whoever reaches the port, and nothing else.
+/// `/status`: only the fields that every client that reaches the port may see.
 #[derive(Serialize)]
 struct Public {
     state: &'static str,
@@ -121,7 +121,8 @@ struct PublicBackend {
     trouble: Option<TroubleReport>,
 }
 
-/// The reply on the control socket, as a line with its `\n`. `up` is the time since our start.
+/// The reply on the control socket, as a line with its `\n`. `up` is the time since ojs-init
+/// started.
 #[must_use]
 pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_records_dropped: u64) -> Vec<u8> {
     match shown {
@@ -247,7 +248,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
     }
 }
 
-/// Why the backend does not work. `words` is what the log says of the last failure.
+/// Why the backend fails. `words` is the log's text for the last failure.
 fn trouble_report(trouble: &Trouble, words: Option<&str>) -> TroubleReport {
     TroubleReport {
         kind: trouble::kind(trouble.failure).to_owned(),
@@ -259,7 +260,7 @@ fn trouble_report(trouble: &Trouble, words: Option<&str>) -> TroubleReport {
     }
 }
 
-/// Whether there is memory for more jobs, where that is asked.
+/// Whether there is memory for more jobs, if the memory gate is on.
 fn memory_gate(snapshot: &Snapshot) -> Option<&'static str> {
     let word = if snapshot.memory_gate_is_closed {
         "closed"
@@ -356,7 +357,7 @@ fn names<T: AsRef<str>>(names: &[T]) -> Vec<String> {
 }
 
 fn line(object: &impl Serialize) -> Vec<u8> {
-    // Texts and numbers only: it cannot fail.
+    // Texts and numbers only: the encoding cannot fail.
     let mut line = serde_json::to_vec(object).unwrap_or_default();
     line.push(b'\n');
     line

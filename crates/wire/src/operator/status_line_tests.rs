@@ -47,7 +47,7 @@ fn shown_holder(number: u64) -> HolderStatus {
     }
 }
 
-/// In the stop phase, with everything that there can be.
+/// A status in the stop phase, with every possible field.
 fn everything() -> Status {
     Status {
         snapshot: Snapshot {
@@ -185,7 +185,7 @@ fn an_answer_is_read_as_it_was_written() {
     let text = text(everything(), &facts());
     let read = decode_report(text.trim_end().as_bytes()).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), text.trim_end());
-    // Of one that leaves everything out, nothing is known.
+    // A reply without fields decodes to unknown values.
     let empty = decode_report(br#"{"ok":true,"new":{"x":[1]},"jobs":[{"new":1}],"worker":{}}"#).unwrap();
     assert_eq!((empty.jobs.len(), empty.pid, empty.worker.pid), (1, 0, None));
     let strange = [br#"{"ok":1}"#.as_slice(), br#"{"ok":true,"phase":7,"healthy":"x"}"#];
@@ -277,7 +277,7 @@ fn the_longest_answer_keeps_its_bound() {
     };
     let text = text(status, &facts);
     assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());
-    // Not much more than it takes.
+    // The limit is not much more than needed.
     assert!(text.len() > MAX_ANSWER / 2, "{}", text.len());
 }
 

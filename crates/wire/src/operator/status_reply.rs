@@ -23,7 +23,7 @@ pub struct StatusReply {
     /// running, quiet, delay, drain, end_game, stop, exited.
     pub phase: String,
     /// Why the state is not running. In quiet: operator, server, prestop, each of which has to be
-    /// taken back. In terminate the one of the lifecycle frame.
+    /// undone. In terminate the reason of the lifecycle frame.
     pub reasons: Vec<String>,
     /// How long the state has been terminate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,16 +31,16 @@ pub struct StatusReply {
     /// The time that is left, as in the other answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
-    /// The whole period that `left_ms` is what is left of.
+    /// The whole period of which `left_ms` remains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_of_ms: Option<u64>,
     /// The next step after this reply: kill or exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
-    /// The exit status, where `ending` is exit.
+    /// The exit status, if `ending` is exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<u8>,
-    /// Most jobs at the same time.
+    /// Most jobs at once.
     pub concurrency: u32,
     /// No concurrency is set: `concurrency` is the most that the worker has had and asked for, and
     /// limits nothing.
@@ -54,14 +54,15 @@ pub struct StatusReply {
     pub waiting: u64,
     /// Active jobs that the worker holds.
     pub held: u64,
-    /// Active jobs whose outcome is on its way to the backend.
+    /// Active jobs whose outcome is being sent to the backend.
     pub reporting: u64,
-    /// Jobs that were given back and are held before they go: they do not count as active.
+    /// Jobs that the worker gave back and that ojs-init holds before it returns them. These jobs do
+    /// not count as active.
     pub held_back: u64,
     /// Of the active jobs, those that their worker does not name in its heartbeats any more.
     #[serde(default)]
     pub dropped: u64,
-    /// The types whose jobs are given back again and again, the one with the most returns first.
+    /// The types whose jobs are given back repeatedly, the one with the most returns first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub given_back: Vec<ReturnsReport>,
     /// Jobs that the stop phase cut off so far.
@@ -80,16 +81,15 @@ pub struct StatusReply {
     pub queues_refused: Vec<String>,
     /// The labels in the registration.
     pub labels: Vec<String>,
-    /// How much of the memory is taken that the container may have, where there is a gate before
-    /// it.
+    /// The used share of the container's memory, if the memory gate is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_taken_percent: Option<u8>,
-    /// open; closed: that is too much, and no jobs are fetched.
+    /// open; closed: the share is too large, and no jobs are fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_gate: Option<String>,
     /// How jobs reach the worker's program: socket, gateway, exec.
     pub mode: String,
-    /// In mode gateway, by what its callers are known: process, uid and bearer, uid, none.
+    /// In mode gateway, how ojs-init identifies callers: process, uid and bearer, uid, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_proof: Option<String>,
     pub worker: WorkerReport,
@@ -117,7 +117,7 @@ pub struct JobReport {
     #[serde(rename = "type")]
     pub kind: String,
     pub queue: String,
-    /// Which attempt it is, where the backend says so.
+    /// The number of the attempt, if the backend sends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u64>,
     /// How long ago the job was claimed.
@@ -127,12 +127,12 @@ pub struct JobReport {
     /// The number of the connection that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<u64>,
-    /// The worker was told to stop working on it, or its reservation is lost.
+    /// The worker was asked to stop the job, or the job's reservation is lost.
     pub cancelled: bool,
-    /// Its timeout is over: its process is ended in this time unless it answers.
+    /// The job has timed out: its process is ended in this time unless it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ends_in_ms: Option<u64>,
-    /// The last progress that its handler told, 0 to 1.
+    /// The last progress that its handler reported, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Fraction>,
     /// The words of the handler.
@@ -146,12 +146,12 @@ pub struct JobReport {
 pub struct ConnectionReport {
     /// Its number, as in `JobReport`.
     pub connection: u64,
-    /// The pid of its process; none if that is not known.
+    /// The pid of its process; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Jobs that it holds.
     pub jobs: u64,
-    /// Most jobs that it takes at a time, if it said that.
+    /// Most jobs at a time, if the worker announced a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// not ready, ready, asking, paused, alone, given up or closed.
@@ -198,7 +198,7 @@ pub struct TroubleReport {
 #[serde(default)]
 pub struct WorkerReport {
     pub program: String,
-    /// The worker's pid; none while it does not run.
+    /// The worker's pid; `None` while it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// How long the worker runs.
@@ -213,9 +213,9 @@ pub struct WorkerReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts_in_ms: Option<u64>,
     pub connections: u64,
-    /// Open connections that have said ready.
+    /// Open connections that have sent `ready`.
     pub ready: u64,
-    /// Jobs that the connections take at a time, together.
+    /// Most jobs of all connections together at a time.
     pub capacity: u64,
 }
 
@@ -235,7 +235,7 @@ pub struct BackendReport {
     pub heartbeat_interval_ms: u64,
     /// Requests without an answer yet.
     pub requests: u64,
-    /// Streams by which the backend tells of new jobs; 0: it is polled only.
+    /// Streams by which the backend announces new jobs; 0: ojs-init only polls.
     pub streams: u64,
     /// Why it does not work, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,8 +275,9 @@ pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
         .filter(|health: &HealthReport| health.ok)
 }
 
-/// A line of JSON without what a terminal acts on, for another user's program may have written it:
-/// inside of texts such characters become escapes, and elsewhere there are none but white space.
+/// A line of JSON without characters that a terminal acts on, because another user's program may
+/// have written it. Inside texts these characters become escapes; elsewhere only white space
+/// occurs.
 #[must_use]
 pub fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());

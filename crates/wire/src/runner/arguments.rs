@@ -1,5 +1,5 @@
-//! The arguments of a job as a program is given them: strings as they are, anything else as its
-//! JSON text, with the envelope's spelling of numbers.
+//! The arguments of a job in the form that a program gets: strings unchanged, any other value as
+//! its JSON text, with the envelope's spelling of numbers.
 //!
 //! ```
 //! use ojs_wire::runner::arguments::Path;
@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 use crate::json::fields;
 use crate::json::lenient::Object;
 
-/// Where a value is in a job's `args`: the number of an argument, then names of fields and numbers
-/// of elements.
+/// The place of a value in a job's `args`: the number of an argument, then names of fields and
+/// numbers of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(Vec<String>);
 
@@ -36,7 +36,7 @@ impl FromStr for Path {
 }
 
 impl Path {
-    /// The value at this place of `args`, which is JSON; none: there is no such place.
+    /// The value at this place of `args`, which is JSON; `None`: there is no such place.
     #[must_use]
     pub fn find(&self, args: &str) -> Option<String> {
         let mut json = args;

@@ -1,6 +1,6 @@
-//! The worker socket from the worker's side: what the runner is told, and what it says.
+//! The worker socket from the worker's side: the frames that the runner receives and sends.
 //!
-//! The frames to the runner come from PID 1. Still nothing here panics or grows, whatever comes.
+//! PID 1 sends the frames to the runner. Still nothing here panics or grows on any input.
 
 use std::borrow::Cow;
 use std::str;
@@ -44,7 +44,7 @@ pub enum Told {
 pub struct JobOrder {
     /// The envelope, as the backend spelled it.
     pub envelope: String,
-    /// Where an earlier attempt wants this one to go on, as JSON.
+    /// The checkpoint of an earlier attempt, from which this one continues, as JSON.
     pub checkpoint: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub fn decode(line: &[u8]) -> Option<Told> {
     }
 }
 
-/// Read by itself: a field that one rare frame has.
+/// The message, which is read separately because only one rare frame has it.
 fn message(line: &str) -> String {
     let frame = Fields::read(line, ["message"]).ok();
     let message = frame.as_ref().and_then(|frame| frame.get("message"));
@@ -107,12 +107,12 @@ fn cancel_reason(name: &str) -> Option<CancelReason> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobFacts<'a> {
     pub id: String,
-    /// Its type: what kind of work it is.
+    /// The job's type.
     pub kind: String,
     pub queue: String,
     pub attempt: Option<u64>,
     pub max_attempts: Option<u64>,
-    /// How long it may take, where the envelope says it.
+    /// The job's timeout, if the envelope has one.
     pub timeout: Option<Duration>,
     /// The arguments, as JSON.
     pub args: Option<&'a str>,
@@ -121,7 +121,7 @@ pub struct JobFacts<'a> {
 }
 
 impl<'a> JobFacts<'a> {
-    /// Reads an envelope; none if it has no id.
+    /// Reads an envelope; `None` if it has no id.
     #[must_use]
     pub fn read(envelope: &'a str) -> Option<Self> {
         let fields = Object::read(envelope)?;
@@ -143,7 +143,7 @@ impl<'a> JobFacts<'a> {
     }
 }
 
-/// `ready`: from now on jobs may come, at most `concurrency` at once.
+/// `ready`: ojs-init may send jobs from now on, at most `concurrency` at once.
 #[must_use]
 pub fn ready(concurrency: u32, client: &str) -> Vec<u8> {
     FrameLine::new("ready")
@@ -184,7 +184,7 @@ pub fn fail(job: &str, error: &JobError) -> Vec<u8> {
         .end()
 }
 
-/// `release`: the job goes back, after so many milliseconds.
+/// `release`: gives the job back, to be retried after `after_ms` milliseconds.
 #[must_use]
 pub fn release(job: &str, reason: &str, after_ms: u64) -> Vec<u8> {
     FrameLine::new("release")
@@ -204,7 +204,7 @@ pub fn progress(job: &str, fraction: &str, message: Option<&str>) -> Vec<u8> {
         .end()
 }
 
-/// `checkpoint`: where the next attempt shall go on, as JSON.
+/// `checkpoint`: the point from which the next attempt continues, as JSON.
 #[must_use]
 pub fn checkpoint(job: &str, state: &str) -> Vec<u8> {
     FrameLine::new("checkpoint")

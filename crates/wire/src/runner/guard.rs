@@ -1,6 +1,5 @@
-//! Where a command runs one of its words as a program, so that no placeholder may stand there. It
-//! knows the usual interpreters and wrappers by name; a program that it does not know is not found
-//! out.
+//! Finds the words of a command that run as a program, because a placeholder there is refused. The
+//! usual interpreters and wrappers are known by name; other programs are not recognised.
 
 use std::ffi::OsString;
 
@@ -46,7 +45,7 @@ struct Wrapper {
     name: &'static str,
     /// Words before the program that are no options.
     before: usize,
-    /// Short options that take the next word.
+    /// Short options whose value is the next word.
     takes: &'static str,
 }
 
@@ -77,14 +76,13 @@ const WRAPPERS: [Wrapper; 20] = [
     wrapper("taskset", 1, ""),
 ];
 
-/// The program that would run the word of this number, or what its placeholder becomes, as a
-/// program.
+/// The program that would run the word of this number, or its placeholder's value, as a program.
 pub(super) fn runs(command: &[OsString], number: usize) -> Option<&'static str> {
     wrapper_of(command, number).or_else(|| interpreter_of(command, number))
 }
 
-/// The wrapper whose program the word is. Wrappers may follow each other from the beginning of the
-/// command on.
+/// The wrapper whose program the word is. Several wrappers may follow each other at the beginning
+/// of the command.
 fn wrapper_of(command: &[OsString], number: usize) -> Option<&'static str> {
     let mut at = 0;
     while at < number {
@@ -98,7 +96,7 @@ fn wrapper_of(command: &[OsString], number: usize) -> Option<&'static str> {
     None
 }
 
-/// The number of the word that names the program of this wrapper, whose own words begin at `from`.
+/// The number of the word that names the program of this wrapper, whose options begin at `from`.
 fn program_of(wrapper: &Wrapper, command: &[OsString], from: usize) -> Option<usize> {
     let (mut at, mut before, mut has_options) = (from, wrapper.before, true);
     loop {
@@ -131,7 +129,7 @@ fn interpreter_of(command: &[OsString], number: usize) -> Option<&'static str> {
 }
 
 impl Interpreter {
-    /// Whether it runs this word as program text, behind these of its own.
+    /// Whether the interpreter runs this word as program text, if these words stand before it.
     fn runs(&self, between: &[&str], word: &str) -> bool {
         let has_script = has_script(between);
         let is_attached = || {
@@ -150,13 +148,13 @@ impl Interpreter {
         is_next || (!has_script && is_attached())
     }
 
-    /// Such an option by itself.
+    /// True if the word is exactly one of the interpreter's options for program text.
     fn is_plain(&self, word: &str) -> bool {
         let short = word.strip_prefix('-').filter(|letter| letter.len() == 1);
         short.is_some_and(|letter| self.letters.contains(letter)) || self.long.contains(&word)
     }
 
-    /// Such a short option among others.
+    /// True if the word bundles short options and one of them is for program text.
     fn is_bundle(&self, word: &str) -> bool {
         let options = word.strip_prefix('-').unwrap_or_default();
         let is_short = |letter: char| letter.is_ascii_alphanumeric();
@@ -168,8 +166,8 @@ impl Interpreter {
     }
 }
 
-/// Whether a script of the interpreter stands among these words, behind which its options are the
-/// script's. An option may have one word of its own.
+/// Whether one of these words is a script of the interpreter: options behind it are the script's.
+/// One word behind an option may be the option's value.
 fn has_script(between: &[&str]) -> bool {
     let is_option = |word: &str| word.starts_with(['-', '+']);
     let mut may_be_value = false;

@@ -13,7 +13,7 @@ use std::str;
 
 use crate::runner::frames::is_json;
 
-/// One line, understood.
+/// A decoded line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobLine<'a> {
     /// How far it is.
@@ -23,7 +23,7 @@ pub enum JobLine<'a> {
         /// For a person.
         message: Option<&'a str>,
     },
-    /// Where the next attempt shall go on.
+    /// The point from which the next attempt continues.
     Checkpoint {
         /// JSON.
         state: &'a str,
@@ -36,7 +36,7 @@ pub enum JobLine<'a> {
 ///
 /// # Errors
 ///
-/// The line is none of the three. The text says what is accepted.
+/// The line is none of the three. The text names the accepted lines.
 pub fn decode(line: &[u8]) -> Result<JobLine<'_>, &'static str> {
     let line = str::from_utf8(line).map_err(|_| "a line is UTF-8")?;
     let line = line.trim_matches([' ', '\t', '\r']);

@@ -1,11 +1,11 @@
 //! The runner of mode exec: its frames on the worker socket, and the lines of its jobs.
 //!
-//! The runner is the worker that mode exec brings along. It speaks the worker socket protocol as
-//! any other worker does.
+//! The runner is the worker that is part of mode exec. It speaks the worker socket protocol like
+//! any other worker.
 //!
 //! | question | files |
 //! |---|---|
-//! | what does the runner hear and say on the worker socket? | `frames` |
+//! | which frames does the runner receive and send on the worker socket? | `frames` |
 //! | what may a job write on `OJS_JOB_FD`? | `job_lines` |
 //! | how does a command get values of its job? | `template`, `arguments`; refused placeholders: `guard` |
 //!

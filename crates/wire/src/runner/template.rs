@@ -18,7 +18,7 @@ use crate::runner::arguments::Path;
 use crate::runner::frames::JobFacts;
 use crate::runner::guard;
 
-/// Longest word of a command that the kernel takes, in bytes, its NUL byte not counted
+/// Longest word of a command that the kernel accepts, in bytes, its NUL byte not counted
 /// (`MAX_ARG_STRLEN`).
 pub const MOST_WORD_BYTES: usize = (128 << 10) - 1;
 
@@ -76,8 +76,8 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// Something looks like a placeholder and is none, or stands where a value would be run as a
-    /// program; for a person.
+    /// A word looks like a placeholder and is none, or a placeholder is at a place where its value
+    /// would run as a program. The text is for a person.
     pub fn read(command: &[OsString]) -> Result<Self, String> {
         let words = command
             .iter()
@@ -99,7 +99,7 @@ impl Template {
         Ok(Self(words))
     }
 
-    /// The program as it is named.
+    /// The program's name in the command.
     #[must_use]
     pub fn program(&self) -> OsString {
         match self.0.first() {
@@ -119,7 +119,7 @@ impl Template {
     }
 }
 
-/// Where a command stands in the configuration, for a person: the route of this pattern, or
+/// The place of a command in the configuration, for a person: the route of this pattern, or
 /// COMMAND.
 #[must_use]
 pub fn command_name(pattern: Option<&str>) -> String {
@@ -194,7 +194,7 @@ fn read(word: &OsStr) -> Result<Word, String> {
             text.push('{');
             text.push_str(literal);
             text.push_str(if is_closed { "}" } else { "" });
-            // `{{id}}` is written by those who know it from elsewhere.
+            // Users of other template languages write `{{id}}`.
             rest = behind.strip_prefix('}').unwrap_or(behind);
         } else if text.ends_with('$') || !is_meant(inner) {
             text.push('{');
@@ -238,7 +238,7 @@ fn wrong(inner: &str, why: &str) -> String {
     format!("{{{inner} {why}; accepted are {ACCEPTED}; for the text itself write {{{{{inner}")
 }
 
-/// Whether what follows an opening brace is meant as a placeholder.
+/// Whether the text behind an opening brace is meant as a placeholder.
 fn is_meant(inner: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name = inner.split(|c| !is_name(c)).next().unwrap_or_default();

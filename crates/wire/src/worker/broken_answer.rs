@@ -1,8 +1,8 @@
 //! The answer to a job in a line that is no valid frame.
 //!
 //! The line is longer than `worker.max_frame`, no JSON (`NaN` in a result), nested too deep, or a
-//! field has a wrong type. The handler has finished its job all the same, so the job must not wait
-//! for an answer that comes no more: `type` and `job_id` are enough to end it.
+//! field has a wrong type. The handler has still finished its job, and no other answer will follow.
+//! So `type` and `job_id` are enough to end the job.
 
 use std::str;
 use std::time::Duration;
@@ -18,9 +18,9 @@ const ANSWER_BEGINS: &str = "{\"type\":\"";
 /// Reads the answer in a line that [`decode`](crate::worker::decode) refuses, or in the beginning
 /// of a line that is too long.
 ///
-/// `decode` reads complete lines; none: the line is a beginning. An `ack` loses its result.
-/// A `fail` keeps what can be read of its error. `None`: the line is no answer, or `type` and
-/// `job_id` do not stand before what is broken.
+/// `decode` reads complete lines; `None`: the line is a beginning. An `ack` loses its result. A
+/// `fail` keeps the readable parts of its error. Returns `None` if the line is no answer, or `type`
+/// and `job_id` are not before the broken part.
 pub(super) fn broken_answer(line: &[u8], decode: Option<fn(&[u8]) -> FromWorker>) -> Option<FromWorker> {
     let text = match str::from_utf8(line) {
         Ok(text) => text,
@@ -49,8 +49,8 @@ fn answer<'a>(kind: &str, job: JobId, frame: &Fields<'a, 4>, text: &'a str) -> O
     }
 }
 
-/// The answer for the same job behind what is broken. A library that writes its frame piece by
-/// piece may give up in the middle of a result, and answer again on the same line.
+/// The answer for this job behind the broken part. A library that writes its frame piece by piece
+/// may give up in the middle of a result, and answer again on that line.
 fn answer_behind(text: &str, broken: &FromWorker, decode: fn(&[u8]) -> FromWorker) -> Option<FromWorker> {
     let at = text.rfind(ANSWER_BEGINS).filter(|at| *at > 0)?;
     let behind = decode(text.get(at..)?.as_bytes());

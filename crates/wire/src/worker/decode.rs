@@ -103,7 +103,7 @@ fn unknown_type(kind: &str) -> Wrong {
 fn ready(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     match frame.get("protocol") {
         Some("1") => {}
-        // Another version may spell its other fields differently: they are not looked at.
+        // Another version may spell its other fields differently, so they are ignored.
         Some(other) if is_number(other) => {
             return Err(Wrong::new(
                 ErrorCode::UnsupportedProtocol,

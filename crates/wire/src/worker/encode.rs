@@ -21,15 +21,15 @@ const _: () = assert!(JOB_OVERHEAD == JOB_FRAME_BYTES);
 pub struct HelloContext {
     /// Most jobs at once over all connections (worker.concurrency).
     pub concurrency: u32,
-    /// The queues that jobs come from, most important first (worker.queues).
+    /// The queues of the jobs, most important first (worker.queues).
     pub queues: Vec<Text>,
     /// Longest frame in bytes in either direction, the `\n` not counted (worker.max_frame).
     pub max_frame: usize,
 }
 
-/// The frame for a word: one line, its `\n` included. Envelope and checkpoint are embedded as they
-/// are spelled, on one line. Times are in whole milliseconds, rounded down: a worker never believes
-/// that it has longer than it has.
+/// The frame for a word: one line, its `\n` included. Envelope and checkpoint keep their spelling,
+/// on one line. Times are in whole milliseconds, rounded down, so a worker never counts on more
+/// time than it has.
 #[must_use]
 pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     match word {
@@ -67,8 +67,8 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     .end()
 }
 
-/// The frame for a large job, whose envelope is written from where it is: what comes before it, and
-/// what comes behind it. The envelope is on one line.
+/// The frame for a large job, whose envelope is written from its own memory: the bytes before it,
+/// and the bytes behind it. The envelope is on one line.
 #[must_use]
 pub fn encode_around(checkpoint: Option<&str>) -> (Vec<u8>, Vec<u8>) {
     let head = FrameLine::new("job").json("job", "");
@@ -89,8 +89,8 @@ impl FrameLine {
         Self(format!(r#"{{"type":"{kind}""#))
     }
 
-    /// A JSON value as it is spelled. A line break between its tokens would end the frame, wherever
-    /// it came from.
+    /// A JSON value as its author spelled it, on one line: a line break between its tokens would
+    /// end the frame.
     pub(crate) fn json(mut self, name: &str, spelled: &str) -> Self {
         self.0.push_str(",\"");
         self.0.push_str(name);

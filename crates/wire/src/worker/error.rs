@@ -1,4 +1,5 @@
-//! How a worker says that a job failed: the words of either vocabulary (requirements C-22).
+//! The error by which a worker reports a failed job, in the words of either vocabulary
+//! (requirements C-22).
 
 use crate::json::fields::{self, Fields};
 use crate::text::beginning;
@@ -6,7 +7,7 @@ use crate::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH
 use crate::worker::values::{Wrong, boolean, optional_text};
 use ojs_lifecycle::api::{JobError, Text};
 
-/// The message of a failure that came with an empty one and without type and code.
+/// The message of a failure with an empty message and without type and code.
 const NO_MESSAGE: &str = "the job failed without a message";
 
 /// Most bytes of a broken message that are kept, as they are spelled. Backends get less.
@@ -91,7 +92,7 @@ fn cut_text(json: &str) -> Option<String> {
     texts.filter_map(|text| fields::text(&text)).next()
 }
 
-/// A backtrace that came as one text: its lines.
+/// A backtrace that is one text: its lines.
 fn lines_of(json: &str) -> Option<Text> {
     let text = fields::text(json)?;
     let lines = text.lines().take(MAX_BACKTRACE_FRAMES).collect::<Vec<_>>();
@@ -106,7 +107,7 @@ fn from_message(message: Option<Text>) -> Result<JobError, Wrong> {
     Ok(JobError::new(message_or_name(message, &None, &None)?))
 }
 
-/// Exceptions without a message are common (`raise ValueError`), and their class says enough.
+/// Exceptions without a message are common (`raise ValueError`), and their class is clear enough.
 fn message_or_name(message: Option<Text>, kind: &Option<Text>, code: &Option<Text>) -> Result<Text, Wrong> {
     let is_given = message.is_some();
     let mut candidates = [message.as_ref(), kind.as_ref(), code.as_ref()].into_iter().flatten();
@@ -122,7 +123,7 @@ fn retryable_by(code: Option<&str>) -> bool {
     !matches!(code, Some("DISCARD" | "DEAD_LETTER"))
 }
 
-/// A backtrace as it is spelled if it is within the limits, else its first frames.
+/// A backtrace in its author's spelling if it is within the limits, else its first frames.
 fn backtrace(json: &str) -> Result<Text, Wrong> {
     let wrong = || Wrong::invalid("error.backtrace must be an array of strings");
     let frames = fields::elements(json, MAX_BACKTRACE_FRAMES + 1).ok_or_else(wrong)?;

@@ -2,7 +2,7 @@
 
 use ojs_lifecycle::api::MOST_JOB_ID_BYTES;
 
-/// The version that we speak.
+/// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
 
 /// Longest name of a job or of a job type, in bytes.
@@ -11,8 +11,8 @@ pub const MAX_NAME_BYTES: usize = MOST_JOB_ID_BYTES;
 /// Most job types that a connection can name.
 pub const MAX_TYPES: usize = 10_000;
 
-/// Deepest nesting of arrays and objects in a frame, the frame itself included. What is deeper
-/// could not be handed to every worker again as a checkpoint: of the usual JSON libraries Ruby's
+/// Deepest nesting of arrays and objects in a frame, the frame itself included. ojs-init could not
+/// send a deeper value to every worker again as a checkpoint: of the usual JSON libraries Ruby's
 /// gives up first, after 100.
 pub const MAX_DEPTH: usize = 100;
 

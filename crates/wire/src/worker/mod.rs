@@ -1,20 +1,19 @@
-//! The worker socket protocol, version 1: what a worker says, and what it is told.
+//! The worker socket protocol, version 1: the frames that a worker sends and receives.
 //!
-//! Decoding never fails: a line that is not understood is an answer too ([`FromWorker::Garbage`]).
+//! Decoding never fails: a line that cannot be decoded is a value too ([`FromWorker::Garbage`]).
 //! The rules, beyond the tables of the protocol:
 //!
-//! - Fields that are not known are ignored; `null` in an optional field is the same as no field,
-//!   except in `result` and `state`, where it is the value. Of a field that is there twice the last
-//!   one counts.
-//! - Values that are passed on are kept as they are spelled, whatever they hold. Only how deep they
-//!   are nested has a limit, [`MAX_DEPTH`]: the next reader may be a recursive one.
+//! - Unknown fields are ignored; `null` in an optional field means no field, except in `result` and
+//!   `state`, where it is the value. Of a doubled field the last one counts.
+//! - Values that are passed on keep their spelling and content. Only their nesting has a limit,
+//!   [`MAX_DEPTH`]: the next reader may be a recursive one.
 //! - Names (job ids, job types) are 1 to [`MAX_NAME_BYTES`] bytes of Unicode. Texts for a person
 //!   may hold anything: half surrogate pairs become replacement characters.
-//! - A failure must not get lost over how it is told. `error` may be a mere string; without a
+//! - A failure must not get lost because of its spelling. `error` may be a mere string; without a
 //!   message its type, or else its code, is the message; a backtrace over the limits of the
 //!   specification is cut, not refused.
 //! - An answer counts even if the rest of its line is too long, broken or of a wrong type
-//!   (`broken_answer.rs`). The worker is told what was wrong; its first test finds that.
+//!   (`broken_answer.rs`). The worker gets an error frame, so its first test finds the fault.
 //!
 //! [`FromWorker::Garbage`]: ojs_lifecycle::api::FromWorker::Garbage
 //!

@@ -26,7 +26,7 @@ impl Wrong {
         Self { message, ..self }
     }
 
-    /// `answer`: what could be read of it, if the line is an answer to a job.
+    /// `answer`: the readable part, if the line is an answer to a job.
     pub(crate) fn said(self, job: Option<JobId>, answer: Option<FromWorker>) -> FromWorker {
         let of_answer = answer.as_ref().and_then(FromWorker::answers);
         FromWorker::Garbage {

@@ -9,7 +9,7 @@ use crate::json::Object;
 use crate::moment::wall;
 use crate::store::job::{Directive, JobState};
 
-/// Answers what is asked below `/admin`.
+/// Answers requests below `/admin`.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().skip(3).map(String::as_str).collect();
     let keeps_quiet = call.shared.options.dialect.keeps_quiet();
@@ -40,7 +40,7 @@ fn direct(call: &mut Call<'_>, id: &str, directive: Directive) -> Result {
 #[derive(Serialize)]
 struct WorkerBody<'a> {
     id: &'a str,
-    /// The severer of what the worker was told and what it says.
+    /// The severer of the worker's directive and its reported state.
     state: &'static str,
     directive: &'static str,
     reported_state: &'static str,
@@ -76,7 +76,7 @@ fn workers(call: &mut Call<'_>) -> Reply {
         "running": count(Directive::Run),
         "quiet": count(Directive::Quiet),
         "terminate": count(Directive::Terminate),
-        // A worker that is silent for too long is not stale but gone.
+        // A worker that is silent for too long is not stale: it is removed.
         "stale": 0,
         "active_jobs": store.count(JobState::Active),
     });

@@ -1,4 +1,4 @@
-//! Faults and events: what no backend has.
+//! Faults and events, which no real backend has.
 
 use serde::Serialize;
 use serde_json::json;
@@ -10,10 +10,10 @@ use crate::http::reply::Reply;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::state::Gate;
 
-/// How many events are given at once unless somebody asks for fewer.
+/// Most events in one answer, unless the request asks for fewer.
 const MAX_EVENTS: u64 = 10_000;
 
-/// Answers what is asked below `/dev`.
+/// Answers requests below `/dev`.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().skip(1).map(String::as_str).collect();
     match (call.request.method.as_str(), path.as_slice()) {
@@ -75,8 +75,8 @@ struct EventsBody<'a> {
     last: u64,
     /// The time by the clock of the events.
     now_ms: f64,
-    /// The wall clock when that clock began, RFC 3339 with nanoseconds: for who compares
-    /// with other clocks.
+    /// The wall clock at the start of that clock, RFC 3339 with nanoseconds: for comparison with
+    /// other clocks.
     started_at: String,
 }
 

@@ -1,5 +1,4 @@
-//! Streams of events: of a queue, of a job, or that something is there to be fetched.
-//! And the last events as a list.
+//! Streams of events: of a queue, of a job, or of available jobs. Also the last events as a list.
 
 use serde_json::json;
 
@@ -9,7 +8,7 @@ use crate::http::reply::Reply;
 use crate::moment::wall;
 use crate::refusal::Refusal;
 
-/// How many events a list has unless it is told otherwise, and at most.
+/// Default and highest number of events in a list.
 const DEFAULT_LIMIT: u64 = 100;
 
 /// Opens a stream.
@@ -45,7 +44,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
         _ => return Ok(call.request.nothing_there()),
     };
     let newest = store.changes().newest();
-    // An unknown or unreadable id is no error: the stream goes on from now.
+    // An unknown or unreadable id is no error: the stream starts from now.
     let seen = call.request.last_event.as_deref().and_then(|id| id.parse().ok());
     Ok(Reply::stream(Feed::new(topic, seen.unwrap_or(newest).min(newest))))
 }

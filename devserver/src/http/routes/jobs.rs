@@ -14,7 +14,7 @@ use crate::store::job::{Job, JobState};
 use crate::store::new_job::{self, NewJob};
 use crate::store::snapshot::JobFilter;
 
-/// How many jobs a list has unless it is told otherwise.
+/// Default number of jobs in a list.
 const DEFAULT_LIMIT: u64 = 50;
 
 /// Most jobs of a list.
@@ -37,7 +37,7 @@ struct JobsBody<'a> {
 #[derive(Serialize)]
 struct JobListBody<'a> {
     jobs: Vec<Envelope<'a>>,
-    /// How many jobs there are in each state, in all queues.
+    /// The number of jobs in each state, in all queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     counts: Option<serde_json::Value>,
     pagination: serde_json::Value,
@@ -149,8 +149,8 @@ pub(super) fn page_reply<'a>(
     let total = total as u64;
     let skip = usize::try_from(offset).unwrap_or(usize::MAX);
     let take = usize::try_from(limit).unwrap_or(usize::MAX);
-    // Only what is shown is looked at: there may be a hundred thousand jobs, and somebody who asks
-    // for this all the time.
+    // Only the listed jobs are read: there may be a hundred thousand jobs, and a client that polls
+    // this list all the time.
     let shown: Vec<_> = jobs.skip(skip).take(take).map(|job| job.envelope(epoch)).collect();
     let has_more = offset.saturating_add(shown.len() as u64) < total;
     let pagination = json!({"total": total, "limit": limit, "offset": offset, "has_more": has_more});
@@ -161,8 +161,8 @@ pub(super) fn page_reply<'a>(
     })
 }
 
-/// Lists the newest jobs, and how many there are of each state. Ours: the specification lists no
-/// jobs.
+/// Lists the newest jobs, and the number of jobs in each state. The specification has no such
+/// route.
 pub(super) fn list(call: &mut Call<'_>) -> Result {
     let state = match call.request.parameter("state") {
         None => None,

@@ -1,8 +1,8 @@
 //! Routes: the table from an operation to the function that answers it, and those functions.
 //!
-//! Each file has one group of requests: `workers` those of workers, `jobs` those of producers,
-//! `dev` those that no backend has. A function reads the request, calls the store under its lock,
-//! and returns a reply. Start with `route`, below.
+//! Each file has one group of requests: `workers` the workers' requests, `jobs` the producers',
+//! `dev` the requests that no backend has. A function reads the request, calls the store under its
+//! lock, and returns a reply. Start with `route`, below.
 
 mod admin;
 mod dead_letters;
@@ -55,7 +55,7 @@ pub(super) fn route(shared: &Shared, request: &Request, body: &[u8]) -> Reply {
     result.unwrap_or_else(|refusal| Reply::refusal(&refusal))
 }
 
-/// Answers the requests of which faults and events only say that they are `other`.
+/// Answers the requests that faults and events name only as `other`.
 fn other(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().map(String::as_str).collect();
     match (call.request.method.as_str(), path.as_slice()) {
@@ -76,7 +76,7 @@ fn other(call: &mut Call<'_>) -> Result {
     }
 }
 
-/// The refusal of what only levels of the specification above 1 have.
+/// The refusal of features that only levels of the specification above 1 have.
 fn unsupported(what: &str) -> Refusal {
     let message = format!("the development server has no {what}: it plays conformance levels 0 and 1");
     Refusal::new(RefusalKind::Unsupported, message)

@@ -1,4 +1,4 @@
-//! Progress and checkpoints of a job, from its worker and for whoever asks.
+//! Progress and checkpoints of a job, written by its worker and read by any client.
 
 use serde::Serialize;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::operation::Operation;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::job::JobState;
 
-/// Answers what is asked below `/jobs/{id}/progress` and `/jobs/{id}/checkpoint`.
+/// Answers requests below `/jobs/{id}/progress` and `/jobs/{id}/checkpoint`.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     if !call.shared.options.dialect.has_extensions() {
         return Ok(call.request.nothing_there());
@@ -77,7 +77,7 @@ fn progress(call: &mut Call<'_>, id: &str) -> Result {
 
 fn save_checkpoint(call: &mut Call<'_>, id: &str) -> Result {
     let body = call.object()?;
-    // The state may be null, which Object takes for absent.
+    // The state may be null, which Object reads as absent.
     let state = body
         .fields()
         .find_map(|(name, value)| (name == "state").then(|| value.to_owned()));

@@ -31,7 +31,7 @@ fn status(is_paused: bool) -> &'static str {
     if is_paused { "paused" } else { "active" }
 }
 
-/// Says how many jobs of a queue are in each state.
+/// Answers with the number of a queue's jobs in each state.
 pub(super) fn stats(call: &mut Call<'_>, name: &str) -> Result {
     let stats = call.state.store.queue_stats(name)?;
     let counts = stats

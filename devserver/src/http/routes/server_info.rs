@@ -1,4 +1,4 @@
-//! Facts about the server that anybody may know: its health, and what it can do.
+//! Public facts about the server: its health and its features.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ pub(super) fn health(shared: &Shared, now: Moment) -> Reply {
     }))
 }
 
-/// The manifest: what this server is and what it can do.
+/// The manifest: the server's name, version and features.
 pub(super) fn manifest(shared: &Shared) -> Reply {
     let extensions: &[&str] = if shared.options.dialect.has_extensions() {
         &[

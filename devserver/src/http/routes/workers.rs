@@ -11,7 +11,7 @@ use crate::operation::Operation;
 use crate::store::envelope::Envelope;
 use crate::store::job::{Job, JobState};
 
-/// Carries out what a worker asks for.
+/// Carries out a worker's request.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     match call.request.operation {
         Operation::Fetch => fetch(call),
@@ -70,8 +70,8 @@ struct OutcomeBody<'a> {
     job: Envelope<'a>,
 }
 
-/// The answer to an ACK or a FAIL. Both names of the id: the public backends changed from one to
-/// the other.
+/// The answer to an ACK or a FAIL, with both names of the id, because the public backends changed
+/// from one to the other.
 fn outcome_reply(job: &Job, epoch: jiff::Timestamp, worker: Option<&str>) -> Reply {
     let at = |state, moment: Option<_>| moment.filter(|_| job.state == state).map(|moment| wall(epoch, moment));
     let reply = Reply::ok(&OutcomeBody {

@@ -1,5 +1,5 @@
-//! A machine with many jobs, a backend that answers as it is told, and workers that do nothing but
-//! what they are told.
+//! A machine with many jobs, a backend that answers as the test orders, and workers that act only
+//! on the test's orders.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,9 +34,9 @@ pub struct Crowd {
     pub offered: usize,
     /// Requests on their way, the oldest first.
     pub asked: VecDeque<(CallId, Call)>,
-    /// The facts that the machine was told.
+    /// The events that the machine received.
     pub events: usize,
-    /// Outcomes that the backend was told.
+    /// Outcomes that the backend received.
     pub told: usize,
     /// Operators that were answered.
     pub answered: usize,
@@ -52,7 +52,7 @@ impl Crowd {
         crowd
     }
 
-    /// A worker that nobody speaks for yet.
+    /// A worker without a connection.
     pub fn alone(room: usize) -> Self {
         let mut options = settings::defaults();
         options.concurrency = u32::try_from(room).unwrap();
@@ -99,7 +99,7 @@ impl Crowd {
         }
     }
 
-    /// All that they have room for is fetched and with them.
+    /// Fills every holder: as many jobs as they have room for are fetched and handed over.
     pub fn full(holders: usize, each: usize) -> Self {
         let mut crowd = Self::new(holders, each);
         crowd.offered = holders * each;
@@ -107,7 +107,7 @@ impl Crowd {
         crowd
     }
 
-    /// Answers, and time, until something is so.
+    /// Answers requests and advances time until the condition holds.
     pub fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
         for _ in 0..1_000_000 {
             if is_so(self) {
@@ -121,14 +121,14 @@ impl Crowd {
         panic!("it never came to that");
     }
 
-    /// Time comes to what is due next.
+    /// Advances time to the next timer.
     pub fn next_timer(&mut self) {
         let (due, _) = self.machine.poll_timeout().unwrap();
         self.now = self.now.max(due);
         self.fire_due();
     }
 
-    /// Everything that is due fires, one after the other.
+    /// Fires all due timers, one after the other.
     pub fn fire_due(&mut self) {
         while self.machine.poll_timeout().is_some_and(|(due, _)| due <= self.now) {
             self.events += 1;
@@ -137,12 +137,12 @@ impl Crowd {
         }
     }
 
-    /// The machine is told this, and of what follows at once from its orders.
+    /// Passes this event to the machine, and the events that follow at once from its orders.
     pub fn tell(&mut self, event: Event) {
         self.tell_all([event]);
     }
 
-    /// Plays several that come at once.
+    /// Passes several simultaneous events to the machine.
     pub fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
         self.inbox.extend(events);
         while let Some(event) = self.inbox.pop_front() {
@@ -183,7 +183,7 @@ impl Crowd {
         }
     }
 
-    /// Answers every request, and those that follow.
+    /// Answers every request, and the requests that follow.
     pub fn answer_all(&mut self) {
         while self.answer_one() {}
         while let Some(event) = self.inbox.pop_front() {

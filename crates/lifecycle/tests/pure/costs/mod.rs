@@ -16,10 +16,10 @@ use ojs_lifecycle::api::ids::{ClientId, HolderId};
 use ojs_lifecycle::api::{Call, Event, FromWorker, OperatorRequest};
 use ojs_values::signal::Signal;
 
-/// So many times as much an event may cost with 100 times as many jobs.
+/// Most times that the cost of an event may grow with 100 times as many jobs.
 const MOST_TIMES: f64 = 8.0;
 
-/// Runs of which the best counts: what else the machine does makes the others longer.
+/// Runs of which the best counts: other work of the computer makes the others longer.
 const RUNS: usize = 3;
 
 /// The processor's time that this thread has had.
@@ -32,7 +32,7 @@ fn cpu() -> Duration {
 fn per_event(jobs: usize, prepare: impl Fn(usize) -> Crowd, act: impl Fn(&mut Crowd)) -> f64 {
     let once = || {
         let (mut events, mut spent) = (0, Duration::ZERO);
-        // The preparation takes longer than what is measured.
+        // The preparation lasts longer than the measured part.
         while events < 1000 {
             let mut crowd = prepare(jobs);
             crowd.events = 0;
@@ -66,7 +66,7 @@ fn costs_the_same(what: &str, prepare: impl Fn(usize) -> Crowd, act: impl Fn(&mu
     assert!(times <= MOST_TIMES, "{what}: {times:.1} times as much");
 }
 
-/// One job after the other is finished and told of, and the next one fetched and handed over.
+/// One job after the other is finished and reported, and the next one fetched and handed over.
 fn a_thousand_jobs(crowd: &mut Crowd) {
     for _ in 0..1000 {
         crowd.offered += 1;
@@ -116,7 +116,7 @@ fn who_waits_until_no_job_is_left_waits_for_the_fetch_that_the_last_ones_bring()
     for _ in 0..10 {
         crowd.ack_oldest();
     }
-    // The last one leaves none, and others of the same moment follow.
+    // The last one leaves none, and other events of that moment follow.
     let mut replies = crowd.replies_of_all();
     replies.push(Event::OperatorLeft(ClientId(2)));
     crowd.tell_all(replies);

@@ -1,4 +1,4 @@
-//! Choices: the events that may come next in a world.
+//! Choices: the possible next events in a world.
 
 use ojs_lifecycle::api::{BackendTraits, Call, Failure, JobId, JobState, JobView, Phase, Reply, Reservation};
 use ojs_values::signal::Signal;
@@ -7,7 +7,7 @@ use super::promises::{Fate, Kind};
 use super::world::{Action, Answer, World};
 
 impl World {
-    /// Everything that may happen next.
+    /// All possible next events.
     pub fn actions(&self) -> Vec<Action> {
         if self.exited.is_some() || self.broken.is_some() {
             return Vec::new();
@@ -78,8 +78,8 @@ impl World {
 
     fn acts_of_workers(&self, actions: &mut Vec<Action>) {
         for (connection, link) in self.links.iter().filter(|(_, link)| !link.is_over) {
-            // Frames of a process that is gone can still be read; then the connection is
-            // over.
+            // The shell can still read frames of a process that has ended; then the connection
+            // ends.
             if self.is_gateway() {
                 self.acts_of_a_gateway(*connection, actions);
             }
@@ -114,7 +114,7 @@ pub fn looked(state: JobState) -> Reply {
     })
 }
 
-/// The answer of a backend that does what is asked. A stream is over.
+/// The answer of a backend that carries the request out. A stream ends.
 pub fn good(call: &Call) -> Reply {
     match call {
         Call::Register { .. } => Reply::Registered {

@@ -12,7 +12,7 @@ use super::{NOTHING, options, world_up_to};
 /// Most states of one world that are looked at: from each state a dozen others follow.
 const MOST_STATES_OF_TWO_FETCHES: usize = 4_000;
 
-/// How long the backend takes for its first answer: slow for each of four jobs.
+/// Delay of the backend's first answer: slow for each of four jobs.
 const SLOW: Duration = Duration::from_millis(10);
 
 impl Cast {
@@ -69,7 +69,7 @@ impl World {
         })
     }
 
-    /// A FETCH for so many jobs leaves.
+    /// The machine sends a FETCH for this many jobs.
     pub fn check_fetch(&mut self, count: u32) {
         if self.fetch_counts().count() > 1 {
             self.break_promise("more than two FETCHes on their way");
@@ -81,8 +81,8 @@ impl World {
         }
     }
 
-    /// The log says that jobs may be lost: those of the FETCH that fails now, or all that come from
-    /// here on.
+    /// The log announces that jobs may be lost: those of the FETCH that fails now, or all later
+    /// ones.
     pub fn fetch_is_given_up(&mut self) {
         if !std::mem::take(&mut self.is_fetch_failing) {
             self.is_fetch_given_up = true;

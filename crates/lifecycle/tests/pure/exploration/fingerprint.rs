@@ -1,5 +1,5 @@
-//! When two states are the same: moments count from now, numbers of requests and claims only by
-//! their order, and where the sequence of pseudo-random pauses stands does not count.
+//! Decides whether two states are equal: moments count from now, numbers of requests and claims
+//! only by their order. The place in the sequence of pseudo-random pauses does not count.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -11,15 +11,14 @@ use ojs_lifecycle::api::Moment;
 /// Names of numbers that are compared, never computed with.
 const RANKED: [&str; 3] = ["CallId(", "Claim(", "PullId("];
 
-/// Fields that count what has been, and are compared with nothing: `served` only orders
-/// connections.
+/// Fields that count past events, and are compared with no limit: `served` only orders connections.
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];
 
-/// Fields that are only counted and told, between these and the end of their braces. Returns decide
-/// something from the third on: no world has so many.
+/// Fields that are only counted and reported, between these and the end of their braces. Returns
+/// influence the machine from the third on: no world has three.
 const TALLIES: [&str; 5] = [" ShutdownCounts ", " Outages ", " Crashed ", "(Handover ", " Returns "];
 
-/// 128 bits that stand for `state` at `now`.
+/// A hash of 128 bits for `state` at `now`.
 pub fn of(state: &impl Debug, now: Moment) -> u128 {
     let text = normal(&format!("{state:?}"), Moment::new(Duration::ZERO).elapsed(now));
     let half = |seed: u8| {
@@ -38,7 +37,7 @@ fn normal(text: &str, now: Duration) -> String {
     });
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    // Every name that matters ends in one of these.
+    // Every name that matters ends in one of these characters.
     while let Some(end) = rest.find(['(', ' ']) {
         let (head, tail) = rest.split_at(end + 1);
         out.push_str(head);

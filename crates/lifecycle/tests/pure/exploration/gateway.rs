@@ -1,6 +1,6 @@
-//! Holders behind the gateway: each waits for the answer to an outcome, any of them may tell that
-//! of any job, also again, and nobody is told anything unasked. The promise that each outcome is
-//! answered once, to who told it, and at once when the end has begun.
+//! Holders behind the gateway: each waits for the answer to an outcome. Any of them may report the
+//! outcome of any job, also repeatedly, and none receives anything unasked. The promise: each
+//! outcome is answered once, to its sender, and at once when the end has begun.
 
 use std::collections::BTreeSet;
 
@@ -86,13 +86,13 @@ impl World {
         }
     }
 
-    /// Nobody reads an answer there any more.
+    /// The holder reads no more answers.
     pub fn waits_no_more(&mut self, holder: HolderId) {
         self.pulls.retain(|_, (asked, _)| *asked != holder);
         self.waits.retain(|_, waits| *waits != holder);
     }
 
-    /// When the end has begun, an outcome is ours at once.
+    /// When the end has begun, the machine answers an outcome at once.
     pub fn check_answers(&mut self) {
         if self.machine.snapshot().phase.is_terminating() && !self.waits.is_empty() {
             self.break_promise("somebody waits for the answer to an outcome in terminate");

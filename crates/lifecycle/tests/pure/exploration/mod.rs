@@ -1,13 +1,13 @@
-//! Every state that the machine can come to in a few small worlds, breadth first: each promise is
+//! Every state that the machine can reach in a few small worlds, breadth first: each promise is
 //! checked at each step, and a broken one is shown with the shortest way to it.
 //!
-//! The bounds: each world says how often each kind of thing may happen on one path, and how
-//! many states are looked at. A world whose states are all seen says `all of them`. Time moves only
-//! to the machine's next timer, and requests are answered at those moments or never. The states in
-//! front of the bound are let run to the exit in a world that is silent. `EXPLORE_STATES=1000000
-//! cargo test --test pure exploration -- --nocapture` looks further.
+//! The bounds: each world limits how often each kind of event may happen on one path, and how many
+//! states are explored. A world whose states are all seen prints `all of them`. Time moves only to
+//! the machine's next timer, and requests are answered at those moments or never. The states at the
+//! bound run to the exit in a silent world. `EXPLORE_STATES=1000000 cargo test --test pure
+//! exploration -- --nocapture` explores more.
 //!
-//! Two states are the same when they differ only in the time of day, in the numbers of requests and
+//! Two states are equal if they differ only in the time of day, in the numbers of requests and
 //! claims, and in the place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
 
 mod choices;
@@ -45,7 +45,7 @@ const NOTHING: Budget = Budget {
     waits: 0,
 };
 
-/// One world to look through.
+/// One world to explore.
 struct Setting {
     name: &'static str,
     options: Options,
@@ -63,7 +63,7 @@ fn options(concurrency: u32) -> Options {
     options
 }
 
-/// How a state was come to.
+/// The step that led to a state.
 struct Step {
     from: Option<usize>,
     action: Action,
@@ -125,7 +125,7 @@ fn explore(setting: &Setting) {
     assert!(exits + in_front > 0, "{}: nobody ever comes to the exit", setting.name);
 }
 
-/// From here on nobody says anything any more: only time goes by.
+/// From here on the world is silent: only time passes.
 fn run_out(setting: &Setting, steps: &[Step], mut world: World, at: usize) {
     if !world.machine.snapshot().phase.is_terminating() {
         world.take(&Action::Signal(ojs_values::signal::Signal::TERM));
@@ -166,7 +166,7 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
 /// `EXPLORE_STATES` sets both.
 const MOST_STATES: usize = 10_000;
 
-/// Worlds with no more states than this are looked through.
+/// Worlds with no more states than this are explored whole.
 const MOST_OF_A_SMALL_ONE: usize = 24_000;
 
 /// A world that is looked through.

@@ -1,4 +1,5 @@
-//! Promises in every state and at every step (contract 13), in terms of what the world saw.
+//! Promises in every state and at every step (contract 13), judged by the events that the world
+//! saw.
 
 use ojs_lifecycle::api::{Call, Failure, HolderId, JobId, Moment, Outcome, Phase, ProcessId, PullId};
 use ojs_values::signal::Signal;
@@ -26,11 +27,11 @@ pub struct Fate {
     pub sent: Option<Kind>,
     /// The backend has certainly not carried that out, or a look showed that.
     pub may_repeat: bool,
-    /// The backend never takes what was sent: something else may follow.
+    /// The backend never accepts the sent outcome: another one may follow.
     pub is_refused: bool,
-    /// The backend has taken it.
+    /// The backend has accepted it.
     pub is_accepted: bool,
-    /// The log says that it is left to its visibility timeout.
+    /// The log announces that it is left to its visibility timeout.
     pub is_let_go: bool,
 }
 
@@ -47,7 +48,7 @@ impl World {
         self.broken.get_or_insert_with(|| what.to_owned());
     }
 
-    /// A job goes to a worker.
+    /// The machine gives a job to a worker.
     pub fn check_handover(&mut self, connection: HolderId, job: &JobId) {
         if self.machine.snapshot().phase != Phase::Running {
             self.break_promise("a job was handed out outside running");

@@ -21,7 +21,7 @@ impl World {
         self.happen(Event::Said(holder, FromWorker::Wants(wants)));
     }
 
-    /// A request for jobs is answered, once, with no more than it asked for.
+    /// The machine answers a request for jobs once, with at most the requested number.
     pub fn pull_is_answered(&mut self, holder: HolderId, pull: PullId, jobs: &[GivenJob]) {
         match self.pulls.remove(&pull) {
             Some((asked, most)) if asked == holder && jobs.len() <= most => {}
@@ -39,8 +39,8 @@ impl World {
         }
     }
 
-    /// The client that waits for the answer to a request for jobs is gone: that is the price of
-    /// another one. Where there is an answer nobody has read it.
+    /// The client that waits for the answer to a request for jobs disconnects: that is the price of
+    /// another request. If there is an answer, the client has not read it.
     pub fn takes_back(&mut self, holder: HolderId, pull: PullId) {
         self.left.pulls -= u8::from(self.pulls.remove(&pull).is_some());
         let unread = self

@@ -1,4 +1,4 @@
-//! Requests to the backend, and what it answers.
+//! Requests to the backend, and its answers.
 
 use ojs_lifecycle::api::ids::{CallId, JobId};
 use ojs_lifecycle::api::{Call, Delivery, Event, Failure, JobState, Moment, Phase, Reply, Reservation, Subject};
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Nobody waits for its answer, or it is answered now.
+    /// The machine waits for no answer any more, or the answer arrives now.
     pub fn abandoned(&mut self, id: CallId) {
         let Some(call) = self.take_asked(id) else { return };
         self.note_answer(&call, Answer::Fails(Failure::Unanswered));

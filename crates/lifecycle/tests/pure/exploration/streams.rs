@@ -1,5 +1,5 @@
-//! Streams of events that tell anything at any time, and the promise that there are none outside
-//! running.
+//! Streams of events that announce anything at any time, and the promise that there are none
+//! outside running.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use ojs_lifecycle::api::{Call, CallId, Event, JobId, Phase, StreamNews};
 
 use super::world::{Action, World};
 
-/// How long a stream goes on.
+/// Duration of a stream.
 const FOR_EVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl World {
-    /// The next news of each stream. Nobody sees whether they are true.
+    /// The next news of each stream. The machine cannot see whether they are true.
     pub fn news_of_streams(&self, actions: &mut Vec<Action>) {
         if self.left.news == 0 {
             return;
@@ -48,7 +48,7 @@ impl World {
         self.happen(Event::StreamSaid(id, news));
     }
 
-    /// Outside running there are none.
+    /// The machine has no streams outside running.
     pub fn check_streams(&mut self) {
         if self.machine.snapshot().phase != Phase::Running && self.streams().next().is_some() {
             self.break_promise("a stream outside running");

@@ -1,5 +1,5 @@
-//! The machine's world, small: one worker with up to two processes, a backend, somebody who sends
-//! signals. Everything that may happen in it next is an action; nothing has to happen.
+//! The machine's world, small: one worker with up to two processes, a backend, a sender of signals.
+//! Every possible next event is an action; none has to happen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,17 +24,17 @@ pub struct Budget {
     pub sigcont: u8,
     pub terminate: u8,
     pub jobs: u8,
-    /// Jobs that an answer brings beyond what was asked for.
+    /// Jobs of an answer beyond the requested number.
     pub surplus: u8,
-    /// Requests that the backend does not carry out, or of which nobody knows.
+    /// Requests that the backend does not carry out, or that remain without an answer.
     pub failures: u8,
-    /// Processes that end although nobody asked them to.
+    /// Processes that end without a request to end.
     pub deaths: u8,
     /// Connections that close while their process lives.
     pub hang_ups: u8,
     /// Times that a holder which asks for jobs itself asks again.
     pub pulls: u8,
-    /// Outcomes that are told although one was told before.
+    /// Outcomes that are reported although one was reported before.
     pub repeats: u8,
     /// Heartbeats of holders that name no job.
     pub beats: u8,
@@ -44,16 +44,16 @@ pub struct Budget {
     pub waits: u8,
 }
 
-/// How holders come by their jobs, and what they hear.
+/// How holders get their jobs, and which frames they receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kin {
-    /// Connections of the worker socket, which say once how many jobs they take.
+    /// Connections of the worker socket, which announce once how many jobs they accept.
     Told,
     /// Connections of the worker socket that ask for each handful of jobs.
     Asking,
     /// Clients of the gateway, each of a process that is known.
     Gateway,
-    /// Clients of the gateway of which nobody knows the process.
+    /// Clients of the gateway whose process is unknown.
     Strangers,
 }
 
@@ -70,14 +70,14 @@ impl Kin {
 #[derive(Debug, Clone, Copy)]
 pub struct Cast {
     pub holders: u8,
-    /// How many jobs a holder takes.
+    /// Most jobs of a holder.
     pub each: u32,
     pub kin: Kin,
     /// The backend was slow before, so that two FETCHes may be on their way.
     pub is_slow: bool,
 }
 
-/// An event that may come next.
+/// A possible next event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     TimeComesToTheNextTimer,
@@ -88,7 +88,7 @@ pub enum Action {
     Ends(ProcessId),
     HangsUp(HolderId),
     Wants(HolderId),
-    /// The client asks no more, although it has no answer.
+    /// The client withdraws its request, although it has no answer.
     TakesBack(HolderId, PullId),
     BeatsNamingNothing(HolderId),
     Told(CallId, StreamNews),
@@ -108,20 +108,20 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     pub is_alive: bool,
-    /// Somebody asked it to end, or will have killed it.
+    /// The process was asked to end, or will have been killed.
     pub may_end: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     pub process: ProcessId,
-    /// The machine was told that nothing more comes.
+    /// The machine got the event that nothing more follows.
     pub is_over: bool,
     /// The machine waits for that.
     pub is_awaited: bool,
 }
 
-/// Everything that a path has led to.
+/// The state at the end of a path.
 #[derive(Debug, Clone)]
 pub struct World {
     pub machine: Lifecycle,
@@ -135,20 +135,20 @@ pub struct World {
     pub start_is_ordered: bool,
     pub processes: BTreeMap<ProcessId, Process>,
     pub links: BTreeMap<HolderId, Link>,
-    /// Requests for jobs that were not answered, with whose they are and how many they may be.
+    /// Requests for jobs without an answer, each with its holder and its number of jobs.
     pub pulls: BTreeMap<PullId, (HolderId, usize)>,
     pub next_pull: u64,
     pub cast: Cast,
-    /// Clients whose outcome of a job is not answered yet.
+    /// Clients that wait for the answer to a job's outcome.
     pub waits: BTreeMap<JobId, HolderId>,
     pub jobs: BTreeMap<JobId, Fate>,
-    /// The log says that what a FETCH brings from here on is left to its visibility timeout.
+    /// The log announces that later jobs of a FETCH are left to their visibility timeout.
     pub is_fetch_given_up: bool,
     /// A FETCH fails in this step: a line in the log is about its jobs alone.
     pub is_fetch_failing: bool,
-    /// When a SIGTSTP came, and no SIGTERM since.
+    /// When a SIGTSTP arrived, without a SIGTERM since.
     hook: Option<Moment>,
-    /// When we have to be gone.
+    /// When ojs-init must have exited.
     pub gone_by: Option<Moment>,
     pub is_abandoned: bool,
     pub exited: Option<u8>,
@@ -201,7 +201,7 @@ impl World {
         world
     }
 
-    /// The parts that make two worlds the same.
+    /// The parts that make two worlds equal.
     pub fn identity(&self) -> impl std::fmt::Debug {
         let place = (&self.links, &self.processes, self.worker, self.start_is_ordered);
         let end = (
@@ -257,7 +257,7 @@ impl World {
                 types: None,
                 ping: false,
                 ok: true,
-                // Its timer makes more states of each, so one kind of world has it.
+                // Its timer multiplies the states, so only one kind of world has it.
                 cancel_signal: holders == 2,
                 client: None,
             };
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// The first SIGTERM shows what a SIGTSTP not long before was: the orchestrator's first step.
+    /// The first SIGTERM shows that a SIGTSTP shortly before was the orchestrator's first step.
     fn note_hook(&mut self) {
         let limit = self.options.times.limit.filter(|_| self.options.tstp_starts_clock);
         if let Some((hook, limit)) = self.hook.take().zip(limit)
@@ -476,8 +476,8 @@ impl World {
         }
     }
 
-    /// Whether nobody can do anything any more who had this connection, and all that they wrote was
-    /// read.
+    /// Whether every process with this connection has ended, and the shell has read all of its
+    /// frames.
     pub fn is_gone(&self, connection: HolderId) -> bool {
         let is_alive = |process: &ProcessId| self.processes.get(process).is_some_and(|process| process.is_alive);
         self.links

@@ -6,11 +6,11 @@ use std::time::Duration;
 use ojs_lifecycle::api::ids::{JobId, WorkerId};
 use ojs_lifecycle::api::{Call, Delivery, Failure, JobState, JobView, Moment, Outcome, Reply, Reservation, Subject};
 
-/// Where a job is.
+/// The place of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored {
     Available,
-    /// Reserved for so long; for the delivery of this number.
+    /// Reserved until this time, for the delivery of this number.
     Active(Duration, u64),
     Completed,
     Failed,
@@ -59,7 +59,7 @@ impl Backend {
         }
     }
 
-    /// Does what is asked.
+    /// Carries out a request.
     pub fn carry_out(&mut self, call: &Call, now: Duration) -> Reply {
         self.lapse(now);
         match call {

@@ -1,11 +1,11 @@
 //! Random lives of workers that ask for their jobs and wait for the answer to each outcome, as
-//! those behind an HTTP gateway do. They meet several holders of one process, processes that nobody
-//! knows and answers that are lost. Outcomes are told twice or contradict each other, clients are
-//! gone before their answer, jobs are dropped silently, a process is killed behind a parent that
-//! lives.
+//! those behind an HTTP gateway do. A process may have several holders or be unknown, and answers
+//! may be lost. Outcomes are reported twice or contradict each other, clients disconnect before
+//! their answer, jobs are dropped silently, a process is killed while its parent lives.
 //!
-//! `SEED=17 cargo test --test pure gateway::` lives one life again and tells what happened in it;
-//! `RUNS=100000` lives a tenth of so many, because a life takes as long as ten of the simulation's.
+//! `SEED=17 cargo test --test pure gateway::` lives one life again and prints its events;
+//! `RUNS=100000` lives a tenth of that number, because a life lasts as long as ten of the
+//! simulation's.
 
 mod backend;
 mod promises;
@@ -16,7 +16,7 @@ use world::World;
 /// Least lives in a run of the tests.
 const LIVES: u64 = 3_000;
 
-/// Lives of the simulation that take as long as one of these.
+/// Lives of the simulation that last as long as one of these.
 const LIVES_OF_SIMULATION: u64 = 10;
 
 #[test]

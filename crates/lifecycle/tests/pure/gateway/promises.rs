@@ -1,4 +1,4 @@
-//! Promises, and what these lives do with the jobs that they are given.
+//! Promises, and the handlers' work on the jobs of these lives.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl World {
         self.machine.snapshot().phase
     }
 
-    /// A job is given to a holder: what its handler will do.
+    /// Gives a job to a holder, and chooses its handler's acts.
     pub fn is_given(&mut self, holder: HolderId, job: JobId) {
         if self.phase() != Phase::Running {
             self.breaks("no job outside running", &job.to_string());
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Nobody knows of jobs that a FETCH without an answer has claimed.
+    /// The machine does not know the jobs that a FETCH without an answer has claimed.
     pub fn is_replied(&mut self, id: CallId, failed: Option<Reply>) {
         let Some((_, done)) = self.calls.remove(&id) else {
             return;
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// The backend took an outcome, or did not.
+    /// Notes whether the backend accepted an outcome.
     pub fn note_taken(&mut self, id: CallId) {
         let Some((Call::Report { job, outcome, .. }, Some(Reply::Accepted))) = self.calls.get(&id) else {
             return;
@@ -224,8 +224,8 @@ impl World {
         }
     }
 
-    /// After the exit each job has an outcome, or is where somebody else can get it; or it was told
-    /// that it is not.
+    /// After the exit each job has an outcome, or the backend can give it to another worker, or the
+    /// log announced that it is left.
     pub fn nothing_is_lost(&mut self) {
         let is_lost = |(id, job): &(&JobId, &super::backend::Kept)| {
             matches!(job.state, Stored::Active(..)) && !self.let_go.contains(id)

@@ -1,5 +1,5 @@
-//! One life: a worker of several processes whose holders ask for jobs, a shell that joins what is
-//! told twice, a backend with weather.
+//! One life: a worker of several processes whose holders ask for jobs, a shell that joins repeated
+//! outcomes, a backend with outages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,18 +36,18 @@ pub const THINGS: [&str; 12] = [
 /// The worker's own process.
 pub const MAIN: u64 = 100;
 
-/// A bit longer than any answer may take, and any pull may wait.
+/// A bit longer than the longest answer and the longest pull.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(25_300);
 
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// After that time no job is offered; the life goes on until it is ended.
+/// After that time the backend offers no job; the life continues until it is ended.
 const HORIZON: u64 = 60_000;
 
-/// Events of a life that is long enough for a dropped job to come again.
+/// Events of a life that is long enough for a dropped job to be delivered again.
 const FAR_HORIZON: u64 = 200_000;
 
-/// One in so many lives is as long as that.
+/// One life in this many reaches [`FAR_HORIZON`].
 const FAR_LIVES: u64 = 50;
 
 /// How often a handler sends a heartbeat that names its own job alone.
@@ -57,7 +57,7 @@ const OWN_BEAT_EVERY: u64 = 800;
 #[derive(Debug, Clone)]
 pub enum Item {
     Ask(HolderId),
-    /// The client that asked is gone, and has not read the answer.
+    /// The client that asked has disconnected, and has not read the answer.
     TakeBack(HolderId, PullId, Vec<JobId>),
     Beat(HolderId),
     /// The handler of a job sends a heartbeat, which names that job and no other.
@@ -97,16 +97,17 @@ pub struct World {
     pub clients: BTreeMap<HolderId, Client>,
     pub alive: BTreeSet<u64>,
     pub backend: Backend,
-    /// From when to when nothing gets through, and whether what is asked is done all the same.
+    /// Start and end of the time in which no answer arrives, and whether requests are still carried
+    /// out.
     pub outage: (u64, u64, bool),
     pub calls: BTreeMap<CallId, (Call, Option<Reply>)>,
     pub pulls: BTreeMap<PullId, (HolderId, u32, Duration)>,
     pub next_pull: u64,
     /// Clients that wait for the answer to an outcome of this job, and since when.
     pub waits: BTreeMap<JobId, (HolderId, Duration)>,
-    /// For each delivery the outcomes that went to the backend, and whether it took one.
+    /// For each delivery the outcomes that were sent to the backend, and whether it accepted one.
     pub told: BTreeMap<(JobId, u64), (BTreeSet<&'static str>, bool)>,
-    /// Jobs that the machine lets go, or that a FETCH may have claimed unseen.
+    /// Jobs that the machine gives up, or that a FETCH may have claimed without an answer.
     pub let_go: BTreeSet<JobId>,
     pub released: BTreeSet<JobId>,
     pub terms: u32,
@@ -267,7 +268,7 @@ impl World {
             Item::Signal(signal) => self.happen(Event::SignalArrived(signal)),
             Item::Die(process, ended) => self.die(process, ended),
             Item::HangUp(holder) => {
-                // Requests that were whole in its sockets come first.
+                // The shell first reads the requests that were complete in the client's sockets.
                 let client = self.clients.get_mut(&holder).unwrap();
                 let last = client.has.first().cloned();
                 if let Some(job) = last.filter(|_| self.chance.one_in(3)) {
@@ -312,7 +313,7 @@ impl World {
         }
     }
 
-    /// Jobs in the answer have no outcome yet, unless their process was gone before.
+    /// Jobs in the answer have no outcome yet, unless their process had ended before.
     fn take_back(&mut self, holder: HolderId, pull: PullId, jobs: Vec<JobId>) {
         if self.is_there(holder) {
             self.seen[9] |= !jobs.is_empty();
@@ -344,7 +345,7 @@ impl World {
         }
     }
 
-    /// The shell joins what is told while an answer is waited for.
+    /// The shell joins outcomes that are repeated while a client waits for the answer.
     fn tell_outcome(&mut self, holder: HolderId, job: JobId, kind: Kind) {
         if self.is_there(holder) {
             self.say_outcome(holder, job, kind);

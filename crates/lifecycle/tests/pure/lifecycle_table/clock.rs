@@ -1,6 +1,6 @@
-//! The latest moments of a shutdown, taken from the machine itself: it is played against a world in
-//! which everything takes as long as it may. A job never ends, no request is answered, and what
-//! SIGKILL ends is gone when nobody waits for it any longer.
+//! The latest moments of a shutdown, as the machine itself shows them: it is played against a world
+//! in which every step lasts as long as it may. A job never ends, no request is answered, and a
+//! process that gets SIGKILL ends only after the machine's wait for it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,8 +73,7 @@ const ROWS: [(&str, Step, &str); 8] = [
     ),
 ];
 
-/// The table: a column for Kubernetes and one for Docker, with what each allows when nobody says
-/// anything.
+/// The table: a column for Kubernetes and one for Docker, with the default time of each.
 pub fn as_markdown() -> String {
     let surroundings = [Surroundings::Kubernetes, Surroundings::Container];
     let played = surroundings.map(|place| Play::of(times(place)).ends());
@@ -87,7 +86,7 @@ pub fn as_markdown() -> String {
     text
 }
 
-/// How long a shutdown takes within this limit and with this margin, where everything takes as long
+/// The duration of a shutdown within this limit and with this margin, if every step lasts as long
 /// as it may.
 pub fn longest(limit: Duration, stop_margin: Option<Duration>) -> Duration {
     let limits = Limits {
@@ -123,7 +122,7 @@ fn options(times: ShutdownTimes) -> Options {
 struct Play {
     machine: Lifecycle,
     now: Duration,
-    /// Requests that nobody answers, and when the shell gives up on each.
+    /// Requests without an answer, and when the shell gives up each.
     asked: BTreeMap<CallId, Moment>,
     /// The backend answers until the SIGTERM.
     answers: bool,
@@ -176,7 +175,7 @@ impl Play {
         panic!("no end: {:?}", self.first);
     }
 
-    /// The next moment at which anything happens.
+    /// Advances to the next moment with an event.
     fn goes_on(&mut self) {
         let (due, timer) = self.machine.poll_timeout().unwrap();
         let late = self.asked.iter().min_by_key(|(_, give_up)| **give_up);

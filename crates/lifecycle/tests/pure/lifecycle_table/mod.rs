@@ -1,7 +1,7 @@
 //! Every phase and every trigger, as text that a person reads: a golden file and the table in
-//! `docs/lifecycle.md`, both rendered from the code, and the properties that the table as a whole
-//! must have. And on the same page: the times of a shutdown, its steps, and the way of an outcome
-//! to the backend.
+//! `docs/lifecycle.md`, both rendered from the code. Also the properties that the table as a whole
+//! must have. The page also has the times of a shutdown, its steps, and the way of an outcome to
+//! the backend.
 
 mod clock;
 mod reports;
@@ -115,7 +115,7 @@ fn the_tables_in_the_docs_are_the_codes() {
     ]);
 }
 
-/// Each text stands between its marks on the page; renewed together, since all are in one file.
+/// Each text is between its marks on the page; renewed together, since all are in one file.
 #[track_caller]
 fn in_the_docs(rendered: &[(&str, String, &str)]) {
     let file = path("docs/lifecycle.md");

@@ -1,5 +1,5 @@
-//! How an outcome gets to the backend, as text that a person reads: every stage and everything that
-//! can happen in it, every failure and what it says. And what both tables as a whole must promise.
+//! The way of an outcome to the backend, as text that a person reads: every stage with its possible
+//! events, and every failure with its meaning. Also the promises of both tables as a whole.
 
 use std::fmt::Write as _;
 use std::time::Duration;

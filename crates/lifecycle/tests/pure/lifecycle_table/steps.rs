@@ -1,4 +1,4 @@
-//! Every step of an end and everything that can end it, as text that a person reads, and the
+//! Every step of an end and every trigger that can end it, as text that a person reads, and the
 //! properties that the table as a whole must have.
 
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use ojs_lifecycle::shutdown::steps::{StepTrigger, StepVerdict, StopStep};
 use ojs_lifecycle::shutdown::steps::{step_verdict, time_of, waits_for};
 
-/// One row for each step; how long it may take, and one column for each trigger.
+/// One row for each step, with its longest duration, and one column for each trigger.
 pub fn as_markdown() -> String {
     let mut text = String::from("| step | waits until | for at most |");
     for trigger in StepTrigger::ALL {
@@ -32,7 +32,7 @@ fn cell(verdict: StepVerdict) -> String {
     }
 }
 
-/// The steps that follow when this is what ends each of them.
+/// The steps that follow if this trigger ends each of them.
 fn way(from: StopStep, trigger: StepTrigger) -> Vec<StopStep> {
     let mut way = vec![from];
     while let StepVerdict::Move(next) = step_verdict(way[way.len() - 1], trigger) {

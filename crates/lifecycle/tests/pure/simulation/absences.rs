@@ -11,7 +11,7 @@ use super::plan::ms;
 /// The time that a backend grants that was not asked for one.
 const UNASKED: Duration = Duration::from_secs(30);
 
-/// The longest that anybody waits for a store.
+/// Longest wait for a store.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A job that was not found.
@@ -22,7 +22,7 @@ struct Absence {
     until: Duration,
 }
 
-/// All of them.
+/// The jobs that were not found.
 #[derive(Debug, Default)]
 pub struct Absences {
     reserved_until: BTreeMap<JobId, Duration>,
@@ -81,9 +81,9 @@ impl Absences {
         self.absent.entry(id.clone()).or_insert(Absence { since: now, until });
     }
 
-    /// Whether a job may be called lost although the backend has it: only because that said so for
-    /// as long as the reservation was to last, or once more after its store had shown itself. What
-    /// a worker holds is judged by looks alone.
+    /// Whether a job may be called lost although the backend has it. The backend must have answered
+    /// that it is missing for as long as the reservation was to last, or once more after its store
+    /// was available again. A job that a worker holds is judged by looks alone.
     pub fn excuses(&self, id: &JobId, is_held: bool, now: Duration) -> bool {
         self.absent.get(id).is_some_and(|absence| {
             let was_seen = self.seen.is_some_and(|seen| seen >= absence.since);

@@ -1,4 +1,4 @@
-//! Texts for whoever looks why it ended.
+//! Texts for the person who investigates why ojs-init ended.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// `at_risk` are the jobs that the shutdown may have cut off, `cut_off` how many it did at
-    /// least and at most; nothing of that where a signal ended it at once.
+    /// `at_risk` are the jobs that the shutdown may have cut off, `cut_off` the least and the
+    /// highest number that it did. Neither is checked if a signal ended it at once.
     pub fn at_exit(&self, status: u8, cut_off: (usize, usize), at_risk: &BTreeSet<JobId>, is_abandoned: bool) -> Kept {
         let Some(account) = &self.last else {
             promise!("an account of each end", false, "there is none");

@@ -1,4 +1,4 @@
-//! Requests of signals, operators and the backend, and when they come.
+//! Requests of signals, operators and the backend, and their times.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The backend: what is true about each job, whoever knows it.
+//! The backend: the true state of each job, known to the machine or not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,7 +39,7 @@ enum State {
     Discarded,
 }
 
-/// All of it.
+/// The state of the backend.
 #[derive(Debug)]
 pub struct Backend {
     habits: BackendHabits,
@@ -67,7 +67,7 @@ impl Backend {
         self.jobs.insert(id_of(plan.id), Truth { plan, state, attempt });
     }
 
-    /// Something happens to a job that has nothing to do with us.
+    /// A job's fate outside of this worker.
     pub fn fate(&mut self, number: u64, fate: Fate, now: Duration) {
         self.lapse(now);
         self.serials += 1;
@@ -93,7 +93,7 @@ impl Backend {
         };
     }
 
-    /// Reservations that nobody extended go back.
+    /// Reservations that no request extended expire.
     fn lapse(&mut self, now: Duration) {
         for job in self.jobs.values_mut() {
             if let State::Active { until, .. } = &job.state
@@ -104,8 +104,8 @@ impl Backend {
         }
     }
 
-    /// Does what is asked. `meant` is the reservation that an outcome is meant for, which no
-    /// backend looks at.
+    /// Carries out a request. `meant` is the reservation that an outcome is meant for: no backend
+    /// checks it.
     pub fn carry_out(&mut self, call: &Call, meant: Option<u64>, fault: Option<Fault>, now: Duration) -> Reply {
         self.lapse(now);
         match call {
@@ -113,7 +113,8 @@ impl Backend {
                 None => Reply::Failed(Failure::Unsupported),
                 Some(interval) => Reply::Registered {
                     heartbeat_interval: interval.map(ms),
-                    // Every other one also says how often it has to hear of us.
+                    // Every other one also announces the longest heartbeat interval that it
+                    // accepts.
                     longest_interval: interval
                         .filter(|interval| interval % 2 == 0)
                         .map(|interval| ms(interval / 2)),
@@ -197,7 +198,7 @@ impl Backend {
         Reply::Fetched(brought)
     }
 
-    /// The reply that is made of a page in its place that answers everything with success.
+    /// The reply of a page in the backend's place that answers every request with success.
     pub fn foreign(&self, call: &Call) -> Reply {
         let is_unrepeatable = call.endpoint() == Endpoint::Nack;
         Reply::Failed(if is_unrepeatable {
@@ -207,7 +208,7 @@ impl Backend {
         })
     }
 
-    /// The answer while its store is away; nothing, where it needs none.
+    /// The answer while its store is away; `None` if the request needs no store.
     pub fn without_store(&self, call: &Call) -> Option<Reply> {
         match call {
             Call::Report { .. } => Some(Reply::Failed(Failure::NotFound)),
@@ -240,7 +241,7 @@ impl Backend {
         }
     }
 
-    /// Any worker may ask: nobody checks whose job it is.
+    /// Any worker may report: the backend does not check which worker has the job.
     fn outcome(&mut self, id: &JobId, meant: Option<u64>, next: State) -> Reply {
         let Some(job) = self.jobs.get_mut(id) else {
             return Reply::Failed(Failure::NotFound);
@@ -282,7 +283,7 @@ impl Backend {
                 reservation: reservation(job.attempt, *serial),
             },
             State::Queued { .. } => nothing,
-            // Kept for nobody.
+            // The backend does not keep it.
             State::Discarded => JobView {
                 state: JobState::Missing,
                 ..nothing

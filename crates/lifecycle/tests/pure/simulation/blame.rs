@@ -1,6 +1,5 @@
-//! The reference for workers that ojs-init itself ended: whether it did, what follows from that,
-//! and what becomes of the jobs that had nothing to do with it. Judged by the signals that were
-//! ordered.
+//! The reference for workers that ojs-init itself ended: whether it did, the consequences, and the
+//! fate of jobs that had no part in it. Judged by the signals that the machine ordered.
 
 use std::time::Duration;
 
@@ -29,11 +28,11 @@ struct Ending {
     at: Duration,
 }
 
-/// All of it.
+/// The record of the endings.
 #[derive(Debug, Default)]
 pub struct Blame {
     main: Option<ProcessId>,
-    /// Those of the present worker, and what is left of the one before.
+    /// The endings of the present worker, and the rest of the former worker's.
     endings: Vec<Ending>,
     /// Whether the last worker was ended by ojs-init, and because of a handler that hung.
     was_ended: bool,
@@ -160,7 +159,7 @@ impl Blame {
         }
     }
 
-    /// A job that another one took down is no failure of its own.
+    /// A job that another job's end interrupted is no failure of its own.
     fn call(&self, call: &Call, ledger: &Ledger) -> Kept {
         let Call::Report { job, outcome, .. } = call else {
             return Ok(());
@@ -196,12 +195,12 @@ impl Blame {
         Some(self.has_hung || self.endings.iter().any(hung))
     }
 
-    /// The exit status where the worker's end was nobody's wish.
+    /// The exit status if nothing requested the worker's end.
     pub fn own_status(&self) -> Option<u8> {
         self.was_ended.then_some(1)
     }
 
-    /// Nobody is there who takes jobs of this kind.
+    /// No connection accepts jobs of this kind.
     fn is_taken_by_nobody(&self, job: &JobId, ledger: &Ledger) -> Kept {
         let claim = ledger.open().find(|claim| claim.id == *job);
         let Some(claim) = claim.filter(|claim| !claim.is_decided) else {
@@ -213,7 +212,7 @@ impl Blame {
         };
         let is_open =
             |link: &&Link| !link.is_hung_up && !link.is_closing && ledger.gone.get(&link.process) == Some(&false);
-        // One that is being ended gets no jobs.
+        // A process that is being ended gets no jobs.
         let is_ending = |link: &Link| self.endings.iter().any(|ending| ending.process == link.process);
         let taker = ledger
             .links

@@ -1,5 +1,5 @@
-//! The reference for the lifecycle itself: which state, until when, and with what status it ends;
-//! nothing of the machine is in it.
+//! The reference for the lifecycle itself: its states, their deadlines, and the exit status. The
+//! reference uses no code of the machine.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use ojs_values::signal::Signal;
 use super::allowances::{OPERATOR_LEAVE_LIMIT, SAME_REQUEST, SLACK};
 use super::promise::{Kept, promise};
 
-/// Those who want quiet.
+/// The requesters of quiet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
     operator: bool,
@@ -32,7 +32,7 @@ pub struct Course {
     /// The last of them that counted.
     last_stop: Option<(Signal, Duration)>,
     clock: Option<Duration>,
-    /// Every SIGTSTP that nobody took back.
+    /// Every SIGTSTP that was not undone.
     tstps: Vec<Duration>,
     lapse: Option<Duration>,
     /// When the last preStop hook ran.
@@ -40,27 +40,27 @@ pub struct Course {
     /// When terminate was asked for.
     pub t0: Option<Duration>,
     bound: Option<Duration>,
-    /// When the bound last came closer.
+    /// When the bound was last brought forward.
     bound_at: Duration,
     pub abandoned: Option<u8>,
     is_asked: bool,
     was_told_terminate: bool,
-    /// How the last word of all was spelled so far: what was refused may be said in another form.
+    /// The forms of the last heartbeat so far: a refused one may be sent in another form.
     terminated_as: Vec<HeartbeatForm>,
     /// The signal for the quiet of an end that began in running.
     quiet_as: Vec<HeartbeatForm>,
-    /// Terminate was just asked for while running: a heartbeat has to say quiet.
+    /// Terminate was just requested in running: a heartbeat has to report quiet.
     pub owes_quiet_beat: bool,
     /// The worker was asked or made to end.
     was_asked_to_end: bool,
     worker_is_gone: bool,
-    /// Our exit status where nobody asked for the end.
+    /// The exit status of ojs-init if nothing requested the end.
     pub own_status: u8,
-    /// The next request goes out for the second time.
+    /// The next request is sent for the second time.
     pub is_hedging: bool,
     /// Clients that asked on the control socket and have no answer.
     unanswered: BTreeSet<ClientId>,
-    /// Clients that want to see the end, too.
+    /// Clients that also asked to see the end.
     watching: BTreeSet<ClientId>,
     /// Clients that have an answer, and are still there.
     lingers: BTreeSet<ClientId>,
@@ -265,7 +265,7 @@ impl Course {
         self.bind_to_clock(now);
     }
 
-    /// The orchestrator's SIGKILL is the end of everything.
+    /// The orchestrator's SIGKILL bounds every deadline.
     fn bind_to_clock(&mut self, now: Duration) {
         if let (Some(clock), Some(limit)) = (self.clock, self.options.times.limit) {
             self.bind(clock + limit, now);
@@ -293,8 +293,8 @@ impl Course {
         self.options.times.limit.unwrap_or(self.options.times.grace_period)
     }
 
-    /// No SIGTERM came after a preStop hook; among the deadlines of one moment this one has no
-    /// place of its own. A later hook takes its place.
+    /// No SIGTERM followed a preStop hook. Among the deadlines of one moment this one has no fixed
+    /// order. A later hook replaces it.
     fn lapsed(&mut self, now: Duration) {
         let later = self.last_prestop.filter(|at| *at + self.time_to_lapse() > now);
         self.clock = later;
@@ -449,7 +449,7 @@ impl Course {
         Ok(())
     }
 
-    /// Something is to be done.
+    /// Notes that there is work.
     pub fn is_busy(&mut self) {
         self.idle_since = None;
     }

@@ -1,4 +1,4 @@
-//! Claims that end without an outcome that the backend took: left, come to nothing, lost.
+//! Claims that end without an outcome that the backend accepted: left, void or lost.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ impl Ledger {
         self.find(id).into_iter().for_each(|it| it.may_answer_again = false);
     }
 
-    /// A job whose process crashed the last time was given to a worker just now.
+    /// A worker just received a job whose process crashed at the last attempt.
     pub fn runs_alone(&mut self, id: &JobId) -> Kept {
         let process = |claim: &Claim| Some(self.links.get(&claim.holder?)?.process);
         let Some(own) = self
@@ -32,8 +32,8 @@ impl Ledger {
 
     pub fn abandoned(&mut self, id: &JobId, why: &str) -> Kept {
         let is_stopping = self.is_stopping;
-        // The one that was released, or else came last, is given back; everything else is about the
-        // one that came first.
+        // The claim that was released, or else the last one, is given back; every other notice is
+        // about the first one.
         let of_it = |claim: &Claim| claim.is_open && claim.id == *id;
         let is_last = |claim: &Claim| of_it(claim) && claim.is_last_attempt;
         let released = |claim: &Claim| is_last(claim) && claim.answer == Some(Answer::Release);
@@ -45,8 +45,8 @@ impl Ledger {
             self.find(id)
         };
         if let Some(claim) = claim {
-            // In these worlds a look always tells two reservations apart, and works before it is
-            // given up.
+            // In these worlds a look always distinguishes two reservations, and works before the
+            // machine gives it up.
             promise!(
                 "what waits is started or handed back",
                 is_stopping || !claim.is_waiting() || why.contains("discard"),
@@ -55,14 +55,14 @@ impl Ledger {
             claim.is_open = false;
             return Ok(());
         }
-        // A lost one was closed here when nobody could answer any more.
+        // This ledger closed a lost claim when no worker could answer any more.
         let was_lost = self.claims.iter().any(|claim| claim.id == *id && claim.is_lost);
         promise!("what is abandoned was claimed", was_lost, "{id}: {why}");
         Ok(())
     }
 
-    /// A delivery that came while an earlier outcome was on its way: that one is settled, so it is
-    /// the first.
+    /// A delivery that arrived before an earlier outcome was settled: that outcome is settled now,
+    /// so this claim is the first.
     pub fn void(&mut self, id: &JobId) -> Kept {
         let Some(claim) = self.find(id) else {
             return Err(broken("what came to nothing was claimed", format!("{id}")));
@@ -93,8 +93,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// How many of so many places are taken by such jobs. Of the jobs that a worker gave back,
-    /// eight for each place may be held beside them.
+    /// How many of these places are in use by these jobs. Of the jobs that a worker gave back,
+    /// eight for each place may be held in addition.
     pub fn places_taken(&self, places: usize, counts: fn(&Claim) -> bool) -> usize {
         let (released, others): (Vec<&Claim>, Vec<&Claim>) = self
             .open()

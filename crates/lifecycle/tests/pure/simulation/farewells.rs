@@ -1,4 +1,4 @@
-//! Workers that have taken leave of the backend, and how.
+//! Workers that have deregistered at the backend, and in which way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::promise::{Kept, promise};
 #[derive(Debug, Default)]
 pub struct Farewells {
     said: BTreeMap<WorkerId, Duration>,
-    /// Of those whose first ways the backend does not have, or refuses.
+    /// Workers whose first ways the backend does not have, or refuses.
     unheard: BTreeSet<WorkerId>,
-    /// Of those whose first way it refuses.
+    /// Workers whose first way it refuses.
     refused: BTreeSet<WorkerId>,
-    /// Of those that the backend registered after it: the registration was under way for so long.
+    /// Workers that the backend registered after their farewell, because the registration was slow.
     undone: BTreeSet<WorkerId>,
 }
 
@@ -47,7 +47,7 @@ impl Farewells {
         Ok(())
     }
 
-    /// The backend takes this worker for one of its own.
+    /// The backend counts this worker as registered.
     pub fn registered(&mut self, worker: &WorkerId) {
         if self.said.contains_key(worker) {
             self.undone.insert(worker.clone());

@@ -1,4 +1,4 @@
-//! FETCHes that are on their way: two at most, and when a second one may go out beside the first.
+//! FETCHes in flight: two at most, and when a second one may be sent beside the first.
 
 use std::time::Duration;
 
@@ -13,19 +13,18 @@ use super::talk::{Pending, Talk};
 /// Least time for each job of a FETCH of a backend that gets a second one.
 const SLOW_FROM: Duration = Duration::from_micros(300);
 
-/// Keeps this chance apart from that of the plan: the worlds with few jobs stay what they are.
+/// Separates this chance from that of the plan, so the worlds with few jobs stay unchanged.
 const APART: u64 = 0x0FE7_C4E5;
 
 /// Numbers of these jobs, above those of the plan.
 const NUMBERS: std::ops::Range<u64> = 100..130;
 
-/// Whether there are so many jobs in this run that FETCHes bring all that they ask for: in one of
-/// eight.
+/// Whether this run has so many jobs that FETCHes return all that they ask for: one run in eight.
 fn has_many_jobs(seed: u64) -> bool {
     Chance::new(seed ^ APART).one_in(8)
 }
 
-/// The concurrency of this run, where it would be this one.
+/// The concurrency of this run, in place of the usual one.
 pub fn concurrency(seed: u64, usual: u32) -> u32 {
     if has_many_jobs(seed) { 6 } else { usual }
 }
@@ -55,7 +54,7 @@ pub struct Fetches {
     /// Since the last FETCH that brought fewer jobs than it asked for, or failed, one brought all
     /// of them and was slow.
     may_be_two: bool,
-    /// FETCHes that failed in terminate, each with a line in the log that is still to come.
+    /// FETCHes that failed in terminate, each of whose lines in the log is still missing.
     lines_to_come: usize,
     /// The most that were on their way at one time.
     pub most: usize,
@@ -89,8 +88,8 @@ impl Talk {
         })
     }
 
-    /// The log says that jobs of a FETCH may be lost: of one that failed just now, or of all that
-    /// are on their way.
+    /// The log announces that jobs of a FETCH may be lost: of one that failed just now, or of all
+    /// in flight.
     pub fn fetch_is_abandoned(&mut self) {
         if self.fetches.lines_to_come > 0 {
             self.fetches.lines_to_come -= 1;

@@ -1,5 +1,4 @@
-//! Connections that hang while others are served: of the requests of one kind every so many-th, for
-//! a time.
+//! Connections that hang while others are served: one in `every` requests of a kind, for a time.
 
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use super::talk::Pending;
 use super::world::{Exchange, Item, World};
 
 /// How long an ACK may be the only one of its kind, without an answer, when the end is near and
-/// there is time. It is the rest of the stop phase before outcomes go out, and a little more than
-/// the time until one hangs there.
+/// there is time. This is the rest of the stop phase before outcomes are sent, and a little more
+/// than the time until one counts as hanging there.
 const ONE_IS_ENOUGH_FOR: Duration = Duration::from_millis(2_500);
 
 /// The requests that any of it may happen to.
@@ -35,15 +34,16 @@ const ENDPOINTS: [Endpoint; 10] = [
 pub enum Hanging {
     /// The request never gets there.
     Lost,
-    /// The request is carried out, and nobody hears of it.
+    /// The request is carried out, and its answer is lost.
     Unheard,
-    /// The request is carried out, and answered, this many ms later, if somebody waits for so long.
+    /// The request is carried out, and answered, this many ms later, if the machine waits that
+    /// long.
     Late(u64),
-    /// The request is carried out this long after everybody has given it up.
+    /// The request is carried out this long, in ms, after the machine has given it up.
     AfterTheEnd(u64),
 }
 
-/// Of the requests to this endpoint from then until then every so many-th hangs. Times are in ms.
+/// From `from` to `to` one in `every` requests to this endpoint hangs. Times are in ms.
 #[derive(Debug, Clone)]
 pub struct Hang {
     pub from: u64,
@@ -94,7 +94,7 @@ impl World {
         found
     }
 
-    /// The request goes out, and hangs like that.
+    /// The request is sent, and hangs in this way.
     pub fn hang(&mut self, id: CallId, how: Hanging, give_up: Duration) {
         let unheard = Item::Reply(id, Some(Self::unanswered()));
         match how {
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// The backend gets to it when nobody waits any more.
+    /// The backend carries the request out after the machine has given it up.
     pub fn carry_out_unheard(&mut self, exchange: &Exchange) -> Kept {
         let (call, meant) = (&exchange.call, exchange.meant);
         let reply = self.backend.carry_out(call, meant, None, self.now);
@@ -131,8 +131,7 @@ impl World {
         Ok(())
     }
 
-    /// A job whose outcome nobody waits for any more is not left behind with an ACK that was not
-    /// tried again.
+    /// A job whose outcome was given up is not left with an ACK that was never retried.
     pub fn hold_up_left_behind(&self, id: &JobId) -> Kept {
         let Some(began) = self.stop_began else { return Ok(()) };
         let of_it = |call: &Call| matches!(call, Call::Report { job, outcome: Outcome::Acked { .. }, .. } if job == id);

@@ -1,4 +1,4 @@
-//! Events that come by themselves, and what the shell tells the machine of them.
+//! Events that happen by themselves, and the shell's events for the machine.
 
 use std::collections::VecDeque;
 
@@ -181,14 +181,14 @@ impl World {
         })
     }
 
-    /// A live process says something; the shell reads it a moment later.
+    /// A live process sends a frame; the shell reads it a moment later.
     fn say(&mut self, connection: HolderId, said: FromWorker) {
         if self.scene.write(connection, said) {
             self.soon(1, Item::Read(connection));
         }
     }
 
-    /// The worker has room for so many more, and waits for them for a moment.
+    /// The worker asks for as many more jobs as it has room for, and waits for them for a moment.
     fn want(&mut self, connection: HolderId, plan: &LinkPlan) {
         self.pulls += 1;
         let of_this = |handler: &&Handler| handler.connection == connection && handler.wrote.is_none();
@@ -388,7 +388,7 @@ impl World {
             .carry_out(&exchange.call, exchange.meant, exchange.fault, self.now);
         self.note(&format!("   the backend does {}: {reply:?}", id.0));
         if let Call::GetJob { job } = &exchange.call {
-            // A job that is not found says nothing: a store may be away.
+            // A job that is not found proves nothing, because a store may be away.
             let is_missing = matches!(&reply, Reply::JobSeen(view) if view.state == JobState::Missing);
             let shown = if is_missing {
                 Shown::Nothing
@@ -415,7 +415,7 @@ impl World {
         self.tell(Event::BackendReplied(id, reply))
     }
 
-    /// Where the machine is, for the last line of a script.
+    /// The phase of the machine, for the last line of a script.
     pub fn phase(&self) -> Phase {
         self.machine.snapshot().phase
     }

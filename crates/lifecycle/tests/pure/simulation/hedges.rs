@@ -1,4 +1,4 @@
-//! The reference for requests that go out for the second time because the first one hangs.
+//! The reference for requests that are sent for the second time because the first one hangs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::promise::{Kept, promise};
 use super::talk::{Pending, Talk};
 
 impl Talk {
-    /// The next request goes out for the second time.
+    /// The next request is sent for the second time.
     pub fn hedges(&mut self, endpoint: Endpoint, state: WorkerState) -> Kept {
         promise!(
             "only what may come twice goes out twice",
@@ -27,8 +27,8 @@ impl Talk {
         Ok(())
     }
 
-    /// Notes a request beside the oldest that is the same and went out once; at the end also beside
-    /// one whose first is answered badly.
+    /// Notes a request beside the oldest equal one that was sent once; at the end also beside one
+    /// whose first got a bad answer.
     pub fn hedged(&mut self, id: CallId, call: &Call, give_up: Duration, state: WorkerState, now: Duration) -> Kept {
         let is_end = state == WorkerState::Terminate;
         let is_alone = |first: CallId| self.calls.values().all(|pending| pending.first != Some(first));
@@ -80,7 +80,7 @@ impl Talk {
 }
 
 impl Course {
-    /// A request that goes out twice says the same words as before.
+    /// A request that is sent twice has the old content.
     pub fn called(&mut self, call: &Call) -> Kept {
         let is_hedge = std::mem::take(&mut self.is_hedging);
         let Call::Heartbeat { state, form, .. } = call else {

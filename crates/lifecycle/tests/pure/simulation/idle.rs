@@ -1,4 +1,4 @@
-//! Ends that begin without a request: when they may, and what their exit status says.
+//! Ends that begin without a request: when they may, and their exit status.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,22 +12,21 @@ use super::course::Course;
 use super::plan::ms;
 use super::promise::{Kept, promise};
 
-/// Keeps this chance apart from that of the plan: the worlds without such an end stay what they
-/// are.
+/// Separates this chance from that of the plan, so the worlds without an idle end stay unchanged.
 const APART: u64 = 0x1D1E_0E2D;
 
-/// After how long without a job the end begins in this run: one in eight has such a time.
+/// The time without a job after which the end begins in this run: one in eight has one.
 pub fn time(seed: u64) -> Option<Duration> {
     let mut chance = Chance::new(seed ^ APART);
     chance.one_in(8).then(|| ms(*chance.pick(&[50, 400, 2_000])))
 }
 
-/// Whether this run takes one job only.
+/// Whether this run accepts one job only.
 pub fn once(seed: u64) -> bool {
     Chance::new(seed ^ APART.rotate_left(7)).one_in(16)
 }
 
-/// The concurrency of this run, where it would be this one.
+/// The concurrency of this run, in place of the usual one.
 pub fn concurrency(seed: u64, usual: u32) -> u32 {
     if once(seed) { 1 } else { usual }
 }
@@ -37,11 +36,11 @@ pub fn concurrency(seed: u64, usual: u32) -> u32 {
 pub struct Idle {
     time: Option<Duration>,
     once: bool,
-    /// When the first FETCH was answered with no job since there was anything else than that.
+    /// When the first FETCH without jobs was answered since the last other event.
     empty_since: Option<Duration>,
     has_claimed: bool,
     has_acked: bool,
-    /// Lost jobs whose handlers have had their time to end.
+    /// Lost jobs whose handlers have used up their time to end.
     pub unanswered: BTreeSet<JobId>,
 }
 
@@ -114,8 +113,7 @@ impl Idle {
         Ok(())
     }
 
-    /// The status is what it would be without `--once`, and 1 in place of 0 if the job was not
-    /// done.
+    /// The status is the one without `--once`, and 1 in place of 0 if the job was not done.
     pub fn at_exit(&self, status: u8, course: &Course, cut_off: (usize, usize)) -> Kept {
         let is_not_done = self.once && self.has_claimed && !self.has_acked && course.abandoned.is_none();
         promise!(

@@ -11,7 +11,7 @@ use super::looks::Shown;
 use super::plan::Answer;
 use super::promise::{Broken, Kept, promise};
 
-/// One reservation that we were given.
+/// One reservation of the worker.
 #[derive(Debug, Clone)]
 pub struct Claim {
     pub id: JobId,
@@ -28,23 +28,23 @@ pub struct Claim {
     pub answer: Option<Answer>,
     pub is_open: bool,
     pub is_lost: bool,
-    /// Its outcome went to the backend at least once.
+    /// Its outcome was sent to the backend at least once.
     pub is_decided: bool,
     /// A FAIL or requeue is on its way, or may have been carried out.
     pub is_doubtful: bool,
     /// The report may only be repeated after a look.
     pub needs_look: bool,
-    /// The backend has taken its outcome.
+    /// The backend has accepted its outcome.
     pub is_taken: bool,
-    /// The worker was told that its result is not taken.
+    /// The worker received the refusal of its result.
     pub may_answer_again: bool,
-    /// The shutdown may not be what cuts it off: it timed out, or its holder hung up before.
+    /// The shutdown may not be the reason for its cut: it timed out, or its holder hung up before.
     pub may_be_decided: bool,
     pub was_held_at_stop: bool,
-    /// Its holder was gone, and read, before the worker ended: it is decided, and only its
-    /// checkpoint holds it up.
+    /// Its holder had ended, and was read, before the worker ended: it is decided, and only its
+    /// checkpoint delays it.
     pub is_orphan: bool,
-    /// The job came while an outcome of an earlier one was on its way.
+    /// The job was delivered before an earlier outcome of it was settled.
     pub is_again: bool,
 }
 
@@ -63,19 +63,19 @@ impl Claim {
     }
 }
 
-/// All of it.
+/// The record of all claims.
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub claims: Vec<Claim>,
     pub links: BTreeMap<HolderId, Link>,
-    /// Processes with connections; whether they are gone.
+    /// Processes with connections; true if they have ended.
     pub gone: BTreeMap<ProcessId, bool>,
     pub main: Option<ProcessId>,
     pub frames: u64,
     /// The result that the last look at each job could show: the reservation, if it had one, or
     /// nothing at all.
     pub shown: BTreeMap<JobId, Shown>,
-    /// The machine hears the answer to a look now.
+    /// The machine receives the answer to a look now.
     pub is_looked_at: bool,
     /// The stop phase has begun.
     pub is_stopping: bool,
@@ -122,7 +122,7 @@ impl Ledger {
                 process,
                 ..
             } => {
-                // One without a process of its own belongs to the worker.
+                // A holder without a process of its own belongs to the worker.
                 let Some(process) = process.or(self.main) else {
                     return Ok(());
                 };
@@ -178,7 +178,7 @@ impl Ledger {
             link.pulls.clear();
         }
         for claim in &mut self.claims {
-            // Nobody waits for the outcome of a lost one.
+            // The outcome of a lost claim is not needed.
             claim.is_open &= !(claim.is_held() && claim.is_lost && claim.holder == Some(connection));
         }
     }
@@ -221,7 +221,7 @@ impl Ledger {
         if claim.answer.is_none() || claim.may_answer_again {
             let link = self.links.get_mut(&connection);
             let has_timed_out = link.is_some_and(|link| link.timed_out.remove(job));
-            // The next attempt would run into the same timeout.
+            // The next attempt would time out as well.
             claim.answer = Some(match answer {
                 Answer::Release if has_timed_out => Answer::Fail,
                 Answer::Ack | Answer::Fail | Answer::Release => answer,
@@ -256,7 +256,7 @@ impl Ledger {
                 answer: None,
                 is_open: true,
                 is_lost: false,
-                // Nobody is ever given it: it goes back, or is too large.
+                // No worker ever gets it: it is given back, or is too large.
                 is_decided: state != WorkerState::Running || self.main.is_none() || delivery.envelope.len() > PADDING,
                 is_doubtful: false,
                 needs_look: false,
@@ -275,8 +275,8 @@ impl Ledger {
         self.claims.iter().filter(held).count()
     }
 
-    /// Jobs in the buffer; what came after an earlier claim of the same job may be on its way back
-    /// already, ever since.
+    /// Jobs in the buffer. A job that was delivered after an earlier claim of it is left out,
+    /// because the machine may already be giving it back.
     pub fn waiting(&self) -> usize {
         let is_first = |claim: &&Claim| claim.is_waiting() && !claim.is_again;
         self.claims.iter().filter(is_first).count()
@@ -366,7 +366,7 @@ impl Ledger {
         self.is_stopping = true;
         for claim in &mut self.claims {
             claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
-            // Its outcome may be decided already: its FAIL waits for its checkpoint, or for room.
+            // Its outcome may be decided already: the FAIL waits for the checkpoint, or for room.
             let link = claim.holder.and_then(|holder| self.links.get(&holder));
             claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
         }
@@ -387,8 +387,7 @@ impl Ledger {
         if let EndingNotice::StopBegan { .. } = notice {
             self.stop_began();
         } else if let EndingNotice::StateChanged { state, .. } = notice {
-            // A job that waits goes back, now or when an earlier outcome of the same job is
-            // settled.
+            // A waiting job is given back, now or when an earlier outcome of it is settled.
             let goes_back = |claim: &Claim| *state != WorkerState::Running && claim.is_waiting();
             self.claims.iter_mut().for_each(|it| it.is_decided |= goes_back(it));
         }
@@ -437,7 +436,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A look is answered. A job that was seen to be ours is one like any other.
+    /// A look is answered. A job that the look showed as this worker's is an ordinary one.
     pub fn is_seen(&mut self, id: &JobId) {
         let shown = self.shown.get(id).copied();
         if let Some(claim) = self.find(id) {
@@ -445,7 +444,7 @@ impl Ledger {
         }
     }
 
-    /// A job that is here was delivered again: what it has now is the new reservation.
+    /// A job of the worker was delivered again: the claim now has the new reservation.
     fn adopted(&mut self, id: &JobId) -> Kept {
         let shown = self.shown.get(id).copied();
         let newest = self.claims.iter().rposition(|claim| claim.id == *id);
@@ -458,7 +457,7 @@ impl Ledger {
         let (Some(again), Some(here)) = (again, here) else {
             return Err(broken("what is adopted is here", format!("{id}")));
         };
-        // A job that was seen to be ours is one like any other; so is what takes its place.
+        // A job that a look showed as this worker's is an ordinary one; so is its replacement.
         here.is_again &= here.is_seen("", shown, true).is_err();
         here.serial = again.serial;
         here.worker = again.worker;
@@ -476,7 +475,7 @@ impl Ledger {
         (sure, cut.len())
     }
 
-    /// Names of those that it may have cut off.
+    /// Names of the jobs that the shutdown may have cut off.
     pub fn may_be_cut_off(&self) -> BTreeSet<JobId> {
         let cut = self.claims.iter().filter(|claim| claim.may_be_cut_off());
         cut.map(|claim| claim.id.clone()).collect()

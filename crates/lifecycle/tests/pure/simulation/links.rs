@@ -1,4 +1,4 @@
-//! The reference for credit: what each connection takes, and what it has asked for.
+//! The reference for credit: how many jobs each connection accepts, and how many it has requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::promise::{Kept, promise};
 /// Longest stall of the shell.
 const SLACK: Duration = Duration::from_millis(60);
 
-/// A connection as the shell has told about it.
+/// A connection as the shell has reported it.
 #[derive(Debug, Clone)]
 pub struct Link {
     pub process: ProcessId,
@@ -19,18 +19,18 @@ pub struct Link {
     pub is_busy: bool,
     pub is_hung_up: bool,
     pub is_closing: bool,
-    /// The state that it was told last.
+    /// The last state that it received.
     pub told: Option<WorkerState>,
-    /// The jobs that it was told to stop.
+    /// The jobs that it was asked to stop.
     pub cancelled: BTreeSet<JobId>,
-    /// The jobs that it was told to stop, the last time because of their timeout.
+    /// The jobs that it was asked to stop, the last time because of their timeout.
     pub timed_out: BTreeSet<JobId>,
     /// The request without an answer: how many jobs, and until when it waits.
     pub pulls: BTreeMap<PullId, (usize, Duration)>,
 }
 
 impl Link {
-    /// The worker is told the state, or to stop a job.
+    /// The worker receives the state, or a cancel of a job.
     pub fn is_told(&mut self, word: &ToWorker) {
         if let ToWorker::Hello { state, .. } | ToWorker::Lifecycle { state, .. } = word {
             self.told = Some(*state);
@@ -44,7 +44,7 @@ impl Link {
         }
     }
 
-    /// Whether such a job can be given to it unasked.
+    /// Whether the connection can get this job unasked.
     pub fn takes(&self, connection: HolderId, claim: &Claim, held: usize) -> Kept {
         let id = &claim.id;
         let Some(ready) = &self.ready else {
@@ -66,8 +66,8 @@ impl Link {
 }
 
 impl Ledger {
-    /// Whether a SIGURG to this process is about something: one of its connections asked for it,
-    /// and has a job that it was told to stop.
+    /// Whether a SIGURG to this process has a reason: one of its connections asked for it, and has
+    /// a job that it was asked to stop.
     pub fn may_be_woken_up(&self, process: ProcessId) -> bool {
         let theirs = |link: &&Link| link.process == process && !link.is_hung_up;
         let may_be = |claim: &Claim| {
@@ -89,13 +89,13 @@ impl Ledger {
             .sum()
     }
 
-    /// The capacity of those that asked for each.
+    /// The number of jobs that the open pulls ask for, together.
     pub fn pulled_credit(&self) -> usize {
         let open = self.links.values().filter(|link| !link.is_hung_up && !link.is_closing);
         open.flat_map(|link| link.pulls.values()).map(|(count, _)| count).sum()
     }
 
-    /// A worker that asks for jobs is answered in time, and at once where there are none.
+    /// A worker that asks for jobs gets its answer in time, and at once if there are no jobs.
     pub fn nobody_is_kept_waiting(&self, state: WorkerState, now: Duration) -> Kept {
         for (connection, link) in &self.links {
             let is_late = |(_, until): &&(usize, Duration)| *until + SLACK < now || state != WorkerState::Running;
@@ -110,7 +110,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The answer to a pull, of which there is one.
+    /// A pull gets its answer; there is one for each.
     pub fn pull_is_answered(
         &mut self,
         connection: HolderId,

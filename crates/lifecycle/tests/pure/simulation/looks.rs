@@ -1,4 +1,4 @@
-//! Looks at jobs: what they show, and what has to be seen before something is done.
+//! Looks at jobs: their results, and the results that an act needs.
 
 use ojs_lifecycle::api::{JobState, JobView};
 
@@ -11,12 +11,12 @@ use super::promise::Kept;
 pub enum Shown {
     /// This reservation, or none.
     Reservation(Option<u64>),
-    /// We may not look.
+    /// The worker may not look.
     Nothing,
 }
 
 impl Claim {
-    /// Before anything is done with what came again a look has to show it.
+    /// A look has to show a repeated delivery as this worker's before the machine acts on it.
     pub fn is_seen(&self, promise: &'static str, shown: Option<Shown>, is_first: bool) -> Kept {
         let is_ours = matches!(shown, Some(Shown::Nothing)) || shown == Some(Shown::Reservation(Some(self.serial)));
         if self.is_again && is_first && !is_ours {
@@ -26,7 +26,7 @@ impl Claim {
     }
 }
 
-/// Whether a look shows the reservation that we have: by what is shown.
+/// Whether a look shows the claim's reservation, judged by the shown fields.
 pub fn shows_ours(claim: &Claim, view: &JobView) -> bool {
     let is_ours = view.worker.as_ref().is_none_or(|worker| *worker == claim.worker);
     view.state == JobState::Active && is_ours && serial_of(&view.reservation) == claim.serial

@@ -1,4 +1,4 @@
-//! The memory gate: how much memory is taken, and what may not happen while that is too much.
+//! The memory gate: the used share of memory, and the acts that are forbidden above the limit.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use super::chance::Chance;
 use super::plan::ms;
 use super::promise::{Kept, promise};
 
-/// Keeps the chance of the memory apart from that of the plan: the worlds without a gate stay what
-/// they are.
+/// Separates the chance of the memory from that of the plan, so the worlds without a gate stay
+/// unchanged.
 const APART: u64 = 0x3E30_4A7E;
 
-/// So far below the gate it opens, in points.
+/// The gate opens this far below its share, in points.
 const OPENS_BELOW: u8 = 5;
 
-/// So long after that at most; the shell of these worlds stalls now and then.
+/// Longest time from then until the gate opens; the shell of these worlds stalls now and then.
 const OPENS_WITHIN: Duration = ms(1_300);
 
-/// Above which share there is a gate in this run: none in three of four.
+/// The share above which the gate closes in this run: none in three of four.
 pub fn gate(seed: u64) -> Option<u8> {
     let mut chance = Chance::new(seed ^ APART);
     chance.one_in(4).then(|| *chance.pick(&[10, 50, 90, 99]))
 }
 
-/// When how much is taken: at last so little that no gate minds.
+/// The used share at each time: at the end so little that every gate opens.
 pub fn course(seed: u64, horizon: u64) -> Vec<(u64, u8)> {
     let mut chance = Chance::new(seed ^ APART.rotate_left(7));
     if gate(seed).is_none() {

@@ -1,9 +1,9 @@
-//! Random lives of a worker, simulated from a seed, against a slow and obvious reference of what
-//! the contract promises.
+//! Random lives of a worker, simulated from a seed, against a slow and obvious reference of the
+//! contract's promises.
 //!
-//! `SEED=17 cargo test --test pure simulation` replays one run and prints what happened in it;
-//! `RUNS=1000000` runs more, `START=5000` others. A run that breaks a promise is made small before
-//! it is shown.
+//! `SEED=17 cargo test --test pure simulation` replays one run and prints its events;
+//! `RUNS=1000000` runs more, `START=5000` others. A run that breaks a promise is shrunk before it
+//! is shown.
 
 mod absences;
 mod accounts;
@@ -45,10 +45,10 @@ use plan::Plan;
 use promise::Broken;
 use world::World;
 
-/// Runs when nobody asks for more.
+/// Default number of runs.
 const RUNS: u64 = 100_000;
 
-/// One run in so many is run twice, and has to order the same.
+/// One run in this many is run twice, and has to give equal orders.
 const TWICE: u64 = 64;
 
 #[test]
@@ -103,7 +103,7 @@ fn survey() {
     }
 }
 
-/// Orders and notices of the machine, less those that no run of this world can bring about.
+/// Orders and notices of the machine, without those that no run of this world can cause.
 const KINDS: [&str; 73] = [
     "StartWorker",
     "SignalWorker",
@@ -202,7 +202,7 @@ fn every_kind_of_order_and_notice_occurs() {
     panic!("never seen: {missing:?}");
 }
 
-/// The name of a second FETCH, which no other name tells from the first one.
+/// The test names a second FETCH, because no other name distinguishes it from the first one.
 #[test]
 fn two_fetches_are_on_their_way_at_one_time() {
     let has_two = |seed| {
@@ -238,7 +238,7 @@ fn run(plan: &Plan) -> Result<u64, Broken> {
     })
 }
 
-/// The plan without whatever is not needed to break the same promise.
+/// The plan without the parts that are not needed to break that promise.
 fn shrink(mut plan: Plan, promise: &str) -> Plan {
     let breaks = |plan: &Plan| run(plan).is_err_and(|broken| broken.promise == promise);
     for change in plan::SIMPLER {

@@ -1,4 +1,4 @@
-//! Answers to an outcome, and what they say of the claim that it is about.
+//! Answers to an outcome, and their meaning for its claim.
 
 use ojs_lifecycle::api::{Failure, JobId, Reply};
 
@@ -37,7 +37,7 @@ pub fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
 }
 
 impl Ledger {
-    /// An outcome goes to the backend for the first time.
+    /// An outcome is sent to the backend for the first time.
     pub fn outcome_sent(&mut self, id: &JobId) -> Kept {
         let claim = self.find(id);
         let is_first = claim.is_some_and(|claim| claim.holder.is_some() && !claim.is_decided);

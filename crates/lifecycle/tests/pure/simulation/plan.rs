@@ -1,5 +1,5 @@
-//! The events of one run, drawn from its seed. The run uses no chance, so a failure is made small
-//! by taking parts of its plan out.
+//! The events of one run, drawn from its seed. The run itself uses no chance, so a failure is
+//! shrunk by removing parts of its plan.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::script::settings;
 /// Status of a shutdown that cut jobs off, in every run: unlike any other.
 pub const INTERRUPTED: u8 = 75;
 
-/// The one type of job that not every connection takes.
+/// The one type of job that not every connection accepts.
 pub const RARE_KIND: &str = "rare";
 
 /// A run.
@@ -28,16 +28,16 @@ pub struct Plan {
     pub options: Options,
     pub backend: BackendHabits,
     pub twists: Vec<Twist>,
-    /// When SIGTERM comes if nobody has asked for the end before, in ms.
+    /// When SIGTERM is sent if nothing has requested the end before, in ms.
     pub horizon: u64,
-    /// Whether a deadline goes before a fact that comes at the same moment.
+    /// Whether a deadline precedes a fact of that moment.
     pub timers_first: bool,
 }
 
 /// The kind of this backend.
 #[derive(Debug, Clone)]
 pub struct BackendHabits {
-    /// None: it knows no registration. Else: the interval that it recommends.
+    /// `None`: the backend has no registration. Else: the interval that it recommends.
     pub registers: Option<Option<u64>>,
     pub tells_extended: bool,
     /// A list of nothing is left out.
@@ -45,16 +45,16 @@ pub struct BackendHabits {
     pub shows_worker: bool,
     pub visibility: u64,
     pub delay: u64,
-    /// Looks at a job take this long, if not as long as everything else.
+    /// Delay of looks at a job, if it differs from that of other requests.
     pub look_delay: Option<u64>,
-    /// A conflict does not say which state the job is in.
+    /// A conflict does not name the job's state.
     pub hides_state: bool,
-    /// When a FAIL or requeue is carried out, and when it is answered: the job may come again
-    /// before either.
+    /// When a FAIL or requeue is carried out, and when it is answered: the job may be delivered
+    /// again before either.
     pub nack_delay: Option<(u64, u64)>,
 }
 
-/// Something out of the ordinary, or a job. Times are in ms.
+/// A fault, a disturbance, or a job. Times are in ms.
 #[derive(Debug, Clone)]
 pub enum Twist {
     Signal(u64, Signal),
@@ -72,13 +72,13 @@ pub enum Twist {
     /// Every request from then until then.
     Outage(u64, u64, Fault),
     Hang(super::hangs::Hang),
-    /// Events of a job behind our back.
+    /// Events of a job that the worker does not see.
     Fate(u64, u64, Fate),
     /// The act of the handler of the job frame of this number.
     Handler(u64, Habit),
     /// The worker of this number (from 0) is like this.
     Life(u64, Life),
-    /// A process of the worker dies by itself.
+    /// A process of the worker dies unasked.
     Death(u64, usize, Ended, bool),
     /// A process ignores everything but SIGKILL, or that as well.
     Stubborn(usize, Stubbornness),
@@ -117,18 +117,18 @@ pub enum Fault {
     /// Carried out, and the answer is lost.
     ReplyLost(u64),
     RequestLost(u64),
-    /// The shell never says anything, carried out or not.
+    /// The shell never answers, whether the request is carried out or not.
     Silence(bool),
     Declined(Option<u64>),
     Unauthorized,
     NotOffered,
     Unregistered,
     Refused,
-    /// A success that somebody else has written.
+    /// A success that another server has written.
     Foreign,
     /// An error of the backend, carried out or not.
     ServerError(bool),
-    /// The backend's store is away: it finds no job, and says so as if there were none.
+    /// The backend's store is away: it finds no job, and answers as if there were none.
     StoreAway,
     /// Success, of another kind of request.
     OtherReply,
@@ -136,7 +136,7 @@ pub enum Fault {
     TooMany(u64),
     /// A FETCH brings each job twice.
     Doubled,
-    /// A FETCH brings a job that we hold as well.
+    /// A FETCH returns a job that the worker already has.
     Redelivered,
 }
 
@@ -187,7 +187,7 @@ pub struct ProcessPlan {
     /// From SIGTERM to its end.
     pub term_delay: u64,
     pub term_end: Ended,
-    /// Nobody sees the end of its connections before being told to read to the end.
+    /// The end of its connections is not seen before the shell has to read to the end.
     pub is_hidden: bool,
     /// Its end is seen by its pid before it is reaped.
     pub is_watched: bool,
@@ -204,8 +204,8 @@ pub struct LinkPlan {
 }
 
 impl LinkPlan {
-    /// Whether it asks for its jobs itself. No chance of its own: the worlds of all seeds stay what
-    /// they are.
+    /// Whether it asks for its jobs itself. This draws no chance of its own, so the worlds of all
+    /// seeds stay unchanged.
     pub fn pulls(&self) -> bool {
         self.connect.is_multiple_of(4) && !self.is_picky
     }
@@ -328,7 +328,7 @@ fn backend(chance: &mut Chance) -> BackendHabits {
         delay: *chance.pick(&[0, 3, 40, 300]),
         look_delay: chance.one_in(3).then_some(900),
         hides_state: chance.one_in(3),
-        // At once and answered late, or when the reservation is over that it was meant for.
+        // At once and answered late, or after the end of the reservation that it was meant for.
         nack_delay: *chance.pick(&[None, None, Some((1, 1_600)), Some((3_400, 3_450))]),
     }
 }

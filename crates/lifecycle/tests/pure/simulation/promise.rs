@@ -3,7 +3,7 @@
 /// A promise that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Which: runs that break the same one fail alike.
+    /// The name: runs that break one promise fail alike.
     pub promise: &'static str,
     /// How.
     pub detail: String,
@@ -11,7 +11,7 @@ pub struct Broken {
 
 pub type Kept = Result<(), Broken>;
 
-/// Holds a promise up against what happened.
+/// Checks a promise against an event.
 macro_rules! promise {
     ($name:literal, $holds:expr, $($detail:tt)+) => {
         if !$holds {

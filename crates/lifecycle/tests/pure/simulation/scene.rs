@@ -1,5 +1,5 @@
-//! The worker: its processes, their connections, the handlers of its jobs. What is true, whoever
-//! knows it.
+//! The worker: its processes, their connections, the handlers of its jobs. Its true state, known to
+//! the machine or not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub struct Socket {
     pub unread: VecDeque<FromWorker>,
     /// Nothing more will be written: the worker closed it, or is dead.
     pub is_ended: bool,
-    /// The shell has said `HungUp`.
+    /// The shell has reported `HungUp`.
     pub is_over: bool,
-    /// The shell was told to close it.
+    /// The machine ordered the shell to close it.
     pub is_cut: bool,
     pub is_deaf: bool,
 }
@@ -48,7 +48,7 @@ pub struct Handler {
     pub wrote: Option<Answer>,
 }
 
-/// All of it.
+/// The state of the scene.
 #[derive(Debug, Default)]
 pub struct Scene {
     pub procs: BTreeMap<u64, Proc>,
@@ -66,7 +66,7 @@ impl Scene {
         self.procs.values().any(|proc| proc.is_alive)
     }
 
-    /// Whether it is our child by now: whoever started it is dead.
+    /// Whether it is a child of ojs-init by now, because its parent is dead.
     pub fn is_ours(&self, pid: u64) -> bool {
         let parent = self.procs.get(&pid).and_then(|proc| proc.parent);
         parent.is_none_or(|parent| !self.is_alive(parent))
@@ -130,8 +130,8 @@ impl Scene {
             .get(&socket.process)
             .is_some_and(|proc| proc.parent.is_none());
         let main = self.main_of(socket.process);
-        // Processes that may be working on it: what a dead main process has left, but for what
-        // cannot be ended.
+        // Processes that may be working on it: those that a dead main process has left, except
+        // those that cannot be ended.
         let may_work = |(pid, proc): (&u64, &Proc)| {
             let is_endable = self.is_ours(*pid) && proc.stubborn != Some(Stubbornness::HeldByKernel);
             proc.is_alive && *pid != main && self.main_of(*pid) == main && (is_main || is_endable)
@@ -212,7 +212,7 @@ pub fn chatter(job: &JobId) -> [FromWorker; 3] {
     ]
 }
 
-/// The act of a handler of which the plan says nothing.
+/// The default act of a handler.
 pub fn usual_habit() -> Habit {
     Habit {
         after: 60,

@@ -1,4 +1,4 @@
-//! The shell: what it does with each order, and what it may be given as an order.
+//! The shell: how it carries out each order, and which orders it may get.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::talk::Holder;
 use super::world::{Exchange, Item, World, since_start};
 
 impl World {
-    /// No order names what is over.
+    /// No order names an object that has ended.
     pub fn hold_up_names(&mut self, effect: &Effect) -> Kept {
         match effect {
             Effect::Tell(connection, word) => {
@@ -103,7 +103,7 @@ impl World {
         Ok(())
     }
 
-    /// A delivery only comes to nothing when there is nothing of it at the backend.
+    /// A delivery is only void if the backend does not have it.
     pub fn hold_up_void(&mut self, id: &JobId) -> Kept {
         let serial = self.ledger.find(id).map(|claim| claim.serial);
         let is_alive = serial.is_some_and(|serial| self.backend.holds(id, serial, self.now));

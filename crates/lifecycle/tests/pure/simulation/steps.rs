@@ -1,4 +1,4 @@
-//! Time goes on: the next timer, or the next thing that happens.
+//! Advances time to the next timer or the next event.
 
 use ojs_lifecycle::api::ids::ClientId;
 use ojs_lifecycle::api::{Event, Moment};
@@ -7,18 +7,18 @@ use ojs_lifecycle::machine::Lifecycle;
 use super::promise::{Broken, Kept, promise};
 use super::world::{World, since_start};
 
-/// One fact in so many is told as the last of several that came at once.
+/// One fact in this many is passed as the last of several simultaneous ones.
 const LAST_IN: u64 = 3;
 
-/// Nobody's number.
+/// A number that no client has.
 const NOBODY: ClientId = ClientId(u64::MAX);
 
-/// Facts that come at once. The shell tells all but the last one as such; here it goes by turns
-/// which one that is.
+/// Simultaneous facts. The shell passes all but the last one as such; here turns decide which one
+/// is the last.
 #[derive(Debug, Default)]
 pub struct Several {
     told: u64,
-    /// Others were said to follow.
+    /// More facts were announced.
     is_last_due: bool,
 }
 
@@ -29,8 +29,7 @@ impl Several {
         machine.handle_one_of_several(event, now, !self.is_last_due);
     }
 
-    /// Tells the last one, which means nothing by itself, where others were said to follow. Says
-    /// whether it did.
+    /// Passes a last fact without a meaning if more were announced. Returns whether it did.
     pub fn end(&mut self, machine: &mut Lifecycle, now: Moment) -> bool {
         if self.is_last_due {
             machine.handle(Event::OperatorLeft(NOBODY), now);

@@ -1,4 +1,4 @@
-//! Streams of events: what they tell, true or not, how they end, and what they may cost.
+//! Streams of events: their news, true or not, their ends, and their allowed cost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::plan::{Fate, JobPlan, ms};
 use super::promise::{Kept, promise};
 use super::world::{Exchange, Item, World};
 
-/// Keeps the chance of streams apart from that of the plan: the worlds without streams stay what
-/// they are.
+/// Separates the chance of streams from that of the plan, so the worlds without streams stay
+/// unchanged.
 const APART: u64 = 0x5EED_57EA;
 
-/// Least time in which two more FETCHes are brought forward while no job comes.
+/// Least time in which two more FETCHes are brought forward while no job arrives.
 const BETWEEN_WAKE_UPS: Duration = ms(200);
 
-/// The queues of whose events this run is told: none in two of three.
+/// The queues whose events this run receives: none in two of three.
 pub fn queues(seed: u64) -> Vec<Text> {
     let mut chance = Chance::new(seed ^ APART);
     let count = if chance.one_in(3) { 1 + chance.index(3) } else { 0 };
@@ -28,12 +28,12 @@ pub fn queues(seed: u64) -> Vec<Text> {
         .collect()
 }
 
-/// The streams that there are.
+/// The open streams.
 #[derive(Debug, Default)]
 pub struct Streams {
     /// Asked for, and not over.
     there: BTreeSet<CallId>,
-    /// When the last two FETCHes were brought forward, since a job came.
+    /// When the last two FETCHes were brought forward, since the last job arrived.
     woken: [Option<Duration>; 2],
 }
 
@@ -45,7 +45,7 @@ impl Streams {
         Ok(())
     }
 
-    /// The stream is over, or not wanted any more.
+    /// The stream has ended, or is not wanted any more.
     pub fn over(&mut self, id: CallId) {
         self.there.remove(&id);
     }
@@ -79,14 +79,14 @@ impl Streams {
         Ok(())
     }
 
-    /// Those that the shell has.
+    /// The streams that the shell has.
     pub fn there(&self) -> impl Iterator<Item = CallId> {
         self.there.iter().copied()
     }
 }
 
 impl World {
-    /// A stream is asked for: whether there is one, what it tells by itself, and how it ends.
+    /// The machine requests a stream: decides whether there is one, its own news, and its end.
     pub fn listen(&mut self, id: CallId, call: Call, give_up: Duration) {
         let exchange = Exchange {
             call,
@@ -109,7 +109,7 @@ impl World {
         let failure = *chance.pick(&failures);
         let delay = self.plan.backend.delay;
         if chance.one_in(12) {
-            // The shell never says anything, and has nothing.
+            // The shell never answers, and has no stream.
             return self.streams.over(id);
         }
         if chance.one_in(3) {
@@ -144,7 +144,7 @@ impl World {
         self.tell_streams(&available(Some(id)));
     }
 
-    /// Something happens to a job behind our back.
+    /// A job changes without an act of the worker.
     pub fn befalls(&mut self, job: u64, fate: Fate) {
         self.note(&format!("   behind our back: j{job} {fate:?}"));
         self.backend.fate(job, fate, self.now);
@@ -153,14 +153,14 @@ impl World {
         }
     }
 
-    /// Every stream tells this, as far as it tells the truth.
+    /// Every stream announces this, unless it lies.
     fn tell_streams(&mut self, news: &StreamNews) {
         for id in self.streams.there().collect::<Vec<_>>() {
             self.soon(1, Item::News(id, news.clone()));
         }
     }
 
-    /// The shell tells of a stream that is not over.
+    /// The shell reports news of a stream that has not ended.
     pub fn news(&mut self, id: CallId, news: StreamNews) -> Kept {
         if !self.requests.contains_key(&id) {
             return Ok(());

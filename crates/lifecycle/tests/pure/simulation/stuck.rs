@@ -1,5 +1,4 @@
-//! The reference for handlers that work for nobody: whose jobs were cancelled or lost, and who do
-//! not stop.
+//! The reference for stuck handlers: their jobs were cancelled or lost, and they do not stop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +12,10 @@ use super::promise::{Kept, promise};
 /// Longest stall of the shell.
 const SLACK: Duration = Duration::from_millis(60);
 
-/// All of it.
+/// The record of handlers that were asked to stop.
 #[derive(Debug, Default)]
 pub struct Stuck {
-    /// Since when the handler of each job was told to stop.
+    /// Since when each job's handler has had the request to stop.
     told: BTreeMap<JobId, Duration>,
     /// Processes that are being ended.
     ending: Vec<ProcessId>,
@@ -67,7 +66,8 @@ impl Stuck {
         Ok(())
     }
 
-    /// Whether each slot of a process is held by a job whose handler was told to stop so long ago.
+    /// Whether each slot of a process is held by a job whose handler was asked to stop at least
+    /// `grace` ago.
     fn can_do_nothing(&self, process: ProcessId, ledger: &Ledger, grace: Duration, now: Duration) -> bool {
         let is_open = |link: &Link| link.process == process && !link.is_hung_up && !link.is_closing;
         let links = ledger.links.iter().filter(|(_, link)| is_open(link));

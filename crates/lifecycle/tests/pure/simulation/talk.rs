@@ -1,5 +1,5 @@
-//! The reference for the conversation with the backend: each request is held up against what it may
-//! be when it is made.
+//! The reference for the requests to the backend: each request is checked against the allowed ones
+//! when it is made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,13 +18,13 @@ use super::outcomes::outcome_replied;
 use super::plan::Answer;
 use super::promise::{Broken, Kept, promise};
 
-/// When a request counts as unanswered although nobody said so.
+/// Time behind its limit after which a request counts as unanswered without a report.
 const LEEWAY: Duration = Duration::from_millis(250);
 
-/// Longest stall of the shell, and what it may add to a gap between heartbeats.
+/// Longest stall of the shell, and the most that it may add to a gap between heartbeats.
 const SLACK: Duration = Duration::from_millis(60);
 
-/// Requests on their way at the same time.
+/// Most requests in flight.
 const MOST_CALLS: usize = 60;
 
 #[derive(Debug, Clone)]
@@ -32,9 +32,9 @@ pub struct Pending {
     pub call: Call,
     pub give_up: Duration,
     pub sent: Duration,
-    /// The request went out beside this one.
+    /// The first request, if this one was sent beside it.
     pub first: Option<CallId>,
-    /// The answers to others of the same request, which decided nothing.
+    /// The answers to other sends of this request, which decided nothing.
     pub refusals: Vec<Failure>,
     /// The request was to find out about an outcome without an answer.
     pub is_before_repeat: bool,
@@ -45,13 +45,13 @@ pub struct Pending {
 pub struct Holder {
     /// The process and, if it is the main one, its descendants are dead.
     pub is_dead: bool,
-    /// Everything that it wrote was read, or we gave up on reading it.
+    /// All bytes that it wrote were read, or ojs-init gave up reading them.
     pub is_read: bool,
-    /// The answer that it had written, where that could be read.
+    /// The answer that it had written, if that could be read.
     pub wrote: Option<Answer>,
 }
 
-/// All of it.
+/// The record of the conversation.
 #[derive(Debug)]
 pub struct Talk {
     pub options: Options,
@@ -59,16 +59,16 @@ pub struct Talk {
     pub fetches: Fetches,
     worker: Option<WorkerId>,
     interval: Duration,
-    /// Since when heartbeats have to go out.
+    /// Since when heartbeats have to be sent.
     beats_from: Option<Duration>,
     last_beat: Option<(WorkerState, usize)>,
     since_last_beat: Vec<Call>,
     known: BTreeMap<WorkerId, Duration>,
     farewells: Farewells,
     pub absences: Absences,
-    /// The next request goes out for the second time.
+    /// The next request is sent for the second time.
     pub is_hedging: bool,
-    /// When the backend last answered anything.
+    /// When the backend last answered any request.
     pub answered_at: Option<Duration>,
 }
 
@@ -97,7 +97,7 @@ impl Talk {
         self.beats_from = None;
     }
 
-    /// Whether a heartbeat can go out now, and there is somebody to send it to.
+    /// Whether a heartbeat can be sent now, and the backend knows the worker.
     pub fn can_beat(&self) -> bool {
         let beats = self
             .calls
@@ -110,7 +110,7 @@ impl Talk {
         is_known && self.beats_from.is_some() && beats.count() < 3
     }
 
-    /// The backend has accepted something; heartbeats that were not owed until then are owed from
+    /// The backend has accepted a request; heartbeats that were not owed until then are owed from
     /// now on.
     fn is_known_now(&mut self, worker: &WorkerId, state: WorkerState, now: Duration) {
         let is_news = !self.known.contains_key(worker);
@@ -120,7 +120,7 @@ impl Talk {
         }
     }
 
-    /// Once the backend has answered a registration heartbeats go out, but not just for the end.
+    /// After the backend has answered a registration heartbeats are sent, but not just for the end.
     fn registered(&mut self, worker: &WorkerId, reply: &Reply, state: WorkerState, now: Duration) {
         let is_current = self.worker.as_ref() == Some(worker);
         if let Reply::Registered {
@@ -146,7 +146,7 @@ impl Talk {
         }
     }
 
-    /// Requests that nobody answered in time.
+    /// Requests without an answer in time.
     pub fn expire(&mut self, state: WorkerState, ledger: &mut Ledger, now: Duration) {
         let over = |(id, pending): (&CallId, &Pending)| (pending.give_up + LEEWAY <= now).then_some(*id);
         let over: Vec<CallId> = self.calls.iter().filter_map(over).collect();
@@ -155,7 +155,7 @@ impl Talk {
         }
     }
 
-    /// The directive in a heartbeat's reply, if this is one that somebody waits for.
+    /// The directive in a heartbeat's reply, if the machine still waits for that reply.
     pub fn replied(
         &mut self,
         id: CallId,
@@ -176,7 +176,7 @@ impl Talk {
             if view.state == JobState::Missing {
                 ledger.shown.insert(job.clone(), Shown::Nothing);
             }
-            // The machine knows what a later look shows only when that one is answered.
+            // The machine learns the result of a later look only with its answer.
             ledger.is_seen(job);
         }
         match &pending.call {
@@ -334,14 +334,14 @@ impl Talk {
             .is_some_and(|(word, active)| words.contains(&word) && active == 0)
     }
 
-    /// Held up at each heartbeat and at each step: an overdue one may also never come.
+    /// Checked at each heartbeat and at each step, because an overdue one may also never be sent.
     pub fn gap(&self, state: WorkerState, now: Duration) -> Kept {
         let has_said_farewell = self
             .worker
             .as_ref()
             .is_some_and(|worker| self.farewells.at(worker).is_some());
         let is_last = self.has_said_last_word();
-        // Whom the backend does not know needs no last words.
+        // A worker that the backend does not know needs no last heartbeat.
         let is_known = self
             .worker
             .as_ref()
@@ -363,7 +363,7 @@ impl Talk {
         Ok(())
     }
 
-    /// A FAIL or a requeue: whoever holds the job may not be able to do anything more with it.
+    /// A FAIL or a requeue: its sender may not be able to do anything more with the job.
     fn unrepeatable(
         &self,
         call: &Call,

@@ -1,4 +1,4 @@
-//! The world around the machine: time, the shell that obeys it, and who writes down what happens.
+//! The world around the machine: time, the shell that obeys it, and the record of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,13 +32,13 @@ use super::talk::Talk;
 /// Most orders that one fact may cause.
 const MOST_EFFECTS: usize = 400;
 
-/// Most deadlines at the same time: there are never more than a dozen jobs.
+/// Most deadlines at once: there are never more than a dozen jobs.
 const MOST_DEADLINES: usize = 150;
 
 /// Steps of one run: far more than any needs.
 const MOST_STEPS: u32 = 20_000;
 
-/// Something that is going to happen.
+/// A future event.
 #[derive(Debug, Clone)]
 pub enum Item {
     Signal(Signal),
@@ -57,9 +57,9 @@ pub enum Item {
     Act(usize),
     Answer(usize, Answer),
     Pong(HolderId, u64),
-    /// The shell sees that there is something to read, or the end.
+    /// The shell sees bytes to read, or the end.
     Read(HolderId),
-    /// The shell was told to read to the end.
+    /// The machine ordered the shell to read to the end.
     ReadAll(HolderId),
     HangUp(HolderId),
     Emptied(HolderId),
@@ -70,7 +70,7 @@ pub enum Item {
     Gone(u64),
     Reap(u64, Ended),
     CarryOut(CallId),
-    /// The same, when nobody waits for its answer any more.
+    /// Carries a request out after the machine has given it up.
     CarryOutUnheard(Box<Exchange>),
     Reply(CallId, Option<Reply>),
     News(CallId, StreamNews),
@@ -95,7 +95,7 @@ pub struct World {
     pub backend: Backend,
     pub scene: Scene,
     pub requests: BTreeMap<CallId, Exchange>,
-    /// How many requests each of those that make some hang has met.
+    /// How many requests each hang of the plan has matched.
     pub hung: BTreeMap<usize, u64>,
     /// When the stop phase began.
     pub stop_began: Option<Duration>,
@@ -172,7 +172,7 @@ impl World {
             Twist::Fate(at, job, fate) => self.at(at, Item::Fate(job, fate)),
             Twist::Deaf(at, link) => self.at(at, Item::Deaf(link)),
             Twist::Death(at, process, ended, is_hidden) => self.at(at, Item::Death(process, ended, is_hidden)),
-            // Looked up when their time comes.
+            // These are looked up when their time arrives.
             Twist::Call(..)
             | Twist::Outage(..)
             | Twist::Hang(_)
@@ -187,7 +187,7 @@ impl World {
         self.queue.insert((ms(at), self.queued), item);
     }
 
-    /// Something happens in this many ms.
+    /// Schedules an item in this many ms.
     pub fn soon(&mut self, after: u64, item: Item) {
         self.later(self.now + ms(after), item);
     }
@@ -197,7 +197,7 @@ impl World {
         self.queue.insert((at.max(self.now), self.queued), item);
     }
 
-    /// Runs to the exit. The hash of all that was ordered comes back.
+    /// Runs to the exit. Returns the hash of all orders.
     pub fn run(&mut self) -> Result<u64, Broken> {
         self.drain()?;
         for _ in 0..MOST_STEPS {
@@ -213,7 +213,7 @@ impl World {
         })
     }
 
-    /// Tells the machine a fact.
+    /// Passes a fact to the machine.
     pub fn tell(&mut self, event: Event) -> Kept {
         if self.course.exit.is_some() {
             return Ok(());
@@ -273,7 +273,7 @@ impl World {
         })
     }
 
-    /// Compares an order with what it may be.
+    /// Compares an order with the allowed ones.
     fn hold_up(&mut self, effect: &Effect) -> Kept {
         let is_busy = self.ledger.is_at_work(&self.idle.unanswered) || self.talk.is_fetching();
         self.idle.effect(effect, is_busy, &mut self.course, self.now)?;
@@ -430,8 +430,8 @@ impl World {
         if self.course.abandoned.is_some() {
             return Ok(());
         }
-        // A process that was started by one that the kernel holds is nobody's child of ours, or
-        // became one after we gave up on it.
+        // A process that was started by one that the kernel holds is no child of ojs-init, or
+        // became one after ojs-init gave up on it.
         let is_left = |(pid, proc): &(&u64, &Proc)| {
             proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid) && !self.scene.is_of_the_kernels(**pid)
         };
@@ -453,7 +453,7 @@ impl World {
         }
     }
 
-    /// Nobody answered in time, for all that we know.
+    /// No answer in time, as far as the machine knows.
     pub fn unanswered() -> Reply {
         Reply::Failed(Failure::Unanswered)
     }

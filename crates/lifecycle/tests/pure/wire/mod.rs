@@ -1,5 +1,5 @@
-//! The worker socket's frames: what comes in is understood or answered, what goes out is what
-//! clients expect.
+//! The worker socket's frames: received ones are understood or answered, sent ones are as clients
+//! expect.
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test panics where it fails")]
 
 mod said;
@@ -107,8 +107,8 @@ fn bytes_that_are_no_utf_8_are_not_json() {
 
 #[test]
 fn what_is_kept_as_text_is_on_one_line() {
-    // A reader of lines never gives such a line out; a value that is passed on must not depend on
-    // that.
+    // A reader of lines never returns a line like this one; a value that is passed on must not
+    // depend on that.
     assert_eq!(
         refusal(b"{\"type\":\"ack\",\"job_id\":\"a\",\"result\":[1,\n2]}"),
         (ErrorCode::NotJson, Some(JobId("a".into())))

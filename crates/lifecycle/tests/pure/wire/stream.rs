@@ -9,7 +9,7 @@ use super::vectors::{self, From};
 /// A line, or that it was too long.
 type Line = Option<Vec<u8>>;
 
-/// Everything that a reader makes of one read.
+/// All frames that a reader returns for one read.
 fn read(reader: &mut FrameReader, mut input: &[u8]) -> Vec<Line> {
     let mut found = Vec::new();
     while let Some(frame) = reader.next_frame(&mut input) {
@@ -22,7 +22,7 @@ fn read(reader: &mut FrameReader, mut input: &[u8]) -> Vec<Line> {
     found
 }
 
-/// The slow and obvious way: all of the stream at once.
+/// The slow and obvious way: the whole stream at once.
 fn expected(stream: &[u8], max_bytes: usize) -> (Vec<Line>, Option<Vec<u8>>) {
     let mut lines: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
     let last = lines.pop().unwrap();

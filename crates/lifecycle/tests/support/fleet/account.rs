@@ -12,7 +12,7 @@ use super::conditions::Conditions;
 pub enum Cause {
     /// An event stream has brought it forward.
     WakeUp,
-    /// The pause after an empty FETCH is over.
+    /// The pause after an empty FETCH ended.
     Poll,
     /// A place became free, or a FETCH that brought jobs asks for more.
     Other,
@@ -28,7 +28,7 @@ pub struct Account {
     /// FETCHes that brought no job.
     pub empty_fetches: u64,
     pub heartbeats: u64,
-    /// ACKs, and all else that is neither a FETCH nor a heartbeat.
+    /// ACKs, and all other requests except FETCHes and heartbeats.
     pub other_requests: u64,
     /// Jobs that were enqueued.
     pub jobs: usize,
@@ -36,7 +36,7 @@ pub struct Account {
     pub pick_ups: Vec<Duration>,
     /// Jobs of each worker.
     pub jobs_of_workers: Vec<u32>,
-    /// Jobs in answers that nobody waited for any more, at any time.
+    /// Jobs in answers that arrived after the machine had given up the request, at any time.
     pub lost: u64,
     /// Jobs that were not done exactly once, at any time.
     pub wrong: usize,
@@ -108,7 +108,7 @@ impl Account {
         self.woken_fetches + self.polls + self.other_fetches
     }
 
-    /// So many for each job; none without jobs.
+    /// The number for each job; `None` without jobs.
     pub fn for_each_job(&self, count: u64) -> Option<f64> {
         (self.jobs > 0).then(|| count as f64 / self.jobs as f64)
     }
@@ -132,7 +132,7 @@ impl Account {
         requests as f64 / self.conditions.measured.as_secs_f64()
     }
 
-    /// The jobs of the busiest worker over the mean of all; none without jobs.
+    /// The jobs of the busiest worker over the mean of all; `None` without jobs.
     pub fn busiest_over_mean(&self) -> Option<f64> {
         let total: u32 = self.jobs_of_workers.iter().sum();
         let most = self.jobs_of_workers.iter().max().copied().unwrap_or(0);

@@ -13,7 +13,7 @@ use super::conditions::{Conditions, Streams};
 /// The only queue.
 pub const QUEUE: &str = "default";
 
-/// A change of a job, of which an event stream may tell.
+/// A change of a job, which an event stream may announce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     Available,
@@ -84,8 +84,8 @@ impl Backend {
         }
     }
 
-    /// The news of a change on the streams of this backend. None: it sends none that the machine
-    /// understands. This is the only place that knows how a change is told.
+    /// The news of a change on the streams of this backend. `None`: the streams send none that the
+    /// machine understands. Only this function knows how a change is announced.
     pub fn news(&self, job: usize, change: Change) -> Option<StreamNews> {
         let id = || self.jobs[job].id.clone();
         match (self.kind, change) {
@@ -163,7 +163,8 @@ impl Backend {
         Done { reply, changes }
     }
 
-    /// An ACK; in a fleet whose handlers all succeed anything else is a job that comes again.
+    /// An ACK; in a fleet whose handlers all succeed any other outcome means that the job is
+    /// delivered again.
     fn report(&mut self, id: &JobId, is_ack: bool, changes: &mut Vec<(usize, Change)>) -> Reply {
         let place = Self::place(&id.0);
         let job = &mut self.jobs[place];
@@ -199,8 +200,7 @@ impl Backend {
         Reply::Accepted
     }
 
-    /// Something is to be written to all streams. Ends those that are too old for that, which get
-    /// no word of it.
+    /// Before a write to all streams, ends those that are too old for it. These do not receive it.
     pub fn cut_old_streams(&mut self, now: Duration) -> Vec<(usize, CallId)> {
         let Some(last) = self.streams_last else {
             return Vec::new();
@@ -215,7 +215,7 @@ impl Backend {
             .retain(|stream| (stream.worker, stream.call) != (worker, call));
     }
 
-    /// The reservation of a job is over. Returns whether that makes it available.
+    /// The reservation of a job expires. Returns whether that makes the job available.
     pub fn lapses(&mut self, place: usize) -> bool {
         let job = &mut self.jobs[place];
         let is_lost = job.state == Change::Active;

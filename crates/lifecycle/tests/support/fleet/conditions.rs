@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum Streams {
     /// Each queue has a stream of the changes of its jobs.
     OfEachQueue,
-    /// One stream for all queues. It tells that there are jobs, and not which.
+    /// One stream for all queues. It announces that there are jobs, and not which.
     OfAllTogether,
     /// The backend has no streams.
     Missing,
@@ -20,23 +20,23 @@ pub struct Conditions {
     /// The mean of a Poisson process; 0 is a fleet without work.
     pub jobs_a_second: f64,
     pub streams: Streams,
-    /// A stream ends at the first write after so long. None: it never ends.
+    /// A stream ends at the first write after this time. `None`: it never ends.
     pub streams_last: Option<Duration>,
     /// Jobs of one worker at a time.
     pub concurrency: u32,
     pub handler: Duration,
-    /// The backend works on one request at a time, and takes so long for it.
+    /// Time of the backend for one request; it works on one at a time.
     pub service: Duration,
     /// Further time to each answer, half of it before the backend works on the request. Many
-    /// requests spend it at the same time.
+    /// requests spend it at once.
     pub slowness: Duration,
     /// Time on the network, in each direction.
     pub way: Duration,
-    /// Time to the next stream when a change is told to all of them.
+    /// Time to the next stream when a change is announced to all of them.
     pub fan_out: Duration,
     /// Time before the measurement. All workers start in its first half.
     pub warm_up: Duration,
-    /// The producers begin so long before the measurement.
+    /// Time from the start of the producers to the measurement.
     pub lead: Duration,
     /// Time of the measurement.
     pub measured: Duration,
@@ -89,7 +89,7 @@ impl Conditions {
         self.slowness / 2 + self.way
     }
 
-    /// When the stream at this place of the order hears of a change.
+    /// When the stream at this place of the order receives a change.
     pub(super) fn heard_after(&self, place: usize) -> Duration {
         let places = u32::try_from(place + 1).unwrap_or(u32::MAX);
         self.fan_out.saturating_mul(places) + self.way

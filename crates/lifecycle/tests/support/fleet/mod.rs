@@ -28,7 +28,7 @@ use crate::chance::Chance;
 /// Longest time after the measurement until the jobs that are left are done.
 const MOST_AFTERWARDS: Duration = Duration::from_secs(300);
 
-/// Something that happens at its time. Workers and jobs are named by their places.
+/// An event at its time. Workers and jobs are named by their places.
 #[derive(Debug, Clone, Copy)]
 enum Item {
     /// The worker starts.
@@ -43,13 +43,13 @@ enum Item {
     Served(usize, CallId),
     /// The answer to a request reaches the worker.
     Answered(usize, CallId),
-    /// The next stream hears of a change.
+    /// The next stream receives a change.
     Told(usize),
     /// The end of a stream reaches its worker.
     Cut(usize, CallId),
     /// The handler has done the job.
     Handled(usize, usize),
-    /// The reservation of a job ends, if nobody is at it.
+    /// The reservation of a job ends, if no worker has it.
     Lapses(usize),
 }
 
@@ -82,13 +82,13 @@ impl PartialEq for Due {
 
 impl Eq for Due {}
 
-/// A change of a job on its way to all streams. Only the next one is in the heap, because a change
-/// is told to thousands.
+/// A change of a job on its way to all streams. Only the next stream is in the heap, because a
+/// change is sent to thousands.
 #[derive(Debug)]
 struct FanOut {
     job: usize,
     change: Change,
-    /// When each stream hears of it, the earliest last.
+    /// When each stream receives it, the earliest last.
     heard: Vec<(Duration, usize, CallId)>,
 }
 
@@ -99,7 +99,7 @@ struct Fleet<'a> {
     now: Duration,
     to_come: BinaryHeap<Due>,
     last_number: u64,
-    /// One for each change. None: all streams have heard of it.
+    /// One for each change. `None`: all streams have received it.
     fan_outs: Vec<Option<FanOut>>,
     workers: Vec<Worker>,
     backend: Backend,
@@ -109,7 +109,7 @@ struct Fleet<'a> {
     inbox: VecDeque<Event>,
 }
 
-/// The life of a fleet under these conditions. `options` are those of each worker, but for the
+/// The life of a fleet under these conditions. Each worker has these `options`, except the
 /// concurrency, the streams and the seed.
 pub fn live(conditions: &Conditions, options: &Options) -> Account {
     let mut fleet = Fleet {
@@ -213,7 +213,7 @@ impl Fleet<'_> {
         }
     }
 
-    /// Every stream is told that a job has changed, one after the other, in an order by chance.
+    /// Announces a changed job to every stream, one after the other, in random order.
     fn changed(&mut self, job: usize, change: Change) {
         if self.backend.news(job, change).is_none() {
             return;
@@ -228,7 +228,7 @@ impl Fleet<'_> {
             streams.swap(place, place + self.chance.index(left));
             let at = self.now + self.conditions.heard_after(place);
             let stream = &mut streams[place];
-            // A stream keeps its order: no two events come at one moment.
+            // A stream keeps its order: no two events arrive at one moment.
             stream.told_until = at.max(stream.told_until + Duration::from_nanos(1));
             heard.push((stream.told_until, stream.worker, stream.call));
         }
@@ -241,7 +241,7 @@ impl Fleet<'_> {
         self.at(first, Item::Told(self.fan_outs.len() - 1));
     }
 
-    /// Tells the next streams of a change, until something else comes first.
+    /// Announces a change to the next streams, until another event is due first.
     fn tell_next(&mut self, number: usize) {
         let Some(mut fan_out) = self.fan_outs[number].take() else {
             return;

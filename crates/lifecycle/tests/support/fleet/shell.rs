@@ -1,4 +1,5 @@
-//! The shell around each machine of a fleet: facts go in, orders are carried out.
+//! The shell around each machine of a fleet: it passes facts to the machine and carries out its
+//! orders.
 
 use ojs_lifecycle::api::ids::{CallId, HolderId, ProcessId, WorkerId};
 use ojs_lifecycle::api::{
@@ -22,7 +23,7 @@ impl Fleet<'_> {
         Moment::new(self.now)
     }
 
-    /// The machine of this worker is told something, and all that follows from it at once.
+    /// Passes an event to this worker's machine, and all events that follow at once.
     fn tell(&mut self, worker: usize, event: Event) {
         self.inbox.push_back(event);
         self.obey_and_wait(worker, Cause::Other);
@@ -116,7 +117,7 @@ impl Fleet<'_> {
         }
     }
 
-    /// The worker's program starts, connects and takes all jobs that it may.
+    /// The worker's program starts, connects and requests all jobs that it may have.
     fn start(&mut self, worker: usize) {
         let ready = Ready {
             concurrency: self.conditions.concurrency,

@@ -26,7 +26,7 @@ pub struct Worker {
     pub requests: Vec<Request>,
     /// The stream that is open.
     pub stream: Option<CallId>,
-    /// The machine says that a stream brings the next FETCH forward.
+    /// The machine reports that a stream brings the next FETCH forward.
     pub is_woken: bool,
     /// The timer that the fleet has in its heap. A later one is found when this one is due.
     pub timer: Option<Duration>,
@@ -55,13 +55,13 @@ impl Worker {
         self.requests.iter_mut().find(|request| request.id == id)
     }
 
-    /// The request is over.
+    /// The request has ended.
     pub fn take(&mut self, id: CallId) -> Option<Request> {
         let index = self.requests.iter().position(|request| request.id == id)?;
         Some(self.requests.swap_remove(index))
     }
 
-    /// When the machine wants to be woken.
+    /// The next timer of the machine.
     pub fn due(&self) -> Option<Duration> {
         let (due, _) = self.machine.poll_timeout()?;
         Some(due.remaining(Moment::new(Duration::ZERO)))

@@ -1,4 +1,4 @@
-//! Ends as a person says them.
+//! Ends in a person's words.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub fn summary(account: &EndReport) -> String {
     }
 }
 
-/// Jobs that fail because their process went away.
+/// Jobs that fail because their process ended.
 pub fn died(death: &Death, jobs: &[Arc<Subject>]) -> String {
     let jobs: Vec<String> = jobs.iter().map(|job| format!("{job} ({})", job.kind)).collect();
     format!("{death}: {}", jobs.join(", "))

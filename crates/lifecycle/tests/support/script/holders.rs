@@ -1,5 +1,5 @@
-//! Holders in a person's words: those of the socket are `connection 1`, all others say what they
-//! are like.
+//! Holders in a person's words: those of the socket are `connection 1`, all others describe their
+//! manners.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ojs_lifecycle::api::{Event, HolderId, Manners, ProcessId};
 
 use super::words::{Wrong, number};
 
-/// Longest frame of a connection where nothing else is said.
+/// Default longest frame of a connection.
 pub const MAX_FRAME: usize = 4 * 1024 * 1024;
 
 /// A connection of the worker socket.
@@ -18,7 +18,7 @@ pub const OF_A_CONNECTION: Manners = Manners {
     answer_within: None,
 };
 
-/// One that is given jobs, and hears nothing else but answers.
+/// A holder that gets jobs, and receives nothing else but answers.
 const HEARS_NOTHING: Manners = Manners {
     hears: false,
     answers_pings: false,
@@ -26,15 +26,15 @@ const HEARS_NOTHING: Manners = Manners {
     answer_within: None,
 };
 
-/// One that gets what it asks for in answers, and waits for the answer to each outcome.
+/// A holder that gets its jobs in answers to requests, and waits for the answer to each outcome.
 pub const WAITS_FOR_ANSWERS: Manners = Manners {
     answer_within: Some(Duration::from_secs(25)),
     ..HEARS_NOTHING
 };
 
-/// The words behind the number of a holder, where they are about its coming: `opened by 101`,
-/// `comes`, `comes with 102, hears nothing`, `comes, hears nothing`, `comes with 102, waits for
-/// answers`, `runs as 103`.
+/// The words behind the number of a holder, if they are about its start: `opened by 101`, `comes`,
+/// `comes with 102, hears nothing`, `comes, hears nothing`, `comes with 102, waits for answers`,
+/// `runs as 103`.
 pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     let came = |process: Option<&str>, manners| {
         let process = process.map(number).transpose()?.map(ProcessId);

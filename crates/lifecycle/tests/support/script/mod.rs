@@ -1,5 +1,5 @@
-//! The machine's settings, events and orders in a person's words: what the scripts of `scenarios`
-//! are written in.
+//! The machine's settings, events and orders in a person's words: the language of the scripts of
+//! `scenarios`.
 
 pub mod defaults;
 pub mod ends;

@@ -1,4 +1,4 @@
-//! Effects as a person says them: one line each.
+//! Effects in a person's words: one line each.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Notices as a person says them: one line each.
+//! Notices in a person's words: one line each.
 
 use std::time::Duration;
 

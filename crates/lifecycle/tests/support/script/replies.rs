@@ -5,7 +5,7 @@ use ojs_lifecycle::api::Reply;
 use super::words::{self, Wrong, job};
 
 /// An answer of the backend to this request. A heartbeat that is accepted extends each job that it
-/// names, unless the answer says otherwise. An empty list is left out, as the public backends do.
+/// names, unless the answer lists others. An empty list is left out, as the public backends do.
 pub fn reply_to(request: &str, text: &str) -> Result<Reply, Wrong> {
     let (text, has_list) = text
         .strip_suffix(" without a list")

@@ -5,7 +5,7 @@ use ojs_lifecycle::api::{FinalState, Leftovers, Options, Queues, Restart, StopSi
 pub use super::defaults::defaults;
 use super::words::{Wrong, number, period, signal};
 
-/// Changes `options`, and the longest frame of a connection, as a list of settings says.
+/// Changes `options`, and the longest frame of a connection, by a list of settings.
 pub fn apply(options: &mut Options, max_frame: &mut usize, text: &str) -> Result<(), Wrong> {
     for setting in text.split(", ") {
         let (key, value) = setting.split_once(' ').unwrap_or((setting, ""));

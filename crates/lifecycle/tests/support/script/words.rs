@@ -101,10 +101,10 @@ pub fn news(text: &str) -> Result<StreamNews, Wrong> {
     })
 }
 
-/// One who asks, and leaves with the answer.
+/// A client that asks, and disconnects with the answer.
 pub const OPERATOR: ClientId = ClientId(0);
 
-/// One who stays until it is said to leave: `1 asks wait until idle, at most 30s`.
+/// A client that stays until the script lets it leave: `1 asks wait until idle, at most 30s`.
 fn client(text: &str) -> Result<Event, Wrong> {
     let (id, rest) = text.split_once(' ').ok_or_else(|| wrong("which client", text))?;
     let id = ClientId(number(id)?);
@@ -270,7 +270,7 @@ fn wants(text: &str) -> Result<Wants, Wrong> {
     Ok(wants)
 }
 
-/// `with [1, 2]`, `with []`; nothing: it does not say which jobs it has
+/// `with [1, 2]`, `with []`; without these words the heartbeat does not list its jobs
 fn beats(text: &str) -> Option<Vec<JobId>> {
     let list = text.strip_prefix("with [")?.strip_suffix(']')?;
     let names = list.split(", ").filter(|name| !name.is_empty());
@@ -488,7 +488,8 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
     Ok(delivery)
 }
 
-/// How a drain is: so many active jobs, and those of them whose outcomes alone wait.
+/// The words for a drain: the number of active jobs, and how many of them only wait for their
+/// outcome.
 pub fn drain(what: &str, active: usize, reporting: usize, left: Duration) -> String {
     let of_them = if reporting == 0 {
         String::new()
