@@ -1,6 +1,7 @@
-//! Streams only wake the poll early: an event about an available job brings the next FETCH forward,
-//! and one about a cancelled job cancels it. Polling continues without streams, so a stream that is
-//! silent, wrong, flooding or closed costs latency and nothing else.
+//! Streams only wake the poll early: an event about an available job brings the next FETCH forward.
+//! An event about a cancelled job makes ojs-init ask the backend for the job's state. Polling
+//! continues without streams, so a stream that is silent, wrong, flooding or closed costs latency
+//! and nothing else.
 //!
 //! If a backend shuts down, ojs-init closes its stream at once because the backend waits for that.
 
