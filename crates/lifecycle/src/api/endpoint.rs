@@ -53,6 +53,7 @@ struct Properties {
 }
 
 impl Endpoint {
+    /// All kinds of requests.
     pub const ALL: [Self; 11] = [
         Self::Register,
         Self::Heartbeat,
@@ -67,6 +68,7 @@ impl Endpoint {
         Self::Deregister,
     ];
 
+    /// The lane of the request.
     #[must_use]
     pub fn lane(self) -> Lane {
         self.properties().lane

@@ -12,8 +12,8 @@ pub struct Snapshot {
     pub phase: Phase,
     /// The state as the worker and the backend know it.
     pub state: WorkerState,
-    /// Most jobs that may be active. If holders get as many jobs as they ask for, the most that they
-    /// had and asked for so far.
+    /// Most jobs that may be active. If holders get as many jobs as they ask for, the most that
+    /// they had and asked for so far.
     pub concurrency: u32,
     /// Jobs that count against the concurrency: claimed and not yet settled. Jobs that are returned
     /// at once, and cancelled or lost jobs, do not count. Dropped ones count in terminate only.
