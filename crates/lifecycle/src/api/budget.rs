@@ -57,7 +57,7 @@ pub struct Budget {
 
 impl Budget {
     /// The budget of a plain init. None unless a grace period or a termination grace period is
-    /// configured; without a budget it waits for ever, as a plain init should.
+    /// configured; without a budget ojs-init waits for ever, as a plain init should.
     #[must_use]
     pub fn of_plain_init(limits: &Limits) -> Option<Self> {
         if limits.termination_grace_period.is_none() && !limits.grace_period_is_explicit {
@@ -151,8 +151,8 @@ impl ShutdownTimes {
         }
     }
 
-    /// The drain after `elapsed` of the orchestrator's time: min(grace period, limit - stop margin
-    /// - elapsed), never below 0.
+    /// The drain after `elapsed` of the orchestrator's time:
+    /// min(grace period, limit - stop margin - elapsed), never below 0.
     #[must_use]
     pub fn drain(&self, elapsed: Duration) -> Duration {
         self.limit.map_or(self.grace_period, |limit| {

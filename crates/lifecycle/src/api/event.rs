@@ -47,8 +47,8 @@ pub enum Event {
         process: Option<ProcessId>,
         manners: Manners,
     },
-    /// The process of a holder without one is known by now, and is not the worker's. If it has
-    /// ended already, `ProcessGone` follows.
+    /// A holder was reported without a process of its own. Its process is known now, and is not the
+    /// worker's. If the process has ended already, `ProcessGone` follows.
     HolderRuns {
         holder: HolderId,
         process: ProcessId,
@@ -66,8 +66,9 @@ pub enum Event {
     ReadingStopped(HolderId),
     /// The shell reads from the holder again. Precedes `OutboundEmptied` or follows right after it.
     ReadingResumed(HolderId),
-    /// The shell has read the holder's connection to its end and closed it. If the process ended,
-    /// that is the last byte that the process had written. No further event of the holder follows.
+    /// The shell has read the holder's connection to its end and closed it. If the holder's process
+    /// has ended, the end is the last byte that it had written. No further event of the holder
+    /// follows.
     HungUp(HolderId),
     /// A process with holders has ended. It can do nothing any more, zombie or not.
     ProcessGone(ProcessId),
@@ -96,8 +97,8 @@ pub enum OperatorRequest {
     Stop,
     /// The orchestrator's preStop hook runs: quiet, and the clock runs from now.
     Prestop,
-    /// Changes nothing. The reply waits until the time is over, or the longest possible drain, or
-    /// until ojs-init is about to exit.
+    /// Changes nothing. The reply waits until the time or the longest possible drain has passed, or
+    /// until the drain ends.
     Wait {
         /// The reply is also sent if no job is active.
         until_idle: bool,

@@ -8,7 +8,7 @@ use crate::api::words::WorkerState;
 /// The question of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Probe {
-    /// Whether ojs-init is alive, or only a restart of the container helps.
+    /// Whether the container still works. If not, only its restart helps.
     Live,
     /// Whether the worker accepts jobs and the backend knows it.
     Ready,

@@ -231,8 +231,8 @@ pub enum JobNotice {
     JobsDied { death: Death, jobs: Vec<Arc<Subject>> },
     /// A FETCH returned a job.
     Claimed(Arc<Subject>),
-    /// The job's process crashed the last time. ojs-init gives the job to a worker, and no other
-    /// job to that process.
+    /// The job's process crashed the last time. ojs-init gives the job to a process of the worker,
+    /// and that process gets no other job.
     RunsAlone(Arc<Subject>),
     /// ojs-init gave the job to a worker.
     HandedOver(Arc<Subject>, HolderId),

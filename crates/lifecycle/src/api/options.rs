@@ -101,7 +101,7 @@ pub struct Options {
 /// The queues of the jobs (`worker.queues`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Queues {
-    /// The configured queues. Only the shell knows them and fetches from them.
+    /// The configured queues. The shell fetches from them, and the machine does not know them.
     Configured,
     /// The queues that holders ask for.
     AsAsked,

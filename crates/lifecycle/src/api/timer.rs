@@ -74,7 +74,7 @@ pub enum WorkerTimer {
     Settled,
     /// The time of a process to end by itself ends after it closed a connection with jobs.
     HungUp(ProcessId),
-    /// The time of a process that ojs-init ends is over.
+    /// A process that ojs-init ends gets SIGKILL.
     KillProcess(ProcessId),
     /// This holder gets a ping.
     Ping(HolderId),

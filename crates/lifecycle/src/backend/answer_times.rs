@@ -1,4 +1,4 @@
-//! The time after which a request hangs, learned from how long the backend takes to answer.
+//! The time after which a request hangs, learned from the backend's recent answer times.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const SLOWER_THAN_USUAL: u32 = 4;
 /// shorter.
 const QUICK_ANSWERS: u8 = 16;
 
-/// How long the backend has taken to answer lately.
+/// Recent answer times of the backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct AnswerTimes {
     /// An index of [`HANGS_AFTER`]; none: the backend has answered no request yet.
@@ -41,8 +41,8 @@ impl AnswerTimes {
         self.answered_at = Some(now);
     }
 
-    /// An answer took this long. One slow answer lengthens the time at once, many quick ones
-    /// shorten it.
+    /// An answer arrived after this long. One slow answer lengthens the time at once, many quick
+    /// ones shorten it.
     pub(super) fn took(&mut self, took: Duration) {
         let slow = took.saturating_mul(SLOWER_THAN_USUAL);
         let wanted = HANGS_AFTER.iter().take_while(|after| **after < slow).count();

@@ -1,5 +1,5 @@
 //! When a second FETCH is sent beside the first one. Some backends reserve jobs one by one. The
-//! answer to a FETCH for many jobs then takes long. Meanwhile capacity is free that no FETCH asks
+//! answer to a FETCH for many jobs then arrives late. Meanwhile capacity is free that no FETCH asks
 //! for.
 //!
 //! Other backends answer one FETCH after the other. Two FETCHes then return no more jobs than one,

@@ -13,7 +13,7 @@ const REQUESTS_FOR_EACH_HEDGE: usize = 10;
 /// Requests that may hang before they time out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Hedges {
-    /// How long the backend takes to answer.
+    /// Recent answer times of the backend.
     pub(super) times: AnswerTimes,
     /// Requests that are in flight more than once.
     pub(crate) siblings: Siblings,

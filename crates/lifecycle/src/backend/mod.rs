@@ -1,10 +1,10 @@
 //! The link to the backend: registration, heartbeats, FETCH, event streams, and the reaction to
 //! failures.
 //!
-//! Words. A *call* is a request with a number. Its *purpose* says which part handles the answer. A
-//! *form* is one way to write a request, because backends accept different ones. A *hedge* is the
-//! same request sent again on another connection. An *outage* begins when requests fail and ends
-//! with the first answer. A *poll* is a FETCH that no event asked for.
+//! Words. A *call* is a request with a number. Its *purpose* selects the part that handles the
+//! answer. A *form* is one way to write a request, because backends accept different ones. A
+//! *hedge* is the same request sent again on another connection. An *outage* begins when requests
+//! fail and ends with the first answer. A *poll* is a FETCH that no event asked for.
 //!
 //! | question | file |
 //! |---|---|

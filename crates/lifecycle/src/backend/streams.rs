@@ -66,7 +66,7 @@ struct Stream {
     was_cut: bool,
     /// Whether the stream has ever sent an event.
     has_told: bool,
-    /// When the stream last reported that a worker took a job.
+    /// When the stream last reported that a worker fetched a job.
     taken_at: Option<Moment>,
     /// Polls that found new jobs which the stream did not report.
     missed: u8,
@@ -310,7 +310,7 @@ impl Streams {
         std::mem::replace(&mut self.idle_since, (!brought_jobs).then_some(sent_at))
     }
 
-    /// A stream reports that a worker took a job.
+    /// A stream reports that a worker fetched a job.
     pub(super) fn taken(&mut self, index: usize, now: Moment) {
         self.told(index);
         if let Some(stream) = self.all.get_mut(index) {
@@ -318,7 +318,7 @@ impl Streams {
         }
     }
 
-    /// The moment since which workers have taken a job of each queue.
+    /// The moment since which workers have fetched a job of each queue.
     pub(super) fn taken_everywhere_since(&self) -> Option<Moment> {
         let queues = self.together().unwrap_or_default();
         let taken = self.all.iter().take(queues).map(|stream| stream.taken_at);

@@ -212,7 +212,7 @@ impl Link {
         }
     }
 
-    /// Another worker took a job. If no job is left to ask for, FETCH waits for the next poll
+    /// Another worker fetched a job. If no job is left to ask for, FETCH waits for the next poll
     /// again.
     fn others_take_jobs(&mut self, cx: &Context) {
         if !self.wake_ups.is_any_left() {

@@ -2,13 +2,13 @@
 //! a fleet at the same moment, and only one of them gets the job.
 //!
 //! Each worker therefore waits for a random time before it asks. It does not ask if a stream
-//! reports meanwhile that another worker took the job. The longest random time is the worker's
-//! *window*. All workers learn how soon each job was taken, and adjust their windows to one common
-//! value. If a job was taken sooner than *usual*, too many workers asked, and the window widens. If
-//! it was taken later, all workers waited too long, and the window narrows. This costs no FETCH,
-//! and keeps the median of these times at its target for ten workers and for ten thousand. The time
-//! that passes if a FETCH is sent at once does not count as waiting. That time is long in a fleet
-//! that wakes up all at once.
+//! reports meanwhile that another worker fetched the job. The longest random time is the worker's
+//! *window*. All workers learn how soon each job was fetched, and adjust their windows to one
+//! common value. If a job was fetched sooner than *usual*, too many workers asked, and the window
+//! widens. If it was fetched later, all workers waited too long, and the window narrows. This costs
+//! no FETCH, and keeps the median of these times at its target for ten workers and for ten
+//! thousand. The time that passes if a FETCH is sent at once does not count as waiting. That time
+//! is long in a fleet that wakes up all at once.
 //!
 //! A worker whose FETCH returned no job makes its window much wider, so a new fleet learns its size
 //! from a few jobs.
@@ -21,7 +21,7 @@
 //! for jobs at once, as many as would have asked for one. Each worker asks for its stream again at
 //! another moment.
 //!
-//! Some backends do not report when a job is taken. A worker then leaves the job to others if its
+//! Some backends do not report when a job is fetched. A worker then leaves the job to others if its
 //! random time is above the patience. Polls find the jobs that are left.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,19 +37,20 @@ const NARROWEST: Duration = Duration::from_millis(10);
 /// Widest window. It is reached if a hundred thousand workers wait for the jobs of one queue.
 const WIDEST: Duration = Duration::from_secs(10 * 60);
 
-/// Widest window if streams do not report when a job is taken. Workers cannot notice there that a
+/// Widest window if streams do not report when a job is fetched. Workers cannot notice there that a
 /// job waits because all windows are too wide.
 const WIDEST_WITHOUT_TAKINGS: Duration = Duration::from_secs(5);
 
 /// Target: half of the jobs wait less than this for the first FETCH, or less than the delay or the
-/// time of a FETCH. That is long enough for the news of a taking to stop most of the other workers.
+/// time of a FETCH. That is long enough for the news of the fetched job to stop most of the other
+/// workers.
 const USUAL: Duration = Duration::from_millis(15);
 
-/// While no worker takes a job, the windows of all workers halve each time this has passed.
+/// While no worker fetches a job, the windows of all workers halve each time this has passed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The delay is the shortest recent time from a job to the news that it was taken. It rises by this
-/// part with each job whose news arrived later.
+/// The delay is the shortest recent time from a job to the news that it was fetched. It rises by
+/// this part with each job whose news arrived later.
 const DELAY_RISES_BY: u32 = 32;
 
 /// The time of a FETCH is the shortest recent one. It rises by this part with each FETCH that takes
@@ -70,7 +71,7 @@ const FAR_TOO_LATE: u32 = 2;
 /// A FETCH without a job multiplies the window by this factor.
 const STEP_IN_VAIN: u32 = 4;
 
-/// A worker that found jobs this many times in a row, while no other worker took one, leaves the
+/// A worker that found jobs this many times in a row, while no other worker fetched one, leaves the
 /// next job to others for a while. If it finds that one as well, it is alone.
 const PROBES_AFTER: u8 = 3;
 
@@ -101,33 +102,35 @@ pub(crate) struct WakeUps {
     /// A wake-up has found a job.
     has_found: bool,
     /// How often in a row a FETCH found a job that a stream had reported, while no other worker
-    /// took one.
+    /// fetched one.
     found_in_a_row: u8,
-    /// When another worker last took a job.
+    /// When another worker last fetched a job.
     others_heard_at: Option<Moment>,
-    /// Some stream has reported that a job was taken.
+    /// Some stream has reported that a job was fetched.
     takings_are_told: bool,
     /// Shortest recent time of a FETCH.
     answer_time: Option<Duration>,
-    /// Shortest recent time from a job to the news that it was taken.
+    /// Shortest recent time from a job to the news that it was fetched.
     delay: Option<Duration>,
     /// Available jobs that no FETCH has been sent for, and since when each is known.
     told: BTreeMap<JobId, Moment>,
     /// Since when a job without an id is available, or more jobs than are kept.
     told_without_id: Option<Moment>,
-    /// Jobs that were reported before the last FETCH was sent, and that are not known to be taken.
+    /// Jobs that were reported before the last FETCH was sent, and that are not known to be
+    /// fetched.
     asked_for: BTreeMap<JobId, Moment>,
     /// The report of such a job without an id.
     asked_without_id: Option<Moment>,
     /// A FETCH is in flight.
     is_asking: bool,
-    /// Jobs that were taken while the FETCH was in flight, by this worker or another, and how late.
+    /// Jobs that were fetched while the FETCH was in flight, by this worker or another, and how
+    /// late.
     taken_meanwhile: BTreeMap<JobId, Duration>,
     /// Whether jobs may be available that no stream of this worker reports.
     untold: Untold,
     /// The answer to the last FETCH shows how quick the other workers are.
     tells_of_others: bool,
-    /// Jobs of the last FETCH, until the stream reports that they were taken. That may be later
+    /// Jobs of the last FETCH, until the stream reports that they were fetched. That may be later
     /// than the answer.
     brought: BTreeSet<JobId>,
     /// The moment that FETCH is brought forward to.
@@ -185,7 +188,7 @@ impl WakeUps {
         }
     }
 
-    /// A stream has opened. It tells of no job that became available before.
+    /// A stream has opened. Its events cover no job that became available before.
     pub(super) fn opened(&mut self) {
         self.brought.clear();
         self.untold = Untold::OfBefore;
@@ -199,7 +202,7 @@ impl WakeUps {
         }
     }
 
-    /// A job was taken, by another worker or by a FETCH of this one.
+    /// A job was fetched, by another worker or by a FETCH of this one.
     pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
         self.takings_are_told = true;
         self.brought.remove(job);
@@ -242,7 +245,7 @@ impl WakeUps {
         is_known_by_id || self.told_without_id.is_some() || self.asked_without_id.is_some()
     }
 
-    /// Whether streams report when a job is taken. Also true before the first job is found.
+    /// Whether streams report when a job is fetched. Also true before the first job is found.
     pub(super) fn may_tell_of_takings(&self) -> bool {
         self.takings_are_told || !self.has_found
     }
@@ -275,8 +278,9 @@ impl WakeUps {
         let mut window = if is_of_before { NARROWEST } else { self.window };
         let are_takings_told = self.takings_are_told && self.is_any_heard();
         let mut chance = jitter.up_to(window);
-        // No worker took the job within the patience, so all wait for too long, and the next round
-        // has half of the window. A window is at most `WIDEST`, which ends this after 14 rounds.
+        // No worker fetched the job within the patience, so all wait for too long, and the next
+        // round has half of the window. A window is at most `WIDEST`, which ends this after 14
+        // rounds.
         while chance > patience && are_takings_told {
             waited += patience;
             window /= STEP;
@@ -318,7 +322,7 @@ impl WakeUps {
         self.told_without_id = self.told_without_id.or(self.asked_without_id.take());
     }
 
-    /// A FETCH that went out at `sent_at` was answered with these jobs.
+    /// A FETCH that was sent at `sent_at` was answered with these jobs.
     pub(super) fn answered(&mut self, sent_at: Moment, is_woken: bool, jobs: &[Delivery], now: Moment) {
         let took = sent_at.elapsed(now);
         self.answer_time = Some(shortest_of_late(self.answer_time, took, ANSWER_TIME_RISES_BY));
@@ -370,7 +374,7 @@ impl WakeUps {
         self.others_heard_at.is_none_or(is_long_ago)
     }
 
-    /// A job was taken this late. If this worker waited for its time to ask, so did the others.
+    /// A job was fetched this late. If this worker waited for its time to ask, so did the others.
     fn learn(&mut self, late: Duration, is_waited_for: bool) {
         let delay = shortest_of_late(self.delay, late, DELAY_RISES_BY);
         self.delay = Some(delay);

@@ -39,8 +39,8 @@ fn woken(wake_ups: &mut WakeUps, millis: u64, jobs: &[Delivery]) {
     wake_ups.answered(at(millis), true, jobs, at(millis));
 }
 
-/// A worker of a fleet. Streams reported a job at the start of each second, and another worker took
-/// it at once.
+/// A worker of a fleet. Streams reported a job at the start of each second, and another worker
+/// fetched it at once.
 fn in_a_fleet() -> WakeUps {
     let mut wake_ups = WakeUps::default();
     for second in 0..20 {

@@ -14,7 +14,7 @@ const MOST_PARTS: u32 = 8;
 /// The step, and the signs of the last jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WindowStep {
-    /// The last job was taken too soon.
+    /// The last job was fetched too soon.
     was_too_soon: bool,
     /// Number of jobs in a row with that sign.
     in_a_row: u8,
@@ -33,7 +33,7 @@ impl Default for WindowStep {
 }
 
 impl WindowStep {
-    /// A job was taken too soon or too late. Returns the part of the window by which the window
+    /// A job was fetched too soon or too late. Returns the part of the window by which the window
     /// widens or narrows.
     pub(super) fn next(&mut self, is_too_soon: bool) -> u32 {
         if is_too_soon == self.was_too_soon {
