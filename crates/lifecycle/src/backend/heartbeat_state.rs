@@ -41,7 +41,7 @@ pub(crate) struct HeartbeatState {
     is_answered_by_others: bool,
 }
 
-/// A heartbeat on its way.
+/// A heartbeat in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentHeartbeat {
     pub(super) worker: WorkerId,

@@ -9,7 +9,7 @@
 //! | question | file |
 //! |---|---|
 //! | where does the part begin? | `link`; its orders: `link_said`; news from other parts: `told` |
-//! | which calls are on their way? | `calls`, `purpose`, `siblings` |
+//! | which calls are in flight? | `calls`, `purpose`, `siblings` |
 //! | which worker does the backend know? | `registration`, `session` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
 //! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |

@@ -59,7 +59,7 @@ struct Stream {
     server_errors: u32,
     /// The stream ended because the backend was unreachable or answered with an error of an outage.
     awaits_backend: bool,
-    /// The backend has no such stream, or the stream is deaf.
+    /// The backend has no such stream, answered only server errors, or the stream is deaf.
     is_missing: bool,
     /// The stream was steady and was cut, and ojs-init asks for it again. This state lasts for
     /// `REOPEN_AT_LATEST` and one request at most.
@@ -275,7 +275,7 @@ impl Streams {
         self.all.get(index).is_some_and(|stream| stream.awaits_backend)
     }
 
-    /// Whether the backend has no such stream, or the stream is deaf.
+    /// Whether the backend has no such stream, answered only server errors, or the stream is deaf.
     pub(super) fn is_missing(&self, index: usize) -> bool {
         self.all.get(index).is_some_and(|stream| stream.is_missing)
     }
