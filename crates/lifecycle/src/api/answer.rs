@@ -15,28 +15,28 @@ pub struct OperatorAnswer {
     pub state: WorkerState,
     pub phase: Phase,
     pub active: usize,
-    /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before
-    /// terminate: the longest that a drain could last, but only when the orchestrator's clock runs.
+    /// In terminate: the time to the stop phase. In the stop phase: the time to the exit. Before
+    /// terminate: the longest possible drain, but only while the orchestrator's clock runs.
     pub left: Option<Duration>,
 }
 
 /// The status for an operator. `wire::operator::status_line` has its text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ShownToOperator {
-    /// Where we are and what everybody is doing.
+    /// The phase and the status of all parts.
     Status(Box<Status>),
     Health(Probe, Health),
 }
 
-/// The result of a request.
+/// The result of an operator's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
-    /// The request is carried out.
+    /// ojs-init has carried out the request.
     Done,
-    /// The state was so already, or the shutdown is further than that.
+    /// The state was reached already, or the shutdown is further than that.
     Already,
-    /// The request is refused, for this reason.
+    /// ojs-init refuses the request, for this reason.
     Refused(&'static str),
-    /// Too many others wait already, for this reason.
+    /// Too many other operators are waiting, for this reason.
     Busy(&'static str),
 }

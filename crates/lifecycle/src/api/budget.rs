@@ -1,34 +1,32 @@
-//! How long the drain may be: the time between a request to stop and the moment from which on
-//! things are forced.
+//! How long the drain may be: the time between a request to stop and the stop phase.
 //!
-//! Three numbers compete: the grace period that the jobs need, the termination grace period after
-//! which the orchestrator sends SIGKILL, and the margin that has to be left for what comes after
-//! the drain.
+//! Three times compete: the grace period that the jobs need, the termination grace period after
+//! which the orchestrator sends SIGKILL, and the margin for the work after the drain.
 
 use std::time::Duration;
 
-/// Kept back for the stop phase unless it is configured; see [`stop_margin`].
+/// Reserved for the stop phase unless a margin is configured; see [`stop_margin`].
 const DEFAULT_STOP_MARGIN: Duration = Duration::from_secs(5);
 
-/// How long before the orchestrator's SIGKILL we are gone, unless it allows so little that this is
-/// much; see [`slack`].
+/// How long before the orchestrator's SIGKILL ojs-init exits, unless the limit is short; see
+/// [`slack`].
 const SLACK: Duration = Duration::from_millis(500);
 
-/// From this limit on the slack is [`SLACK`]; of less it is a tenth.
+/// From this limit on the slack is [`SLACK`]; for a shorter limit it is a tenth of the limit.
 const LONG_LIMIT: Duration = Duration::from_secs(5);
 
 /// The least slack: a few throttling periods of a CPU quota.
 const LEAST_SLACK: Duration = Duration::from_millis(250);
 
-/// The least that an orchestrator may allow. Half of it is kept back for the stop phase, and half
-/// of that is slack.
+/// The shortest limit that an orchestrator may have. Half of it is reserved for the stop phase, and
+/// half of that is slack.
 pub const LEAST_LIMIT: Duration = Duration::from_secs(1);
 
-/// The cancel grace up to which the parts of the stop phase keep their proportions.
+/// Up to this cancel grace the parts of the stop phase keep their proportions.
 const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
 
-/// Assumed between the end of the grace period and the orchestrator's SIGKILL when only the grace
-/// period is known (GS 6.3 recommends this distance).
+/// Assumed time between the end of the grace period and the orchestrator's SIGKILL if only the
+/// grace period is known (GS 6.3 recommends this distance).
 pub const ASSUMED_DISTANCE: Duration = Duration::from_secs(10);
 
 /// The configured times.
@@ -36,11 +34,11 @@ pub const ASSUMED_DISTANCE: Duration = Duration::from_secs(10);
 pub struct Limits {
     /// The longest drain.
     pub grace_period: Duration,
-    /// Whether somebody set it, or it is the default.
+    /// Whether the grace period is configured rather than the default.
     pub grace_period_is_explicit: bool,
-    /// The orchestrator's time from its first step to SIGKILL, if that was set.
+    /// The orchestrator's time from its first step to SIGKILL, if configured.
     pub termination_grace_period: Option<Duration>,
-    /// Kept back for the stop phase, when that was set.
+    /// Reserved for the stop phase, if configured.
     pub stop_margin: Option<Duration>,
     /// The time that a silent preStop hook uses up before the first signal.
     pub prestop_time: Duration,
@@ -49,17 +47,17 @@ pub struct Limits {
 /// The times that follow from the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// From the first stop signal to the moment from which on things are forced.
+    /// From the first stop signal to the stop phase.
     pub drain: Duration,
-    /// From the first stop signal to the orchestrator's SIGKILL, as far as we know.
+    /// From the first stop signal to the orchestrator's SIGKILL, as far as ojs-init knows.
     pub limit: Duration,
-    /// Whether the limit, not the grace period, decided.
+    /// Whether the limit is the bound, not the grace period.
     pub is_cut: bool,
 }
 
 impl Budget {
-    /// The budget of a plain init: none unless a grace period or a termination grace period was set
-    /// explicitly; then it waits for ever, as a plain init should.
+    /// The budget of a plain init. None unless a grace period or a termination grace period is
+    /// configured; without a budget ojs-init waits for ever, as a plain init should.
     #[must_use]
     pub fn of_plain_init(limits: &Limits) -> Option<Self> {
         if limits.termination_grace_period.is_none() && !limits.grace_period_is_explicit {
@@ -86,24 +84,24 @@ impl Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitSource {
     Configured,
-    /// Only the grace period is known: GS 6.3's distance on top.
+    /// Only the grace period is known. The limit is the grace period plus GS 6.3's distance.
     Assumed,
-    /// We run under Kubernetes, whose default this is.
+    /// ojs-init runs under Kubernetes; the limit is its default.
     Kubernetes,
-    /// We run in some other container; Docker's default.
+    /// ojs-init runs in another container; the limit is Docker's default.
     Container,
-    /// Nobody: no limit.
+    /// There is no limit.
     Nobody,
 }
 
-/// Where we run, as far as that tells what the orchestrator allows.
+/// The environment of ojs-init, from which it guesses the orchestrator's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surroundings {
     /// `KUBERNETES_SERVICE_HOST` is set.
     Kubernetes,
-    /// PID 1, or a file that container engines leave.
+    /// ojs-init is PID 1, or there is a file that container engines leave.
     Container,
-    /// A plain process.
+    /// ojs-init is a plain process.
     None,
 }
 
@@ -118,18 +116,17 @@ const CONTAINER_LIMIT: Duration = Duration::from_secs(10);
 pub struct ShutdownTimes {
     /// The longest drain.
     pub grace_period: Duration,
-    /// From the start of the orchestrator's clock, as we can see it, to its SIGKILL; none when
-    /// nobody will send one.
+    /// From the start of the orchestrator's clock, as far as ojs-init can see it, to its SIGKILL.
+    /// None if no orchestrator will send one.
     pub limit: Option<Duration>,
-    /// Kept back for the stop phase.
+    /// Reserved for the stop phase.
     pub stop_margin: Duration,
-    /// The source of the limit.
     pub source: LimitSource,
 }
 
 impl ShutdownTimes {
-    /// The times that follow from the configuration and the surroundings. A limit that was set
-    /// always counts. Otherwise it is assumed from the grace period, or guessed.
+    /// The times that follow from the configuration and the surroundings. A configured limit always
+    /// counts. Otherwise the limit is derived from the grace period, or guessed.
     #[must_use]
     pub fn of_agent(limits: &Limits, surroundings: Surroundings) -> Self {
         let (limit, source) = match (limits.termination_grace_period, surroundings) {
@@ -154,8 +151,8 @@ impl ShutdownTimes {
         }
     }
 
-    /// The drain when `elapsed` of the orchestrator's time has gone by: min(grace period, limit -
-    /// stop margin - elapsed), never below 0.
+    /// The drain after `elapsed` of the orchestrator's time:
+    /// min(grace period, limit - stop margin - elapsed), never below 0.
     #[must_use]
     pub fn drain(&self, elapsed: Duration) -> Duration {
         self.limit.map_or(self.grace_period, |limit| {
@@ -164,7 +161,7 @@ impl ShutdownTimes {
         })
     }
 
-    /// How long before the limit the stop phase is over. Where nobody sends a SIGKILL, before the
+    /// How long before the limit the stop phase ends. Without a SIGKILL it is the time before the
     /// end of the margin.
     #[must_use]
     pub fn slack(&self) -> Duration {
@@ -178,8 +175,8 @@ impl ShutdownTimes {
     }
 }
 
-/// How long before the orchestrator's SIGKILL we are gone: 500 ms; of a limit under 5 s a tenth,
-/// 250 ms at least.
+/// How long before the orchestrator's SIGKILL ojs-init exits: 500 ms; for a limit under 5 s a tenth
+/// of it, but at least 250 ms.
 #[must_use]
 pub fn slack(limit: Duration) -> Duration {
     if limit < LONG_LIMIT {
@@ -189,16 +186,16 @@ pub fn slack(limit: Duration) -> Duration {
     }
 }
 
-/// The part of `limit` for the stop phase: the time that was set, or 5 s. It is at least twice the
-/// slack, so that as much is left to work with, and at most half of the limit.
+/// The part of `limit` for the stop phase: the configured time, or 5 s. It is at least twice the
+/// slack, so that as much time is left for work, and at most half of the limit.
 #[must_use]
 pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
     let least = slack(limit).saturating_mul(2);
     set.unwrap_or(DEFAULT_STOP_MARGIN).max(least).min(limit / 2)
 }
 
-/// The cancel grace in a stop phase of `span`, the slack not counted: its share of the usual
-/// course, or up to half of the span if more was asked for.
+/// The cancel grace in a stop phase of `span`, without the slack: its usual share of the span, or
+/// up to half of the span if the configured grace is longer than usual.
 #[must_use]
 pub fn cancel_grace(configured: Duration, span: Duration) -> Duration {
     let most = if configured > USUAL_CANCEL_GRACE {

@@ -1,4 +1,4 @@
-//! Requests to the backend, and what comes back.
+//! Requests to the backend, and their replies.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::api::outcome::Outcome;
 use crate::api::stream::StreamTopic;
 use crate::api::words::WorkerState;
 
-/// A request to the backend. Each names the worker on whose behalf it is made.
+/// A request to the backend. Each names the worker that it is sent for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Worker protocol 3.1.
@@ -21,7 +21,7 @@ pub enum Call {
         state: WorkerState,
         /// The jobs whose reservations to extend.
         active: Vec<JobId>,
-        /// By how much, from now.
+        /// The length of the extension, counted from now.
         visibility: Duration,
         takes: Takes,
         form: HeartbeatForm,
@@ -29,11 +29,11 @@ pub enum Call {
     /// Worker protocol 6.2.
     Fetch {
         worker: WorkerId,
-        /// Most jobs to bring, at least 1.
+        /// Most jobs to return, at least 1.
         count: u32,
-        /// From these queues; none: from those that are configured.
+        /// The queues to fetch from; none: the configured queues.
         queues: Option<Vec<Text>>,
-        /// How long they shall be reserved, from now.
+        /// How long the jobs shall be reserved, counted from now.
         visibility: Duration,
         form: FetchForm,
     },
@@ -42,8 +42,8 @@ pub enum Call {
         worker: WorkerId,
         job: JobId,
         outcome: Outcome,
-        /// In the form of the bare schema: the backend refused the full one (requirements C-05,
-        /// C-24).
+        /// The report has the form of the bare schema because the backend refused the full one
+        /// (requirements C-05, C-24).
         is_bare: bool,
     },
     /// Asks for the state of a job.
@@ -58,53 +58,53 @@ pub enum Call {
     },
     /// Asks for the kind of the backend (HTTP binding 21).
     Manifest,
-    /// Tell us what happens. Unlike any other request it goes on once it is answered: the answer is
-    /// `StreamSaid` with `Opened`, and what comes as its reply is its end.
+    /// Opens a stream of events. It lasts beyond its first answer, unlike any other request. That
+    /// answer is `StreamSaid` with `Opened`. `BackendReplied` reports the end of the stream.
     Listen { topic: StreamTopic },
     /// Worker protocol 3.4.
     Deregister { worker: WorkerId, way: Farewell },
 }
 
-/// Which jobs a worker takes, and how many, as the backend is told it. What is none is as it was
-/// configured.
+/// Which jobs a worker accepts, and how many, as reported to the backend. None means the configured
+/// value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Takes {
-    /// From these queues.
+    /// The queues of the jobs.
     pub queues: Option<Vec<Text>>,
-    /// So many at once.
+    /// Most jobs at once.
     pub concurrency: Option<u32>,
 }
 
 /// The reply to a request, or its failure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reply {
-    /// The registration was accepted; an interval is recommended.
+    /// The backend accepted the registration and may recommend an interval.
     Registered {
         /// Time between heartbeats that the backend recommends.
         heartbeat_interval: Option<Duration>,
-        /// A third of its heartbeat timeout or of its visibility timeout, whichever is less: more
-        /// must not be between two heartbeats, whatever anybody wants.
+        /// Longest time between two heartbeats, whatever else is recommended or configured. A third
+        /// of the backend's heartbeat timeout or of its visibility timeout, whichever is less.
         longest_interval: Option<Duration>,
     },
     HeartbeatOk {
-        /// The severest of what `state` and `directive` said (requirements C-09).
+        /// The severest directive of the fields `state` and `directive` (requirements C-09).
         directive: Option<Directive>,
-        /// The jobs whose reservations were extended, where the backend says so.
+        /// The jobs whose reservations the backend extended, if it reports them.
         extended: Option<Vec<JobId>>,
     },
-    /// The jobs that the FETCH brought, perhaps none.
+    /// The jobs that the FETCH returned, perhaps none.
     Fetched(Vec<Delivery>),
-    /// The backend did what was asked.
+    /// The backend carried out the request.
     Accepted,
-    /// A look at a job.
+    /// The state of a job.
     JobSeen(JobView),
     Manifest(BackendTraits),
-    /// The backend did not do it, or nobody knows.
+    /// The backend did not carry out the request, or its result is unknown.
     Failed(Failure),
 }
 
 impl Reply {
-    /// Why it is not what was asked for. The answer to something else is none.
+    /// The failure of the request. A reply to another kind of request counts as no reply.
     #[must_use]
     pub fn failure(&self) -> Failure {
         if let Self::Failed(failure) = self {
@@ -115,83 +115,85 @@ impl Reply {
     }
 }
 
-/// The differences of a kind of backend, as its manifest has them.
+/// The properties of a kind of backend, from its manifest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct BackendTraits {
-    /// A requeue of a job whose attempts are used up discards it.
+    /// A requeue of a job without attempts left discards the job.
     pub discards_requeues: bool,
     /// A heartbeat's visibility timeout counts from the job's start, not from now.
     pub extends_from_start: bool,
 }
 
-/// The state that the backend asks a worker for.
+/// The state that the backend directs a worker to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Directive {
-    /// Be running. Backends that know nothing better say it in every reply.
+    /// Run. Some backends send it in every reply.
     Run,
-    /// Take no new jobs.
+    /// Accept no new jobs.
     Quiet,
-    /// Finish and go.
+    /// Finish the jobs and exit.
     Terminate,
 }
 
 /// Why a request was not, or may not have been, carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The request never arrived, because there was no connection. It was not carried out.
+    /// The request was not sent because there was no connection. It was not carried out.
     NotSent,
-    /// We ourselves had no room for it: certainly not sent, and nothing is said about the backend.
-    /// Of a stream: it told more than we listen to.
+    /// ojs-init had no room for the request. It was not sent, and the failure shows nothing about
+    /// the backend. For a stream: it sent more events than ojs-init reads.
     Overloaded,
-    /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said
-    /// about the backend.
+    /// ojs-init has no token for the request at the moment. It was not sent, and the failure shows
+    /// nothing about the backend.
     NoCredentials,
-    /// The request was sent, and no clear answer came. It may have been carried out.
+    /// The request was sent, and no clear answer arrived. It may have been carried out.
     Unanswered,
-    /// The answer is that something went wrong there (500, 502 and the like): it may have been
-    /// carried out.
+    /// The server answered with an error of its own (500, 502 and the like). The request may have
+    /// been carried out.
     ServerError,
-    /// The backend has not done it and may do it later (429, 503).
+    /// The backend did not carry out the request and may do so later (429, 503).
     RetryLater { retry_after: Option<Duration> },
-    /// The backend redirects (301, 307, 308 and the like), and no redirect is followed. The request
-    /// was not carried out.
+    /// The backend redirects (301, 307, 308 and the like). ojs-init follows no redirect. The
+    /// request was not carried out.
     Redirected,
-    /// The backend does not accept our credentials (401, 403).
+    /// The backend does not accept the worker's credentials (401, 403).
     Unauthorized,
-    /// The backend does not do such a thing (404, 405, 501 on the path itself).
+    /// The backend does not support the request (404, 405, 501 on the path itself).
     Unsupported,
-    /// Somebody in between answered, and not the backend: not done, as far as can be told, and it
-    /// may be done later.
+    /// Another server answered, not the backend. The request was most probably not carried out, and
+    /// it may be later.
     NotFromBackend,
-    /// The backend does not know us any more: register again.
+    /// The backend does not know the worker any more. The worker has to register again.
     Unregistered,
-    /// The backend says that there is no such job (404, 410). That is also what some say while
-    /// their store is away.
+    /// The backend does not know the job (404, 410). Some backends answer so while their store is
+    /// down.
     NotFound,
-    /// The job is not active, or no longer ours (409).
+    /// The job is not active, or this worker does not hold it any more (409).
     Lost,
-    /// The job is not active, and the answer to the ACK does not say whether that is because it is
-    /// completed (409).
+    /// The job is not active. The answer to the ACK does not show whether the job is completed
+    /// (409).
     Conflict {
-        /// The request went out twice: a kept connection was closed under the first one, which may
-        /// have got through.
+        /// The request was sent twice, because a kept connection was closed under the first copy.
+        /// That copy may have reached the backend.
         was_sent_twice: bool,
     },
-    /// The job is completed already (409): what an ACK wanted is so, by whomever.
+    /// The job is completed already (409), by this worker or another. That is the state that an ACK
+    /// asks for.
     AlreadyCompleted,
     /// The backend will never accept this request (400, 413, 415, 422).
     Refused,
 }
 
-/// The classes of failures, by what they mean for another attempt.
+/// The classes of failures, by their meaning for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureClass {
-    /// No connection, no answer, or one of somebody who stands in for the backend or of what is
-    /// broken behind it: over when the backend is back.
+    /// There was no connection, no answer, or an answer of another or broken server. The outage
+    /// ends once the backend is back.
     Outage,
-    /// Not done, and not because of what was asked: it may be done later.
+    /// The request was not carried out, but the request is not the reason. It may be carried out
+    /// later.
     NotNow,
-    /// The backend has spoken: the same request is answered the same again.
+    /// The backend has decided. A repeated request gets an equal answer.
     Verdict,
 }
 
@@ -216,13 +218,13 @@ impl Failure {
         }
     }
 
-    /// Nothing of the request can have got through.
+    /// Whether no part of the request can have reached the backend.
     #[must_use]
     pub fn was_never_sent(self) -> bool {
         matches!(self, Self::NotSent | Self::Overloaded | Self::NoCredentials)
     }
 
-    /// Whether the same request may be answered differently later.
+    /// Whether a repeated request may get another answer later.
     #[must_use]
     pub fn may_pass(self) -> bool {
         match self.class() {
@@ -232,18 +234,18 @@ impl Failure {
     }
 }
 
-/// The purpose of a request about one job: where its answer goes.
+/// The purpose of a request about one job, which selects the handler of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobRequest {
     /// Reports the outcome of the job.
     Report(Claim),
-    /// Looks at the job before its outcome is reported once more.
+    /// Checks the job before its outcome is reported again.
     LookBeforeRepeat(Claim),
-    /// Looks at a delivery that came while an earlier outcome was on its way.
+    /// Checks a delivery that arrived while an earlier outcome was in flight.
     LookAgain(Claim),
-    /// Looks at a job that a heartbeat did not extend.
+    /// Checks a job that a heartbeat did not extend.
     CheckUnextended(Claim),
-    /// Passes progress on.
+    /// Sends a handler's progress to the backend.
     Progress(Claim),
     /// Saves a checkpoint.
     Checkpoint(Claim),

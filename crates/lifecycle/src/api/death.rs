@@ -1,4 +1,4 @@
-//! How a process went away that held jobs, and with which jobs: for their FAILs, the log and the
+//! How a process ended that held jobs, and which jobs. Used in their FAILs, in the log and in the
 //! termination log.
 
 use std::fmt;
@@ -7,34 +7,33 @@ use crate::api::end_cause::EndCause;
 use crate::api::worker_end::WorkerEnd;
 use ojs_values::exit::Ended;
 
-/// How such a process went away.
+/// How a process that held jobs ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Departure {
     /// The worker ended by itself, with this status.
     Worker(WorkerEnd),
-    /// Another process of the worker ended. It is not a child of ojs-init, so its status is not
-    /// known.
+    /// Another process of the worker ended. Its status is unknown because it is not a child of
+    /// ojs-init.
     Other,
     /// ojs-init ended the worker, or one of its processes, for this reason.
     WasEnded {
-        /// Why.
         cause: EndCause,
-        /// How the worker ended, where it is the worker itself or the worker ended first.
+        /// How the worker ended, if ojs-init ended the worker itself or the worker ended first.
         end: Option<WorkerEnd>,
     },
 }
 
-/// A process that went away while it held jobs.
+/// The end of a process that held jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Death {
-    /// How it went away.
+    /// How the process ended.
     pub departure: Departure,
-    /// How many jobs it left unanswered.
+    /// How many unanswered jobs the process held.
     pub held: usize,
 }
 
 impl Death {
-    /// A JSON object: what a person who looks at the job in the backend wants to know.
+    /// A JSON object with the details for a person who inspects the job in the backend.
     #[must_use]
     pub fn details(&self) -> String {
         let (end, is_own_end) = match &self.departure {

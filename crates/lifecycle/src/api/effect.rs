@@ -1,4 +1,4 @@
-//! Orders, in the imperative. Everything that the machine can ask of the shell.
+//! Orders, in the imperative: every action that the machine can ask of the shell.
 
 use crate::api::answer::{OperatorAnswer, ShownToOperator};
 use crate::api::call::Call;
@@ -10,82 +10,84 @@ use crate::api::time::Moment;
 use crate::api::words::WorkerState;
 use ojs_values::signal::Signal;
 
-/// Something to do.
+/// An order for the shell.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Start the worker; answer with `WorkerStarted` or `WorkerNotStarted`.
     StartWorker,
-    /// Signal the worker, or its process group with `-g`. Only ever ordered between its start and
-    /// its end.
+    /// Signal the worker, or its process group with `-g`. The machine orders it only between the
+    /// worker's start and its end.
     SignalWorker(Signal),
     /// Signal a process that is, or has, holders.
     SignalProcess(ProcessId, Signal),
-    /// SIGTERM and SIGCONT to each descendant that is our child by now and has not had them yet.
+    /// Send SIGTERM and SIGCONT to each descendant that is a child of ojs-init by now and has not
+    /// got them yet.
     TerminateDescendants,
-    /// SIGKILL to each descendant that is our child by now.
+    /// Send SIGKILL to each descendant that is a child of ojs-init by now.
     KillDescendants,
-    /// SIGKILL to everything else that is ours: all of the namespace for PID 1, else the worker's
-    /// group and our descendants.
+    /// Send SIGKILL to all remaining processes. For PID 1 that is the whole namespace, otherwise
+    /// the worker's group and the descendants of ojs-init.
     KillEverything,
-    /// Tell a holder this, without waiting.
+    /// Send this frame to a holder, without waiting.
     Tell(HolderId, ToWorker),
-    /// Answer this request of a holder for jobs, with these; none: there are none for it now. Each
-    /// is answered once, unless the holder is gone before.
+    /// Answer a holder's request for jobs with these; an empty list: no jobs for now. Each request
+    /// is answered once, unless the holder closes before.
     AnswerPull {
         /// The holder that asked.
         holder: HolderId,
-        /// Which request.
+        /// The request.
         pull: PullId,
-        /// The jobs, which it holds from now on.
+        /// The jobs, which the holder holds from now on.
         jobs: Vec<GivenJob>,
     },
-    /// Answer the heartbeat of a holder that said `Beats`: each is answered once, in their order,
-    /// unless the holder is gone before.
+    /// Answer a holder's `Beats`. Each is answered once and in order, unless the holder closes
+    /// before.
     AnswerBeat {
         holder: HolderId,
         /// The state for the reply.
         state: WorkerState,
-        /// The jobs whose reservations ojs-init keeps. If the heartbeat lists jobs: those of the
-        /// list that any holder has, and none for an empty list. If it does not say which jobs it
-        /// has: all of its holder.
+        /// The jobs whose reservations ojs-init keeps. If the heartbeat lists jobs, these are the
+        /// listed ones that any holder has. If it lists none (an empty list), there are none. If it
+        /// has no list, these are all jobs of its holder.
         jobs: Vec<JobId>,
     },
-    /// The process at the other end is gone: read what it left, then `HungUp`.
+    /// The process behind the holder has ended. Read the rest of its output, then report `HungUp`.
     ReadToEnd(HolderId),
-    /// Let this holder go, unread, then `HungUp`; why is for the log. The two sides do not
-    /// understand each other, or nobody is expected there.
+    /// Close this holder without reading it, then report `HungUp`. The reason is for the log: the
+    /// frames of the holder are malformed, or no holder is expected there.
     Close(HolderId, &'static str),
-    /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest;
-    /// a stream with `StreamSaid` by then, and with `BackendReplied` at its end, whenever that is.
+    /// Send a request to the backend, and report `BackendReplied` at `give_up` at the latest. For a
+    /// stream report `StreamSaid` by then, and `BackendReplied` at its end, at any time.
     CallBackend {
         id: CallId,
         call: Call,
-        /// When we stop waiting.
+        /// When to give up waiting.
         give_up: Moment,
-        /// An equal request is on its way and hangs. This one goes on a connection that does not
-        /// hang as well.
+        /// An equal request is in flight and hangs. Send this one on a connection that does not
+        /// hang.
         is_again: bool,
     },
-    /// Nobody waits for the answer to this request any more, or it hangs: close its connection.
-    /// Where it has no answer yet, it is answered now: it may have been carried out.
+    /// Close the connection of a request that hangs or is no longer needed. If it has no answer
+    /// yet, report one now: the request may have been carried out.
     AbandonCall(CallId),
     /// Answer a program on the control socket, without waiting.
     Answer(ClientId, OperatorAnswer),
-    /// Show such a program what it asked for, without waiting.
+    /// Send the status to such a program, without waiting.
     Show(ClientId, ShownToOperator),
-    /// Close the connection of such a program: it had its time. Nothing more is told of it.
+    /// Close the connection of such a program, whose time is over. Report no further event about
+    /// it.
     DropClient(ClientId),
-    /// Tell the person who reads the log.
+    /// Write to the log.
     Notify(Notice),
-    /// Write this to the termination log in place of what is there, if there is one.
+    /// Replace the contents of the termination log, if there is one.
     WriteTerminationLog(Box<EndReport>),
-    /// End with this status. Nothing follows.
+    /// Exit with this status. No other order follows.
     Exit(u8),
 }
 
-/// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is
-/// held to this number.
+/// Bytes of a `job` frame around its envelope and checkpoint. `wire::worker` spells the frame and
+/// must keep to this number.
 pub const JOB_FRAME_BYTES: usize = 35;
 
-/// Longest id of a job that a worker can answer, in bytes; `wire::worker` takes no longer one.
+/// Longest id of a job that a worker can answer, in bytes. `wire::worker` accepts no longer one.
 pub const MOST_JOB_ID_BYTES: usize = 1024;

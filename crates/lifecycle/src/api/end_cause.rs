@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::api::job::Subject;
 use crate::api::words::CancelReason;
 
-/// Most characters of a job's name or type in the text of a cause; nothing but the backend bounds
-/// them.
+/// Most characters of a job's name or type in the text of a cause. Only the backend limits names
+/// and types.
 const MOST_NAME_CHARS: usize = 100;
 
 /// The fault of a process that ojs-init ends.
@@ -20,13 +20,13 @@ pub enum EndCause {
         told: CancelReason,
         grace: Duration,
     },
-    /// Three pings were not answered.
+    /// The process did not answer three pings.
     Silent,
     /// The process does not read its messages.
     Deaf,
     /// The process closed a connection on which it holds jobs, and did not end.
     Disconnected,
-    /// The worker that it belongs to ended: nothing of its own.
+    /// The worker that the process belongs to ended. The process itself has no fault.
     Orphaned,
 }
 

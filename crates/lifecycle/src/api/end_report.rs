@@ -1,4 +1,4 @@
-//! The account of an end: who began it, how it went, and the outcomes of the jobs from then on.
+//! The report about an end: its cause, its course, and the outcomes of the jobs from then on.
 
 use std::time::Duration;
 
@@ -14,26 +14,27 @@ pub struct EndReport {
     pub cause: EndedBy,
     /// How the last worker ended, once it has.
     pub worker: Option<WorkerEnd>,
-    /// How long that one had run by then.
+    /// How long the last worker had run.
     pub ran: Option<Duration>,
-    /// Since the end began.
+    /// Time since the end began.
     pub took: Duration,
-    /// How it ended; none while the stop phase begins.
+    /// The exit status; none while the stop phase begins.
     pub status: Option<u8>,
-    /// A signal ended it at once: the exit status says which.
+    /// A signal ended ojs-init at once. The exit status shows which.
     pub is_abandoned: bool,
-    /// Finished jobs whose ACK the backend never took.
+    /// Finished jobs whose ACK the backend never accepted.
     pub unreported: usize,
-    /// How many jobs are cut off; as the stop phase begins, how many are about to be.
+    /// How many jobs were cut off. In a report at the start of the stop phase: how many are about
+    /// to be.
     pub cut_off: usize,
     /// Why the backend does not work, if so.
     pub backend: Option<Trouble>,
-    /// The rest, with the names of the jobs that are cut off.
+    /// Further counts, with the names of the jobs that were cut off.
     pub tally: ShutdownCounts,
 }
 
 impl EndReport {
-    /// Whether somebody did not want to wait for the end of the drain.
+    /// Whether the stop phase was forced before the end of the drain.
     #[must_use]
     pub fn is_forced(&self) -> bool {
         self.tally.stop.is_some_and(|(_, is_forced)| is_forced)
@@ -43,17 +44,17 @@ impl EndReport {
 /// Causes of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndedBy {
-    /// Somebody asked for it.
+    /// A signal, the operator, the backend or the configuration asked for the end.
     Asked(Reason),
     /// The worker ended by itself, and is not started again.
     WorkerEnded,
-    /// We ended the worker, and do not start it again.
+    /// ojs-init ended the worker and does not start it again.
     WorkerWasEnded,
-    /// The worker could not be started, which is this exit status.
+    /// The worker could not be started; this is the exit status.
     NotStarted(u8),
-    /// A signal that ends at once, out of normal operation.
+    /// A signal that ends ojs-init at once, during normal operation.
     AtOnce,
 }
 
-/// Most names of jobs that are left to their visibility timeout: more than the text has room for.
+/// Most names of jobs that are left to their visibility timeout. The text has no room for more.
 pub const MOST_LEFT_NAMES: usize = 512;

@@ -1,4 +1,4 @@
-//! The kinds of requests to the backend, with the properties of each: one row for each.
+//! The kinds of requests to the backend, with the properties of each: one row per kind.
 
 use crate::api::call::Call;
 
@@ -9,7 +9,7 @@ pub enum Endpoint {
     Heartbeat,
     Fetch,
     Ack,
-    /// FAIL, and giving back.
+    /// FAIL and requeue.
     Nack,
     Info,
     Progress,
@@ -19,17 +19,17 @@ pub enum Endpoint {
     Deregister,
 }
 
-/// Which requests wait for each other, and for no others.
+/// Lanes of requests. A request waits only for others of its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Those that say who is there.
+    /// Requests that announce the worker.
     Beat,
     Fetch,
-    /// Outcomes, and the looks that they may need.
+    /// Outcomes, and the checks that they may need.
     Report,
     /// Requests on which no job depends.
     Side,
-    /// Event streams, which last.
+    /// Event streams, which stay open.
     Stream,
 }
 
@@ -39,9 +39,9 @@ pub enum AnswerSize {
     Fields,
     /// Jobs, each with its envelope.
     Jobs,
-    /// Nothing: that it was carried out says all. There may be hundreds of these at once.
+    /// No fields, because the status is enough. Hundreds of these answers may arrive at once.
     Nothing,
-    /// Events without an end.
+    /// An endless stream of events.
     Events,
 }
 
@@ -53,7 +53,7 @@ struct Properties {
 }
 
 impl Endpoint {
-    /// All of them.
+    /// All kinds of requests.
     pub const ALL: [Self; 11] = [
         Self::Register,
         Self::Heartbeat,
@@ -68,14 +68,14 @@ impl Endpoint {
         Self::Deregister,
     ];
 
-    /// On which lane it goes.
+    /// The lane of the request.
     #[must_use]
     pub fn lane(self) -> Lane {
         self.properties().lane
     }
 
-    /// Whether the backend may carry it out twice without harm. A FETCH would claim other jobs; a
-    /// FAIL or requeue may meet the job's next reservation.
+    /// Whether the backend may carry out the request twice without harm. A FETCH would claim other
+    /// jobs. A FAIL or requeue may arrive during the job's next reservation.
     #[must_use]
     pub fn may_come_twice(self) -> bool {
         self.properties().may_come_twice

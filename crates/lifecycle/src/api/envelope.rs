@@ -1,4 +1,4 @@
-//! The envelope of a job, as text that is passed on and never looked into.
+//! The envelope of a job, which ojs-init passes on without parsing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,7 +16,7 @@ pub struct Envelope(Storage);
 enum Storage {
     Small(Text),
     /// A large envelope stays in the memory that it was received in. A copy would cost as much as
-    /// everything else that is done with it.
+    /// all other work on it.
     Large(Arc<String>),
 }
 

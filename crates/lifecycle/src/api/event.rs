@@ -1,4 +1,4 @@
-//! Facts, in the past tense. Everything that the machine can be told.
+//! Facts, in the past tense: every event that the machine can receive.
 
 use std::time::Duration;
 
@@ -11,80 +11,80 @@ use crate::api::stream::StreamNews;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// Something happened.
+/// An event for the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// Somebody sent us this signal; never SIGCHLD.
+    /// ojs-init received this signal; never SIGCHLD.
     SignalArrived(Signal),
     /// A program has connected to the control socket.
     OperatorConnected(ClientId),
-    /// An operator sent a request. The next one comes only after its reply.
+    /// An operator sent a request. The next event of the operator follows only after the reply.
     OperatorAsked(ClientId, OperatorRequest),
-    /// An operator is gone, or has closed its connection. Its request does not matter any more.
+    /// An operator's connection is closed. Its request does not matter any more.
     OperatorLeft(ClientId),
     /// The worker was started; `worker` is the new incarnation's name.
     WorkerStarted {
         process: ProcessId,
         worker: WorkerId,
     },
-    /// There is no worker.
+    /// The worker could not be started.
     WorkerNotStarted(NotStarted),
-    /// Since the worker's start the kernel has killed so many processes of this container because
-    /// memory ran out. Comes right before the end of a worker that may be one of them.
+    /// The number of processes of this container that the kernel has killed since the worker's
+    /// start because memory ran out. Reported right before the end of a worker that may be one of
+    /// them.
     MemoryRanOut(u64),
     WorkerEnded(Ended),
-    /// Everything that had ended was reaped.
+    /// All processes that had ended were reaped.
     Reaped {
         /// Whether any child is left, adopted ones included.
         children_left: bool,
     },
-    /// Somebody is there who may get jobs. When its process is gone already, `ProcessGone` follows.
+    /// A new holder may get jobs. If its process has ended already, `ProcessGone` follows.
     HolderCame {
         holder: HolderId,
-        /// The process behind it; none for one that belongs to the worker's own.
+        /// The process behind the holder; none for a holder that belongs to the worker's own
+        /// process.
         process: Option<ProcessId>,
         manners: Manners,
     },
-    /// The process of a holder that came without one of its own is known by now, and is another
-    /// than the worker's. When it is gone already, `ProcessGone` follows.
+    /// A holder was reported without a process of its own. Its process is known now, and is not the
+    /// worker's. If the process has ended already, `ProcessGone` follows.
     HolderRuns {
         holder: HolderId,
         process: ProcessId,
     },
-    /// A frame came in.
+    /// A frame arrived.
     Said(HolderId, FromWorker),
-    /// Bytes came in that end no frame. They show that the holder is alive, as a frame does.
+    /// Bytes arrived that end no frame. They show that the holder is alive, as a frame does.
     HeardPart(HolderId),
-    /// Not everything that we wrote to this holder was taken at once; the rest waits in a buffer.
+    /// The holder did not read all bytes at once; the rest waits in a buffer.
     OutboundFilled(HolderId),
-    /// Everything that we wrote to this holder was taken. Follows each `OutboundFilled` and each
-    /// job.
+    /// The holder has read all bytes. Follows each `OutboundFilled` and each job.
     OutboundEmptied(HolderId),
-    /// So much waits to be taken from us that nothing that this holder says is read. Comes after
-    /// `OutboundFilled`.
+    /// The shell stopped reading from the holder because too many bytes wait in the holder's
+    /// buffer. Follows `OutboundFilled`.
     ReadingStopped(HolderId),
-    /// The shell reads from the holder again. Comes before `OutboundEmptied` or right after it.
+    /// The shell reads from the holder again. Precedes `OutboundEmptied` or follows right after it.
     ReadingResumed(HolderId),
-    /// The holder's connection was read to its end, or to the last byte that a process which is
-    /// gone had written. Nothing more will come, and the shell has closed it.
+    /// The shell has read the holder's connection to its end and closed it. If the holder's process
+    /// has ended, the end is the last byte that it had written. No further event of the holder
+    /// follows.
     HungUp(HolderId),
-    /// A process with holders is gone: it can do nothing any more, zombie or not.
+    /// A process with holders has ended. It can do nothing any more, zombie or not.
     ProcessGone(ProcessId),
-    /// A request was answered, or will never be.
+    /// A request was answered, or will never be answered.
     BackendReplied(CallId, Reply),
-    /// A stream that we asked for, and that is not over, tells this. It may be untrue, late, or the
-    /// same again and again.
+    /// An open stream reports this. The news may be untrue, late or repeated.
     StreamSaid(CallId, StreamNews),
-    /// The file with our credentials changed, or may have.
+    /// The file with the credentials changed, or may have changed.
     CredentialsChanged,
-    /// So much of the memory that the container may have is taken, in whole percent. Told when it
-    /// has changed, and where there is a gate before it (`worker.memory_gate`).
+    /// The container uses this share of its memory limit, in whole percent. Reported at a change if
+    /// there is a memory gate (`worker.memory_gate`).
     MemoryTaken(u8),
 }
 
-/// Requests of operators. The first four are signals, too, except that only signals start the
-/// orchestrator's clock. Each gets one reply: `Effect::Answer`, or `Effect::Show` if it changes
-/// nothing.
+/// Requests of operators. The first four equal signals, but only signals start the orchestrator's
+/// clock. Each request gets one reply: `Effect::Answer`, or `Effect::Show` if it changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperatorRequest {
     /// As SIGTSTP.
@@ -95,29 +95,29 @@ pub enum OperatorRequest {
     Terminate,
     /// As a second SIGTERM.
     Stop,
-    /// The orchestrator's preStop hook runs: quiet, and its clock runs from now.
+    /// The orchestrator's preStop hook runs: quiet, and the clock runs from now.
     Prestop,
-    /// Nothing, but the answer comes only when the time is over, or what a drain may take, or when
-    /// we are about to go.
+    /// Changes nothing. The reply waits until the time or the longest possible drain has passed, or
+    /// until the drain ends.
     Wait {
-        /// Also when no job is active.
+        /// The reply is also sent if no job is active.
         until_idle: bool,
         most: Duration,
     },
-    /// Nothing; where we are and what everybody is doing is shown at once.
+    /// Changes nothing. The phase and the status of all parts are shown at once.
     Status {
-        /// And once more, without being asked, before we end everybody and before we exit.
+        /// The status is shown again before ojs-init kills all processes, and before it exits.
         until_end: bool,
     },
-    /// Nothing; what a probe is told is shown at once.
+    /// Changes nothing. The answer of a probe is shown at once.
     Health(Probe),
 }
 
-/// Why there is no worker.
+/// Why the worker did not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotStarted {
-    /// The system has no process for us right now; trying again may help.
+    /// The system cannot create a process at the moment; trying again may help.
     Shortage,
-    /// The worker cannot be started. The exit status says why (126, 127, 70, 2).
+    /// The worker cannot be started. The exit status shows why (126, 127, 70, 2).
     Refused(u8),
 }

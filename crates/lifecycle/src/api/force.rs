@@ -9,14 +9,14 @@ use crate::api::words::Reason;
 pub struct Force {
     /// A stop signal, or the operator.
     pub by: Reason,
-    /// Which stop signal it is, counted from 1; 0 where it is none.
+    /// The number of the stop signal, counted from 1; 0 if it is not a stop signal.
     pub nth: u8,
-    /// The stop signal before it, and how long before.
+    /// The stop signal before it, and the time between the two.
     pub after: Option<(Reason, Duration)>,
 }
 
 impl Force {
-    /// The operator's.
+    /// A force by the operator.
     pub const BY_OPERATOR: Self = Self {
         by: Reason::Control,
         nth: 0,

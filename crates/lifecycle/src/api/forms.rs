@@ -1,25 +1,25 @@
-//! How requests are spelled that the documents and the backends disagree about: one form after the
-//! other is tried.
+//! Forms of requests that the documents and the backends disagree about. ojs-init tries one form
+//! after the other.
 
-/// How a heartbeat is spelled: the documents and the backends disagree (requirements C-08).
+/// The forms of a heartbeat: the documents and the backends disagree (requirements C-08).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeartbeatForm {
-    /// Everything that the worker protocol 4.2 has, and the ids both as `active_jobs` and as
+    /// All fields of the worker protocol 4.2, with the ids both as `active_jobs` and as
     /// `active_job_ids`.
     Full,
-    /// The same, but `active_jobs` is their number.
+    /// As `Full`, but `active_jobs` is the number of jobs.
     Counted,
-    /// The fields that the worker protocol 4.2 has, and no others: no visibility timeout.
+    /// Only the fields of the worker protocol 4.2: no visibility timeout.
     Protocol,
     /// The fields of the JSON schema: worker, ids, visibility timeout.
     Bare,
 }
 
 impl HeartbeatForm {
-    /// How many there are.
+    /// Number of forms.
     pub const COUNT: u32 = 4;
 
-    /// The one to try when this one is refused.
+    /// The form to try if the backend refuses this one.
     #[must_use]
     pub fn next(self) -> Self {
         match self {
@@ -31,10 +31,10 @@ impl HeartbeatForm {
     }
 }
 
-/// How a FETCH is spelled: the documents and the backends disagree here as well.
+/// The forms of a FETCH: the documents and the backends disagree here as well.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FetchForm {
-    /// With the worker and the visibility timeout: what the public backends take.
+    /// With the worker and the visibility timeout. The public backends accept it.
     #[default]
     Full,
     WithoutVisibility,
@@ -43,10 +43,10 @@ pub enum FetchForm {
 }
 
 impl FetchForm {
-    /// How many there are.
+    /// Number of forms.
     pub const COUNT: u32 = 3;
 
-    /// The one to try when this one is refused.
+    /// The form to try if the backend refuses this one.
     #[must_use]
     pub fn next(self) -> Self {
         match self {
@@ -57,13 +57,14 @@ impl FetchForm {
     }
 }
 
-/// How a deregistration is made (requirements C-16).
+/// The forms of a deregistration (requirements C-16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Farewell {
-    /// With our state.
+    /// With the worker's state.
     Full,
-    /// With nothing but our name: the backend refused the full form.
+    /// With the worker's name alone, because the backend refused the full form.
     Bare,
-    /// By DELETE of the worker: the backend has no such operation, or refuses every form of it.
+    /// By DELETE of the worker, because the backend has no such operation or refuses every form of
+    /// it.
     Delete,
 }

@@ -7,40 +7,40 @@ use crate::api::ids::{JobId, PullId, Text, WorkerId};
 use crate::api::job::JobError;
 use crate::api::words::{About, CancelReason, Reason, WorkerState};
 
-/// A frame from a worker, understood.
+/// A parsed frame from a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FromWorker {
-    /// The holder takes jobs, on these conditions.
+    /// The holder accepts jobs, on these conditions.
     Ready(Ready),
-    /// The holder wants jobs, and waits for the reply: pulled credit. It gets one reply, with jobs
-    /// or with none. The rest of the credit lapses with the reply.
+    /// The holder asks for jobs and waits for the reply: pulled credit. ojs-init sends one reply,
+    /// with jobs or without. The rest of the credit lapses with the reply.
     Wants(Wants),
-    /// The client that waited for the reply to this request for jobs is gone. If the reply was sent
-    /// already, its jobs are released.
+    /// The client that waited for the reply to this request for jobs has closed its connection. If
+    /// the reply was sent already, its jobs are released.
     WantsNoMore {
         pull: PullId,
     },
     Ack {
         job: JobId,
-        /// Its result, as JSON.
+        /// The job's result, as JSON.
         result: Option<Text>,
     },
     Fail {
         job: JobId,
         error: JobError,
     },
-    /// The job was not processed and shall go to somebody else.
+    /// The job was not processed and shall go to another worker.
     Release {
         job: JobId,
         reason: Option<Text>,
-        /// How long it is held here first.
+        /// How long ojs-init holds the job first.
         after: Duration,
     },
     Progress {
         job: JobId,
         progress: Progress,
     },
-    /// Where the next attempt shall go on.
+    /// Where the next attempt shall continue.
     Checkpoint {
         job: JobId,
         /// The checkpoint, as JSON.
@@ -50,21 +50,21 @@ pub enum FromWorker {
     Heartbeat {
         job: JobId,
     },
-    /// A heartbeat of the holder, with the jobs that it has. It is answered at once.
+    /// A heartbeat of the holder with its jobs. ojs-init answers it at once.
     Beats {
-        /// The jobs that it has; empty: it has none. `None`: it does not say which it has.
+        /// The holder's jobs; empty: it has none. `None`: the heartbeat has no list.
         jobs: Option<Vec<JobId>>,
     },
     Pong {
-        /// Which ping.
+        /// The number of the ping.
         id: u64,
     },
-    /// Nothing that we understand.
+    /// A frame that ojs-init does not understand.
     Garbage {
         code: ErrorCode,
-        /// The error for a person.
+        /// The error, for a person.
         message: Text,
-        /// The job that it is about, if that much could be read.
+        /// The job that the frame is about, if that could be read.
         job: Option<JobId>,
         /// The answer to that job, as far as it could be read: ack, fail or release.
         answer: Option<Box<Self>>,
@@ -72,7 +72,7 @@ pub enum FromWorker {
 }
 
 impl FromWorker {
-    /// The job that this answers.
+    /// The job that the frame answers.
     #[must_use]
     pub fn answers(&self) -> Option<&JobId> {
         match self {
@@ -95,13 +95,13 @@ impl FromWorker {
 pub struct Ready {
     /// Most jobs at once; 0 is a pause.
     pub concurrency: u32,
-    /// The job types that it takes; none: every type.
+    /// The job types that the holder accepts; none: every type.
     pub types: Option<Vec<Text>>,
-    /// Whether it answers pings while it holds jobs.
+    /// Whether the holder answers pings while it holds jobs.
     pub ping: bool,
-    /// Whether it wants to hear that the backend has what it said.
+    /// Whether the holder wants an `ok` once the backend has accepted its answer.
     pub ok: bool,
-    /// Whether its process gets SIGURG with each cancel.
+    /// Whether the holder's process gets SIGURG with each cancel.
     pub cancel_signal: bool,
     /// Name and version of the client library, for the log.
     pub client: Option<Text>,
@@ -110,27 +110,27 @@ pub struct Ready {
 /// A request of a holder for jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Wants {
-    /// Its number.
+    /// The number of the request.
     pub pull: PullId,
     /// Most jobs.
     pub count: u32,
-    /// From these queues; none: from those that are configured.
+    /// The queues to fetch from; none: the configured queues.
     pub queues: Option<Vec<Text>>,
-    /// The reply goes out within this time, with no job if there is none, and sooner if the time is
-    /// long.
+    /// The reply is sent within this time, or earlier if the time is long. It has no job if none is
+    /// available.
     pub within: Duration,
 }
 
-/// A job as it is given to a holder that asked for it.
+/// A job for a holder that asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GivenJob {
     /// The job as the backend sent it.
     pub envelope: Envelope,
-    /// Where an earlier attempt wants this one to go on.
+    /// Where an earlier attempt wants this one to continue.
     pub checkpoint: Option<Text>,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Progress {
     /// 0.0 to 1.0, as the worker spelled it.
@@ -141,34 +141,35 @@ pub struct Progress {
     pub data: Option<Text>,
 }
 
-/// Errors of a frame, or of its request. `wire::worker` has the names on the wire.
+/// Errors of a frame, or of its request. `wire::worker` has their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorCode {
     /// Not a JSON object on one line.
     NotJson,
     /// A field is missing, or of the wrong type or range.
     InvalidFrame,
-    /// Longer than worker.max_frame.
+    /// Longer than `worker.max_frame`.
     FrameTooLong,
-    /// A type that this version does not know. Not counted as malformed: a newer client may try.
+    /// A frame type that this version does not know. Does not count as malformed, because a newer
+    /// client may try.
     UnknownType,
     /// Another protocol version than 1.
     UnsupportedProtocol,
-    /// The holder does not hold that job (any more).
+    /// The holder does not hold that job, or not any more.
     NotHeld,
-    /// The reservation is lost: the backend gave the job to somebody else, or it was cancelled.
+    /// The reservation is lost: the job was cancelled, or the backend gave it to another worker.
     Lost,
-    /// The backend refused what the frame asks for.
+    /// The backend refused the frame's request.
     Refused,
-    /// The backend does not offer what the frame asks for.
+    /// The backend does not offer the frame's request.
     NotOffered,
-    /// The backend could not be reached in time.
+    /// The backend was unreachable in time.
     Unavailable,
 }
 
 impl ErrorCode {
-    /// Whether three of these in a row end the conversation: the two sides no longer understand
-    /// each other.
+    /// Whether three of these in a row close the connection, because the holder speaks another
+    /// protocol.
     #[must_use]
     pub fn is_malformed(self) -> bool {
         match self {
@@ -180,19 +181,19 @@ impl ErrorCode {
     }
 }
 
-/// A frame to a worker. How it is spelled is the business of `wire::worker`.
+/// A frame to a worker. `wire::worker` spells it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ToWorker {
     /// The first frame to a holder.
     Hello {
-        /// Our name towards the backend.
+        /// The worker's name towards the backend.
         worker: WorkerId,
         state: WorkerState,
     },
     Job {
         /// The job as the backend sent it.
         envelope: Envelope,
-        /// Where an earlier attempt wants this one to go on.
+        /// Where an earlier attempt wants this one to continue.
         checkpoint: Option<Text>,
     },
     /// The state changed.
@@ -205,25 +206,25 @@ pub enum ToWorker {
     Cancel {
         job: JobId,
         reason: CancelReason,
-        /// Time to answer.
+        /// Time for the handler to answer.
         grace: Duration,
     },
-    /// The backend accepted it, or it is ours alone to deliver.
+    /// The backend accepted the answer, or ojs-init alone delivers it from now on.
     Ok {
         job: JobId,
-        /// Of an outcome: the one that counts, which is the first of its claim.
+        /// The counting outcome, which is the first of its claim.
         about: About,
-        /// The backend has it.
+        /// Whether the backend has accepted it.
         is_settled: bool,
     },
-    /// A frame was refused, by us or by the backend.
+    /// ojs-init or the backend refused a frame.
     Error {
         code: ErrorCode,
-        /// The error for a person.
+        /// The error, for a person.
         message: Text,
         job: Option<JobId>,
     },
-    /// Are you there?
+    /// Asks whether the holder is alive.
     Ping {
         /// Repeated in the pong.
         id: u64,
@@ -231,7 +232,7 @@ pub enum ToWorker {
 }
 
 impl ToWorker {
-    /// Whether it answers something that the holder has said.
+    /// Whether the frame answers one of the holder.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! The questions of probes, and the replies.
+//! The questions of probes, and the answers.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use crate::api::words::WorkerState;
 /// The question of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Probe {
-    /// Is a restart of the container the only help left?
+    /// Whether the container still works. If not, only its restart helps.
     Live,
-    /// Are jobs taken, and does the backend know of us?
+    /// Whether the worker accepts jobs and the backend knows it.
     Ready,
-    /// Is this a worker that was neither told to be quiet nor to end (GS-R004)?
+    /// Whether the worker has been asked neither for quiet nor for the end (GS-R004).
     Healthy,
 }
 
-/// Why the answer is no.
+/// Reasons for a negative answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unhealthy {
-    /// Somebody asked for quiet.
+    /// A request for quiet applies.
     Quiet,
-    /// The end was asked for, or the worker ended.
+    /// The end was requested, or the worker ended.
     Terminate,
     /// The worker's process does not run: not yet, or not again.
     WorkerNotRunning,
-    /// The worker runs, and none of its holders has said ready.
+    /// The worker runs, but none of its holders has sent ready.
     WorkerNotReady,
-    /// The worker runs, and has not asked for jobs yet: its holders name the queues.
+    /// The worker runs, but has not asked for jobs yet. Its holders name the queues.
     NothingAskedFor,
-    /// The worker has said ready, and takes no jobs at the moment: a concurrency of 0.
+    /// The worker has sent ready, but accepts no jobs at the moment: a concurrency of 0.
     WorkerPaused,
-    /// The worker has had a ready holder, and none for too long now.
+    /// The worker had a ready holder, but has been without one for too long.
     WorkerDisconnected {
-        /// Since when there is none.
+        /// Time without a ready holder.
         since: Duration,
     },
     /// The backend has accepted no heartbeat of this worker yet.
@@ -42,9 +42,9 @@ pub enum Unhealthy {
     NotRegistered,
     /// The backend has accepted no heartbeat for too long.
     HeartbeatsLost {
-        /// Since the last one.
+        /// Time since the last accepted heartbeat.
         since: Duration,
-        /// Time between two.
+        /// Time between two heartbeats.
         interval: Duration,
     },
 }
@@ -54,14 +54,14 @@ pub enum Unhealthy {
 pub struct Health {
     /// The phase as the worker and the backend know it.
     pub state: WorkerState,
-    /// Everything that speaks for a no. None: yes.
+    /// All reasons for a negative answer. Empty: the answer is positive.
     pub troubles: Vec<Unhealthy>,
-    /// Why the backend does not work, where that is a part of it.
+    /// Why the backend does not work, if that is one of the reasons.
     pub backend: Option<Trouble>,
 }
 
 impl Health {
-    /// Whether the answer is yes.
+    /// Whether the answer is positive.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.troubles.is_empty()

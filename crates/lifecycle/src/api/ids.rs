@@ -1,10 +1,10 @@
-//! Names of things. The shell and the backend choose them; here they are only compared.
+//! Ids. The shell and the backend choose them; the machine only compares them.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// Text that is passed on and never looked into: JSON exactly as somebody spelled it, or a name.
+/// Text that ojs-init passes on without parsing: JSON as its author spelled it, or a name.
 pub type Text = Arc<str>;
 
 macro_rules! numbers {
@@ -22,28 +22,29 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A holder of jobs. Its number is never used again.
+    /// A holder of jobs. Its number is never reused.
     HolderId(u64);
-    /// One request of a holder for jobs, later ones with larger numbers. Never used again.
+    /// One request of a holder for jobs. Later requests have larger numbers, and no number is
+    /// reused.
     PullId(u64);
     /// One request to the backend.
     CallId(u64);
-    /// One connection to the control socket; never used again after it was closed.
+    /// One connection to the control socket. Its number is never reused.
     ClientId(u64);
     /// One reservation of a job: the same job delivered twice is two claims.
     Claim(u64);
 }
 
-/// The process behind a holder: its pid in the lower half, and above it a number that makes it
-/// unique over time, since the system uses pids again. It is shown as the pid.
+/// The process behind a holder. The pid is in the lower half. A number in the upper half makes the
+/// id unique over time, because the system reuses pids. Shown as the pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
 impl ProcessId {
-    /// The pid; for people, since the system uses pids again.
+    /// The pid. It is for people only, because the system reuses pids.
     #[must_use]
     pub fn pid(self) -> u32 {
-        // The upper half is left out on purpose.
+        // The upper half is omitted on purpose.
         u32::try_from(self.0 & u64::from(u32::MAX)).unwrap_or(0)
     }
 }
@@ -81,10 +82,10 @@ macro_rules! names {
 }
 
 names! {
-    /// The backend's name of a job. It is not unique over time, because a job that is delivered
-    /// again keeps its id.
+    /// The backend's id of a job. It is not unique over time, because a job that is delivered again
+    /// keeps its id.
     JobId;
-    /// The worker's name for the backend, another one for each incarnation (worker protocol 3.1).
+    /// The worker's name for the backend; a new one for each incarnation (worker protocol 3.1).
     WorkerId;
 }
 

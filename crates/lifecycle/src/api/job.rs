@@ -1,4 +1,4 @@
-//! A job, as the backend delivers it and shows it.
+//! A job, as the backend delivers and shows it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::api::envelope::Envelope;
 use crate::api::ids::{JobId, Text, WorkerId};
 
-/// How a job failed, in the words of either vocabulary (requirements C-22).
+/// The error of a failed job, in the words of either vocabulary (requirements C-22).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobError {
     /// Short and stable: `handler_error`.
@@ -24,7 +24,7 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// A failure of which only the message is known. The job may be tried again.
+    /// A failure of which only the message is known. The job may be retried.
     #[must_use]
     pub fn new(message: impl Into<Text>) -> Self {
         Self {
@@ -38,41 +38,41 @@ impl JobError {
     }
 }
 
-/// A job as a FETCH brought it.
+/// A job from the answer to a FETCH.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delivery {
     pub subject: Arc<Subject>,
     /// The whole envelope on one line, otherwise byte for byte as the backend sent it.
     pub envelope: Envelope,
-    /// Where an earlier attempt wants this one to go on, as JSON.
+    /// Where an earlier attempt wants this one to continue, as JSON.
     pub checkpoint: Option<Text>,
-    /// How long the handler may take.
+    /// The handler's time limit.
     pub timeout: Option<Duration>,
-    /// The reservation, which differs from an earlier one of the same job.
+    /// The reservation. It differs from an earlier one of this job.
     pub reservation: Reservation,
-    /// The backend tells that a process which held it went away at its last attempt.
+    /// The backend reports that a process ended while it held the job in its last attempt.
     pub has_crashed: bool,
-    /// How long the job wants to be reserved (worker protocol 5.3).
+    /// How long the job asks to be reserved (worker protocol 5.3).
     pub visibility: Option<Duration>,
-    /// From its creation to this reservation, by the backend's clock; none for a job that was
-    /// scheduled for later.
+    /// Time from the job's creation to this reservation, by the backend's clock. None for a job
+    /// that was scheduled for later.
     pub waited: Option<Duration>,
 }
 
-/// The name, type and queue of a job, for the log, metrics and operators. Its arguments are not
-/// part of it.
+/// The name, type and queue of a job, for the log, metrics and operators. Without the job's
+/// arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject {
     pub id: JobId,
     /// The type of the job.
     pub kind: Text,
-    /// The queue that it came from; empty where the backend does not say.
+    /// The job's queue; empty if the backend does not report it.
     pub queue: Text,
     /// The attempt's number as the backend counts.
     pub attempt: Option<u64>,
     pub max_attempts: Option<u64>,
-    /// The W3C trace context that it was enqueued in (`meta.traceparent`), where there is one that
-    /// can be read.
+    /// The W3C trace context that the job was enqueued in (`meta.traceparent`). None if there is
+    /// none that can be read.
     pub trace: Option<Trace>,
 }
 
@@ -91,19 +91,19 @@ pub struct Trace {
     pub span: u64,
 }
 
-/// A reservation of a job, with the marks that differ from an earlier one.
+/// A reservation of a job, with the fields that differ from an earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// The attempt's number as the backend counts: passed through, never computed with
     /// (requirements C-27).
     pub attempt: Option<u64>,
-    /// When it began, as the backend spelled it.
+    /// When the reservation began, as the backend spelled it.
     pub started_at: Option<Text>,
 }
 
 impl Reservation {
-    /// Whether these are two reservations, as far as can be told: what one of them does not say
-    /// tells nothing.
+    /// Whether these are certainly two reservations. A field that is missing in one of them proves
+    /// nothing.
     #[must_use]
     pub fn differs_from(&self, other: &Self) -> bool {
         let attempts = self.attempt.zip(other.attempt);
@@ -112,7 +112,7 @@ impl Reservation {
     }
 }
 
-/// A job as the backend shows it to someone who asks.
+/// A job as the backend shows it on request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobView {
     pub state: JobState,
@@ -121,17 +121,18 @@ pub struct JobView {
     pub reservation: Reservation,
 }
 
-/// The results of a look at a job.
+/// The state of a job on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobState {
-    /// Somebody is working on it.
+    /// A worker holds the job.
     Active,
     Cancelled,
     Completed,
-    /// The job is there, in another state.
+    /// The job is in another state.
     Elsewhere,
-    /// The backend knows no such job, or its store is away: it says the same of both.
+    /// The backend does not know the job, or its store is down. The answer does not distinguish the
+    /// two.
     Missing,
-    /// We may not look (requirements, wire 10 on roles): nothing follows.
+    /// ojs-init may not read the job (requirements, wire 10 on roles). The answer proves nothing.
     Hidden,
 }

@@ -2,13 +2,13 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what is the machine told? | `event`; what a worker says: `frames`; what the backend answers: `call`, `stream` |
-//! | what does it order? | `effect`; requests to the backend: `call`, `endpoint`, `forms` |
-//! | what does it report? | `notice`, `end_report`, `status`, `health`, `snapshot` |
+//! | which events does the machine receive? | `event`; frames of a worker: `frames`; answers of the backend: `call`, `stream` |
+//! | which orders does it return? | `effect`; requests to the backend: `call`, `endpoint`, `forms` |
+//! | which reports does it make? | `notice`, `end_report`, `status`, `health`, `snapshot` |
 //! | how is it configured? | `options`, `budget` |
 //! | which names and times do all of these use? | `ids`, `time`, `timer`, `phase`, `words` |
 //!
-//! Nothing here decides, and nothing here knows the modules beside it. The folder may use
+//! No file here makes decisions or knows the modules beside this one. The folder may use
 //! `ojs_values`. Start with `event` and `effect`.
 
 pub mod answer;

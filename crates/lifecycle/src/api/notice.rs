@@ -18,75 +18,75 @@ use crate::api::outcome::{JobEnd, Outcome};
 use crate::api::words::{CancelReason, DropCause, Reason, WorkerState};
 use crate::api::worker_end::{Manner, StillThere, WorkerEnd};
 
-/// The replacement of event streams that tell nothing.
+/// The replacement of deaf event streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InPlaceOfDeaf {
-    /// The stream of all queues together is tried.
+    /// ojs-init tries the stream of all queues together.
     OtherKind,
-    /// The streams of other queues tell of jobs and stay open; the queues of the deaf ones are
-    /// polled.
+    /// The streams of other queues report jobs and stay open. ojs-init polls the queues of the deaf
+    /// ones.
     OtherQueues,
-    /// All queues are polled.
+    /// ojs-init polls all queues.
     Polls,
 }
 
-/// The notices of all parts. The shell has the texts of those that are lines of the log.
+/// The notices of all parts. The shell has the texts of those that are log lines.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// One of the end.
+    /// A notice of the end.
     Ending(EndingNotice),
-    /// One of the link to the backend.
+    /// A notice of the link to the backend.
     Link(LinkNotice),
-    /// One of the worker.
+    /// A notice of the worker.
     Worker(WorkerNotice),
-    /// One of the jobs.
+    /// A notice of the jobs.
     Job(JobNotice),
-    /// A request failed: one of the link to the backend, or one about a job.
+    /// A request to the backend failed, about a job or not.
     CallFailed {
-        /// Which kind.
+        /// The kind of the request.
         what: &'static str,
-        /// About which job, if it is about one.
+        /// The job of the request, if it is about one.
         job: Option<Arc<Subject>>,
         failure: Failure,
-        /// When it is tried again, if it is.
+        /// The pause until the retry, if there is one.
         retry_in: Option<Duration>,
     },
 }
 
-/// The states, the stop signals and the way to the end.
+/// The states, the stop signals and the course of the end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EndingNotice {
     /// The state changed.
     StateChanged { state: WorkerState, reason: Reason },
-    /// A signal or request changes nothing here, for this reason.
+    /// A signal or request changes nothing, for this reason.
     Stayed { what: Reason, why: &'static str },
-    /// A signal that came so soon after a stop signal that it belongs to it.
+    /// A signal arrived so soon after a stop signal that both count as one request.
     SameRequest(Reason, Duration),
     DrainBegan {
         active: usize,
-        /// Those of them that nobody works on any more: their outcomes wait for the backend.
+        /// Jobs that no handler works on any more. Their outcomes wait for the backend.
         reporting: usize,
-        /// The longest that they get.
+        /// The longest drain.
         left: Duration,
     },
     /// Still draining (GS-R003).
     Draining {
         active: usize,
-        /// Those of them that nobody works on any more: their outcomes wait for the backend.
+        /// Jobs that no handler works on any more. Their outcomes wait for the backend.
         reporting: usize,
-        /// The longest that they get from now on.
+        /// The longest remaining drain.
         left: Duration,
     },
-    /// All jobs are done: the worker is asked to end.
+    /// All jobs are done. ojs-init asks the worker to end.
     Drained,
     /// The stop phase began.
     StopBegan {
         /// Jobs that workers have not answered.
         held: usize,
-        /// The request that forced it. None: the deadline came.
+        /// The request that forced the stop phase. None: the deadline passed.
         forced: Option<Force>,
     },
-    /// In the stop phase: no handler gets a cancel grace any more.
+    /// In the stop phase: handlers get no further cancel grace.
     GraceEnded {
         by: Force,
         /// Jobs that are not finished.
@@ -98,7 +98,7 @@ pub enum EndingNotice {
         /// Jobs that are not finished.
         active: usize,
     },
-    /// Processes are left that got SIGKILL, and nobody waits for them any longer.
+    /// ojs-init stops waiting for processes that got SIGKILL and have not ended.
     KillGaveUp {
         why: StillThere,
         /// Jobs that these processes may still work on.
@@ -106,198 +106,202 @@ pub enum EndingNotice {
     },
     /// A preStop hook ran: the orchestrator's clock runs.
     PrestopRan {
-        /// The time to its SIGKILL, where the limit is known.
+        /// The time to the orchestrator's SIGKILL, if the limit is known.
         left: Option<Duration>,
     },
-    /// A preStop hook ran, and no SIGTERM followed within the limit: what it started counts no
-    /// more.
+    /// A preStop hook ran, and no SIGTERM followed within the limit. The clock that it started does
+    /// not count any more.
     PrestopLapsed {
-        /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where
-        /// the limit is known.
+        /// The time to the SIGKILL by the clock of a later hook, which counts from now on. None if
+        /// there is no such clock or the limit is unknown.
         later: Option<Duration>,
     },
-    /// How it all ended: the last words.
+    /// The report about the whole end.
     Summary(Box<EndReport>),
 }
 
-/// The link to the backend, and whether jobs are fetched.
+/// The link to the backend, and whether ojs-init fetches jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LinkNotice {
-    /// A request of this kind hangs, and goes out once more on another connection.
+    /// A request of this kind hangs. ojs-init sends it again on another connection.
     Hedged(Endpoint),
-    /// The backend has the registration.
+    /// The backend accepted the registration.
     Registered(WorkerId),
     /// The backend has no registration. The first heartbeat introduces the worker.
     NotRegistered,
-    /// The backend takes heartbeats in this form, and not in the one before.
+    /// The backend accepts heartbeats in this form, and not in the previous one.
     HeartbeatForm(HeartbeatForm),
-    /// An operator has resumed the worker, and the backend still asks for quiet: its word counts.
+    /// An operator has resumed the worker, but the backend still asks for quiet. The worker stays
+    /// quiet.
     QuietStays,
-    /// The backend refuses heartbeats in every form. Not said again before it has taken one.
+    /// The backend refuses heartbeats in every form. Not repeated until it has accepted one.
     HeartbeatsRefused,
-    /// The backend takes FETCHes in this form, and not in the one of before.
+    /// The backend accepts FETCHes in this form, and not in the previous one.
     FetchForm(FetchForm),
-    /// The backend tells of new jobs as they come.
+    /// The backend reports new jobs on event streams.
     Listening,
-    /// No event stream can be had, so ojs-init only polls. Not repeated until a stream was open.
+    /// No event stream is available, so ojs-init only polls. Not repeated until a stream was open.
     NotListening(Failure),
-    /// Polls found new jobs that the open streams did not tell of. They are closed.
+    /// Polls found new jobs that the open streams did not report. ojs-init closes these streams.
     StreamsAreDeaf(InPlaceOfDeaf),
-    /// A stream told of a job: the next FETCH goes out before the poll would have sent it.
+    /// A stream reported a job. The next FETCH is sent before the poll would have sent it.
     WokenUp,
-    /// The heartbeat interval that was configured is too long for the backend.
+    /// The configured heartbeat interval is too long for the backend.
     HeartbeatIntervalCut {
         configured: Duration,
         used: Duration,
     },
-    /// The backend cannot be reached, or does not answer as a backend: the first request that met
-    /// this has just failed.
+    /// The backend is unreachable, or another server answers in its place. The first request that
+    /// shows this has just failed.
     BackendIsAway(Outage),
-    /// So it still is. Said once a minute.
+    /// The outage continues. Repeated once a minute.
     BackendIsStillAway(Outage),
     BackendIsBack(Outage),
-    /// The backend came and went within a minute, and the log has not told each time.
+    /// The backend was unreachable several times within a minute, and not each time was logged.
     BackendIsUnsteady {
         /// Requests that failed.
         failed: u32,
     },
-    /// So much of the container's memory is taken that no more jobs are asked for. All in percent
-    /// of its limit.
+    /// The container uses so much of its memory that ojs-init asks for no more jobs. All values are
+    /// in percent of the limit.
     MemoryGateClosed {
         taken: u8,
-        /// Above which the gate closes.
+        /// The gate closes above this value.
         most: u8,
         reopens_at: u8,
     },
-    /// Jobs are asked for again.
+    /// ojs-init asks for jobs again.
     MemoryGateOpened {
         taken: u8,
     },
-    /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for
-    /// their visibility timeout.
+    /// ojs-init gave up a FETCH that was in flight at the end. Jobs that it may have claimed wait
+    /// for their visibility timeout.
     FetchAbandoned,
 }
 
 /// The processes of the worker, and the holders in them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WorkerNotice {
-    /// SIGKILL to every process that is left.
+    /// ojs-init sends SIGKILL to every process that is left.
     Killing {
         /// Jobs that these processes hold.
         held: usize,
     },
-    /// The worker ended by itself, or because it was asked to.
+    /// The worker ended by itself, or because ojs-init asked it to.
     WorkerEnded(WorkerEnd, Manner),
-    /// ojs-init ended the worker: its own process, or another one of its processes, after which the
-    /// worker ended.
+    /// ojs-init ended the worker. Either it ended the worker's own process, or the worker ended
+    /// after ojs-init had ended another of its processes.
     WorkerWasEnded { end: WorkerEnd, cause: EndCause },
-    /// The worker left processes behind, which get this long to end.
+    /// The worker left processes behind, which have this long to end.
     DescendantsLeft(Duration),
-    /// The worker will be started again after this pause.
+    /// ojs-init will restart the worker after this pause.
     RestartIn(Duration),
-    /// The worker ended too often to be started again.
+    /// The worker ended too often. ojs-init does not restart it.
     TooManyRestarts,
-    /// No process could be had; trying again.
+    /// The system could not create a process. ojs-init will try again.
     StartPostponed,
-    /// Nobody has said ready in time.
+    /// No holder has sent ready in time.
     NotReady,
-    /// No holder has asked for jobs, where all holders ask for them.
+    /// No holder has asked for jobs, although all holders have to.
     NothingAskedFor,
-    /// A holder takes jobs from here on.
+    /// A holder accepts jobs from now on.
     HolderReady {
         holder: HolderId,
         concurrency: u32,
         /// Its client library.
         client: Option<Text>,
     },
-    /// How many jobs the holders take at a time.
+    /// A change in how many jobs the holders accept at a time.
     Capacity(CapacityNews),
-    /// Holders ask for jobs of these queues, which the configuration does not have.
+    /// Holders ask for jobs of these queues, which are not configured.
     QueuesRefused(Vec<Text>),
-    /// A process is ended, for this reason.
+    /// ojs-init ends a process, for this reason.
     EndingProcess {
         process: ProcessId,
         cause: EndCause,
-        /// Jobs that it holds.
+        /// Jobs that the process holds.
         jobs: usize,
     },
 }
 
-/// The jobs. Their first word is most often the job.
+/// The jobs. Most of these log lines begin with the job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum JobNotice {
-    /// A process went away while it held these jobs: each of them fails.
+    /// A process ended while it held these jobs. Each of them fails.
     JobsDied { death: Death, jobs: Vec<Arc<Subject>> },
-    /// A job was taken from the backend.
+    /// A FETCH returned a job.
     Claimed(Arc<Subject>),
-    /// Its process crashed the last time: it is given to a worker, and nothing else to that
-    /// process.
+    /// The job's process crashed the last time. ojs-init gives the job to a process of the worker,
+    /// and that process gets no other job.
     RunsAlone(Arc<Subject>),
-    /// The job was given to a worker.
+    /// ojs-init gave the job to a worker.
     HandedOver(Arc<Subject>, HolderId),
-    /// Its outcome goes to the backend for the first time.
+    /// The job's outcome is sent to the backend for the first time.
     OutcomeSent {
         job: Arc<Subject>,
         end: JobEnd,
-        /// Since it was given to the worker.
+        /// Time since the job was given to the worker.
         took: Duration,
     },
-    /// Its outcome was accepted by the backend.
+    /// The backend accepted the job's outcome.
     Settled {
         job: Arc<Subject>,
-        /// The outcome that the backend has.
+        /// The accepted outcome.
         outcome: Outcome,
-        /// Since it was given to a worker; none where it never was.
+        /// Time since the job was given to a worker; none if it never was.
         took: Option<Duration>,
     },
-    /// The job was given back, as one too many within a minute: of the jobs of its type, or of the
-    /// returns of this job.
+    /// The job was given back, and exceeded a limit for one minute. The limit counts either the
+    /// jobs of its type or the returns of this job.
     GivenBackAgain {
         job: Arc<Subject>,
-        /// How many there were.
+        /// The number of returns.
         times: u32,
-        /// Whether jobs of its type are counted.
+        /// Whether the limit counts jobs of the type.
         is_of_type: bool,
-        /// Whether such jobs are held from now on before they go back.
+        /// Whether ojs-init holds such jobs from now on before it returns them.
         is_held: bool,
     },
-    /// Nobody was told about it: it is left to its visibility timeout.
+    /// The backend got no report about the job. It waits for its visibility timeout.
     Abandoned(Arc<Subject>, &'static str),
-    /// A delivery of a job came to nothing, for this reason: the outcome of the one before it was
-    /// on its way when it came. There is nothing more to tell the backend.
+    /// A delivery of a job was void, for this reason: it arrived while the outcome of the delivery
+    /// before it was in flight. The backend needs no further report.
     Void(Arc<Subject>, &'static str),
-    /// A job that a worker has was delivered again; the handler goes on with the new reservation.
+    /// A job that a worker holds was delivered again. The handler continues with the new
+    /// reservation.
     Adopted(Arc<Subject>),
-    /// A job that waits in our buffer was delivered again: the new delivery waits in its place.
+    /// A job in the buffer of ojs-init was delivered again. The new delivery replaces it.
     Replaced(Arc<Subject>),
-    /// Its reservation is lost; or it was cancelled, which ends the reservation too.
+    /// The job's reservation is lost, or the job was cancelled, which ends the reservation too.
     ReservationLost(Arc<Subject>, CancelReason),
     /// The job was cancelled or lost, for this reason, and its handler has not answered within the
-    /// grace. The handler holds a slot of its holder.
+    /// grace. The handler occupies a slot of its holder.
     Unanswered(Arc<Subject>, CancelReason),
-    /// The only ACK that we sent found it completed: somebody else did the job as well.
+    /// The backend answered the only ACK that the job was completed already. Another worker did the
+    /// job as well.
     DoneTwice(Arc<Subject>),
-    /// Its own timeout is over, so long after it was given to a worker.
+    /// The job's own timeout expired, this long after the job was given to a worker.
     TimedOut(Arc<Subject>, Option<Duration>),
-    /// The time of the job is over, and no process is ended for it. The job goes on.
+    /// The job's timeout expired, but ojs-init ends no process for it. The job continues.
     TimeoutPassed(Arc<Subject>, Option<Duration>),
-    /// Nothing shows that the holder still has the job. The job is left to its visibility timeout.
+    /// No sign shows that the holder still has the job. The job waits for its visibility timeout.
     Dropped(Arc<Subject>, DropCause),
-    /// A heartbeat of the worker names a dropped job again: its holder has it as before.
+    /// A heartbeat of the worker names a dropped job again. Its holder has it as before.
     NamedAgain(Arc<Subject>),
-    /// The worker's answer cannot be read as a whole, for this reason. It counts without the rest.
+    /// The worker's answer cannot be read as a whole, for this reason. It counts without the
+    /// unreadable rest.
     AnswerMended(Arc<Subject>, Text),
-    /// The backend does not take the result; it is sent without.
+    /// The backend does not accept the result. ojs-init sends the ACK without it.
     ResultDropped(Arc<Subject>),
-    /// A checkpoint of it is lost: the next attempt begins at the one before. Where the backend
-    /// saves none at all, that is said with the first one.
+    /// A checkpoint of the job was not saved. The next attempt begins at the one before. If the
+    /// backend saves no checkpoints at all, the first such notice covers all.
     CheckpointNotSaved(Arc<Subject>, Failure),
     NoHandler {
         job: Arc<Subject>,
-        /// How long it waits for one that does; none where it holds the last free credit, and is
-        /// failed at once.
+        /// How long the job waits for a holder that accepts its type. None if it holds the last
+        /// free credit and fails at once.
         waits: Option<Duration>,
-        /// Types that the worker takes; of many some.
+        /// Types that the worker accepts; some of them if there are many.
         taken: Vec<Text>,
     },
 }

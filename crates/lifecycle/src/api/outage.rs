@@ -1,21 +1,21 @@
-//! An outage of the backend, as a person is told of it.
+//! An outage of the backend, for a log line.
 
 use std::time::Duration;
 
 use crate::api::call::Failure;
 
-/// An outage, as a person is told of it.
+/// An outage of the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Outage {
-    /// Since its first failed request.
+    /// Time since the first failed request.
     pub lasted: Duration,
     /// How the last request failed.
     pub failure: Failure,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub failed: u32,
     /// Outcomes that wait for the backend.
     pub waiting: usize,
-    /// Until the first of the jobs that we have may be given to others, as far as the last
-    /// heartbeat that was accepted and the FETCH secured it. None: we have none.
+    /// Time until the backend may give the first of the worker's jobs to another worker. The last
+    /// accepted heartbeat and the FETCH set it. None: the worker has no jobs.
     pub lapses_in: Option<Duration>,
 }

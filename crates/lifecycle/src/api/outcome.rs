@@ -1,4 +1,4 @@
-//! How a job ended: what the backend is told of it, and as what that is counted.
+//! How a job ended: its outcome for the backend, and how it is counted.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::api::ids::Text;
 use crate::api::job::JobError;
 use crate::api::words::About;
 
-/// The first hold of a job that is given back again and again; each further one of the same job is
+/// The first hold of a job that is given back again and again. Each further one of that job is
 /// twice as long.
 pub const FIRST_HOLD: Duration = Duration::from_secs(1);
 
-/// The longest hold, also where a worker asks for a longer one. Other workers can have the job
-/// after this time at the latest. No hold is longer than a third of the job's visibility timeout,
-/// so that one lost heartbeat does not end the reservation.
+/// The longest hold, also if a worker asks for a longer one. Other workers can get the job after
+/// this time. No hold is longer than a third of the job's visibility timeout, so one lost heartbeat
+/// does not end the reservation.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
 /// The outcome of a job, for the backend.
@@ -26,21 +26,21 @@ pub enum Outcome {
     /// The job failed: FAIL.
     Failed { error: JobError },
     Requeued {
-        /// Why it is given back.
+        /// Why the job is given back.
         reason: Text,
-        /// How long the job is held here first, if the worker asks for that.
+        /// How long ojs-init holds the job first, if the worker asks for that.
         after: Duration,
     },
 }
 
 impl Outcome {
-    /// Whether the job is done: of such an outcome a second one does no harm.
+    /// Whether the job is done. Such an outcome may be sent twice without harm.
     #[must_use]
     pub fn is_ack(&self) -> bool {
         self.end() == JobEnd::Acked
     }
 
-    /// As what it is counted.
+    /// The category of the outcome in the counts.
     #[must_use]
     pub fn end(&self) -> JobEnd {
         match self {
@@ -50,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome as it is confirmed to the worker.
+    /// The kind of answer that ojs-init confirms to the worker.
     #[must_use]
     pub fn about(&self) -> About {
         match self {
@@ -67,7 +67,7 @@ pub enum JobEnd {
     Acked,
     Failed,
     Requeued,
-    /// The backend was told nothing: it waits for its visibility timeout.
+    /// The backend got no report. The job waits for its visibility timeout.
     Left,
     /// The reservation was lost: the backend gave the job to another worker, or accepts no outcome
     /// from this one.
@@ -77,7 +77,7 @@ pub enum JobEnd {
 }
 
 impl JobEnd {
-    /// All of them.
+    /// All ends.
     pub const ALL: [Self; 6] = [
         Self::Acked,
         Self::Failed,

@@ -1,26 +1,26 @@
-//! Where we are in our life.
+//! The phases of a lifecycle.
 
-/// Where we are.
+/// The phase of a lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Fetching and processing.
+    /// Fetches and processes jobs.
     Running,
-    /// Processing what is there, fetching nothing.
+    /// Processes the present jobs, fetches none.
     Quiet,
-    /// Terminate was asked for; the worker is not told yet (`shutdown.term_delay`).
+    /// Terminate was requested, but the worker does not know yet (`shutdown.term_delay`).
     Delay,
-    /// Jobs finish, up to the deadline.
+    /// Jobs finish, until the deadline.
     Drain,
-    /// No job is left: the worker ends, then the last words to the backend.
+    /// No job is left. The worker ends, then the last heartbeat and the deregistration follow.
     EndGame,
-    /// The deadline came, or somebody forced it: what is left is cut off.
+    /// The deadline passed, or a request forced the end. Remaining jobs are cut off.
     Stop,
-    /// Exit was ordered.
+    /// The exit was ordered.
     Exited,
 }
 
 impl Phase {
-    /// All of them, in the order of a life.
+    /// All phases, in their order.
     pub const ALL: [Self; 7] = [
         Self::Running,
         Self::Quiet,
@@ -31,7 +31,7 @@ impl Phase {
         Self::Exited,
     ];
 
-    /// Whether there is no way back any more.
+    /// Whether the end has begun, which cannot be undone.
     #[must_use]
     pub fn is_terminating(self) -> bool {
         match self {

@@ -1,57 +1,57 @@
-//! Assumptions about processes that both machines and the start of a child share.
+//! Assumptions about processes. Both machines and the start of a child share them.
 
 use std::time::Duration;
 
-/// How soon after an end the next look for newly adopted descendants follows: one look serves a
-/// burst of ends.
+/// Time from an end to the next scan for newly adopted descendants. One scan serves a burst of
+/// ends.
 pub const RESCAN_AFTER: Duration = Duration::from_millis(20);
 
-/// Time between two looks for descendants after SIGKILL. Each look reaches one more generation, and
+/// Time between two scans for descendants after SIGKILL. Each scan reaches one more generation, and
 /// there is little time.
 pub const KILL_RESCAN_AFTER: Duration = Duration::from_millis(1);
 
-/// How long a system that has no process for us (EAGAIN, ENOMEM) is asked again: a limit that is
-/// hit for a moment should not end a container.
+/// How long ojs-init retries if the system cannot create a process (EAGAIN, ENOMEM). A limit that
+/// is reached for a moment should not end a container.
 pub const SHORTAGE_WINDOW: Duration = Duration::from_secs(10);
 
-/// First pause before such a system is asked again; each further one is twice as long.
+/// First pause before such a retry; each further one is twice as long.
 const FIRST_SHORTAGE: Duration = Duration::from_millis(50);
 
-/// Longest such pause.
+/// Longest pause before such a retry.
 const LONGEST_SHORTAGE: Duration = Duration::from_secs(1);
 
-/// The pause before the system is asked for a process again, after so many pauses.
+/// The pause before the next attempt to create a process, after `pauses` earlier ones.
 #[must_use]
 pub fn shortage_pause(pauses: u32) -> Duration {
     doubled(FIRST_SHORTAGE, pauses, LONGEST_SHORTAGE)
 }
 
-/// The part of a job's time to end, one in this many, that mode exec keeps back for its SIGKILL,
-/// for the processes that it leaves behind and for the answer.
+/// The reserved part of a job's time to end, one in this many. Mode exec needs it for the SIGKILL,
+/// for descendants and for the answer.
 const KILL_PART: u32 = 5;
 
-/// Most time that is kept back for these.
+/// Longest reserved part.
 const MOST_FOR_KILL: Duration = Duration::from_secs(2);
 
-/// How long after its SIGTERM a job of mode exec that has so much time gets its SIGKILL.
+/// How long after its SIGTERM a job of mode exec gets its SIGKILL if `grace` is its time to end.
 #[must_use]
 pub fn time_to_kill(grace: Duration) -> Duration {
     grace.saturating_sub((grace / KILL_PART).min(MOST_FOR_KILL))
 }
 
-/// First pause before a worker that ended is started again.
+/// First pause before ojs-init restarts a worker that ended.
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 
-/// Longest such pause.
+/// Longest pause before a restart.
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
 
-/// Restarts within [`RESTART_WINDOW`] after which a worker is not started again.
+/// Most restarts within [`RESTART_WINDOW`]. After these ojs-init does not restart the worker.
 pub const MAX_RESTARTS: usize = 10;
 
 /// See [`MAX_RESTARTS`].
 pub const RESTART_WINDOW: Duration = Duration::from_secs(600);
 
-/// The pause before a worker is started again after this many unsuccessful lives in a row.
+/// The pause before ojs-init restarts a worker after this many unsuccessful runs in a row.
 #[must_use]
 pub fn restart_pause(failures: u32) -> Duration {
     doubled(FIRST_RESTART, failures, LONGEST_RESTART)

@@ -1,4 +1,4 @@
-//! The visible state, for the log, probes, metrics, and for tests that check promises.
+//! The visible state, for the log, probes, metrics, and for tests of invariants.
 
 use std::time::Duration;
 
@@ -9,60 +9,58 @@ use crate::api::words::WorkerState;
 /// A view of the machine at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Snapshot {
-    /// Where we are.
     pub phase: Phase,
     /// The state as the worker and the backend know it.
     pub state: WorkerState,
-    /// Most jobs that may be active; where holders get whatever they ask for, the most that was
-    /// until now.
+    /// Most jobs that may be active. If holders get as many jobs as they ask for, the most that
+    /// they had and asked for so far.
     pub concurrency: u32,
-    /// Jobs that count against the concurrency: claimed, not yet settled; not those that go
-    /// straight back, and not those that were cancelled or lost. Dropped ones count in terminate
-    /// alone.
+    /// Jobs that count against the concurrency: claimed and not yet settled. Jobs that are returned
+    /// at once, and cancelled or lost jobs, do not count. Dropped ones count in terminate only.
     pub active: usize,
-    /// Of these, in our buffer.
+    /// Active jobs in the buffer of ojs-init.
     pub waiting: usize,
-    /// Jobs that were given back again and again and are held before they go back: they do not
+    /// Jobs that were given back again and again and are held before they are returned. They do not
     /// count as active.
     pub held_back: usize,
-    /// Of the active ones, with a worker.
+    /// Active jobs that a worker holds.
     pub held: usize,
-    /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered
-    /// in time.
+    /// Cancelled or lost jobs whose handlers have not answered in time. They do not count as active
+    /// any more.
     pub unanswered: usize,
-    /// Jobs that the worker may still run although nothing tells so: no heartbeat names them.
+    /// Jobs that the worker may still run although no heartbeat names them.
     pub dropped: usize,
-    /// Jobs with a worker whose timeouts are over, and of which nothing is made.
+    /// Jobs whose timeouts expired but that ojs-init leaves with the worker.
     pub past_their_time: usize,
-    /// Active ones on their way to the backend.
+    /// Active jobs whose outcomes are in flight.
     pub reporting: usize,
     /// When the oldest active job was claimed.
     pub oldest_since: Option<Moment>,
-    /// Open holders that take jobs.
+    /// Open holders that accept jobs.
     pub ready_holders: usize,
-    /// Jobs that they take at a time, together.
+    /// Jobs that these holders accept at a time, together.
     pub capacity: u64,
     /// Jobs that a FETCH would ask for now; none outside running.
     pub free_credit: usize,
-    /// How much of the memory is taken that the container may have, in percent; none: there is no
-    /// gate before it, or nothing was told yet.
+    /// The used share of the container's memory limit, in percent. None: there is no memory gate,
+    /// or no reading yet.
     pub memory_taken: Option<u8>,
-    /// Whether that is why no jobs are asked for.
+    /// Whether ojs-init asks for no jobs because of the memory gate.
     pub memory_gate_is_closed: bool,
-    /// Streams that tell us of new jobs.
+    /// Open streams.
     pub streams: usize,
-    /// Those of them that have told something.
+    /// Open streams that have ever sent an event.
     pub telling_streams: usize,
-    /// Streams that were closed because they told nothing of new jobs.
+    /// Streams that were closed because they reported no new jobs.
     pub deaf_streams: usize,
     pub worker_is_alive: bool,
     pub heartbeat_interval: Duration,
-    /// When the drain began: with terminate, or with the preStop hook before it, during which the
-    /// orchestrator's clock runs too.
+    /// When the drain began: with terminate, or with the preStop hook before it because the
+    /// orchestrator's clock runs from the hook on.
     pub drain_since: Option<Moment>,
     pub cut_off: usize,
-    /// When we are gone at the latest; set from terminate on.
+    /// When ojs-init exits at the latest; set from terminate on.
     pub exit_by: Option<Moment>,
-    /// Deadlines that are set: bounded by the jobs, the requests and the holders.
+    /// Number of armed timers: bounded by the jobs, the requests and the holders.
     pub deadlines: usize,
 }

@@ -1,4 +1,4 @@
-//! The status for an operator: the phase, the time that it may last, jobs, worker and backend.
+//! The status for an operator: the phase and its remaining time, jobs, worker and backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,38 +11,38 @@ use crate::api::trouble::Trouble;
 use crate::api::words::Reason;
 use ojs_values::exit::Ended;
 
-/// Everything at one moment. Times are relative to it.
+/// The status at one moment. Times are relative to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Status {
-    /// Where we are, and how many there are of everything.
+    /// The phase and all counts.
     pub snapshot: Snapshot,
-    /// Why we are not running. In quiet there may be several, and each has to be taken back.
+    /// Why the phase is not running. In quiet there may be several causes, and each has to be
+    /// lifted.
     pub causes: Vec<NotRunningBecause>,
-    /// Since when terminate; none before it.
+    /// Time since terminate; none before it.
     pub terminating_for: Option<Duration>,
-    /// The rest of the drain, or of the stop phase. None before terminate, unless the
+    /// The remaining time of the drain, or of the stop phase. None before terminate, unless the
     /// orchestrator's clock runs.
     pub left: Option<Duration>,
-    /// The whole time of which `left` is left: for a bar.
+    /// The whole time that `left` is a part of, for a progress bar.
     pub left_of: Option<Duration>,
     /// The oldest jobs, at most `MOST_JOBS_SHOWN`.
     pub jobs: Vec<JobStatus>,
-    /// Jobs that are not among these: with those that go straight back, which do not count as
+    /// Jobs that are not in `jobs`, with those that are returned at once and do not count as
     /// active.
     pub not_shown: usize,
     /// The types whose jobs are given back again and again, at most `MOST_TYPES_SHOWN`, with the
     /// number of returns.
     pub given_back: Vec<(Text, u32)>,
-    /// The queues that jobs are taken from, where holders say that; none: those that are
-    /// configured.
+    /// The queues of the jobs, if holders name them; none: the configured queues.
     pub queues: Option<Vec<Text>>,
-    /// Queues that holders asked for, and that the configuration does not have.
+    /// Queues that holders asked for but that are not configured.
     pub refused_queues: Vec<Text>,
-    /// Nobody has set a concurrency: that of the snapshot is the most that was asked for until now,
-    /// and limits nothing.
+    /// No concurrency is configured. The snapshot's concurrency is the most that holders asked for
+    /// so far, and limits nothing.
     pub is_uncapped: bool,
-    /// The most jobs that the worker had and asked for at one time; none before its first request,
-    /// and where holders do not ask for jobs.
+    /// The most jobs that the worker had and asked for at one time. None before its first request,
+    /// and if holders do not ask for jobs.
     pub most_asked: Option<u32>,
     /// The next step, if that is the end.
     pub ending: Option<FinalStep>,
@@ -50,12 +50,12 @@ pub struct Status {
     pub backend: BackendStatus,
 }
 
-/// Why we are not running.
+/// Why the phase is not running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotRunningBecause {
-    /// Quiet: a signal, or somebody on the control socket.
+    /// Quiet: a signal, or a request on the control socket.
     Operator,
-    /// Quiet: the backend.
+    /// Quiet: a directive of the backend.
     Server,
     /// Quiet: a preStop hook.
     Prestop,
@@ -66,7 +66,7 @@ pub enum NotRunningBecause {
 /// The next step of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FinalStep {
-    /// SIGKILL to everybody; for PID 1 that is everything in its namespace.
+    /// SIGKILL to all processes; for PID 1 these are all in its namespace.
     Kill,
     /// The exit, with this status.
     Exit(u8),
@@ -76,46 +76,47 @@ pub enum FinalStep {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobStatus {
     pub subject: Arc<Subject>,
-    /// Since it was claimed.
+    /// Time since the job was claimed.
     pub age: Duration,
     pub place: JobPlace,
-    /// The job was told to stop, or its reservation is lost.
+    /// The job was cancelled, or its reservation is lost.
     pub is_cancelled: bool,
-    /// Its timeout is over, and its process is ended in this time unless it answers.
+    /// Time until ojs-init ends the job's process, unless the handler answers. Set if the job's
+    /// timeout expired.
     pub ends_in: Option<Duration>,
-    /// The last progress that its handler told.
+    /// The last progress from the job's handler.
     pub progress: Option<Progress>,
 }
 
-/// Where a job is.
+/// The place of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobPlace {
-    /// In our buffer.
+    /// In the buffer of ojs-init.
     Waiting,
-    /// With the worker on this holder.
+    /// Held by the worker, on this holder.
     Held(HolderId),
-    /// Its outcome is on its way to the backend.
+    /// The job's outcome is in flight.
     Reporting,
-    /// The job was given back, and is held here before it goes.
+    /// The job was given back. ojs-init holds it before the requeue is sent.
     GoesBack,
 }
 
 /// The worker's process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkerStatus {
-    /// The process; none while there is none.
+    /// The process; none while the worker does not run.
     pub process: Option<ProcessId>,
-    /// For how long it has run, or was to be started.
+    /// Time since the process started, or since its start was due.
     pub up: Duration,
-    /// How the last one ended.
+    /// How the last process ended.
     pub ended: Option<Ended>,
-    /// Starts again within the last 10 minutes.
+    /// Restarts within the last 10 minutes.
     pub restarts: usize,
-    /// Until the next start, where one is due.
+    /// Time until the next start, if one is due.
     pub starts_in: Option<Duration>,
-    /// All holders.
+    /// Number of holders.
     pub holders: usize,
-    /// Those that have most jobs, at most `MOST_HOLDERS_SHOWN`, the one with the most first.
+    /// The holders with the most jobs, at most `MOST_HOLDERS_SHOWN`, the most loaded first.
     pub most_loaded: Vec<HolderStatus>,
 }
 
@@ -123,47 +124,47 @@ pub struct WorkerStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HolderStatus {
     pub holder: HolderId,
-    /// Its process; none if it is not known which of the worker's processes that is.
+    /// The holder's process; none if it is unknown which of the worker's processes that is.
     pub process: Option<ProcessId>,
-    /// Jobs that it has, with those that were cancelled or lost and that it has not answered yet.
+    /// Jobs of the holder, with cancelled and lost ones that it has not answered yet.
     pub jobs: usize,
-    /// Most jobs that it takes at a time; none if it has not sent ready, as a holder that sends
-    /// requests for jobs.
+    /// Most jobs that the holder accepts at a time. None if it has not sent ready: a holder that
+    /// sends requests for jobs does not.
     pub concurrency: Option<u32>,
     pub state: HolderState,
 }
 
-/// Whether a holder takes jobs.
+/// Whether a holder accepts jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HolderState {
-    /// The holder has not sent ready, and no request for jobs.
+    /// The holder has sent neither ready nor a request for jobs.
     NotReady,
-    /// The holder takes jobs, or sends requests for jobs.
+    /// The holder accepts jobs, or sends requests for jobs.
     Ready,
-    /// Its request for jobs waits for the answer.
+    /// The holder's request for jobs waits for the answer.
     Asking,
     /// The holder sent ready with a concurrency of 0.
     Paused,
-    /// Its process is kept for one job that may have crashed the process before: it gets no other
-    /// job.
+    /// The holder's process is reserved for one job that may have crashed a process before. It gets
+    /// no other job.
     Alone,
-    /// The holder gets no more jobs, and is closed or its process is ended.
+    /// The holder gets no more jobs. ojs-init closes it or ends its process.
     GivenUp,
     /// The holder is closed, and its jobs wait for the end of its process.
     Closed,
 }
 
-/// The conversation with the backend.
+/// The state of the link to the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BackendStatus {
-    /// Our name there.
+    /// The worker's name at the backend.
     pub worker: Option<WorkerId>,
-    /// Since it last accepted a heartbeat.
+    /// Time since the backend last accepted a heartbeat.
     pub heartbeat_age: Option<Duration>,
-    /// The last answer was none.
+    /// The last request got no answer.
     pub is_unreachable: bool,
-    /// Why it does not work, if so.
+    /// Why the backend does not work, if so.
     pub trouble: Option<Trouble>,
-    /// Requests that are on their way.
+    /// Requests in flight.
     pub requests: usize,
 }

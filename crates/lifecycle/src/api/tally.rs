@@ -1,4 +1,4 @@
-//! Counts from the beginning of an end on.
+//! Counts since the beginning of an end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,39 +7,40 @@ use crate::api::end_cause::EndCause;
 use crate::api::ids::{JobId, Text};
 use crate::api::outcome::Outcome;
 
-/// Counts from the beginning of the end. If the end followed from a process that ojs-init ended,
-/// the counts begin with that.
+/// Counts since the beginning of the end. If ojs-init ended a process and the end followed from
+/// that, the counts begin with the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ShutdownCounts {
-    /// Jobs whose ACK the backend has.
+    /// Jobs whose ACK the backend accepted.
     pub done: usize,
-    /// Jobs whose FAIL it has, without those that were cut off.
+    /// Jobs whose FAIL the backend accepted, without those that were cut off.
     pub failed: usize,
     /// Jobs that were given back, without those that were cut off.
     pub handed_back: usize,
-    /// Jobs that were cut off and whose FAIL it has.
+    /// Jobs that were cut off and whose FAIL the backend accepted.
     pub cut_off_failed: usize,
     /// Jobs that were cut off and given back.
     pub cut_off_handed_back: usize,
-    /// Jobs that the backend heard nothing more of, whatever they were: they wait for their
-    /// visibility timeout.
+    /// Jobs without a further report to the backend. They wait for their visibility timeout.
     pub left: usize,
-    /// A FETCH was given up: the same is true for what it claimed.
+    /// A FETCH was given up. Jobs that it claimed wait for their visibility timeout as well.
     pub is_fetch_abandoned: bool,
-    /// When the stop phase began, after so much time, and whether somebody forced it.
+    /// Time until the stop phase began, and whether a request forced it.
     pub stop: Option<(Duration, bool)>,
-    /// Names of the jobs that were cut off, with their types. One that was delivered twice has one.
+    /// Names of the jobs that were cut off, with their types. A job that was delivered twice has
+    /// one entry.
     pub names: BTreeMap<JobId, Text>,
-    /// Names and types of the jobs in `left`, of at most
-    /// [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES) of them.
+    /// Names and types of the jobs in `left`, at most
+    /// [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES).
     pub left_names: BTreeMap<JobId, Text>,
-    /// Jobs that failed because their process went away while it held them.
+    /// Jobs that failed because their process ended while it held them.
     pub died: usize,
-    /// Names and types of at most [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES) of them.
+    /// Names and types of the jobs in `died`, at most
+    /// [`MOST_LEFT_NAMES`](crate::api::MOST_LEFT_NAMES).
     pub died_names: BTreeMap<JobId, Text>,
-    /// The worker is not started again because it ended too often.
+    /// ojs-init does not restart the worker because it ended too often.
     pub has_ended_too_often: bool,
-    /// Why we ended a process of the worker, the last one that we ended.
+    /// Why ojs-init last ended a process of the worker.
     pub ended_for: Option<EndCause>,
 }
 

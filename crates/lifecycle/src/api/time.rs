@@ -1,4 +1,4 @@
-//! A point in time, as an argument.
+//! A point in time, which callers pass as an argument.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ impl Moment {
         Self(since_start)
     }
 
-    /// The point `later` after this one; the end of time at the latest.
+    /// The point `later` after this one, at most the end of time.
     #[must_use]
     pub fn after(self, later: Duration) -> Self {
         Self(self.0.saturating_add(later))
     }
 
-    /// How long ago this point was at `now`; zero when it is still to come.
+    /// Time from this point to `now`; zero if the point is in the future.
     #[must_use]
     pub fn elapsed(self, now: Self) -> Duration {
         now.0.saturating_sub(self.0)
     }
 
-    /// How long it is from `now` to this point; zero when it has passed.
+    /// Time from `now` to this point; zero if the point has passed.
     #[must_use]
     pub fn remaining(self, now: Self) -> Duration {
         self.0.saturating_sub(now.0)

@@ -1,141 +1,141 @@
-//! The timers, each with the question that it answers.
+//! The timers, each with its meaning.
 
 use std::fmt;
 
 use crate::api::ids::{CallId, Claim, ClientId, HolderId, ProcessId, PullId};
 
-/// The timers of the end. The one that comes first here goes first when two are due at the same
-/// moment.
+/// The timers of the end. Of two that expire at the same moment, the earlier one in this list is
+/// handled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EndingTimer {
-    /// When has this step of the shutdown had its time?
+    /// The time of the present step of the shutdown ends.
     Step,
-    /// When do outcomes go out although the last checkpoint of their job has no answer?
+    /// Outcomes are sent although the last checkpoint of their job has no answer.
     WithoutCheckpoints,
-    /// When is the last heartbeat sent although an earlier one has no answer?
+    /// The last heartbeat is sent although an earlier one has no answer.
     FinalHeartbeat,
-    /// When have the jobs had theirs?
+    /// The drain ends.
     Deadline,
-    /// When is the worker told that the drain begins?
+    /// ojs-init tells the worker that the drain begins.
     DelayOver,
-    /// When is it time to log how many jobs are left?
+    /// The number of remaining jobs is logged.
     DrainLog,
-    /// When has a preStop hook come to nothing?
+    /// A preStop hook lapses because no SIGTERM followed.
     PrestopLapse,
-    /// When has there been no job for `worker.exit_when_idle`?
+    /// There has been no job for `worker.exit_when_idle`.
     Idle,
 }
 
-/// The timers of the link to the backend. The one that comes first here goes first when two are due
-/// at the same moment.
+/// The timers of the link to the backend. Of two that expire at the same moment, the earlier one in
+/// this list is handled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkTimer {
-    /// When do we stop waiting for an answer that should have come?
+    /// ojs-init gives up waiting for the answer to this request.
     Call(CallId),
-    /// When may a request be said to hang?
+    /// A request may hang from now on.
     Hanging,
-    /// When is a person told of an outage again?
+    /// An outage is logged again.
     Outage,
-    /// When is the next heartbeat?
+    /// The next heartbeat is sent.
     Heartbeat,
-    /// When is the next registration attempt?
+    /// The next attempt to register.
     Register,
-    /// When may the next FETCH be that nobody asks for?
+    /// The next poll: a FETCH that no event asked for.
     Fetch,
-    /// When may the next FETCH be after something was given back?
+    /// FETCH may be sent again after a job was given back.
     FetchReturned,
-    /// When is a FETCH that failed tried again?
+    /// A failed FETCH is retried.
     FetchAgain,
-    /// When may the memory gate open again?
+    /// The memory gate may open again.
     MemoryGate,
-    /// When is this stream of events asked for, by its number?
+    /// ojs-init asks for the stream of events with this number.
     Listen(usize),
 }
 
-/// The timers of the worker. The one that comes first here goes first when two are due at the same
-/// moment.
+/// The timers of the worker. Of two that expire at the same moment, the earlier one in this list is
+/// handled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkerTimer {
-    /// When have the descendants of a worker that ended had their time?
+    /// The descendants of a worker that ended get SIGKILL.
     KillDescendants,
-    /// When do we stop waiting for descendants that SIGKILL did not end?
+    /// ojs-init gives up waiting for descendants that SIGKILL did not end.
     GiveUpOnDescendants,
-    /// When is it time to look for descendants that became ours since the last look?
+    /// ojs-init looks for newly adopted descendants.
     Rescan,
-    /// When is the worker started again?
+    /// The worker is started again.
     Start,
-    /// Until when do the reports of the last worker hold up the next one?
+    /// The next worker is started although reports of the last one are not accepted yet.
     StartAnyway,
-    /// When has the worker had its time to say ready?
+    /// The worker's time to send ready ends.
     Ready,
-    /// When is it told that the holders take more or fewer jobs than before?
+    /// A change of the holders' capacity is logged.
     Capacity,
-    /// When are all holders there, as far as can be told?
+    /// All holders have probably connected.
     Settled,
-    /// When has a process that closed a connection with jobs had its time to end by itself?
+    /// The time of a process to end by itself ends after it closed a connection with jobs.
     HungUp(ProcessId),
-    /// When has a process that is being ended had its time?
+    /// A process that ojs-init ends gets SIGKILL.
     KillProcess(ProcessId),
-    /// When is this holder asked whether it is there?
+    /// This holder gets a ping.
     Ping(HolderId),
-    /// When has this holder had its time to read?
+    /// The time of this holder to read its messages ends.
     Stalled(HolderId),
-    /// When does the process of this holder get its next SIGURG, unless its cancelled jobs are
-    /// answered?
+    /// The process of this holder gets its next SIGURG, unless its cancelled jobs are answered.
     CancelSignal(HolderId),
-    /// When is a holder that wants jobs told that there are none?
+    /// A holder's request for jobs is answered without a job.
     Pull(PullId),
 }
 
-/// The timers of the jobs. The one that comes first here goes first when two are due at the same
-/// moment.
+/// The timers of the jobs. Of two that expire at the same moment, the earlier one in this list is
+/// handled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobTimer {
-    /// When has this job had its time?
+    /// The job's timeout expires.
     JobTimeout(Claim),
-    /// When has the handler had its time to answer the cancel?
+    /// The handler's time to answer the cancel ends.
     JobGrace(Claim),
-    /// The grace of a handler whose job is lost.
+    /// The time of a handler whose job is lost ends.
     LostGrace(Claim),
-    /// When has whoever has this job said nothing for too long?
+    /// The holder of this job has sent nothing for too long.
     Silence(Claim),
-    /// When do we stop waiting for somebody who takes this job?
+    /// ojs-init gives up waiting for a holder that accepts this job.
     NoHandler(Claim),
-    /// When has the job that its process is kept for had its time?
+    /// The time of the job that its process is reserved for ends.
     Suspect,
-    /// When is the ACK sent without its result?
+    /// The ACK is sent without its result.
     WithoutResult(Claim),
-    /// When is whoever waits for the answer to this outcome told that it is ours?
+    /// The holder that waits for the answer to this outcome gets it, although the backend has not
+    /// accepted the outcome.
     AnswerBy(Claim),
-    /// When is this report sent again?
+    /// This report is sent again.
     Report(Claim),
-    /// When is this job looked at again that came while an earlier outcome of it was on its way?
+    /// ojs-init checks again a job that arrived while an earlier outcome of it was in flight.
     LookAgain(Claim),
-    /// When may the next progress be sent?
+    /// The next progress may be sent.
     Progress(Claim),
-    /// When is the checkpoint saved again?
+    /// The checkpoint is saved again.
     Checkpoint(Claim),
 }
 
-/// The timers. If two of one owner are due at the same moment, the one that comes first here goes
-/// first.
+/// The timers. Of two timers of one owner that expire at the same moment, the earlier one in this
+/// list is handled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
-    /// One of the end.
+    /// A timer of the end.
     Ending(EndingTimer),
-    /// One of the link to the backend.
+    /// A timer of the link to the backend.
     Link(LinkTimer),
-    /// One of the worker.
+    /// A timer of the worker.
     Worker(WorkerTimer),
-    /// One of the jobs.
+    /// A timer of the jobs.
     Job(JobTimer),
-    /// When has a program on the control socket had its time to ask, or to wait?
+    /// The time of a program on the control socket to send a request, or to wait, ends.
     Client(ClientId),
 }
 
 impl Timer {
-    /// Which goes first of two that are due at the same moment and have different owners: the one
-    /// with the lower number.
+    /// The order of timers of different owners that expire at the same moment. The lowest number is
+    /// handled first.
     #[must_use]
     pub fn turn(self) -> u8 {
         match self {
@@ -152,7 +152,7 @@ impl Timer {
     }
 }
 
-/// The name of the question, whoever asks it.
+/// The name of the timer.
 impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Why the backend does not work for us at the moment, for whoever looks at an instrument.
+//! Why the backend does not work at the moment, for the status and the metrics.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::api::call::Failure;
 pub struct Trouble {
     /// How the last of these requests failed.
     pub failure: Failure,
-    /// Since the first of them.
+    /// Time since the first of them.
     pub lasted: Duration,
     /// Outcomes that wait for the backend.
     pub waiting: usize,
-    /// Until the first reservation lapses; none where no job is reserved.
+    /// Time until the first reservation lapses; none if no job is reserved.
     pub lapses_in: Option<Duration>,
     /// The backend has never accepted a heartbeat since the start of ojs-init.
     pub is_from_the_start: bool,

@@ -1,19 +1,19 @@
-//! Words that cross the border in both directions: what state we are in, why something happens,
-//! what an outcome is.
+//! Words that events and effects share: the states, the reasons of a change, and the kinds of
+//! outcomes.
 
 use std::time::Duration;
 
 /// The states of the worker protocol 2.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkerState {
-    /// Fetching and processing.
+    /// The worker fetches and processes jobs.
     Running,
-    /// Processing only.
+    /// The worker only processes jobs.
     Quiet,
-    /// Finishing, then gone.
+    /// The worker finishes its jobs and exits.
     Terminate,
-    /// Gone: said by the very last heartbeat, where `backend.final_state` asks for it (requirements
-    /// C-04).
+    /// The worker has ended. Only the very last heartbeat reports it, if `backend.final_state` asks
+    /// for it (requirements C-04).
     Terminated,
 }
 
@@ -25,25 +25,25 @@ pub enum Reason {
     Sigquit,
     Sigtstp,
     Sigcont,
-    /// The backend said so.
+    /// A directive of the backend.
     Server,
-    /// The operator said so.
+    /// A request of the operator.
     Control,
-    /// A preStop hook ran, or came to nothing.
+    /// A preStop hook ran or lapsed.
     Prestop,
-    /// There was no job for so long (`worker.exit_when_idle`).
+    /// There was no job for this long (`worker.exit_when_idle`).
     Idle(Duration),
     /// The backend accepted the ACK of the one job (`--once`).
     OnceDone,
     /// The one job has another end (`--once`): it failed, was given back or was lost.
     OnceNotDone,
-    /// The worker ended, or was ended by us, and is not started again.
+    /// The worker ended, or ojs-init ended it, and does not restart it.
     #[default]
     Worker,
 }
 
 impl Reason {
-    /// Its name in the log and in the status.
+    /// The name in the log and in the status.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,8 +60,8 @@ impl Reason {
         }
     }
 
-    /// Its name on the worker socket, where an end that the configuration asked for is one that an
-    /// operator asked for.
+    /// The name on the worker socket. An end that the configuration asked for has the name of one
+    /// that an operator asked for.
     #[must_use]
     pub fn wire_name(self) -> &'static str {
         match self {
@@ -84,14 +84,14 @@ impl Reason {
 pub enum CancelReason {
     /// The stop phase began.
     Shutdown,
-    /// The job's own timeout is over.
+    /// The job's own timeout expired.
     Timeout,
-    /// Somebody cancelled it at the backend.
+    /// The job was cancelled at the backend.
     Cancelled,
     Lost,
 }
 
-/// Which frame of a worker an `ok` answers.
+/// The frame of a worker that an `ok` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum About {
     Ack,
@@ -104,8 +104,8 @@ pub enum About {
 /// Why a job was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropCause {
-    /// No heartbeat named it for long enough, and several said that its holder has no job.
+    /// No heartbeat named the job for long enough, and several reported that its holder has no job.
     NotNamed,
-    /// The holder sent nothing for longer than the job may take.
+    /// The holder sent nothing for longer than the job's time limit.
     Silent,
 }

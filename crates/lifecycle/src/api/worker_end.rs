@@ -1,4 +1,4 @@
-//! How the worker ended, and what kept it from ending.
+//! How the worker ended, and why ojs-init stops waiting for it.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
 
-/// How a worker ended, and what is known of the reason.
+/// How a worker ended, and the known reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkerEnd {
     /// The status of `waitpid`.
     pub ended: Ended,
-    /// How many processes of this container the kernel had killed since the worker's start because
-    /// memory ran out, where the worker may be one of them.
+    /// How many processes of this container the kernel has killed since the worker's start because
+    /// memory ran out. 0 if the worker cannot be one of them.
     pub oom_kills: u64,
 }
 
 impl WorkerEnd {
-    /// Whether it looks like the work of the kernel's out-of-memory killer: a SIGKILL, or what a
-    /// shell makes of one.
+    /// Whether the end looks like one by the kernel's out-of-memory killer: a SIGKILL, or a shell's
+    /// status for one.
     #[must_use]
     pub fn is_like_oom(ended: Ended) -> bool {
         ended.status() == Ended::Signalled(Signal::KILL).status()
     }
 
-    /// ` (out of memory: ...)`, or nothing where that is not known.
+    /// ` (out of memory: ...)`, or empty if that is unknown.
     #[must_use]
     pub fn out_of_memory(self) -> String {
         match self.oom_kills {
@@ -46,33 +46,32 @@ impl fmt::Display for WorkerEnd {
     }
 }
 
-/// How an end of the worker fits what was asked for.
+/// How an end of the worker fits the request for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Manner {
-    /// The end was asked for, and came as it should; or was forced.
+    /// ojs-init asked for the end, and the worker ended as asked or was forced.
     Orderly,
-    /// The end was asked for, and the worker ended in another way than it was asked to.
+    /// ojs-init asked for the end, and the worker ended in another way.
     Disorderly,
-    /// Nobody had asked. Its status counts as success.
+    /// No end was requested. The worker's status counts as success.
     Unasked,
-    /// Nobody had asked, and its status is that of a failure.
+    /// No end was requested, and the worker's status is that of a failure.
     Failed,
 }
 
-/// Why nobody waits any longer for processes that got SIGKILL.
+/// Why ojs-init stops waiting for processes that got SIGKILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StillThere {
-    /// The processes had time enough to be gone. The kernel holds them.
+    /// The processes had enough time to end. The kernel holds them.
     Held,
-    /// The SIGKILL went out only so long ago, and there is no time to see what comes of it.
+    /// The SIGKILL was sent only this long ago, and no time is left to wait for its effect.
     NoTime(Duration),
-    /// There was none to begin with: the time of the shutdown was over so long ago when we came to
-    /// it.
+    /// The time of the shutdown had already ended, this long ago, so there was no time to wait.
     Overdue(Duration),
 }
 
 impl StillThere {
-    /// Why their jobs are left alone.
+    /// Why ojs-init leaves the jobs of these processes alone.
     pub(crate) fn why_left(self) -> &'static str {
         match self {
             Self::Held => "the kernel holds the process that has it",

@@ -1,11 +1,10 @@
-//! How long the backend takes to answer, as a time after which a request may be said to hang.
+//! The time after which a request hangs, learned from the backend's recent answer times.
 
 use std::time::Duration;
 
 use crate::api::Moment;
 
-/// Times after which a request may be said to hang. Steps, because no more is known than a rough
-/// figure.
+/// Times after which a request hangs. Steps are enough because the times are rough.
 const HANGS_AFTER: [Duration; 6] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
@@ -15,35 +14,35 @@ const HANGS_AFTER: [Duration; 6] = [
     Duration::from_millis(3200),
 ];
 
-/// The time after which a request hangs before anything was answered.
+/// The time after which a request hangs before the backend has answered any request.
 const HANGS_AFTER_AT_FIRST: Duration = Duration::from_secs(1);
 
-/// An answer may take this many times as long as the slow ones of late before its request may be
-/// said to hang.
+/// A request hangs only after this many times the duration of recent slow answers.
 const SLOWER_THAN_USUAL: u32 = 4;
 
-/// So many answers in a row that a shorter time would have done for make it shorter.
+/// After this many answers in a row that the shorter time would have covered, the time becomes
+/// shorter.
 const QUICK_ANSWERS: u8 = 16;
 
-/// How long the backend has taken to answer lately.
+/// Recent answer times of the backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct AnswerTimes {
-    /// Which of [`HANGS_AFTER`]; none: nothing was answered yet.
+    /// An index of [`HANGS_AFTER`]; none: the backend has answered no request yet.
     step: Option<usize>,
-    /// Answers in a row that the step before would have done for.
+    /// Answers in a row that the step before would have covered.
     quick: u8,
-    /// When it last answered.
+    /// When the backend last answered.
     answered_at: Option<Moment>,
 }
 
 impl AnswerTimes {
-    /// The backend answered something.
+    /// The backend answered a request.
     pub(super) fn answered(&mut self, now: Moment) {
         self.answered_at = Some(now);
     }
 
-    /// An answer took this long. One slow answer makes the time longer at once, and many quick ones
-    /// make it shorter.
+    /// An answer arrived after this long. One slow answer lengthens the time at once, many quick
+    /// ones shorten it.
     pub(super) fn took(&mut self, took: Duration) {
         let slow = took.saturating_mul(SLOWER_THAN_USUAL);
         let wanted = HANGS_AFTER.iter().take_while(|after| **after < slow).count();
@@ -63,14 +62,14 @@ impl AnswerTimes {
         }
     }
 
-    /// How long a request goes without an answer before it may be said to hang.
+    /// How long a request may be without an answer before it hangs.
     pub(super) fn hangs_after(&self) -> Duration {
         let known = self.step.and_then(|step| HANGS_AFTER.get(step));
         known.copied().unwrap_or(HANGS_AFTER_AT_FIRST)
     }
 
-    /// Whether the backend has answered anything since then: one that does not is away, and no
-    /// request of its own hangs.
+    /// Whether the backend has answered any request since `sent_at`. If not, the backend is away
+    /// and no single request hangs.
     pub(super) fn has_answered_since(&self, sent_at: Moment) -> bool {
         self.answered_at.is_some_and(|at| at > sent_at)
     }

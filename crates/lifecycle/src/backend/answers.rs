@@ -5,18 +5,18 @@ use crate::api::{LinkTimer, Reply};
 use crate::backend::link::{Context, Link};
 use crate::backend::purpose::Purpose;
 
-/// An answer that decides what became of a request.
+/// An answer that decides the result of a request.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// The number under which the request went out first.
+    /// The number under which ojs-init first sent the request.
     pub(crate) call: CallId,
     pub(crate) purpose: Purpose,
     pub(crate) reply: Reply,
 }
 
 impl Link {
-    /// A request was answered, or failed. None if nobody waits for the answer, or if a sibling of
-    /// the request may bring another one.
+    /// A request was answered or failed. Returns none if no request waits for this answer, or if a
+    /// sibling request may still return another answer.
     pub(crate) fn answered(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<Answered> {
         self.timers.cancel(LinkTimer::Call(call));
         if self.streams.find(call).is_some() {
@@ -32,7 +32,7 @@ impl Link {
         Some(Answered { call, purpose, reply })
     }
 
-    /// Draws the consequences of an answer that is about no job.
+    /// Handles an answer that is about no job.
     pub(crate) fn replied(&mut self, purpose: Purpose, reply: Reply, cx: &Context) {
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, cx),
@@ -40,12 +40,12 @@ impl Link {
             Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, cx),
             Purpose::Manifest => self.manifest_replied(&reply),
             Purpose::Deregister(worker, way) => self.deregister_replied(worker, way, &reply, cx),
-            // Of these the answer is about jobs.
+            // The answers to these requests are about jobs; other parts handle them.
             Purpose::Fetch(_) | Purpose::OfJob(_) => {}
         }
     }
 
-    /// Acts on a timer that is due.
+    /// Acts on an expired timer.
     pub(crate) fn due(&mut self, timer: LinkTimer, cx: &Context) {
         match timer {
             LinkTimer::Hanging => self.look_for_hanging(cx),
@@ -54,8 +54,8 @@ impl Link {
             LinkTimer::Register => self.register(cx),
             LinkTimer::MemoryGate => self.look_at_memory_gate(cx),
             LinkTimer::Listen(index) => self.listen(index, cx),
-            // These only expire: `fetch` asks whether they are armed. The machine answers a call
-            // that is due.
+            // These timers only expire: `fetch` checks whether they are armed, and the machine
+            // answers an expired call.
             LinkTimer::Fetch | LinkTimer::FetchReturned | LinkTimer::FetchAgain | LinkTimer::Call(_) => {}
         }
     }

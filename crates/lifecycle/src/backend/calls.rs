@@ -1,6 +1,5 @@
-//! The requests on their way, with the purpose of each. Each kind is counted as requests come and
-//! go, because thousands of jobs can mean thousands of requests, and every event asks for such a
-//! count.
+//! The requests in flight, with the purpose of each. Each kind has a running count, because every
+//! event reads the counts and there may be thousands of requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +7,28 @@ use crate::api::Call;
 use crate::api::ids::CallId;
 use crate::backend::purpose::{Purpose, Topic, WhenItHangs};
 
-/// All of them.
+/// The requests in flight.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Calls {
     all: BTreeMap<CallId, Purpose>,
-    /// Those that may be sent twice.
+    /// Requests that may be sent twice.
     repeatable: BTreeMap<CallId, Call>,
-    /// Those that are about no single job: a handful, however many jobs there are.
+    /// Requests that are about no single job: a handful, however many jobs there are.
     general: BTreeSet<CallId>,
-    /// Those that a report, or a delivery that came again, waits for.
+    /// Number of requests that a report, or a repeated delivery, waits for.
     reports: usize,
-    /// Looks at jobs that a heartbeat did not extend.
+    /// Number of requests that check a job that a heartbeat did not extend.
     checks: usize,
 }
 
 impl Calls {
-    /// A request goes out, which may be sent twice.
+    /// Adds a request that may be sent twice.
     pub(super) fn insert_repeatable(&mut self, id: CallId, purpose: Purpose, call: Call) {
         self.repeatable.insert(id, call);
         self.insert(id, purpose);
     }
 
-    /// A request goes out.
+    /// Adds a request.
     pub(crate) fn insert(&mut self, call: CallId, purpose: Purpose) {
         match purpose.topic() {
             Topic::General => {
@@ -42,7 +41,7 @@ impl Calls {
         self.all.insert(call, purpose);
     }
 
-    /// The call was answered, or nobody waits for it any more.
+    /// Removes a call that was answered or that is no longer waited for.
     pub(crate) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
         self.repeatable.remove(call);
         let purpose = self.all.remove(call)?;
@@ -57,7 +56,6 @@ impl Calls {
         Some(purpose)
     }
 
-    /// The purpose of a call.
     pub(crate) fn get(&self, call: &CallId) -> Option<&Purpose> {
         self.all.get(call)
     }
@@ -73,48 +71,47 @@ impl Calls {
         Some(purpose.when_it_hangs(self.repeatable.contains_key(call)))
     }
 
-    /// Whether it is on its way.
+    /// Whether the call is in flight.
     pub(crate) fn contains_key(&self, call: &CallId) -> bool {
         self.all.contains_key(call)
     }
 
-    /// All of them.
+    /// The numbers of all calls.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &CallId> {
         self.all.keys()
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The purposes of calls that are about no single job.
+    /// The calls that are about no single job, with their purposes.
     pub(crate) fn general(&self) -> impl Iterator<Item = (CallId, &Purpose)> {
         self.general
             .iter()
             .filter_map(|call| Some((*call, self.all.get(call)?)))
     }
 
-    /// Whether a request is on its way that is for this, and about no single job.
+    /// Whether a request about no single job with such a purpose is in flight.
     pub(crate) fn is_any(&self, is: impl Fn(&Purpose) -> bool) -> bool {
         self.general().any(|(_, purpose)| is(purpose))
     }
 
-    /// How many a report, or a delivery that came again, waits for.
+    /// Number of requests that a report, or a repeated delivery, waits for.
     pub(crate) fn reports(&self) -> usize {
         self.reports
     }
 
-    /// How many look at a job that a heartbeat did not extend.
+    /// Number of requests that check a job that a heartbeat did not extend.
     pub(crate) fn checks(&self) -> usize {
         self.checks
     }
 
-    /// Whether what is counted is what there is.
+    /// Compares the counts with the calls.
     ///
     /// # Errors
     ///
-    /// Compares the counts with the calls.
+    /// A count differs from the calls.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut right = Self::default();
         for (call, purpose) in &self.all {

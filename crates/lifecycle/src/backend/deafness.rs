@@ -1,6 +1,6 @@
-//! Streams that are open and tell nothing. Polls prove it: a poll of an idle worker finds a job
-//! that was created while the stream was open. ojs-init then asks for the other kind of stream, and
-//! does without streams if that one tells nothing either.
+//! Deaf streams: open streams that send no events. A poll of an idle worker proves that a stream is
+//! deaf if it finds a job that was created while the stream was open. ojs-init then asks for the
+//! other kind of stream. If that one is deaf too, ojs-init works without streams.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::backend::link::{Context, Link};
 use crate::backend::purpose::SentFetch;
 use crate::backend::streams::NOT_OFFERED;
 
-/// So many polls that found new jobs prove that a stream which has never told anything is deaf.
+/// After this many polls that found new jobs, a stream that has never sent an event counts as deaf.
 const POLLS_OF_PROOF: u8 = 3;
 
 /// Highest number of a job's first attempt: some backends count from 0, some from 1.
 const FIRST_ATTEMPT: u64 = 1;
 
 impl Link {
-    /// A FETCH was answered. If the FETCH before it brought nothing and no stream brought this one
-    /// forward, the new jobs in it became available without a word.
+    /// A FETCH was answered. If the FETCH before it returned no jobs and no stream brought this one
+    /// forward, the new jobs in it became available without an event.
     pub(super) fn judge_polls(&mut self, fetch: &SentFetch, deliveries: &[Delivery], cx: &Context) {
         let has_jobs = !deliveries.is_empty();
         if fetch.is_second && !has_jobs {
-            // The FETCH beside it may have got the jobs.
+            // The FETCH beside this one may have fetched the jobs.
             return;
         }
         let is_poll = fetch.is_for_pushed && !fetch.is_woken && !fetch.is_second;
@@ -68,7 +68,7 @@ impl Link {
         }
     }
 
-    /// There is no other kind of stream: the deaf ones are asked for again, much later.
+    /// Asks for the deaf streams again much later, if there is no other kind of stream.
     pub(super) fn listen_to_deaf_later(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
             let is_second = Some(index) == self.streams.together();
@@ -81,7 +81,7 @@ impl Link {
     }
 }
 
-/// Whether a job was created within this time, and is delivered for the first time.
+/// Whether a job was created within this time and is delivered for the first time.
 fn is_new(delivery: &Delivery, within: Duration) -> bool {
     let attempt = delivery.subject.attempt;
     attempt.is_none_or(|attempt| attempt <= FIRST_ATTEMPT) && delivery.waited.is_some_and(|waited| waited <= within)

@@ -1,4 +1,4 @@
-//! FETCH: how many jobs it asks for, in which form, and how often the backend is asked again.
+//! FETCH: how many jobs it asks for, in which form, and how often ojs-init sends it.
 
 use std::time::Duration;
 
@@ -8,26 +8,25 @@ use crate::backend::link::{Context, Link};
 use crate::backend::purpose::{Purpose, SentFetch};
 use crate::retry::state::RetryState;
 
-/// How many jobs are wanted, and by whom.
+/// How many jobs the holders want.
 #[derive(Debug, Clone)]
 pub(crate) struct Demand {
-    /// Jobs that holders are ready for which do not ask for each.
+    /// Jobs that holders without pulls are ready for.
     pub(crate) pushed: usize,
-    /// Jobs that the concurrency has room for, whoever would take them.
+    /// Jobs that the concurrency has room for, whichever holder would accept them.
     pub(crate) room: usize,
-    /// How many jobs the holders take together, within the concurrency.
+    /// How many jobs the holders accept together, within the concurrency.
     pub(crate) capacity: usize,
-    /// How many jobs all pulls can be given.
+    /// How many jobs all pulls accept.
     pub(crate) pulled: usize,
-    /// How many jobs those pulls can be given that a FETCH is for which is for pulls alone.
+    /// How many jobs the pulls accept that a FETCH for pulls alone serves next.
     pub(crate) of_next_pulls: usize,
-    /// The queues that these name; none: those that are configured.
+    /// The queues that these pulls name; none: the configured queues.
     pub(crate) queues: Option<Vec<Text>>,
     /// The newest pull.
     pub(crate) newest_pull: Option<PullId>,
 }
 
-/// The content of one FETCH.
 struct Asked {
     count: usize,
     queues: Option<Vec<Text>>,
@@ -36,14 +35,14 @@ struct Asked {
 }
 
 impl Link {
-    /// Whether a FETCH may go out, whatever is wanted. Whoever asks for jobs itself
-    /// (`are_pulls_waiting`) waits for the answer to one.
+    /// Whether a FETCH may be sent, apart from the demand. Holders that ask for jobs themselves
+    /// (`are_pulls_waiting`) have at most one FETCH in flight.
     pub(crate) fn may_fetch(&self, are_pulls_waiting: bool) -> bool {
         let most = if are_pulls_waiting { 1 } else { MOST_FETCHES };
         !self.is_kept_from_fetching() && self.fetches_on_their_way().0 < most
     }
 
-    /// Asks for as many jobs as are wanted, if that is worth a request.
+    /// Sends a FETCH for the wanted jobs, if that is worth a request.
     pub(crate) fn fetch(&mut self, demand: Demand, cx: &Context) {
         let newest_pull = demand.newest_pull;
         let Some(worker) = self.session.worker().cloned() else {
@@ -114,7 +113,7 @@ impl Link {
         self.timers.deadline_of(timer).is_some()
     }
 
-    /// Whether no FETCH may go out, whatever room there is.
+    /// Whether no FETCH may be sent, whatever room there is.
     fn is_kept_from_fetching(&self) -> bool {
         !self.session.is_registration_answered()
             || self.session.heartbeats.awaits_resume()
@@ -122,8 +121,7 @@ impl Link {
             || self.deadline_is_set(LinkTimer::FetchReturned)
     }
 
-    /// Whether a FETCH could go out, now or after the pause between two polls, and would be
-    /// answered.
+    /// Whether a FETCH could be sent and answered, now or after the pause between two polls.
     pub(crate) fn is_able_to_fetch(&self) -> bool {
         !self.is_kept_from_fetching() && !self.is_in_outage()
     }
@@ -133,7 +131,7 @@ impl Link {
         self.timers.cancel(LinkTimer::Fetch);
     }
 
-    /// Whether two FETCHes bring jobs faster than one.
+    /// Whether two FETCHes fetch jobs faster than one.
     fn is_second_fetch_worth_it(&self, cx: &Context) -> bool {
         self.session.fetch_pace.is_worth_second(cx.now) && self.session.fetch_forms.is_full_accepted()
     }
@@ -148,7 +146,7 @@ impl Link {
         }
     }
 
-    /// A FETCH was answered with these jobs, or none.
+    /// A FETCH was answered with these jobs, or with none.
     pub(crate) fn fetch_brought(&mut self, fetch: &SentFetch, deliveries: &[Delivery], capacity: usize, cx: &Context) {
         self.session.fetches = RetryState::default();
         self.session
@@ -171,11 +169,12 @@ impl Link {
         }
     }
 
-    /// The jobs that a FETCH has brought are taken in. Some of them are new to us, or none is.
+    /// ojs-init has accepted the jobs of a FETCH. `is_news`: some of them are new to ojs-init.
     pub(crate) fn fetch_is_done(&mut self, fetch: &SentFetch, is_news: bool, cx: &Context) {
         if fetch.is_for_pushed {
             if is_news {
-                // The pause is one after the other FETCH, which brought no job: this one did.
+                // The pause follows the other FETCH, which returned no job. This FETCH did return
+                // one.
                 self.timers.cancel(LinkTimer::Fetch);
             }
             if !is_news || self.has_brought_all(cx) {
@@ -183,13 +182,14 @@ impl Link {
             }
         }
         if is_news && self.session.fetch_forms.sent() != FetchForm::Full {
-            // The backend alone decides how long they are reserved, until a heartbeat names them.
+            // The backend alone decides how long these jobs are reserved, until a heartbeat names
+            // them.
             self.heartbeat_for_worker(cx);
         }
         self.is_known_now(&fetch.worker, cx);
     }
 
-    /// A FETCH failed. Returns whether it goes out once more in another form, without a pause.
+    /// A FETCH failed. Returns whether it is sent again in another form, without a pause.
     pub(crate) fn fetch_failed(&mut self, failure: Failure, cx: &Context) -> bool {
         self.session.fetch_pace.failed();
         self.wake_ups.fetch_failed();

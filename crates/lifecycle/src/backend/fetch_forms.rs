@@ -1,24 +1,24 @@
-//! How a FETCH is spelled: the visibility timeout is a field that not every backend takes, and
-//! neither is the worker's id.
+//! The forms of a FETCH. Not every backend accepts the visibility timeout, and not every backend
+//! accepts the worker's id.
 
 use std::time::Duration;
 
 use crate::api::{FetchForm, Moment};
 
-/// How long a form other than the full one is used before the full one is tried again.
+/// How long ojs-init uses another form before it tries the full form again.
 const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The forms that this backend accepts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FetchForms {
     form: FetchForm,
-    /// Of the last one that was sent, and of any other that is on its way.
+    /// Form of the last FETCH that was sent, and of any other one in flight.
     sent: FetchForm,
-    /// When one in this form was first accepted; none: not yet.
+    /// When a FETCH in this form was first accepted; none: not yet.
     since: Option<Moment>,
-    /// Forms in a row that were refused.
+    /// Forms in a row that the backend refused.
     refusals: u32,
-    /// Which one the log was told of.
+    /// The form in the last log line about it.
     told: FetchForm,
 }
 
@@ -30,28 +30,28 @@ impl FetchForms {
         self.refusals = 0;
     }
 
-    /// The next FETCH goes out in this form.
+    /// The form of the next FETCH, which is about to be sent.
     pub(super) fn next(&mut self) -> FetchForm {
         self.sent = self.form;
         self.form
     }
 
-    /// Of the FETCH that was answered last, or is on its way.
+    /// Form of the FETCH that was answered last, or is in flight.
     pub(crate) fn sent(&self) -> FetchForm {
         self.sent
     }
 
-    /// Whether the backend takes the full form. Only then may two be on their way: both have the
-    /// same form, and no other one is tried before both are answered.
+    /// Whether the backend accepts the full form. Only then may two FETCHes be in flight: both have
+    /// the same form, and ojs-init tries no other form before both are answered.
     pub(super) fn is_full_accepted(&self) -> bool {
         self.form == FetchForm::Full && self.since.is_some()
     }
 
-    /// The last one was refused. Whether the next form is to be tried at once; when all of them
-    /// were refused it is not the form.
+    /// The backend refused the last FETCH. Returns whether to try the next form at once. If the
+    /// backend has refused every form, the form is not the reason.
     pub(super) fn refused(&mut self) -> bool {
         if self.form != self.sent {
-            // The answer to another FETCH in the same form came first.
+            // The answer to another FETCH in the same form arrived first.
             return true;
         }
         self.form = self.sent.next();
@@ -64,9 +64,9 @@ impl FetchForms {
         is_to_be_tried
     }
 
-    /// The last one was accepted. Its form, if that is worth a line in the log. The full form is
-    /// tried again now and then: a single refusal may have been nobody's last word, and the other
-    /// forms say less.
+    /// The backend accepted the last FETCH. Returns its form, if that is worth a log line. ojs-init
+    /// tries the full form again now and then, because a single refusal may have been temporary and
+    /// the other forms carry fewer fields.
     pub(super) fn accepted(&mut self, now: Moment) -> Option<FetchForm> {
         if self.form != self.sent {
             self.form = self.sent;

@@ -1,37 +1,37 @@
-//! When a second FETCH goes out beside the first one. Some backends reserve jobs one by one. The
-//! answer to a FETCH for many jobs then takes long, and meanwhile capacity is free that no FETCH
-//! asks for.
+//! When a second FETCH is sent beside the first one. Some backends reserve jobs one by one. The
+//! answer to a FETCH for many jobs then arrives late. Meanwhile capacity is free that no FETCH asks
+//! for.
 //!
-//! Other backends answer one FETCH after the other. Two FETCHes then bring no more jobs than one,
-//! and cost more. So the time for each job is compared: of a FETCH that was alone, and of FETCHes
-//! that had another one beside them.
+//! Other backends answer one FETCH after the other. Two FETCHes then return no more jobs than one,
+//! and cost more. ojs-init therefore compares the time per job of a FETCH that was alone with that
+//! of FETCHes in flight together.
 
 use std::time::Duration;
 
 use crate::api::Moment;
 use crate::backend::purpose::SentFetch;
 
-/// Most FETCHes on their way at one time.
+/// Most FETCHes in flight at one time.
 pub(crate) const MOST_FETCHES: usize = 2;
 
-/// Most jobs that all FETCHes on their way ask for together. An answer is here several times for a
-/// moment (its bytes, the deliveries, the frames for the worker), and that moment decides the peak
-/// of memory.
+/// Most jobs that all FETCHes in flight ask for together. For a moment an answer is in memory
+/// several times: its bytes, the deliveries, and the frames for the worker. That moment decides the
+/// peak of memory.
 pub(super) const MOST_ASKED_FOR: usize = 256;
 
-/// A second FETCH is worth it from this time for each job of a FETCH. A quicker backend answers one
-/// FETCH for the whole free capacity before a second one would be back.
+/// A second FETCH is worth it from this time per job of a FETCH. A quicker backend answers one
+/// FETCH for the whole free capacity before a second one would return.
 const WORTH_IT_FROM: Duration = Duration::from_micros(300);
 
-/// The time of a FETCH for fewer jobs says nothing, because most of it may be the way to the
+/// A FETCH for fewer jobs is not measured, because most of its time may be the round trip to the
 /// backend.
 const FEWEST_THAT_TELL: usize = 2;
 
-/// If each job takes this many times as long with a second FETCH as without, two FETCHes bring no
+/// If each job takes this many times as long with a second FETCH as without, two FETCHes return no
 /// more than one.
 const TIMES_AS_LONG: u32 = 2;
 
-/// So many FETCHes in a row prove that. One alone may have met something else.
+/// This many FETCHes in a row prove that. A single one may be slow for another reason.
 const FETCHES_OF_PROOF: u8 = 4;
 
 /// After that proof there is one FETCH at a time for this long.
@@ -40,31 +40,31 @@ const ONE_AT_A_TIME_FOR: Duration = Duration::from_secs(60);
 /// How quickly the backend answers a FETCH that it has enough jobs for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FetchPace {
-    /// The last FETCH that tells was slow.
+    /// Whether the last measured FETCH was slow.
     is_slow: bool,
-    /// Time for each job of the last FETCH that was alone.
+    /// Time per job of the last FETCH that was alone.
     alone: Option<Duration>,
-    /// When a second FETCH last went out.
+    /// When a second FETCH was last sent.
     second_at: Option<Moment>,
-    /// FETCHes in a row that a second one made slower.
+    /// FETCHes in a row that a second FETCH made slower.
     slowed_down: u8,
-    /// No second FETCH before.
+    /// No second FETCH is sent before this moment.
     not_before: Option<Moment>,
 }
 
 impl FetchPace {
-    /// Whether a second FETCH may go out beside the first one.
+    /// Whether a second FETCH may be sent beside the first one.
     pub(super) fn is_worth_second(&self, now: Moment) -> bool {
         self.is_slow && self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// A second FETCH goes out.
+    /// A second FETCH is sent.
     pub(super) fn second_goes_out(&mut self, now: Moment) {
         self.second_at = Some(now);
     }
 
-    /// A FETCH brought so many jobs for a worker with this capacity. If it brought fewer than it
-    /// asked for, the backend has no more.
+    /// A FETCH returned `brought` jobs for a worker with this capacity. If it returned fewer than
+    /// it asked for, the backend has no more.
     pub(super) fn answered(&mut self, fetch: &SentFetch, brought: usize, capacity: usize, now: Moment) {
         if !fetch.is_for_pushed {
             return;
@@ -95,7 +95,8 @@ impl FetchPace {
         }
     }
 
-    /// A FETCH failed, or brought fewer jobs than it asked for: one at a time until one brings all.
+    /// A FETCH failed, or returned fewer jobs than it asked for. ojs-init then sends one at a time
+    /// until a FETCH returns all that it asked for.
     pub(super) fn failed(&mut self) {
         self.is_slow = false;
     }
@@ -107,12 +108,12 @@ impl FetchPace {
 }
 
 /// Most jobs that each of two FETCHes asks for: half of the capacity, so that the second one has
-/// something to ask for.
+/// jobs to ask for.
 pub(super) fn most_of_two(capacity: usize) -> usize {
     capacity.div_ceil(2).min(MOST_ASKED_FOR / MOST_FETCHES)
 }
 
-/// A second FETCH asks for at least this many jobs: a quarter of the capacity. One for less would
+/// Fewest jobs that a second FETCH asks for: a quarter of the capacity. A FETCH for fewer would
 /// cost a request and gain little.
 pub(super) fn fewest_for_second(capacity: usize) -> usize {
     capacity
@@ -144,7 +145,7 @@ mod tests {
         }
     }
 
-    /// After a FETCH alone that took so long for each of ten jobs.
+    /// The pace after a FETCH alone that took `micros` for each of ten jobs.
     fn after(micros: u64) -> FetchPace {
         let mut pace = FetchPace::default();
         pace.answered(&fetch(at(0), 10, false), 10, PLACES, at(micros * 10));

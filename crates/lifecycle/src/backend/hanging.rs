@@ -1,6 +1,6 @@
-//! A request that hangs while the backend answers others delays only itself. A request that may be
-//! repeated goes out once more, on another connection. For any other one the connection is closed,
-//! and a look shows what became of it.
+//! Hanging requests. A request that hangs while the backend answers others delays only itself.
+//! ojs-init sends a repeatable request again on another connection. For any other request it closes
+//! the connection and then checks the result.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::backend::purpose::{Purpose, WhenItHangs};
 use crate::backend::siblings::OneAnswer;
 use crate::retry::patience::REPORT_HANGS_AFTER;
 
-/// A FAIL or a requeue has this many times as long as a request that may come twice: the backend
-/// may still be at it.
+/// A FAIL or a requeue has this many times as long as a repeatable request, because the backend may
+/// still be processing it.
 const RESET_AFTER: u32 = 4;
 
-/// A FAIL or a requeue has this long at least.
+/// Shortest time that a FAIL or a requeue has.
 const RESET_AFTER_AT_LEAST: Duration = Duration::from_secs(5);
 
 impl Link {
-    /// A request goes out: something may have to be done if it hangs.
+    /// A request was sent. Watches it if its rule for hanging requests requires an action.
     pub(super) fn watch_call(&mut self, call: CallId, rule: WhenItHangs, now: Moment) {
         match rule {
             WhenItHangs::Wait => {}
@@ -32,8 +32,8 @@ impl Link {
         }
     }
 
-    /// The answer, and the number of the request that it is to. None if a sibling may still bring
-    /// another answer.
+    /// Returns the deciding answer, and the number of the request that it belongs to. None if a
+    /// sibling may still return another answer.
     pub(crate) fn one_answer(&mut self, call: CallId, reply: Reply, cx: &Context) -> Option<(CallId, Reply)> {
         self.note_answer_time(call, &reply, cx.now);
         let was_never_sent = matches!(reply, Reply::Failed(failure) if failure.was_never_sent());
@@ -53,8 +53,8 @@ impl Link {
                     let claim = *claim;
                     self.say(Said::ReportNotSent(claim));
                 }
-                // The siblings have the same form: the backend will not take them either, and
-                // another form waits for its turn.
+                // The siblings have the same form, so the backend will refuse them as well. Another
+                // form can be tried next.
                 if is_of_the_form {
                     for open in self.hedges.siblings.open(first) {
                         self.order(Effect::AbandonCall(open));
@@ -65,7 +65,7 @@ impl Link {
         }
     }
 
-    /// Nobody waits any more for the answer to this request.
+    /// Drops a request whose answer is no longer needed.
     pub(crate) fn drop_call(&mut self, first: CallId) {
         self.calls.remove(&first);
         for call in self.hedges.siblings.forget(first) {
@@ -80,7 +80,8 @@ impl Link {
         self.order(Effect::AbandonCall(call));
     }
 
-    /// A backend that answers is there. A request that has no answer now may hang.
+    /// Notes the time of an answer, which shows that the backend is reachable. A request without an
+    /// answer may hang from now on.
     fn note_answer_time(&mut self, call: CallId, reply: &Reply, now: Moment) {
         let sent_at = self.hedges.forget(call);
         let is_answer = match reply {
@@ -149,7 +150,7 @@ impl Link {
         }
     }
 
-    /// How long this request has before something is done about it.
+    /// How long this request may hang before ojs-init acts.
     fn patience(&self, call: CallId, cx: &Context) -> Duration {
         let after = self.hedges.times.hangs_after();
         match self.calls.when_it_hangs(&call) {
@@ -159,7 +160,7 @@ impl Link {
         }
     }
 
-    /// Sends the same request once more, on another connection. The first good answer counts.
+    /// Sends the same request again on another connection. The first good answer counts.
     pub(crate) fn hedge(&mut self, first: CallId, cx: &Context) {
         let Some(call) = self.calls.repeatable(&first).cloned() else {
             return self.hedges.done_about(first);
@@ -169,7 +170,7 @@ impl Link {
             self.say(Said::ReportSentAgain(claim));
         }
         self.notify(LinkNotice::Hedged(call.endpoint()));
-        // Both have the time of the first one.
+        // Both requests have the deadline of the first one.
         let left = self
             .timers
             .deadline_of(LinkTimer::Call(first))
@@ -179,8 +180,8 @@ impl Link {
         self.hedges.joins(first, sibling, cx.now);
     }
 
-    /// Closes the connections of heartbeats that hang, because the last word must be the last to
-    /// arrive.
+    /// Closes the connections of heartbeats that hang, because no heartbeat may arrive after the
+    /// last one.
     pub(crate) fn abandon_heartbeats(&mut self) {
         let is_heartbeat = |(_, purpose): &(CallId, &Purpose)| {
             matches!(purpose, Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. })

@@ -1,4 +1,4 @@
-//! When and how heartbeats go out, and what one said that is on its way.
+//! When ojs-init sends heartbeats, in which form, and the content of those in flight.
 
 use std::mem;
 use std::time::Duration;
@@ -10,61 +10,61 @@ use crate::retry::state::is_of_an_outage;
 /// How long a form other than the full one is used before the full one is tried again.
 const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// When and how heartbeats go out.
+/// When ojs-init sends heartbeats, and in which form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct HeartbeatState {
-    /// Time between two.
+    /// Time between two heartbeats.
     interval: Duration,
-    /// The next one says quiet although we are further already (GS 5.1).
+    /// The next heartbeat reports quiet although the phase is later already (GS 5.1).
     says_quiet_first: bool,
-    /// One has said terminate: from there no way leads back to quiet.
+    /// A heartbeat has reported terminate. No later one may report quiet.
     has_said_terminate: bool,
-    /// Another one is wanted as soon as there is room for it.
+    /// Another heartbeat is to be sent as soon as there is room for it.
     again: bool,
-    /// When a worker last asked for one.
+    /// When a worker last asked for a heartbeat.
     asked_at: Option<Moment>,
-    /// Whether this backend tells which reservations a heartbeat extended.
+    /// Whether this backend reports which reservations a heartbeat extended.
     extends: bool,
-    /// How they are spelled; what worked is remembered.
+    /// The form of the next heartbeat. An accepted form is kept.
     form: HeartbeatForm,
-    /// When one in this form was first accepted; none: not yet.
+    /// When a heartbeat in this form was first accepted; none: not yet.
     form_since: Option<Moment>,
-    /// Forms in a row that were refused.
+    /// Forms in a row that the backend refused.
     refusals: u32,
-    /// Every form was, and that was said.
+    /// The backend refused every form, and the log has a line about it.
     are_refused: bool,
-    /// How many in a row did not get through, or their answers did not.
+    /// How many heartbeats in a row failed because of an outage.
     lost: u32,
-    /// A resume that none of them has been answered since.
+    /// A resume that no heartbeat has been answered since.
     resumed: Option<Resumed>,
-    /// Somebody else than the backend answered the last one.
+    /// Another server than the backend answered the last heartbeat.
     is_answered_by_others: bool,
 }
 
-/// A heartbeat on its way.
+/// A heartbeat in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentHeartbeat {
     pub(super) worker: WorkerId,
-    /// When it went out.
+    /// When the heartbeat was sent.
     pub(crate) at: Moment,
     /// The state in the heartbeat.
     pub(super) state: WorkerState,
     pub(crate) named: Vec<(JobId, Claim)>,
     pub(crate) form: HeartbeatForm,
-    /// The heartbeat says quiet on the way to terminate.
+    /// The heartbeat reports quiet on the way to terminate.
     pub(super) says_quiet_first: bool,
-    /// How long it keeps what it names.
+    /// How long the heartbeat keeps the named jobs reserved.
     pub(crate) kept_for: Duration,
-    /// The heartbeat went out after a resume that was not answered until then.
+    /// The heartbeat was sent after a resume that had no answer yet.
     pub(super) is_after_resume: bool,
 }
 
 /// The consequence of a refusal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeartbeatRefusal {
-    /// The form to try at once; none: each was refused.
+    /// The form to try at once; none: the backend refused every form.
     pub(super) next: Option<HeartbeatForm>,
-    /// Not said yet: once, and not with each of the forms that are tried again at every interval.
+    /// The log has no line about it yet. There is one line, not one for each form at each interval.
     pub(super) is_news: bool,
 }
 
@@ -93,18 +93,17 @@ impl HeartbeatState {
         self.try_full_form();
     }
 
-    /// Time between two.
     pub(crate) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// The backend or the configuration wants this time between two. What it was before.
+    /// Sets the time between two heartbeats. Returns the previous one.
     pub(super) fn set_interval(&mut self, interval: Duration) -> Duration {
         mem::replace(&mut self.interval, interval)
     }
 
-    /// A worker asks for one; whether that is sent, or is too soon after the last one that a worker
-    /// asked for.
+    /// A worker asks for a heartbeat. Returns whether to send one now: not too soon after the last
+    /// one that a worker asked for.
     pub(super) fn worker_asked(&mut self, every: Duration, now: Moment) -> bool {
         let is_soon = self.asked_at.is_some_and(|asked| asked.elapsed(now) < every);
         if !is_soon {
@@ -113,17 +112,17 @@ impl HeartbeatState {
         !is_soon
     }
 
-    /// The end begins, and the backend is to hear of quiet first, or not.
+    /// The end begins. `says_quiet_first`: the next heartbeat reports quiet.
     pub(super) fn end_begins(&mut self, says_quiet_first: bool) {
         self.says_quiet_first = says_quiet_first;
     }
 
-    /// The one that said quiet on the way to terminate is to be said again, in another form.
+    /// The heartbeat with quiet on the way to terminate is to be sent again in another form.
     pub(super) fn say_quiet_again(&mut self) {
         self.says_quiet_first = true;
     }
 
-    /// The state that a heartbeat would have now.
+    /// The state that a heartbeat would report now.
     pub(super) fn would_say(&self, state: WorkerState) -> WorkerState {
         if self.says_quiet_first {
             WorkerState::Quiet
@@ -132,8 +131,8 @@ impl HeartbeatState {
         }
     }
 
-    /// The state in the heartbeat that goes out now. Quiet on the way to terminate is sent once,
-    /// and another heartbeat follows as soon as there is room.
+    /// The state in the heartbeat that is sent now. Quiet on the way to terminate is sent once, and
+    /// another heartbeat follows as soon as there is room.
     pub(super) fn goes_out(&mut self, state: WorkerState) -> (WorkerState, bool) {
         let state = self.would_say(state);
         let says_quiet = mem::take(&mut self.says_quiet_first);
@@ -142,27 +141,27 @@ impl HeartbeatState {
         (state, says_quiet)
     }
 
-    /// One has said terminate.
+    /// Whether a heartbeat has reported terminate.
     pub(super) fn has_said_terminate(&self) -> bool {
         self.has_said_terminate
     }
 
-    /// Another one is wanted as soon as there is room for it.
+    /// Asks for another heartbeat as soon as there is room for it.
     pub(super) fn wants_another(&mut self) {
         self.again = true;
     }
 
-    /// One is wanted, and waits.
+    /// Whether a heartbeat waits for room.
     pub(super) fn is_another_wanted(&self) -> bool {
         self.again
     }
 
-    /// There is room: whether another one is wanted.
+    /// There is room. Returns whether a heartbeat waits for it, and clears that.
     pub(super) fn takes_another(&mut self) -> bool {
         mem::take(&mut self.again)
     }
 
-    /// A heartbeat was accepted, and its reply had a list of the extended reservations or not.
+    /// The backend accepted a heartbeat; its reply had a list of the extended reservations or not.
     /// Returns whether any reply of this backend has had one, this reply included.
     pub(crate) fn told_extended(&mut self, has_list: bool) -> bool {
         self.extends |= has_list;
@@ -174,28 +173,29 @@ impl HeartbeatState {
         self.extends
     }
 
-    /// The worker runs again.
+    /// The worker resumed.
     pub(super) fn resumed(&mut self, resumed: Resumed) {
         self.resumed = Some(resumed);
     }
 
-    /// The worker is quiet again, or the resume is answered: what there was to be answered.
+    /// The worker is quiet again, or the resume is answered. Returns the resume that waited for an
+    /// answer.
     pub(crate) fn take_resumed(&mut self) -> Option<Resumed> {
         self.resumed.take()
     }
 
-    /// A resume was not answered yet.
+    /// Whether a resume waits for an answer.
     pub(super) fn awaits_resume(&self) -> bool {
         self.resumed.is_some()
     }
 
-    /// How many in a row did not get through before this one, which did.
+    /// A heartbeat was accepted. Returns how many in a row failed before it in an outage.
     pub(super) fn takes_lost(&mut self) -> u32 {
         mem::take(&mut self.lost)
     }
 
-    /// One failed. Whether that is worth a line: who stands in for the backend, or answers in its
-    /// place by mistake, does so every time.
+    /// A heartbeat failed. Returns whether that is worth a log line: another server in the
+    /// backend's place fails every heartbeat and gets one line.
     pub(super) fn failed(&mut self, failure: Failure) -> bool {
         let lost = self.lost.saturating_add(1);
         self.lost = if is_of_an_outage(failure) { lost } else { 0 };
@@ -204,8 +204,8 @@ impl HeartbeatState {
         !(was_foreign && is_foreign)
     }
 
-    /// One in this form was refused: see [`HeartbeatRefusal`]. None: another form is being tried
-    /// already.
+    /// The backend refused a heartbeat in this form: see [`HeartbeatRefusal`]. None: ojs-init is
+    /// trying another form already.
     pub(super) fn refused(&mut self, refused: HeartbeatForm) -> Option<HeartbeatRefusal> {
         if refused != self.form {
             return None;
@@ -226,7 +226,7 @@ impl HeartbeatState {
         })
     }
 
-    /// How the next one is spelled.
+    /// The form of the next heartbeat.
     pub(crate) fn form(&self) -> HeartbeatForm {
         self.form
     }
@@ -237,8 +237,9 @@ impl HeartbeatState {
         self.refusals = 0;
     }
 
-    /// One in this form was accepted. The full form is tried again now and then: a single refusal
-    /// may have been nobody's last word, and the other forms say less.
+    /// The backend accepted a heartbeat in this form. ojs-init tries the full form again now and
+    /// then, because a single refusal may have been temporary and the other forms carry fewer
+    /// fields.
     pub(super) fn accepted(&mut self, form: HeartbeatForm, may_try: bool, now: Moment) {
         if form != self.form {
             self.form = form;

@@ -1,4 +1,4 @@
-//! Heartbeats: what they say, in which form, and what their answers mean.
+//! Heartbeats: their content, their forms, and the meaning of their answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,28 +11,27 @@ use crate::backend::link_said::Said;
 use crate::backend::purpose::Purpose;
 use crate::retry::state::RetryState;
 
-/// Heartbeats on their way at the same time: one that hangs, one that went out because of that, and
-/// one that tells of a change.
+/// Most heartbeats in flight: one that hangs, its replacement, and one that reports a change.
 const MAX_HEARTBEATS_IN_FLIGHT: usize = 3;
 
-/// With so many on their way no further one goes out because they hang, unless one waits that tells
-/// of a change.
+/// With this many in flight ojs-init does not replace a hanging heartbeat, unless a heartbeat with
+/// a change waits.
 const MAX_HEARTBEATS_THAT_HANG: usize = 2;
 
-/// So many heartbeats in a row without an answer are an outage.
+/// This many heartbeats in a row without an answer are an outage.
 const LOST_IN_AN_OUTAGE: u32 = 2;
 
 /// Least time between two heartbeats that workers ask for.
 const WORKER_HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a
-/// job for ever.
+/// Longest reservation that ojs-init asks for, whatever a job's envelope asks for: a crash must not
+/// hide a job for ever.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Link {
-    /// Sends a heartbeat, and the next one an interval later. It waits for the answer to another
-    /// one where three are on their way, and where it would say terminate beside a quiet: the
-    /// backend could hear them the other way round.
+    /// Sends a heartbeat, and the next one an interval later. The heartbeat waits while three
+    /// others are in flight. A terminate also waits for a quiet in flight, because the two could
+    /// reach the backend in the wrong order.
     pub(crate) fn heartbeat_now(&mut self, cx: &Context) {
         let Some(worker) = self.session.worker().cloned() else {
             return;
@@ -42,8 +41,8 @@ impl Link {
         }
         self.timers
             .arm(LinkTimer::Heartbeat, cx.now.after(self.session.heartbeats.interval()));
-        // A backend that never heard of the worker need not hear of its end, unless a job of a
-        // former worker is still reserved.
+        // A backend that does not know the worker gets no terminate, unless a job of a former
+        // worker is still reserved.
         if cx.is_terminating() && !self.session.is_known() && !cx.jobs.has_kept() {
             return;
         }
@@ -87,7 +86,8 @@ impl Link {
         }
     }
 
-    /// How that is said. Where the time counts from the start of each job, the oldest one decides.
+    /// The visibility timeout in a heartbeat. If the backend counts from the start of each job, the
+    /// age of the oldest job is added.
     fn visibility(&self, named: &[Kept], cx: &Context) -> Duration {
         let ages = named.iter().map(|job| job.claimed_at.elapsed(cx.now));
         let oldest = ages.max().filter(|_| self.session.traits().extends_from_start);
@@ -99,8 +99,8 @@ impl Link {
         self.calls.general().filter(is_beat).count()
     }
 
-    /// Whether one that says quiet may still arrive behind one that goes out now, on another
-    /// connection. Of one that hangs nobody knows, and the end is not to wait for it.
+    /// Whether a heartbeat with quiet may still arrive behind one that is sent now on another
+    /// connection. A quiet that hangs does not count, because the end must not wait for it.
     fn is_quiet_on_its_way(&self, cx: &Context) -> bool {
         let hangs_after = self.hedges.times.hangs_after();
         self.calls.is_any(|purpose| {
@@ -109,7 +109,8 @@ impl Link {
         })
     }
 
-    /// One hangs: another one says what is so by now. One that has waited for it tells of a change.
+    /// A heartbeat hangs: sends another one with the present state, or the one with a change that
+    /// waited.
     pub(super) fn heartbeat_hangs(&mut self, cx: &Context) {
         let most = if self.session.heartbeats.is_another_wanted() {
             MAX_HEARTBEATS_IN_FLIGHT
@@ -121,7 +122,7 @@ impl Link {
         }
     }
 
-    /// A handler said that it is alive: that counts as often as once a second.
+    /// A handler sent a heartbeat. ojs-init passes it on at most once a second.
     pub(crate) fn heartbeat_for_worker(&mut self, cx: &Context) {
         if self.session.heartbeats.worker_asked(WORKER_HEARTBEAT_EVERY, cx.now) {
             self.heartbeat_now(cx);
@@ -131,7 +132,7 @@ impl Link {
         }
     }
 
-    /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements
+    /// The shutdown begins: one heartbeat reports quiet, the ones after it terminate (requirements
     /// C-03).
     pub(crate) fn beat_for_terminate(&mut self, from: Phase, cx: &Context) {
         if self.session.is_known() {
@@ -141,7 +142,7 @@ impl Link {
     }
 
     pub(crate) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, cx: &Context) {
-        // One that this very answer causes is not sent twice.
+        // A heartbeat that this answer itself causes is not sent twice.
         let mut beats_again = self.session.heartbeats.takes_another();
         self.resume_is_answered(heartbeat, &reply);
         match reply {
@@ -152,10 +153,10 @@ impl Link {
                 }
                 self.reservations_secured(heartbeat.at, heartbeat.kept_for);
                 self.session.registrations = RetryState::default();
-                // The last heartbeats are no time to try something.
+                // ojs-init tries no other form with its last heartbeats.
                 let may_try = !cx.is_terminating();
                 self.session.heartbeats.accepted(heartbeat.form, may_try, cx.now);
-                // One that is lost now and then is no outage.
+                // One lost heartbeat now and then is no outage.
                 if self.session.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(cx);
                 }
@@ -177,7 +178,7 @@ impl Link {
             }
             Reply::Failed(Failure::Refused) => {
                 if self.is_trying_another_form(heartbeat.form) {
-                    // Its answer decides what is said next.
+                    // The answer to that heartbeat decides the next one.
                     if beats_again {
                         self.session.heartbeats.wants_another();
                     }
@@ -198,8 +199,8 @@ impl Link {
         }
     }
 
-    /// The consequences of an accepted heartbeat are drawn. A backend that has just asked for
-    /// terminate is not asked for anything else, because nothing may arrive after the last words.
+    /// The answer of an accepted heartbeat is handled. A backend that has just asked for terminate
+    /// is asked for nothing else, because nothing may arrive after the last heartbeat.
     pub(crate) fn heartbeat_done(&mut self, beats_again: bool, cx: &Context) {
         self.ask_for_manifest(cx);
         if beats_again {
@@ -207,8 +208,7 @@ impl Link {
         }
     }
 
-    /// Whether a heartbeat in the present form is on its way, and that is not the one that was
-    /// refused.
+    /// Whether a heartbeat in the present form is in flight and is not the refused one.
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
         let form = self.session.heartbeats.form();
         refused != form
@@ -217,8 +217,8 @@ impl Link {
                 .is_any(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.form == form))
     }
 
-    /// A refused heartbeat counts as not sent. Until one has said terminate, quiet is sent in the
-    /// next form.
+    /// A refused heartbeat counts as not sent. Until a heartbeat has reported terminate, quiet is
+    /// sent again in the next form.
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
         let is_on_its_way =
             |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
@@ -232,8 +232,8 @@ impl Link {
         }
     }
 
-    /// Whether the next form is to be tried at once (requirements C-08). When all of them were
-    /// refused it is not the form: then the next attempt is at the next interval.
+    /// Whether to try the next form at once (requirements C-08). If the backend has refused every
+    /// form, the form is not the reason, and the next attempt is at the next interval.
     pub(crate) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
         let Some(refusal) = self.session.heartbeats.refused(refused) else {
             return false;
@@ -249,8 +249,8 @@ impl Link {
     }
 }
 
-/// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the
-/// longest. It is said always: without it backends cut every job to 30 s.
+/// How long the named jobs shall stay reserved. A heartbeat has one time for all of them, so it is
+/// the longest. ojs-init always sends it because backends cut every job to 30 s without it.
 fn kept_for(named: &[Kept], options: &Options) -> Duration {
     let configured = options.visibility_timeout;
     let own = named.iter().filter_map(|job| job.visibility).max();

@@ -7,21 +7,22 @@ use crate::api::{CallId, Moment};
 use crate::backend::answer_times::AnswerTimes;
 use crate::backend::siblings::Siblings;
 
-/// Of so many requests on their way one may be there for the second time; one in any case.
+/// One hedge is allowed for this many requests in flight, and one in any case.
 const REQUESTS_FOR_EACH_HEDGE: usize = 10;
 
-/// Requests whose answers are missed before their time is over.
+/// Requests that may hang before they time out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Hedges {
-    /// How long answers take.
+    /// Recent answer times of the backend.
     pub(super) times: AnswerTimes,
-    /// Those that are on their way more than once.
+    /// Requests that are in flight more than once.
     pub(crate) siblings: Siblings,
-    /// When each of them went out. Numbers grow with time, so the oldest comes first.
+    /// When each request was sent. Numbers grow with time, so the oldest request is the first.
     sent: BTreeMap<CallId, Moment>,
-    /// Those that nothing was done about yet.
+    /// Requests that ojs-init has not acted on yet.
     watched: BTreeSet<CallId>,
-    /// Those whose connections we closed: that they have no answer tells nothing about the backend.
+    /// Requests whose connections ojs-init closed. A missing answer to one of these proves nothing
+    /// about the backend.
     reset: BTreeSet<CallId>,
 }
 
@@ -32,7 +33,7 @@ impl Hedges {
         self.watched.insert(call);
     }
 
-    /// A request went out beside another one.
+    /// A hedge was sent beside another request.
     pub(super) fn joins(&mut self, first: CallId, sibling: CallId, now: Moment) {
         self.siblings.joins(first, sibling);
         self.sent.insert(sibling, now);
@@ -44,53 +45,53 @@ impl Hedges {
         self.watched.remove(&call);
     }
 
-    /// Its connection is closed.
+    /// ojs-init closed the connection of this request.
     pub(super) fn resets(&mut self, call: CallId) {
         self.watched.remove(&call);
         self.reset.insert(call);
     }
 
-    /// Whether that was so.
+    /// Whether ojs-init closed the connection of this request. Forgets it.
     pub(crate) fn was_reset(&mut self, call: CallId) -> bool {
         self.reset.remove(&call)
     }
 
-    /// The request is answered, or given up. Returns when it went out.
+    /// The request was answered or given up. Returns when it was sent.
     pub(super) fn forget(&mut self, call: CallId) -> Option<Moment> {
         self.watched.remove(&call);
         self.sent.remove(&call)
     }
 
-    /// When the newest of this request that has no answer went out.
+    /// When the newest unanswered copy of this request was sent.
     pub(crate) fn newest(&self, first: CallId) -> Option<Moment> {
         let open = self.siblings.open(first);
         open.iter().filter_map(|call| self.sent.get(call)).max().copied()
     }
 
-    /// Whether another request may go out for the second time, with so many on their way.
+    /// Whether another hedge may be sent, with this many requests in flight.
     pub(super) fn has_room(&self, on_their_way: usize) -> bool {
         self.siblings.hedges() < (on_their_way / REQUESTS_FOR_EACH_HEDGE).max(1)
     }
 
-    /// Whether there is anything to watch.
+    /// Whether no request is watched.
     pub(super) fn is_idle(&self) -> bool {
         self.watched.is_empty()
     }
 
-    /// The watched requests, with the time when each went out, the oldest first.
+    /// The watched requests and when each was sent, the oldest first.
     pub(super) fn watched(&self) -> impl Iterator<Item = (CallId, Moment)> {
         let sent = |call: &CallId| self.sent.get(call).map(|at| (*call, *at));
         self.watched.iter().filter_map(sent)
     }
 
-    /// Whether the oldest of them has been without an answer for this long.
+    /// Whether the oldest watched request has been without an answer for this long.
     pub(super) fn is_one_without_answer_for(&self, time: Duration, now: Moment) -> bool {
         self.watched()
             .next()
             .is_some_and(|(_, sent_at)| sent_at.elapsed(now) >= time)
     }
 
-    /// Whether all that is watched, or went out twice, is one of these.
+    /// Whether every watched or repeated request is in flight.
     pub(crate) fn are_all(&self, is_on_its_way: impl Fn(CallId) -> bool) -> bool {
         let watched = self
             .watched

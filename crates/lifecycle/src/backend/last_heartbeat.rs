@@ -1,7 +1,7 @@
-//! The last heartbeat, which tells the backend that the worker leaves.
+//! The last heartbeat, which reports to the backend that the worker leaves.
 //!
 //! A backend may create a worker's record on any heartbeat, so none may arrive after the
-//! deregister. The last heartbeat waits for those on their way, at most half of its time.
+//! deregister. The last heartbeat waits for the others in flight, at most half of its time.
 
 use crate::api::{Call, Failure, HeartbeatForm, Reply, WorkerState};
 use crate::backend::link::{Context, Link};
@@ -31,14 +31,14 @@ impl Link {
         cx: &Context,
     ) {
         let has_time = cx.end.is_saying_goodbye;
-        // If the end comes before the first answer to a heartbeat, the form of this backend is not
+        // If the end begins before the first answer to a heartbeat, the form of this backend is not
         // known yet.
         if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form) {
             return self.say_last(state, cx);
         }
         self.note_failure("final heartbeat", reply);
-        // A worker that was being started when the end came may be there by now, under a name that
-        // the backend never heard.
+        // If the end began while the worker was being started, the worker may exist by now under a
+        // name that the backend does not know.
         if matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.session.is_known() {
             self.say(Said::LastHeartbeatAnswered);
         }

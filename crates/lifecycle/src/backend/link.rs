@@ -1,9 +1,8 @@
 //! The link to the backend as one part of the machine: registration, heartbeats, FETCH, event
 //! streams, hedges and outages.
 //!
-//! The part knows no other one. It reads [`Facts`] about the others and returns a list of [`Said`]:
-//! orders for the shell and requests to the other parts, in the order in which they are to be
-//! carried out.
+//! The part knows no other part. It reads [`Facts`] about the others and returns a list of
+//! [`Said`]: orders for the shell and requests to the other parts, in the order of execution.
 
 use std::time::Duration;
 
@@ -24,11 +23,11 @@ use crate::backend::wake_ups::WakeUps;
 use crate::retry::draws::Draws;
 use crate::timers::Timers;
 
-/// How long after its `give_up` a request that was not answered counts as unanswered. By then the
-/// shell should have reported it.
+/// An unanswered request fails this long after its `give_up`. The shell should have reported it by
+/// then.
 pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 
-/// The knowledge of ojs-init and the backend about each other, and every request on its way.
+/// The state of the session with the backend, and every request in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub(super) session: BackendSession,
@@ -52,9 +51,9 @@ pub(crate) struct EndFacts {
     pub(crate) phase: Phase,
     /// The phase as the backend knows it.
     pub(crate) state: WorkerState,
-    /// The last heartbeat is the only one that may still go out.
+    /// Only the last heartbeat may still be sent.
     pub(crate) has_said_goodbye: bool,
-    /// The last heartbeat is on its way, or about to be.
+    /// The last heartbeat is in flight, or about to be sent.
     pub(crate) is_saying_goodbye: bool,
     /// The stop phase sends the last outcomes.
     pub(crate) is_reporting: bool,
@@ -76,9 +75,9 @@ pub(crate) struct Kept {
 pub(crate) trait Reservations {
     /// The jobs that a heartbeat has to name.
     fn kept(&self) -> Vec<Kept>;
-    /// Whether there is one.
+    /// Whether there is a job that a heartbeat has to name.
     fn has_kept(&self) -> bool;
-    /// How many jobs have an outcome that the backend has not taken.
+    /// How many jobs have an outcome that the backend has not accepted.
     fn reporting(&self) -> usize;
     /// Whether this incarnation of the worker has a job left.
     fn has_any_of(&self, worker: &WorkerId) -> bool;
@@ -89,7 +88,7 @@ pub(crate) trait Reservations {
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) end: EndFacts,
-    /// New jobs may be given out: the phase is running and the worker is alive.
+    /// ojs-init may hand out new jobs: the phase is running and the worker is alive.
     pub(crate) takes_jobs: bool,
     pub(crate) jobs: &'a dyn Reservations,
     pub(crate) now: Moment,
@@ -100,7 +99,7 @@ impl Context<'_> {
         self.end.phase.is_terminating()
     }
 
-    /// The end of a request that would otherwise be given up at this moment.
+    /// The deadline of a request that would otherwise be given up at this moment.
     pub(super) fn cap(&self, give_up: Moment) -> Moment {
         self.end.calls_end.map_or(give_up, |end| give_up.min(end))
     }
@@ -124,15 +123,15 @@ impl Link {
         }
     }
 
-    /// Sends a request that may take `patience`, less if the end does not leave that much.
+    /// Sends a request with the timeout `patience`, or a shorter one if the end leaves less time.
     pub(crate) fn call(&mut self, call: Call, purpose: Purpose, patience: Duration, cx: &Context) -> CallId {
         let id = self.draws.call();
         self.call_as(id, call, purpose, patience, cx);
         id
     }
 
-    /// Sends a request about a job, which has its number already. It may take
-    /// `server.request_timeout`, less if the end does not leave that much.
+    /// Sends a request about a job, under a number that was drawn already. Its timeout is
+    /// `server.request_timeout`, or shorter if the end leaves less time.
     pub(crate) fn call_of_job(&mut self, id: CallId, call: Call, request: JobRequest, cx: &Context) {
         self.call_as(id, call, Purpose::OfJob(request), cx.options.request_timeout, cx);
     }
@@ -149,12 +148,12 @@ impl Link {
         }
     }
 
-    /// The numbers of requests and chance, for whoever draws from them.
+    /// The state of the draws, from which another part may draw numbers of requests and chance.
     pub(crate) fn draws(&self) -> Draws {
         self.draws
     }
 
-    /// Somebody has drawn: it goes on from there.
+    /// Continues with the draws as another part left them.
     pub(crate) fn continue_draws(&mut self, draws: Draws) {
         self.draws = draws;
     }
@@ -177,9 +176,8 @@ impl Link {
     }
 }
 
-/// Questions of the other parts.
+/// Read access for the other parts.
 impl Link {
-    /// The knowledge of ojs-init and the backend about each other.
     pub(crate) fn session(&self) -> &BackendSession {
         &self.session
     }
@@ -209,7 +207,7 @@ impl Link {
         self.accepted_at
     }
 
-    /// This timer is acted on.
+    /// Cancels a timer that the machine has acted on.
     pub(crate) fn cancel(&mut self, timer: LinkTimer) {
         self.timers.cancel(timer);
     }
@@ -218,17 +216,17 @@ impl Link {
         self.timers.clear();
     }
 
-    /// Whether nothing was said since the last list was taken.
+    /// Whether the link has ordered nothing since the last `take_said`.
     pub(crate) fn is_silent(&self) -> bool {
         self.said.is_empty()
     }
 
-    /// Everything that was said since the last call.
+    /// Everything that the link ordered since the last call.
     pub(crate) fn take_said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
     }
 
-    /// That is carried out. The memory of the list is used for the next one.
+    /// The machine has carried out this list. Its memory is used for the next list.
     pub(crate) fn is_carried_out(&mut self, list: Vec<Said>) {
         if self.said.capacity() == 0 {
             self.said = list;
@@ -236,14 +234,14 @@ impl Link {
     }
 }
 
-/// Requests on their way.
+/// Requests in flight.
 impl Link {
-    /// Whether any FETCH is on its way.
+    /// Whether any FETCH is in flight.
     pub(crate) fn is_fetching(&self) -> bool {
         self.fetches_on_their_way().0 > 0
     }
 
-    /// How many FETCHes are on their way, and how many jobs they ask for together.
+    /// How many FETCHes are in flight, and how many jobs they ask for together.
     pub(crate) fn fetches_on_their_way(&self) -> (usize, usize) {
         let mut sum = (0, 0);
         for (_, purpose) in self.calls.general() {
@@ -266,7 +264,7 @@ impl Link {
 
 /// The end.
 impl Link {
-    /// The end begins: no FETCH, and no registration.
+    /// The end begins: no further FETCH or registration is sent.
     pub(crate) fn end_begins(&mut self) {
         for timer in [
             LinkTimer::Fetch,
@@ -278,7 +276,7 @@ impl Link {
         }
     }
 
-    /// Nothing but the last words follows: no heartbeat, and nobody waits for a FETCH.
+    /// Only the last heartbeat follows: stops other heartbeats and abandons every FETCH.
     pub(crate) fn says_nothing_more(&mut self) {
         self.timers.cancel(LinkTimer::Heartbeat);
         if self.is_fetching() {
@@ -291,7 +289,7 @@ impl Link {
         }
     }
 
-    /// Tells the backend that each worker that it knows leaves.
+    /// Deregisters each worker that the backend knows.
     pub(crate) fn deregister_everybody(&mut self, cx: &Context) {
         self.abandon_heartbeats();
         for worker in self.session.take_registered() {
@@ -300,7 +298,7 @@ impl Link {
     }
 }
 
-/// How it talks.
+/// Output of the link.
 impl Link {
     pub(super) fn say(&mut self, said: Said) {
         self.said.push(said);

@@ -1,6 +1,6 @@
 //! The state of the memory gate.
 
-/// Whether the memory lets us ask for jobs.
+/// Whether the memory allows a FETCH.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct MemoryGate {
     /// The last reading of the shell, in percent. None: no reading yet.
@@ -9,7 +9,7 @@ pub(crate) struct MemoryGate {
 }
 
 impl MemoryGate {
-    /// The share of the memory that is taken, as far as it was told, in percent.
+    /// The share of the memory in use, in percent. None: no reading yet.
     pub(crate) fn taken(&self) -> Option<u8> {
         self.taken
     }

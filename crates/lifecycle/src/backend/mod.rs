@@ -1,16 +1,16 @@
 //! The link to the backend: registration, heartbeats, FETCH, event streams, and the reaction to
 //! failures.
 //!
-//! Words. A *call* is a request with a number. Its *purpose* says where the answer goes. A *form*
-//! is one way to write a request, because backends accept different ones. A *hedge* is the same
-//! request once more on another connection. An *outage* begins when requests fail and ends with the
-//! first answer. A *poll* is a FETCH that no event asked for.
+//! Words. A *call* is a request with a number. Its *purpose* selects the part that handles the
+//! answer. A *form* is one way to write a request, because backends accept different ones. A
+//! *hedge* is the same request sent again on another connection. An *outage* begins when requests
+//! fail and ends with the first answer. A *poll* is a FETCH that no event asked for.
 //!
 //! | question | file |
 //! |---|---|
-//! | where does the part begin? | `link`; what it says: `link_said`; what others tell it: `told` |
-//! | which calls are on their way? | `calls`, `purpose`, `siblings` |
-//! | who are we to the backend? | `registration`, `session` |
+//! | where does the part begin? | `link`; its orders: `link_said`; news from other parts: `told` |
+//! | which calls are in flight? | `calls`, `purpose`, `siblings` |
+//! | which worker does the backend know? | `registration`, `session` |
 //! | heartbeats | `heartbeats`, `heartbeat_state`, `last_heartbeat`, `resume`, `resumed` |
 //! | FETCH: when, how many, in which form | `fetch`, `fetch_forms`, `fetch_pace`, `memory_gate`, `memory_gate_state` |
 //! | event streams | `wake`, `streams`, `deafness`, `wake_ups`, `window_step`, `poll_pace` |

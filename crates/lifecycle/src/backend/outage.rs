@@ -8,11 +8,11 @@ use crate::backend::link::{Context, Link, Reservations};
 use crate::backend::outages::{Failing, Present};
 use crate::backend::purpose::Purpose;
 
-/// Between two lines about an outage that goes on, and between two that say that one begins.
+/// Time between two log lines about a continuing outage, and between two lines about a new one.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 impl Link {
-    /// A request failed as requests do in an outage.
+    /// A request failed because of an outage.
     pub(super) fn request_lost(&mut self, failure: Failure, cx: &Context) {
         if let Some(present) = &mut self.outages.now {
             present.failure = failure;
@@ -40,7 +40,7 @@ impl Link {
         }
     }
 
-    /// A request was answered by the backend.
+    /// The backend answered a request.
     pub(super) fn request_answered(&mut self, cx: &Context) {
         let outage = self.outage(cx);
         let (Some(present), Some(outage)) = (self.outages.now.take(), outage) else {
@@ -55,7 +55,7 @@ impl Link {
         }
     }
 
-    /// A minute of it is over, or a minute in which it came and went.
+    /// A minute of an outage has passed, or a minute in which outages began and ended.
     pub(crate) fn outage_goes_on(&mut self, cx: &Context) {
         let untold = std::mem::take(&mut self.outages.untold);
         let is_one = if let Some(present) = &mut self.outages.now {
@@ -77,7 +77,8 @@ impl Link {
         }
     }
 
-    /// A heartbeat that went out then was accepted: it keeps the jobs that it named for so long.
+    /// The backend accepted a heartbeat that was sent at `sent_at`. It reserves the named jobs for
+    /// this long.
     pub(super) fn reservations_secured(&mut self, sent_at: Moment, visibility: Duration) {
         let until = sent_at.after(visibility);
         let is_newer = self.outages.secured.is_none_or(|(before, _)| before <= sent_at);
@@ -86,13 +87,13 @@ impl Link {
         }
     }
 
-    /// Whether the backend cannot be reached, as far as the last request shows.
+    /// Whether the backend is unreachable, judged by the last request.
     pub(crate) fn is_in_outage(&self) -> bool {
         self.outages.now.is_some()
     }
 
-    /// Notes whether the backend takes registrations and heartbeats: a refusal is no outage, and
-    /// stops the worker all the same.
+    /// Notes whether the backend accepts registrations and heartbeats. A refusal is no outage, but
+    /// stops the worker as well.
     pub(crate) fn note_greeting(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
         let is_greeting = matches!(
             purpose,
@@ -116,7 +117,7 @@ impl Link {
         };
     }
 
-    /// Why the backend does not work for us, if so.
+    /// Why the backend is of no use at the moment; none if it works.
     pub(crate) fn trouble(&self, options: &Options, jobs: &dyn Reservations, now: Moment) -> Option<Trouble> {
         let greetings = self.outages.greetings.map(|failing| (failing.since, failing.failure));
         let outage = self.outages.now.map(|present| (present.since, present.failure));
@@ -146,7 +147,7 @@ impl Link {
         })
     }
 
-    /// When the first reservation is over if no further heartbeat is accepted.
+    /// When the first reservation expires if the backend accepts no further heartbeat.
     fn first_lapse(&self, options: &Options, jobs: &dyn Reservations) -> Option<Moment> {
         let lapses = jobs.kept().into_iter().map(|job| {
             let own = job.visibility.unwrap_or_default();

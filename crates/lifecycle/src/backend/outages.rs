@@ -6,17 +6,16 @@ use crate::api::{Failure, Moment};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Outages {
     pub(super) now: Option<Present>,
-    /// Registrations and heartbeats that fail, in whatever way.
+    /// Registrations and heartbeats that fail for any reason.
     pub(super) greetings: Option<Failing>,
     /// A heartbeat was accepted since the start.
     pub(super) was_ever_accepted: bool,
-    /// Before this moment no other beginning is told: a network that comes and goes is told once a
-    /// minute.
+    /// No new outage is logged before this moment, so an unstable network is logged once a minute.
     pub(super) tells_again_at: Option<Moment>,
-    /// Requests that failed in outages that nobody was told of.
+    /// Failed requests of outages that were not logged.
     pub(super) untold: u32,
-    /// When the last heartbeat that was accepted went out, and until when the jobs that it named
-    /// are reserved.
+    /// When the last accepted heartbeat was sent, and until when the jobs that it named are
+    /// reserved.
     pub(super) secured: Option<(Moment, Moment)>,
 }
 
@@ -31,8 +30,6 @@ pub(super) struct Present {
 /// Requests that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Failing {
-    /// Since when.
     pub(super) since: Moment,
-    /// How the last one failed.
     pub(super) failure: Failure,
 }

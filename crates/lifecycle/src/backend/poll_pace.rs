@@ -1,49 +1,49 @@
-//! How often an idle worker asks for jobs of which no stream tells.
+//! How often an idle worker polls for jobs that no stream reports.
 //!
-//! Without streams that is each `worker.poll_interval`. While every queue has an open stream, and
-//! no poll has found a job of which the stream had not told, the pause doubles up to
-//! `worker.poll_interval_max`. Backends differ in what they tell of: the usual ones say nothing
-//! when a retry or a scheduled job comes due.
+//! Without streams the pause is `worker.poll_interval`. With trusted streams it doubles up to
+//! `worker.poll_interval_max`. Streams are trusted while every queue has an open one and no poll
+//! has found a job that its stream had not reported. Most backends send no event when a retry or a
+//! scheduled job becomes due.
 
 use std::time::Duration;
 
 use crate::api::{JobId, Moment};
 
-/// After a job that no stream had told of, or whose time a backend will not tell, the pace is that
-/// of a worker without streams for so long.
+/// After a job that no stream reported, or whose due time the backend will not report, the worker
+/// polls for this long as without streams.
 const DISTRUST_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// The word of a stream may come so much later than the job: a poll may be quicker than the stream.
+/// A stream may report a job this much later than a poll finds it.
 const WORD_COMES_WITHIN: Duration = Duration::from_secs(2);
 
-/// While others take the jobs that streams tell of, a poll is put off to at most this many times
-/// its pause: whoever takes a job has asked for all that there is.
+/// While other workers fetch the jobs that streams report, a poll is put off to at most this many
+/// times its pause. That is safe because a worker that fetches a job asks for all jobs there are.
 const PUT_OFF_AT_MOST: u32 = 6;
 
-/// Or to this many times the window of a wake-up, which grows with the number of workers: so the
-/// polls of all of them together come as often as those of a few.
+/// Alternatively a poll is put off to at most this many times the window of a wake-up. The window
+/// grows with the number of workers, so a large fleet polls as often in total as a small one.
 const PUT_OFF_IN_WINDOWS: u32 = 20;
 
-/// No poll is put off for longer.
+/// A poll is put off by this long at most.
 const LONGEST_PUT_OFF: Duration = Duration::from_secs(60 * 60);
 
-/// The pause between two polls, and what it depends on.
+/// The pause between two polls, and its conditions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PollPace {
-    /// The longest next pause, while streams are trusted.
+    /// The longest next pause while streams are trusted.
     longest: Duration,
-    /// Streams are not trusted before.
+    /// Streams are trusted only from this moment on.
     trusted_from: Option<Moment>,
-    /// A poll found this job then, and no stream has told of it so far.
+    /// The job that a poll found at this moment and that no stream has reported yet.
     without_a_word: Option<(JobId, Moment)>,
-    /// The backend tells when a scheduled job or a retry comes due.
+    /// The backend reports when a scheduled job or a retry becomes due.
     due_jobs_are_told: bool,
-    /// The pause at present: when it began, how long it is, and when it ends.
+    /// The present pause.
     pause: Option<Pause>,
-    /// The last FETCH that went out right behind one that brought fewer jobs than it asked for was
-    /// in vain.
+    /// The last FETCH sent right behind one that returned fewer jobs than it asked for returned
+    /// none.
     is_short_all: bool,
-    /// The last FETCH brought fewer jobs than it asked for, but some.
+    /// The last FETCH returned some jobs, but fewer than it asked for.
     was_short: bool,
 }
 
@@ -55,8 +55,8 @@ struct Pause {
 }
 
 impl PollPace {
-    /// The longest time until the next poll: `least` without streams, up to `most` where each queue
-    /// has an open one (`are_streams_open`).
+    /// The longest time until the next poll. That is `least` without streams, and up to `most` if
+    /// every queue has an open stream (`are_streams_open`).
     pub(super) fn longest_pause(
         &mut self,
         least: Duration,
@@ -77,24 +77,22 @@ impl PollPace {
         longest
     }
 
-    /// Whether polls have found nothing lately of which the streams had not told.
+    /// Whether polls have lately found no job that the streams had not reported.
     pub(super) fn are_streams_trusted(&self, now: Moment) -> bool {
         self.trusted_from.is_none_or(|from| from <= now)
     }
 
-    /// A pause begins.
     pub(super) fn pause_begins(&mut self, long: Duration, now: Moment) {
         let ends = now.after(long);
         self.pause = Some(Pause { since: now, long, ends });
     }
 
-    /// The end of the present pause.
     pub(super) fn pause_ends(&self) -> Option<Moment> {
         self.pause.map(|pause| pause.ends)
     }
 
-    /// Others have taken a job of each queue at this time or later. So they have looked for all
-    /// jobs that there are, and the pause goes on from there.
+    /// Other workers have fetched a job of each queue at this time or later. Their FETCHes asked
+    /// for all jobs there are, so the pause restarts from that time.
     pub(super) fn others_looked(&mut self, at: Moment, window: Duration) {
         if let Some(pause) = &mut self.pause {
             let most = (pause.long * PUT_OFF_AT_MOST).max(window * PUT_OFF_IN_WINDOWS);
@@ -103,7 +101,7 @@ impl PollPace {
         }
     }
 
-    /// The present pause is over at this moment, or sooner.
+    /// Ends the present pause at this moment, or sooner.
     pub(super) fn ends_at_latest(&mut self, latest: Moment) {
         if let Some(pause) = &mut self.pause {
             pause.ends = pause.ends.min(latest);
@@ -111,33 +109,35 @@ impl PollPace {
         }
     }
 
-    /// A job may be left for the next poll, which comes at this moment, or sooner. When it is taken
-    /// the pause goes on.
+    /// A job may be left, so the next poll happens at this moment, or sooner. The pause continues
+    /// once the job is fetched.
     pub(super) fn looks_again_at(&mut self, latest: Moment) {
         if let Some(pause) = &mut self.pause {
             pause.ends = pause.ends.min(latest);
         }
     }
 
-    /// No job is left for which the next poll comes sooner.
+    /// No job is left that calls for an earlier poll.
     pub(super) fn goes_on(&mut self) {
         if let Some(pause) = &mut self.pause {
             pause.ends = pause.ends.max(pause.since.after(pause.long));
         }
     }
 
-    /// A stream ended for longer than a moment, or is new: the pace begins from the start.
+    /// A stream was closed for longer than a moment, or is new: the longest pause grows from the
+    /// start again.
     pub(super) fn begins_again(&mut self) {
         self.longest = Duration::ZERO;
     }
 
-    /// A poll found a job of which no stream has told so far.
+    /// A poll found a job that no stream has reported yet.
     pub(super) fn found_untold(&mut self, job: JobId, now: Moment) {
         self.without_a_word.get_or_insert((job, now));
         self.begins_again();
     }
 
-    /// A stream tells that a job is available, and whether it was waiting for its time.
+    /// A stream reports that a job is available. `came_due`: it was scheduled or waited for its
+    /// retry.
     pub(super) fn told(&mut self, job: Option<&JobId>, came_due: bool) {
         self.due_jobs_are_told |= came_due;
         let is_it = |(untold, _): &(JobId, Moment)| job.is_none_or(|job| job == untold);
@@ -146,7 +146,8 @@ impl PollPace {
         }
     }
 
-    /// A stream tells that a job waits for its time. Returns whether it has to be polled for.
+    /// A stream reports that a job is scheduled or waits for its retry. Returns whether the worker
+    /// has to poll for it.
     pub(super) fn job_comes_later(&mut self, now: Moment) -> bool {
         if !self.due_jobs_are_told {
             self.distrust(now);
@@ -159,7 +160,7 @@ impl PollPace {
         self.pause = None;
     }
 
-    /// The next backend may differ.
+    /// Forgets the backend, because the next one may differ.
     pub(super) fn forget_backend(&mut self) {
         *self = Self::default();
     }
@@ -178,10 +179,10 @@ impl PollPace {
     }
 }
 
-/// Answers with fewer jobs than were asked for.
+/// Answers with fewer jobs than the FETCH asked for.
 impl PollPace {
-    /// A FETCH for so many jobs brought so many, and of those that streams had told of some are
-    /// left (`is_any_left`).
+    /// A FETCH for `count` jobs returned `brought`. `is_any_left`: streams reported jobs that are
+    /// still left.
     pub(super) fn brought(&mut self, brought: usize, count: usize, is_any_left: bool) {
         let is_behind_short = std::mem::replace(&mut self.was_short, (1..count).contains(&brought));
         if is_behind_short && self.pause.is_none() {
@@ -193,8 +194,8 @@ impl PollPace {
         self.pause = None;
     }
 
-    /// Whether the last FETCH brought all that there was, as far as is known: it brought fewer jobs
-    /// than it asked for, and that was always all.
+    /// Whether the last FETCH probably returned every available job. It returned fewer jobs than it
+    /// asked for, and so far that has always meant all jobs.
     pub(super) fn has_brought_all(&self) -> bool {
         self.was_short && self.is_short_all
     }

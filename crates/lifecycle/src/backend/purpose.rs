@@ -1,4 +1,4 @@
-//! The purpose of a request: where its answer goes.
+//! The purpose of a request: which part handles its answer.
 
 use crate::api::ids::{PullId, Text, WorkerId};
 use crate::api::{Farewell, HeartbeatForm, JobRequest, Moment, WorkerState};
@@ -16,43 +16,43 @@ pub(crate) enum Purpose {
     Deregister(WorkerId, Farewell),
 }
 
-/// A FETCH that is on its way.
+/// A FETCH in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentFetch {
-    /// On whose behalf.
+    /// The worker that sends it.
     pub(crate) worker: WorkerId,
-    /// When it went out.
+    /// When it was sent.
     pub(crate) at: Moment,
-    /// Most jobs that it brings.
+    /// Most jobs that it returns.
     pub(crate) count: usize,
-    /// The queues that it names; none: those that are configured.
+    /// The queues that it names; none: the configured queues.
     pub(crate) queues: Option<Vec<Text>>,
     /// The newest of the pulls that it is for.
     pub(crate) pull: Option<PullId>,
-    /// A stream of events brought it forward.
+    /// A stream of events brought the FETCH forward.
     pub(crate) is_woken: bool,
     /// The FETCH is for pushed credit as well.
     pub(crate) is_for_pushed: bool,
-    /// Another one was on its way when it went out.
+    /// Another FETCH was in flight when this one was sent.
     pub(crate) is_second: bool,
 }
 
 /// The rule for a request that hangs while the backend answers others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenItHangs {
-    /// The request goes out once more, on another connection, because it may arrive twice. Of the
-    /// reports, a FAIL and a requeue may not.
+    /// Send the request again on another connection, because it may arrive twice. A FAIL and a
+    /// requeue may not.
     Again,
-    /// A newer one goes out, which says what is so by then.
+    /// Send a newer request with the present state.
     Newer,
-    /// Its connection is closed, and a look finds out what became of it.
+    /// Close its connection. A check then finds out the result.
     Reset,
-    /// Nothing: its time has to be over.
+    /// Do nothing until the request times out.
     Wait,
 }
 
 impl Purpose {
-    /// The rule for such a request if it hangs. An ACK may be sent twice, a FAIL or a requeue may
+    /// The rule for this request if it hangs. An ACK may be sent twice, a FAIL or a requeue may
     /// not.
     pub(super) fn when_it_hangs(&self, may_be_sent_twice: bool) -> WhenItHangs {
         match self {
@@ -66,7 +66,8 @@ impl Purpose {
             | Self::Manifest
             | Self::FinalHeartbeat { .. } => WhenItHangs::Again,
             Self::Heartbeat(_) => WhenItHangs::Newer,
-            // A FETCH would claim other jobs, and what no job depends on can wait.
+            // A second FETCH would claim other jobs. The other requests can wait because no job
+            // depends on them.
             Self::Register(_)
             | Self::Fetch(..)
             | Self::OfJob(JobRequest::Progress(_) | JobRequest::Checkpoint(_))
@@ -75,14 +76,14 @@ impl Purpose {
     }
 }
 
-/// The subject of such a request.
+/// The subject of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Topic {
     /// No single job.
     General,
-    /// An outcome, or a delivery that came while one was on its way.
+    /// An outcome, or a delivery that arrived while an outcome was in flight.
     Report,
-    /// Whether a reservation is still ours.
+    /// Whether the worker still holds a reservation.
     Check,
     /// Progress or a checkpoint.
     News,

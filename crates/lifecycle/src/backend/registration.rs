@@ -1,4 +1,4 @@
-//! The worker's registration: unknown, registered, gone. Also the kind of the backend.
+//! The worker's registration: unknown, registered, deregistered. Also the kind of the backend.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::backend::link::{Context, Link};
 use crate::backend::purpose::{Purpose, SentFetch};
 use crate::retry::state::is_of_an_outage;
 
-/// However short the heartbeat interval is, pauses between registrations may become this long.
+/// Pauses between registrations may grow to this, however short the heartbeat interval is.
 const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
 
-/// Attempts to learn what kind of backend it is; then it counts as one of the usual ones until the
-/// next registration.
+/// Attempts to fetch the backend's manifest. After these the backend counts as the usual kind until
+/// the next registration.
 const MANIFEST_ATTEMPTS: u32 = 10;
 
-/// How long after the first of the queues that are not registered yet all of them are.
+/// ojs-init registers all new queues this long after the first of them.
 const REGISTER_MORE_AFTER: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// A new incarnation introduces itself (worker protocol 3.1).
+    /// A new incarnation registers (worker protocol 3.1).
     pub(crate) fn begin_incarnation(&mut self, worker: WorkerId, cx: &Context) {
         self.timers.cancel(LinkTimer::Register);
         self.session.begins(worker);
@@ -47,13 +47,14 @@ impl Link {
         self.call(call, purpose, cx.options.request_timeout, cx);
     }
 
-    /// Whether the registration waits for the first request for jobs, which names queues.
+    /// Whether the registration waits for the first request for jobs, because that names the
+    /// queues.
     pub(crate) fn waits_for_queues(&self, options: &Options) -> bool {
         options.queues == Queues::AsAsked && !self.session.knows_queues()
     }
 
-    /// The jobs that the worker takes, for the backend. Without a configuration it is what the
-    /// holders have asked for until now.
+    /// The jobs that the worker accepts, as reported to the backend. Without a configuration these
+    /// are the jobs that the holders have asked for so far.
     pub(crate) fn takes(&self, options: &Options) -> Takes {
         let is_asked_for = options.queues == Queues::AsAsked;
         Takes {
@@ -62,27 +63,27 @@ impl Link {
         }
     }
 
-    /// The most jobs that its holders had and asked for at the same time, at least 1; none where
-    /// somebody has set a bound.
+    /// The most jobs that the holders had and asked for at the same time, at least 1. None if a
+    /// bound is configured.
     pub(crate) fn concurrency_asked_for(&self, options: &Options) -> Option<u32> {
         is_unbounded(options).then(|| self.session.most_at_once().max(1))
     }
 
-    /// The most jobs that the holders had and asked for at the same time, whether or not somebody
-    /// has set a bound; none before the first request, and none where holders do not name queues.
+    /// The most jobs that the holders had and asked for at the same time, with or without a
+    /// configured bound. None before the first request, and none where holders do not name queues.
     pub(crate) fn most_asked_for(&self, options: &Options) -> Option<u32> {
         let most = self.session.most_at_once();
         (options.queues.are_named_by_holders() && most > 0).then_some(most)
     }
 
-    /// The holders have and want so many jobs together.
+    /// The holders together have and ask for this many jobs.
     pub(crate) fn jobs_are_asked_for(&mut self, at_once: usize) {
         let at_once = u32::try_from(at_once).unwrap_or(MAX_CONCURRENCY);
         self.session.wanted_at_once(at_once.min(MAX_CONCURRENCY));
     }
 
-    /// Holders ask for jobs from these queues, where nobody has configured any: the first ones are
-    /// what the registration waits for; further ones are registered a moment later, together.
+    /// Holders ask for jobs from these queues, and no queues are configured. The registration waits
+    /// for the first queues. Further ones are registered together a moment later.
     pub(crate) fn queues_are_asked_for(&mut self, queues: &[Text], cx: &Context) {
         let is_first = !self.session.knows_queues();
         for queue in queues {
@@ -102,16 +103,17 @@ impl Link {
         }
     }
 
-    /// The backend has accepted something from this incarnation, perhaps a former one by now.
+    /// The backend has accepted a request of this incarnation, which may be a former one by now.
     pub(super) fn is_known_now(&mut self, worker: &WorkerId, cx: &Context) {
-        // Its first answer came after the end had begun: what was held back until then is due.
+        // The first answer arrived after the end had begun, so the heartbeat that was held back is
+        // due.
         if self.session.heard_of(worker) && cx.is_terminating() {
             self.heartbeat_now(cx);
         }
     }
 
     pub(crate) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, cx: &Context) {
-        // An earlier attempt may have got through, and its answer not.
+        // An earlier attempt may have reached the backend although its answer was lost.
         let is_accepted = matches!(
             reply,
             Reply::Registered { .. } | Reply::Failed(Failure::AlreadyCompleted)
@@ -131,7 +133,7 @@ impl Link {
                 self.registration_is_settled(cx);
             }
             // Most backends have no such call (requirements C-16): the first heartbeat introduces
-            // us.
+            // the worker.
             Reply::Failed(Failure::Unsupported) => {
                 self.session.is_without_registration();
                 self.notify(LinkNotice::NotRegistered);
@@ -148,7 +150,8 @@ impl Link {
             | Reply::JobSeen(_)
             | Reply::Manifest(_) => self.register_again(reply.failure(), cx),
         }
-        // After it is settled: what is due to a backend that knows us goes out only then.
+        // This follows the settled registration because a backend that knows the worker gets the
+        // held-back heartbeat only then.
         if is_accepted {
             self.notify(LinkNotice::Registered(worker.clone()));
             self.session.registered();
@@ -157,8 +160,8 @@ impl Link {
         self.register_more_queues(cx);
     }
 
-    /// Sets the configured interval, or else the recommended one, but never more than the backend
-    /// and the reservations bear (WP 10.3).
+    /// Sets the configured interval, or else the recommended one. The interval never exceeds what
+    /// the backend and the reservations allow (WP 10.3).
     fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, cx: &Context) {
         let configured = cx.options.heartbeat_interval;
         let is_fixed = cx.options.heartbeat_interval_is_fixed;
@@ -181,7 +184,7 @@ impl Link {
         let before = self.session.registrations.add(failure, cx.now);
         let mut pause = self.draws.retry_pause(before, failure, cx.end.phase);
         if is_of_an_outage(failure) {
-            // No heartbeat tells yet that it is over.
+            // No heartbeat reports the end of the outage yet.
             let longest = self.session.heartbeats.interval().max(SHORTEST_LONG_PAUSE);
             pause = pause.min(self.draws.jitter.poll_pause(longest));
         }
@@ -194,8 +197,9 @@ impl Link {
         });
     }
 
-    /// The first heartbeat follows at once. After another registration it comes when it is due: a
-    /// backend that accepts registrations and then knows nobody must not be asked without a pause.
+    /// The first registration is followed by a heartbeat at once. After a later one the heartbeat
+    /// waits for its interval, because a backend that accepts registrations but knows no worker
+    /// would otherwise get requests without a pause.
     fn registration_is_settled(&mut self, cx: &Context) {
         let was_settled = self.session.registration_answered();
         self.streams.forget_backend();
@@ -219,7 +223,7 @@ impl Link {
         }
     }
 
-    /// Whether an answer may still make this incarnation known, or bring it a job.
+    /// Whether an answer may still register this incarnation, or deliver a job to it.
     fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
         self.calls.is_any(|purpose| match purpose {
             Purpose::Register(worker)
@@ -235,9 +239,9 @@ impl Link {
         self.call(call, purpose, cx.options.request_timeout, cx);
     }
 
-    /// Some backends take nothing but our name, and most have no such operation (requirements
-    /// C-16): then the other ways are tried, and that the last one is missing too is nothing to
-    /// speak of. Who is not there is gone.
+    /// Some backends accept only the worker's name, and most have no such operation (requirements
+    /// C-16). ojs-init then tries the other ways. A backend that lacks the last one as well is not
+    /// worth a log line. A worker that the backend does not know counts as deregistered.
     pub(crate) fn deregister_replied(&mut self, worker: WorkerId, way: Farewell, reply: &Reply, cx: &Context) {
         let is_refused = *reply == Reply::Failed(Failure::Refused);
         let is_missing = *reply == Reply::Failed(Failure::Unsupported);
@@ -266,8 +270,8 @@ impl Link {
         }
     }
 
-    /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a
-    /// backend that is down is asked no more often than that.
+    /// Asks for the backend's kind once for each registration. The request follows a heartbeat, so
+    /// a backend that is down gets no more of them than heartbeats.
     pub(super) fn ask_for_manifest(&mut self, cx: &Context) {
         let is_asking = self.calls.is_any(|purpose| *purpose == Purpose::Manifest);
         if !self.session.knows_traits() && !is_asking && !cx.is_terminating() {
@@ -283,13 +287,13 @@ impl Link {
             // The next heartbeat asks again, a few times.
             self.session.traits_not_heard(MANIFEST_ATTEMPTS);
         } else {
-            // The backend does not tell its kind, or not to this worker.
+            // The backend does not report its kind, or not to this worker.
             self.session.has_no_traits();
         }
     }
 }
 
-/// Whether nobody has configured how many jobs the worker may have at once.
+/// Whether the number of jobs at once is not configured.
 fn is_unbounded(options: &Options) -> bool {
     options.queues.are_named_by_holders() && options.concurrency == MAX_CONCURRENCY
 }

@@ -1,8 +1,8 @@
 //! The wait after a resume. The backend may have asked for quiet, and only the reply to a heartbeat
-//! says whether it still does.
+//! shows whether it still does.
 //!
-//! Without the wait a FETCH would go out beside the heartbeat, and the jobs that it brings would
-//! have to go back.
+//! Without the wait ojs-init would send a FETCH beside the heartbeat, and might have to give the
+//! fetched jobs back.
 
 use crate::api::{Directive, LinkNotice, Reason, Reply};
 use crate::backend::heartbeat_state::SentHeartbeat;
@@ -10,7 +10,7 @@ use crate::backend::link::Link;
 use crate::backend::resumed::Resumed;
 
 impl Link {
-    /// The worker runs again: no FETCH before the next heartbeat was answered, or has failed.
+    /// The worker resumed. No FETCH is sent until the next heartbeat is answered or has failed.
     pub(crate) fn resumed(&mut self, reason: Reason) {
         let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);
         let was_asked = self.session.last_directive() == Some(Directive::Quiet);
@@ -18,8 +18,7 @@ impl Link {
         self.session.heartbeats.resumed(Resumed { is_contested });
     }
 
-    /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or
-    /// not.
+    /// A heartbeat was answered or failed. If it was sent after the resume, the wait ends.
     pub(super) fn resume_is_answered(&mut self, heartbeat: &SentHeartbeat, reply: &Reply) {
         if !heartbeat.is_after_resume {
             return;

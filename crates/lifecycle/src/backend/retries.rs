@@ -1,4 +1,4 @@
-//! When requests that failed are tried again, and what a failure says about the backend.
+//! When ojs-init retries failed requests, and what a failure shows about the backend.
 
 use std::time::Duration;
 
@@ -11,26 +11,27 @@ use crate::retry::state::{Failures, RetryNow};
 /// Least time between two moments to which retries are brought forward.
 const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Within this time after an outage the requests that it held up are tried again.
+/// After an outage ojs-init retries the requests within this time.
 pub(super) const BACK_WITHIN: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// Retries now what was refused, or could not be sent, for want of credentials.
+    /// Retries the requests that the backend refused, or that could not be sent, for lack of
+    /// credentials.
     pub(crate) fn credentials_changed(&mut self, cx: &Context) {
         self.retry_now(Failures::OfCredentials, Duration::ZERO, cx);
         self.listen_again(cx);
     }
 
-    /// A heartbeat got through again. What failed like the last ones is retried, but not by all
-    /// workers at once.
+    /// A heartbeat was accepted after an outage. Retries the requests that failed in the outage, at
+    /// a time by chance because all workers would retry at once otherwise.
     pub(super) fn outage_is_over(&mut self, cx: &Context) {
         let spread = self.draws.jitter.up_to(BACK_WITHIN);
         self.retry_now(Failures::OfAnOutage, spread, cx);
     }
 
-    /// After `later`, retries every request whose last failure matches. At most once a second, so
-    /// that neither somebody who writes next to the token nor a network that comes and goes makes
-    /// ojs-init ask without a pause.
+    /// After `later`, retries every request whose last failure matches. At most once a second,
+    /// because frequent writes next to the token, or an unstable network, would cause requests
+    /// without a pause.
     fn retry_now(&mut self, failures: Failures, later: Duration, cx: &Context) {
         let last = self.session.retried_now_at();
         let is_soon = last.is_some_and(|last| last.after(RETRY_NOW_EVERY).remaining(cx.now) > Duration::ZERO);
@@ -42,7 +43,7 @@ impl Link {
         let is_registering = self.is_registering();
         let is_fetching = self.is_fetching();
         let registration = self.session.registrations.retry_now(failures, is_registering, is_soon);
-        // Of two FETCHes one may have failed while the other one is on its way.
+        // Of two FETCHes one may have failed while the other one is in flight.
         let is_fetch_held_up = self.is_fetch_held_up();
         let mut verdicts = vec![(registration, LinkTimer::Register)];
         if is_fetch_held_up || !is_fetching {
@@ -68,13 +69,13 @@ impl Link {
         self.say(Said::RetryJobs { failures, at, is_soon });
     }
 
-    /// Requests of the jobs are retried at this moment.
+    /// The jobs' requests are retried at this moment.
     pub(crate) fn retries_at(&mut self, at: Moment) {
         self.session.retries_at(at);
     }
 
-    /// Notes whether the backend is there. An answer of another server, or a server error, can be a
-    /// matter of one job or of one path. It counts for the backend only if it answers a
+    /// Notes whether the backend is reachable. An answer of another server, or a server error, may
+    /// concern one job or one path only. Either counts for the backend only if it answers a
     /// registration or a heartbeat.
     pub(crate) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply, cx: &Context) {
         let is_greeting = matches!(

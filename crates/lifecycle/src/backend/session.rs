@@ -1,6 +1,6 @@
-//! The session with the backend: what ojs-init knows about the backend, and what the backend knows
-//! about ojs-init. Other files report events and ask questions. They change only the parts with
-//! verbs of their own: heartbeats, the forms of a FETCH, and retries.
+//! The session with the backend: what ojs-init knows about the backend, and the reverse. Other
+//! files report events and ask questions. They change only three parts directly: heartbeats, the
+//! forms of a FETCH, and retries.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -18,52 +18,53 @@ const MOST_KNOWN_QUEUES: usize = 100;
 /// Registration, traits, heartbeats, forms and retries: everything that lasts between requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct BackendSession {
-    /// Our name; another one for each incarnation of the worker.
+    /// The worker's name; a new one for each incarnation.
     worker: Option<WorkerId>,
-    /// Whether registration was answered, one way or the other.
+    /// Whether the backend has answered the registration, with success or not.
     is_registration_answered: bool,
-    /// Whether the backend has accepted anything from this incarnation: only then does it have to
-    /// hear of our end.
+    /// Whether the backend has accepted any request of this incarnation. Only then does ojs-init
+    /// report the end to it.
     is_known: bool,
-    /// When and how heartbeats go out.
+    /// When ojs-init sends heartbeats, and in which form.
     pub(crate) heartbeats: HeartbeatState,
     /// The differences of this kind of backend.
     traits: BackendTraits,
-    /// Whether it was asked, and did answer, or does not answer.
+    /// Whether the traits are settled: the backend has answered, or does not answer.
     knows_traits: bool,
-    /// How often it was asked in vain.
+    /// How often the request for the traits failed.
     manifest_failures: u32,
-    /// When it refused the full form of an ACK and took the bare one (requirements C-24).
+    /// Since when the backend refuses the full form of an ACK and accepts the bare one
+    /// (requirements C-24).
     bare_acks_since: Option<Moment>,
     /// FETCHes in a row that failed.
     pub(super) fetches: RetryState,
-    /// How they are spelled.
+    /// The forms of a FETCH.
     pub(crate) fetch_forms: FetchForms,
-    /// Whether a second one is worth it.
+    /// Whether a second FETCH is worth it.
     pub(super) fetch_pace: FetchPace,
     /// Registrations in a row that failed.
     pub(super) registrations: RetryState,
     /// The directive in the last heartbeat's reply.
     last_directive: Option<Directive>,
-    /// When the last request went out that showed that the backend's store is there: it took an
-    /// outcome, brought jobs or extended a reservation. The store was there at that time or later.
+    /// When the last request was sent that proved that the backend's store is up. The backend
+    /// accepted an outcome, returned jobs or extended a reservation at that time or later.
     store_seen: Option<Moment>,
-    /// When it last took an outcome.
+    /// When the backend last accepted an outcome.
     outcome_taken_at: Option<Moment>,
-    /// When something was last brought forward.
+    /// The moment of the last early retry.
     retried_now_at: Option<Moment>,
-    /// The backend takes no progress.
+    /// The backend accepts no progress.
     has_no_progress: bool,
     /// The backend saves no checkpoints.
     has_no_checkpoints: bool,
-    /// And that was said.
+    /// The log has a line about missing checkpoints.
     is_without_checkpoints_said: bool,
-    /// The present incarnation was deregistered: a late answer does not make it known again.
+    /// The present incarnation was deregistered. A late answer does not make it known again.
     has_left: bool,
-    /// The queues that holders have asked for, in the order in which they did first; of any
-    /// incarnation.
+    /// The queues that holders of any incarnation have asked for, in the order of the first
+    /// requests.
     queues: Vec<Text>,
-    /// How many of them the last registration named.
+    /// How many of these queues the last registration named.
     registered_queues: usize,
     /// Most jobs that holders had and asked for at one time.
     most_at_once: u32,
@@ -106,19 +107,18 @@ impl BackendSession {
     }
 }
 
-/// The worker as the backend knows it.
+/// The worker's name and its registration.
 impl BackendSession {
-    /// Our name.
     pub(crate) fn worker(&self) -> Option<&WorkerId> {
         self.worker.as_ref()
     }
 
-    /// Whether that is the present incarnation.
+    /// Whether `worker` is the present incarnation.
     pub(crate) fn is(&self, worker: &WorkerId) -> bool {
         self.worker.as_ref() == Some(worker)
     }
 
-    /// Another incarnation begins; the one before it may still have outcomes to deliver.
+    /// Another incarnation begins. The former one may still have outcomes to deliver.
     pub(super) fn begins(&mut self, worker: WorkerId) {
         if let Some(former) = self.worker.replace(worker) {
             self.retired.insert(former, self.is_known);
@@ -130,7 +130,7 @@ impl BackendSession {
         self.registrations = RetryState::default();
     }
 
-    /// Holders ask for jobs of this queue. Beyond so many it is not known to anybody.
+    /// Holders ask for jobs of this queue. Queues beyond `MOST_KNOWN_QUEUES` are not registered.
     pub(super) fn asked_for(&mut self, queue: &Text) {
         if self.queues.len() < MOST_KNOWN_QUEUES && !self.queues.contains(queue) {
             self.queues.push(queue.clone());
@@ -142,27 +142,28 @@ impl BackendSession {
         &self.queues
     }
 
-    /// A registration names all of them.
+    /// A registration names all queues.
     pub(super) fn registers_queues(&mut self) {
         self.registered_queues = self.queues.len();
     }
 
-    /// Holders have, and ask for, so many jobs at one time.
+    /// Holders together have and ask for this many jobs at one time.
     pub(super) fn wanted_at_once(&mut self, count: u32) {
         self.most_at_once = self.most_at_once.max(count);
     }
 
-    /// The most of that until now.
+    /// Most jobs that holders had and asked for at one time so far.
     pub(super) fn most_at_once(&self) -> u32 {
         self.most_at_once
     }
 
-    /// Whether any is known.
+    /// Whether any queue is known.
     pub(super) fn knows_queues(&self) -> bool {
         !self.queues.is_empty()
     }
 
-    /// Whether more are known than the last registration named, and there is such a thing.
+    /// Whether more queues are known than the last registration named, and the backend has a
+    /// registration.
     pub(super) fn has_more_queues(&self) -> bool {
         !self.has_no_registration && self.queues.len() > self.registered_queues
     }
@@ -172,8 +173,8 @@ impl BackendSession {
         self.has_no_registration = true;
     }
 
-    /// Registration was answered, one way or the other: whether it was before. It may be another
-    /// backend by now, or another version.
+    /// The backend answered the registration, with success or not. Returns whether it had answered
+    /// one before. The backend may be another one by now, or another version.
     pub(super) fn registration_answered(&mut self) -> bool {
         self.knows_traits = false;
         self.manifest_failures = 0;
@@ -187,18 +188,18 @@ impl BackendSession {
         mem::replace(&mut self.is_registration_answered, true)
     }
 
-    /// Whether registration was answered.
     pub(super) fn is_registration_answered(&self) -> bool {
         self.is_registration_answered
     }
 
-    /// The backend registered us. Even after a deregistration: then it is undone by another one.
+    /// The backend registered the worker. If the worker has deregistered meanwhile, another
+    /// deregistration undoes this.
     pub(super) fn registered(&mut self) {
         self.has_left = false;
     }
 
-    /// The backend has accepted something from this incarnation, perhaps a former one by now.
-    /// Whether it is the present one, and was not known until now.
+    /// The backend has accepted a request of this incarnation, which may be a former one by now.
+    /// Returns whether it is the present one and was not known until now.
     pub(super) fn heard_of(&mut self, worker: &WorkerId) -> bool {
         if self.is(worker) {
             let was_known = mem::replace(&mut self.is_known, !self.has_left);
@@ -210,28 +211,29 @@ impl BackendSession {
         false
     }
 
-    /// Whether the backend knows the present incarnation: only then does it have to hear of its
-    /// end.
+    /// Whether the backend knows the present incarnation. Only then does ojs-init report the end to
+    /// it.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// Former incarnations that are not over for the backend.
+    /// Former incarnations that are not deregistered yet.
     pub(super) fn retired(&self) -> impl Iterator<Item = &WorkerId> {
         self.retired.keys()
     }
 
-    /// A former incarnation has nothing left to say: whether the backend knows it.
+    /// A former incarnation has no outcomes or requests left. Returns whether the backend knows it.
     pub(super) fn retired_is_done(&mut self, worker: &WorkerId) -> bool {
         self.retired.remove(worker) == Some(true)
     }
 
-    /// Whether `take_registered` would return anybody.
+    /// Whether `take_registered` would return any worker.
     pub(crate) fn has_registered(&self) -> bool {
         (self.worker.is_some() && self.is_known) || self.retired.values().any(|is_known| *is_known)
     }
 
-    /// Everybody whom the backend knows and who has not been deregistered: they leave now.
+    /// Returns every worker that the backend knows and that is not deregistered, and marks each as
+    /// deregistered.
     pub(crate) fn take_registered(&mut self) -> Vec<WorkerId> {
         let former = self.retired.iter().filter(|(_, is_known)| **is_known);
         let mut all: Vec<WorkerId> = former.map(|(worker, _)| worker.clone()).collect();
@@ -253,30 +255,31 @@ impl BackendSession {
         self.traits
     }
 
-    /// Whether that is known, or is not to be had.
+    /// Whether the traits are known, or the backend does not report them.
     pub(super) fn knows_traits(&self) -> bool {
         self.knows_traits
     }
 
-    /// The backend has told its kind.
+    /// The backend has reported its kind.
     pub(super) fn has_traits(&mut self, traits: BackendTraits) {
         self.traits = traits;
         self.knows_traits = true;
     }
 
-    /// The backend does not tell its kind, or not to this worker. It counts as the usual kind.
+    /// The backend does not report its kind, or not to this worker. It counts as the usual kind.
     pub(super) fn has_no_traits(&mut self) {
         self.knows_traits = true;
     }
 
-    /// The backend could not be asked for its kind. After so many times it counts as the usual
-    /// kind.
+    /// The request for the backend's kind failed. After `most` failures the backend counts as the
+    /// usual kind.
     pub(super) fn traits_not_heard(&mut self, most: u32) {
         self.manifest_failures += 1;
         self.knows_traits = self.manifest_failures >= most;
     }
 
-    /// Since when it takes the bare form of an ACK alone, if that is not longer ago than this.
+    /// Since when the backend accepts only the bare form of an ACK, if that is not longer ago than
+    /// `within`.
     pub(crate) fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
         self.bare_acks_since.filter(|since| since.elapsed(now) < within)
     }
@@ -304,7 +307,8 @@ impl BackendSession {
         self.has_no_checkpoints = true;
     }
 
-    /// Whether that is to be said: the first time that a job wants one saved.
+    /// Whether to log that the backend saves no checkpoints: the first time that a job wants one
+    /// saved.
     pub(crate) fn has_to_say_that_it_saves_none(&mut self) -> bool {
         !mem::replace(&mut self.is_without_checkpoints_said, true)
     }
@@ -317,17 +321,17 @@ impl BackendSession {
         self.last_directive
     }
 
-    /// A heartbeat's reply asks for this: whether that is news.
+    /// A heartbeat's reply has this directive. Returns whether it differs from the last one.
     pub(crate) fn directed(&mut self, directive: Option<Directive>) -> bool {
         mem::replace(&mut self.last_directive, directive) != directive
     }
 
-    /// Its store is there, as a request of that moment shows.
+    /// A request that was sent at `asked_at` proved that the store is up.
     pub(crate) fn showed_store(&mut self, asked_at: Moment) {
         self.store_seen = self.store_seen.max(Some(asked_at));
     }
 
-    /// When the last request went out that showed that.
+    /// When the last request was sent that proved that the store is up.
     pub(crate) fn store_seen(&self) -> Option<Moment> {
         self.store_seen
     }
@@ -337,17 +341,17 @@ impl BackendSession {
         self.outcome_taken_at = Some(now);
     }
 
-    /// When it last took one.
+    /// When the backend last accepted an outcome.
     pub(crate) fn outcome_taken_at(&self) -> Option<Moment> {
         self.outcome_taken_at
     }
 
-    /// Waiting requests are tried again at this moment.
+    /// Waiting requests are retried at this moment.
     pub(super) fn retries_at(&mut self, at: Moment) {
         self.retried_now_at = Some(at);
     }
 
-    /// When what waits was last tried again for something that happened, or is to be.
+    /// The moment of the last early retry, which may still be ahead.
     pub(super) fn retried_now_at(&self) -> Option<Moment> {
         self.retried_now_at
     }

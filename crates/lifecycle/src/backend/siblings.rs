@@ -1,50 +1,50 @@
-//! Requests that are on their way twice because the first one hangs. They have one answer.
+//! Requests in flight twice because the first copy hangs. The copies share one answer.
 
 use std::collections::BTreeMap;
 
 use crate::api::{CallId, Failure, FailureClass, Reply};
 
-/// A request that went out more than once.
+/// A request that was sent more than once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Family {
-    /// Those that have no answer yet.
+    /// Copies without an answer.
     open: Vec<CallId>,
-    /// The weightiest of the answers that say no.
+    /// The weightiest failure so far.
     refusal: Option<Failure>,
-    /// How often it went out.
+    /// How often the request was sent.
     sent: usize,
 }
 
-/// Requests that are on their way more than once, under the number of the one that went out first.
+/// Requests in flight more than once, under the number of the first copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Siblings {
     families: BTreeMap<CallId, Family>,
-    /// Of which family a request is that went out later.
+    /// The first copy of each later copy.
     first_of: BTreeMap<CallId, CallId>,
 }
 
 /// The meaning of an answer that may be one of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OneAnswer {
-    /// It, or a weightier one of before, is the answer to the request that went out first under
-    /// this number.
+    /// This answer, or a weightier earlier one, is the answer to the request with the number
+    /// `first`.
     Decides {
-        /// The first one's number.
+        /// The number of the first copy.
         first: CallId,
-        /// The answer.
+        /// The deciding answer.
         reply: Reply,
-        /// Those that nobody waits for any more.
+        /// Copies whose answers are no longer needed.
         open: Vec<CallId>,
     },
-    /// A sibling may still bring another one.
+    /// A sibling may still return another answer.
     Waits {
-        /// The first one's number.
+        /// The number of the first copy.
         first: CallId,
     },
 }
 
 impl Siblings {
-    /// The request went out again beside its first, as `sibling`.
+    /// The request was sent again as `sibling`.
     pub(super) fn joins(&mut self, first: CallId, sibling: CallId) {
         let family = self.families.entry(first).or_insert_with(|| Family {
             open: vec![first],
@@ -56,29 +56,29 @@ impl Siblings {
         self.first_of.insert(sibling, first);
     }
 
-    /// How often this request is, or was, on its way.
+    /// How often this request was sent.
     pub(crate) fn sent(&self, first: CallId) -> usize {
         self.families.get(&first).map_or(1, |family| family.sent)
     }
 
-    /// How many requests are on their way that went out beside another one.
+    /// How many hedges are in flight.
     pub(super) fn hedges(&self) -> usize {
         self.first_of.len()
     }
 
-    /// Whether this one went out later than its first.
+    /// Whether this is a later copy.
     pub(crate) fn is_hedge(&self, call: CallId) -> bool {
         self.first_of.contains_key(&call)
     }
 
-    /// Those of a request that have no answer yet: itself, where it is on its way once.
+    /// The unanswered copies of a request: the request itself if it was sent once.
     pub(crate) fn open(&self, first: CallId) -> Vec<CallId> {
         self.families
             .get(&first)
             .map_or_else(|| vec![first], |family| family.open.clone())
     }
 
-    /// Nobody waits for its answer any more: those that have none yet.
+    /// The answer is no longer needed. Returns the unanswered copies.
     pub(super) fn forget(&mut self, first: CallId) -> Vec<CallId> {
         let open = self.open(first);
         self.families.remove(&first);
@@ -88,13 +88,13 @@ impl Siblings {
         open
     }
 
-    /// The first ones of all that are on their way more than once.
+    /// The first copies of all requests in flight more than once.
     pub(crate) fn firsts(&self) -> impl Iterator<Item = CallId> {
         self.families.keys().copied()
     }
 
-    /// One is answered. A good answer, or that the job is completed already, decides whenever it
-    /// comes, a bad one when there is none left that could bring another.
+    /// A copy was answered. A good answer, or "already completed", decides at once. A failure
+    /// decides only when no other copy can still be answered.
     pub(crate) fn answered(&mut self, call: CallId, reply: Reply) -> OneAnswer {
         let first = self.first_of.remove(&call).unwrap_or(call);
         let Some(mut family) = self.families.remove(&first) else {
@@ -106,7 +106,7 @@ impl Siblings {
         };
         family.open.retain(|open| *open != call);
         let reply = match reply {
-            // By one of them: none has to be waited for.
+            // One of the copies completed the job, so no other answer is needed.
             done @ Reply::Failed(Failure::AlreadyCompleted) => done,
             Reply::Failed(failure) => {
                 let weightier = family.refusal.map_or(failure, |before| weightier(before, failure));
@@ -135,8 +135,8 @@ impl Siblings {
     }
 }
 
-/// Of two answers that say no the one that says more: the backend's word before none, and what may
-/// have been carried out before what cannot have been. Of two of a kind the later one.
+/// The failure that proves more: a verdict of the backend before none, and a request that may have
+/// been carried out before one that was not. Of two equal ones the later one.
 fn weightier(before: Failure, later: Failure) -> Failure {
     let weight = |failure: Failure| match failure.class() {
         FailureClass::Verdict => 3,
@@ -147,7 +147,7 @@ fn weightier(before: Failure, later: Failure) -> Failure {
     if weight(before) > weight(later) { before } else { later }
 }
 
-/// The failure of a request of which an earlier copy may have been carried out.
+/// The failure of a request if an earlier copy may have been carried out.
 fn sent_more_than_once(failure: Failure) -> Failure {
     if let Failure::Conflict { .. } = failure {
         Failure::Conflict { was_sent_twice: true }

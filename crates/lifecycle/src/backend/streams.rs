@@ -1,5 +1,4 @@
-//! Streams of events: what each is about and how far it is, and when what they told last had a
-//! consequence.
+//! Streams of events: the topic and stage of each, and when its events last had a consequence.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,43 +8,43 @@ use crate::api::{Failure, FailureClass, MOST_STREAMS, Moment, StreamTopic, Text}
 use crate::retry::jitter::Jitter;
 use crate::retry::state::asked_for;
 
-/// A stream that was there for so long had nothing wrong with it, however it ends.
-/// Public backends end each stream at its first write after 30 s.
+/// A stream that was open for this long worked, however it ends. Public backends end each stream at
+/// its first write after 30 s.
 const STEADY_AFTER: Duration = Duration::from_secs(20);
 
-/// A steady stream that was cut is asked for again within this time, or within the window of a
-/// wake-up. That grows with the number of workers, and a backend may cut all their streams at once.
+/// ojs-init asks again for a steady stream that was cut within this time, or within the window of a
+/// wake-up. The window grows with the number of workers, because a backend may cut all their
+/// streams at once.
 const REOPEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// And within this time, however wide the window is.
+/// Longest time until that request, however wide the window is.
 const REOPEN_AT_LATEST: Duration = Duration::from_secs(5);
 
-/// So many answers in a row that something went wrong there (500) say that the backend has no
-/// streams.
+/// After this many server errors (500) in a row the backend counts as one without streams.
 const SERVER_ERRORS_OF_NO_STREAMS: u32 = 5;
 
-/// First and longest pause before a queue is asked for again that is not there: it comes with its
-/// first job.
+/// First and longest pause before ojs-init asks again for a missing queue. A queue is created with
+/// its first job.
 const QUEUE_MAY_COME: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5 * 60));
 
-/// First and longest pause after a stream that told more than we listen to. Where so much happens a
-/// poll finds jobs as well.
+/// First and longest pause after a stream that sent more events than ojs-init reads. With that many
+/// events a poll finds jobs as well.
 const FLOODED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10 * 60));
 
-/// Pause before a backend is asked again that has no streams, or none for us.
+/// Pause before ojs-init asks again a backend that has no streams, or refuses them to this worker.
 pub(super) const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
-/// Pauses that double begin with this many doublings of the shortest: whoever lost a stream polls
-/// meanwhile.
+/// Pauses that double begin with this many doublings of the shortest. They may be long because a
+/// worker without a stream polls meanwhile.
 const FEWEST_DOUBLINGS: u32 = 2;
 
-/// How far a stream is.
+/// The stage of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum StreamStage {
     Closed,
-    /// The request is on its way.
+    /// The request is in flight.
     Asked(CallId),
-    /// The stream is open, since then.
+    /// The stream is open since this moment.
     Open(CallId, Moment),
 }
 
@@ -54,46 +53,46 @@ enum StreamStage {
 struct Stream {
     topic: StreamTopic,
     stage: StreamStage,
-    /// How often in a row it was not to be had, or ended soon.
+    /// How often in a row the request failed or the stream ended soon.
     failures: u32,
-    /// Answers in a row that something went wrong there, and nothing else.
+    /// Server errors (500) in a row.
     server_errors: u32,
-    /// The stream ended because the backend could not be reached, or did not answer well.
+    /// The stream ended because the backend was unreachable or answered with an error of an outage.
     awaits_backend: bool,
-    /// The backend has said that there is no such stream, or the stream is deaf.
+    /// The backend has no such stream, answered only server errors, or the stream is deaf.
     is_missing: bool,
-    /// The stream was steady and was cut, and it is asked for again. That lasts for
+    /// The stream was steady and was cut, and ojs-init asks for it again. This state lasts for
     /// `REOPEN_AT_LATEST` and one request at most.
     was_cut: bool,
-    /// The stream has told something, at any time.
+    /// Whether the stream has ever sent an event.
     has_told: bool,
-    /// When it last told that somebody has taken a job.
+    /// When the stream last reported that a worker fetched a job.
     taken_at: Option<Moment>,
-    /// Polls that found new jobs which it did not tell of.
+    /// Polls that found new jobs which the stream did not report.
     missed: u8,
-    /// The stream was closed because it told nothing.
+    /// The stream was closed because it sent no events.
     is_deaf: bool,
-    /// The queue was not there: its first job says that it is.
+    /// The queue was missing. Its first job shows that it exists.
     awaits_job: bool,
-    /// A job of it has come since, and the stream was asked for because of that.
+    /// A job of the queue has arrived since, and ojs-init asked for the stream because of it.
     had_job: bool,
 }
 
-/// All of them. A stream's number is its place: one for each queue, and the last one, which is
-/// asked for where these are missing, for all queues together.
+/// All streams. A stream's number is its index: one for each queue, and a last one for all queues
+/// together, which ojs-init asks for if the others are missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Streams {
     all: Vec<Stream>,
-    /// Whether they are wanted at the moment.
+    /// Whether ojs-init wants streams at the moment.
     is_listening: bool,
-    /// The log's knowledge: whether the backend tells of new jobs.
+    /// Whether the backend reports new jobs, as last logged.
     is_offered: Option<bool>,
-    /// When the last FETCH went out, if it brought no job.
+    /// When the last FETCH was sent, if it returned no job.
     idle_since: Option<Moment>,
 }
 
 impl Streams {
-    /// Of these queues.
+    /// Creates the streams of these queues.
     pub(crate) fn new(queues: &[Text]) -> Self {
         let queues = queues.get(..queues.len().min(MOST_STREAMS)).unwrap_or_default();
         let each = queues.iter().map(|queue| StreamTopic::Queue(queue.clone()));
@@ -119,22 +118,22 @@ impl Streams {
         }
     }
 
-    /// Whether they are wanted by now: whether that is news.
+    /// Sets whether ojs-init wants streams. Returns whether that changed.
     pub(super) fn are_wanted(&mut self, are_wanted: bool) -> bool {
         std::mem::replace(&mut self.is_listening, are_wanted) != are_wanted
     }
 
-    /// Whether they are wanted.
+    /// Whether ojs-init wants streams.
     pub(super) fn is_listening(&self) -> bool {
         self.is_listening
     }
 
-    /// Their numbers.
+    /// The numbers of all streams.
     pub(super) fn numbers(&self) -> std::ops::Range<usize> {
         0..self.all.len()
     }
 
-    /// The stream of all queues together.
+    /// The number of the stream for all queues together.
     pub(super) fn together(&self) -> Option<usize> {
         self.all.len().checked_sub(1)
     }
@@ -144,7 +143,7 @@ impl Streams {
         self.all.get(index).map(|stream| &stream.topic)
     }
 
-    /// Whether it is not asked for and not there.
+    /// Whether the stream is neither open nor asked for.
     pub(crate) fn is_closed(&self, index: usize) -> bool {
         let stream = self.all.get(index);
         stream.is_some_and(|stream| stream.stage == StreamStage::Closed)
@@ -156,30 +155,30 @@ impl Streams {
         self.all.iter().position(is_it)
     }
 
-    /// How many tell us something.
+    /// How many streams are open.
     pub(crate) fn open(&self) -> usize {
         self.all.iter().filter(|stream| stream.is_open()).count()
     }
 
-    /// Whether each queue has one, or there is one of all queues together.
+    /// Whether each queue has an open stream, or the stream for all queues together is open.
     pub(super) fn are_all_open(&self) -> bool {
         let queues = self.together().unwrap_or_default();
         let (each, together) = self.all.split_at(queues);
         together.iter().any(Stream::is_open) || (queues > 0 && each.iter().all(Stream::is_open))
     }
 
-    /// Whether none is there and none is on its way.
+    /// Whether every stream is closed.
     pub(super) fn are_closed(&self) -> bool {
         self.all.iter().all(|stream| stream.stage == StreamStage::Closed)
     }
 
-    /// Whether the backend has said of each queue that it has no stream.
+    /// Whether each queue's own stream is missing.
     pub(super) fn are_all_missing(&self) -> bool {
         let queues = self.together().unwrap_or_default();
         self.all.iter().take(queues).all(|stream| stream.is_missing)
     }
 
-    /// The stream is asked for.
+    /// ojs-init has asked for the stream.
     pub(super) fn asked(&mut self, index: usize, call: CallId) {
         if let Some(stream) = self.all.get_mut(index) {
             stream.stage = StreamStage::Asked(call);
@@ -199,7 +198,7 @@ impl Streams {
         std::mem::take(&mut stream.was_cut)
     }
 
-    /// The stream is not wanted any more. Returns the request to give up.
+    /// ojs-init closes the stream. Returns the request to give up.
     pub(super) fn close(&mut self, index: usize) -> Option<CallId> {
         let stream = self.all.get_mut(index)?;
         let call = stream.call();
@@ -208,7 +207,7 @@ impl Streams {
         call
     }
 
-    /// The stream is over, or was not to be had. Returns the time until it is asked for again.
+    /// The stream ended, or its request failed. Returns the time until ojs-init asks for it again.
     /// `window` is that of a wake-up.
     pub(super) fn ended(
         &mut self,
@@ -267,27 +266,27 @@ impl Streams {
         }
     }
 
-    /// Whether it was steady and was cut, and is not open again.
+    /// Whether the stream was steady and was cut, and is not open again.
     pub(super) fn was_cut(&self, index: usize) -> bool {
         self.all.get(index).is_some_and(|stream| stream.was_cut)
     }
 
-    /// Whether an outage has ended it.
+    /// Whether an outage has ended the stream.
     pub(super) fn awaits_backend(&self, index: usize) -> bool {
         self.all.get(index).is_some_and(|stream| stream.awaits_backend)
     }
 
-    /// Whether the backend has said that there is no such stream.
+    /// Whether the backend has no such stream, answered only server errors, or the stream is deaf.
     pub(super) fn is_missing(&self, index: usize) -> bool {
         self.all.get(index).is_some_and(|stream| stream.is_missing)
     }
 
-    /// Whether the first job of a queue would be news.
+    /// Whether a missing queue waits for its first job.
     pub(super) fn await_jobs(&self) -> bool {
         self.all.iter().any(|stream| stream.awaits_job)
     }
 
-    /// A job of this queue came: the stream that may be there by now.
+    /// A job of this queue arrived. Returns the stream that may exist now.
     pub(super) fn job_came(&mut self, queue: &Text) -> Option<usize> {
         let is_it = |stream: &Stream| stream.awaits_job && stream.topic == StreamTopic::Queue(queue.clone());
         let index = self.all.iter().position(is_it)?;
@@ -298,7 +297,7 @@ impl Streams {
         Some(index)
     }
 
-    /// The backend tells of new jobs, or does not: whether that is news.
+    /// Notes whether the backend reports new jobs. Returns whether that changed.
     pub(super) fn are_offered(&mut self, are_offered: bool) -> bool {
         self.is_offered.replace(are_offered) != Some(are_offered)
     }
@@ -306,13 +305,13 @@ impl Streams {
 
 /// Consequences of events.
 impl Streams {
-    /// The FETCH of this moment was answered: when the one before it went out, if that one brought
-    /// no job.
+    /// The FETCH that was sent at `sent_at` was answered. Returns when the FETCH before it was
+    /// sent, if that one returned no job.
     pub(super) fn fetch_answered(&mut self, sent_at: Moment, brought_jobs: bool) -> Option<Moment> {
         std::mem::replace(&mut self.idle_since, (!brought_jobs).then_some(sent_at))
     }
 
-    /// A stream tells that somebody has taken a job.
+    /// A stream reports that a worker fetched a job.
     pub(super) fn taken(&mut self, index: usize, now: Moment) {
         self.told(index);
         if let Some(stream) = self.all.get_mut(index) {
@@ -320,7 +319,7 @@ impl Streams {
         }
     }
 
-    /// Somebody has taken a job of each queue at this moment or later.
+    /// The moment since which workers have fetched a job of each queue.
     pub(super) fn taken_everywhere_since(&self) -> Option<Moment> {
         let queues = self.together().unwrap_or_default();
         let taken = self.all.iter().take(queues).map(|stream| stream.taken_at);
@@ -328,31 +327,31 @@ impl Streams {
     }
 }
 
-/// Whether they tell anything.
+/// Deaf streams.
 impl Streams {
-    /// How many are open and have told something at some time.
+    /// How many streams are open and have ever sent an event.
     pub(crate) fn telling(&self) -> usize {
         let tells = |stream: &&Stream| stream.is_open() && stream.has_told;
         self.all.iter().filter(tells).count()
     }
 
-    /// How many were closed because they tell nothing.
+    /// How many streams were closed because they send no events.
     pub(crate) fn deaf(&self) -> usize {
         self.all.iter().filter(|stream| stream.is_deaf).count()
     }
 
-    /// Whether this one was closed because it tells nothing.
+    /// Whether this stream was closed because it sends no events.
     pub(super) fn is_deaf(&self, index: usize) -> bool {
         self.all.get(index).is_some_and(|stream| stream.is_deaf)
     }
 
-    /// Whether all streams of single queues were.
+    /// Whether the streams of all single queues are deaf.
     pub(super) fn are_all_deaf(&self) -> bool {
         let queues = self.together().unwrap_or_default();
         queues > 0 && self.all.iter().take(queues).all(|stream| stream.is_deaf)
     }
 
-    /// The stream has told something.
+    /// The stream has sent an event.
     pub(super) fn told(&mut self, index: usize) {
         if let Some(stream) = self.all.get_mut(index) {
             stream.has_told = true;
@@ -360,8 +359,8 @@ impl Streams {
     }
 
     /// Polls have found new jobs of these queues that became available after `since`. Returns a
-    /// stream that was open all the time and has missed such jobs as often as it may, if it has
-    /// never told anything.
+    /// stream that was open all the time, has never sent an event and has missed such jobs at least
+    /// `most` times.
     pub(super) fn missed(&mut self, queues: &BTreeSet<&Text>, since: Moment, most: u8) -> Option<usize> {
         let mut deaf = None;
         for (index, stream) in self.all.iter_mut().enumerate() {
@@ -378,8 +377,8 @@ impl Streams {
         deaf
     }
 
-    /// The stream is deaf, and so are the other streams of single queues that have told nothing,
-    /// because one backend serves all of them. Returns the requests to give up.
+    /// Marks the stream as deaf. So are the other open streams of single queues that have sent no
+    /// event, because one backend serves all of them. Returns the requests to give up.
     pub(super) fn are_deaf(&mut self, index: usize) -> Vec<CallId> {
         let together = self.together();
         let is_single = |other: usize| Some(other) != together;

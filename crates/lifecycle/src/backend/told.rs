@@ -1,28 +1,28 @@
-//! News of the other parts for the link: about the backend, and about pauses.
+//! News from other parts for the link: about the backend, and about pauses.
 
 use crate::api::{JobRequest, LinkTimer, Moment};
 use crate::backend::link::{Context, Link};
 
 impl Link {
-    /// The backend had its store at this moment: to a request of that time jobs came, a reservation
-    /// was extended or an outcome was taken. An answer that comes late tells of the time before the
-    /// store went away.
+    /// The backend's store was up for a request that was sent at `asked_at`: the backend returned
+    /// jobs, extended a reservation or accepted an outcome. The moment is that of the request
+    /// because the store may have gone down before a late answer arrives.
     pub(crate) fn store_was_seen(&mut self, asked_at: Moment) {
         self.session.showed_store(asked_at);
     }
 
-    /// The backend took an outcome.
+    /// The backend accepted an outcome.
     pub(crate) fn outcome_was_taken(&mut self, now: Moment) {
         self.session.took_outcome(now);
     }
 
-    /// The backend has taken ACKs in the bare form since this moment, or takes them in the full
-    /// form.
+    /// The backend has accepted ACKs only in the bare form since this moment, or accepts the full
+    /// form (none).
     pub(crate) fn acks_are_bare_since(&mut self, since: Option<Moment>) {
         self.session.acks_are_bare_since(since);
     }
 
-    /// The backend does not know such requests.
+    /// The backend does not support such requests.
     pub(crate) fn is_unsupported(&mut self, request: JobRequest) {
         match request {
             JobRequest::Progress(_) => self.session.refuses_progress(),
@@ -34,17 +34,17 @@ impl Link {
         }
     }
 
-    /// Whether it has to be told that the backend saves no checkpoints: once.
+    /// Whether to log that the backend saves no checkpoints: once.
     pub(crate) fn has_to_say_that_it_saves_none(&mut self) -> bool {
         self.session.has_to_say_that_it_saves_none()
     }
 
-    /// Jobs are taken no more: nothing waits for the answer to a heartbeat before the next FETCH.
+    /// ojs-init stops fetching jobs, so no FETCH waits for the answer to a heartbeat any more.
     pub(crate) fn quiet_begins(&mut self) {
         self.session.heartbeats.take_resumed();
     }
 
-    /// Sends no FETCH before a pause is over, because a job that was given back must not come
+    /// Sends no FETCH until a pause has ended, because the backend could deliver a returned job
     /// straight back. In terminate there is no FETCH anyway.
     pub(crate) fn pause_fetch(&mut self, cx: &Context) {
         let pause = cx.options.poll_interval;

@@ -1,8 +1,9 @@
-//! Streams only wake the poll early: an available job brings the next FETCH forward, and a
-//! cancelled job is looked at. Polling goes on without them, so a stream that is silent, wrong,
-//! flooding or closed costs latency and nothing else.
+//! Streams only wake the poll early: an event about an available job brings the next FETCH forward.
+//! An event about a cancelled job makes ojs-init ask the backend for the job's state. Polling
+//! continues without streams, so a stream that is silent, wrong, flooding or closed costs latency
+//! and nothing else.
 //!
-//! A stream to a backend that leaves is closed at once, because the backend waits for its end.
+//! If a backend shuts down, ojs-init closes its stream at once because the backend waits for that.
 
 use std::time::Duration;
 
@@ -12,16 +13,16 @@ use crate::backend::link::{Context, Link};
 use crate::backend::link_said::Said;
 use crate::backend::retries::BACK_WITHIN;
 
-/// Streams that are not offered are asked for again within this time if the backend may be another
-/// one, or if the credentials changed.
+/// ojs-init asks again for missing streams within this time if the backend may be another one, or
+/// if the credentials changed.
 const ASK_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
-/// A queue whose first job has come is asked for within this time.
+/// ojs-init asks for the stream of a queue within this time after the queue's first job.
 const ASK_NEW_QUEUE_WITHIN: Duration = Duration::from_millis(500);
 
 impl Link {
-    /// There are streams while jobs may be taken. At its end, and in quiet, they are the first that
-    /// goes.
+    /// Keeps streams open while the worker may accept jobs. At the end, and in quiet, the streams
+    /// are closed first.
     pub(crate) fn watch_streams(&mut self, cx: &Context) {
         let are_wanted = cx.takes_jobs && self.session.is_registration_answered();
         if !self.streams.are_wanted(are_wanted) {
@@ -44,7 +45,8 @@ impl Link {
         }
     }
 
-    /// Asks for a stream; for that of all queues together only where there is no other.
+    /// Asks for a stream. The stream for all queues together is asked for only if no other is
+    /// available.
     pub(crate) fn listen(&mut self, index: usize, cx: &Context) {
         let is_second = Some(index) == self.streams.together() && !self.streams.are_all_missing();
         let Some(topic) = self.streams.topic(index).cloned().filter(|_| !is_second) else {
@@ -90,8 +92,8 @@ impl Link {
         }
     }
 
-    /// Closes the stream of a backend that leaves. It is asked for again after a pause, and sooner
-    /// when the backend answers again.
+    /// Closes the stream of a backend that shuts down. ojs-init asks for it again after a pause, or
+    /// sooner if the backend answers again.
     fn let_go(&mut self, index: usize, call: CallId, cx: &Context) {
         let pause = self.stream_is_over(index, Failure::NotSent, cx);
         self.timers.cancel(LinkTimer::Call(call));
@@ -100,7 +102,7 @@ impl Link {
         self.polls_are_alone(cx);
     }
 
-    /// Returns the time until it is asked for again.
+    /// Returns the time until ojs-init asks for the stream again.
     fn stream_is_over(&mut self, index: usize, failure: Failure, cx: &Context) -> Duration {
         let window = self.wake_ups.window();
         self.streams
@@ -125,7 +127,7 @@ impl Link {
         self.wake_up(cx);
     }
 
-    /// The stream is over, or was not to be had.
+    /// A stream ended, or its request failed.
     pub(crate) fn stream_ended(&mut self, call: CallId, failure: Failure, cx: &Context) {
         let Some(index) = self.streams.find(call) else { return };
         let pause = self.stream_is_over(index, failure, cx);
@@ -145,7 +147,7 @@ impl Link {
         if Some(index) == self.streams.together() && self.streams.is_missing(index) {
             self.listen_to_deaf_later(cx);
         }
-        // That the backend is away is said by others.
+        // Other log lines report an outage.
         let is_outage = failure.class() == FailureClass::Outage
             && failure != Failure::NotFromBackend
             && !self.streams.is_missing(index);
@@ -154,7 +156,7 @@ impl Link {
         }
     }
 
-    /// Jobs came. A queue that was not there is by now, and so may its stream be.
+    /// Jobs arrived. A queue that was missing exists now, and its stream may exist as well.
     pub(super) fn listen_to_queues_of(&mut self, deliveries: &[Delivery], cx: &Context) {
         if !self.streams.await_jobs() {
             return;
@@ -169,8 +171,8 @@ impl Link {
         }
     }
 
-    /// The backend may be another one by now, or take other credentials: what it does not offer is
-    /// asked for again.
+    /// Asks again for the streams that the backend did not offer, because it may be another one by
+    /// now or accept other credentials.
     pub(crate) fn listen_again(&mut self, cx: &Context) {
         if !self.streams.is_listening() {
             return;
@@ -183,8 +185,8 @@ impl Link {
         }
     }
 
-    /// The backend answers again after an outage: asks again for the streams that the outage has
-    /// ended, all within a second.
+    /// The backend answers again after an outage. Asks again, within a second, for the streams that
+    /// the outage has ended.
     pub(super) fn listen_after_outage(&mut self, cx: &Context) {
         for index in self.streams.numbers() {
             if self.streams.awaits_backend(index) && self.timers.deadline_of(LinkTimer::Listen(index)).is_some() {
@@ -194,8 +196,8 @@ impl Link {
         }
     }
 
-    /// A job became available, as somebody says: the pause after an empty FETCH ends. Whether there
-    /// is room for a job is asked when it has ended, and one that is shorter stays as it is.
+    /// A job became available according to a stream, which ends the pause after an empty FETCH
+    /// early. A shorter pause stays. The room for a job is checked when the pause has ended.
     fn wake_up(&mut self, cx: &Context) {
         if !self.wake_ups.is_any_told() {
             return;
@@ -210,7 +212,8 @@ impl Link {
         }
     }
 
-    /// Others have taken a job. If no job is left to ask for, FETCH waits for the next poll again.
+    /// Another worker fetched a job. If no job is left to ask for, FETCH waits for the next poll
+    /// again.
     fn others_take_jobs(&mut self, cx: &Context) {
         if !self.wake_ups.is_any_left() {
             self.poll_pace.goes_on();
@@ -246,13 +249,13 @@ impl Link {
         }
     }
 
-    /// A stream is not there any more.
+    /// A stream ended.
     fn polls_are_alone(&mut self, cx: &Context) {
         self.poll_pace.begins_again();
         self.poll_no_later_than_without_streams(cx);
     }
 
-    /// The next poll comes no later than it would without streams.
+    /// Moves the next poll to at most the time that it would have without streams.
     fn poll_no_later_than_without_streams(&mut self, cx: &Context) {
         let longest = cx.options.poll_interval;
         let due = self.timers.deadline_of(LinkTimer::Fetch);
@@ -263,9 +266,9 @@ impl Link {
         }
     }
 
-    /// A FETCH brought fewer jobs than it asked for, and a stream would tell of another one.
+    /// A FETCH returned fewer jobs than it asked for, and a stream would report further jobs.
     pub(super) fn has_brought_all(&self, cx: &Context) -> bool {
-        // `worker.exit_when_idle` begins with an answer without jobs.
+        // `worker.exit_when_idle` needs an answer without jobs.
         self.poll_pace.has_brought_all()
             && self.poll_pace.are_streams_trusted(cx.now)
             && self.is_each_queue_heard(cx)
@@ -277,8 +280,8 @@ impl Link {
         self.streams.are_all_open() && self.wake_ups.may_tell_of_takings() && cx.options.listen_to.len() <= MOST_STREAMS
     }
 
-    /// Jobs came, or none, and the next FETCH waits. A job that became available while this one was
-    /// on its way may have come too late for it.
+    /// A FETCH was answered, and the next one waits. A job that became available while the FETCH
+    /// was in flight may have been too late for it.
     pub(super) fn rest_until_next_poll(&mut self, cx: &Context) {
         let is_heard = self.is_each_queue_heard(cx);
         let (least, most) = (cx.options.poll_interval, cx.options.poll_interval_max);
@@ -286,7 +289,7 @@ impl Link {
         let mut pause = self.draws.jitter.poll_pause(longest);
         self.poll_pace.pause_begins(pause, cx.now);
         if self.wake_ups.is_any_left() {
-            // A stream may tell of a job a little before it is to be had.
+            // A stream may report a job shortly before a FETCH can return it.
             pause = pause.min(self.draws.jitter.poll_pause(least));
             self.poll_pace.looks_again_at(cx.now.after(pause));
         }

@@ -1,26 +1,27 @@
-//! When an idle worker asks for a job that a stream tells of. A stream tells all workers of a fleet
-//! at the same moment, and only one of them gets the job.
+//! When an idle worker asks for a job that a stream reports. A stream reports it to all workers of
+//! a fleet at the same moment, and only one of them gets the job.
 //!
-//! Each worker therefore waits for a time by chance before it asks, and lets go when it hears that
-//! another one has the job. The longest such time is its *window*. All workers hear how soon each
-//! job was taken, and learn from that one window for all. If it was sooner than *usual*, more of
-//! them asked than had to, and the window gets wider. If it was later, all were too lazy, and the
-//! window gets narrower. This costs no FETCH, and holds the middle of these times where it should
-//! be, for ten workers and for ten thousand. The time that passes if a FETCH goes out at once is no
-//! sign of lazy workers. In a fleet that all wakes at once it is long.
+//! Each worker therefore waits for a random time before it asks. It does not ask if a stream
+//! reports meanwhile that another worker fetched the job. The longest random time is the worker's
+//! *window*. All workers learn how soon each job was fetched, and adjust their windows to one
+//! common value. If a job was fetched sooner than *usual*, too many workers asked, and the window
+//! widens. If it was fetched later, all workers waited too long, and the window narrows. This costs
+//! no FETCH, and keeps the median of these times at its target for ten workers and for ten
+//! thousand. The time that passes if a FETCH is sent at once does not count as waiting. That time
+//! is long in a fleet that wakes up all at once.
 //!
-//! A worker that asked in vain makes its window much wider, so a new fleet learns its size from a
-//! few jobs.
+//! A worker whose FETCH returned no job makes its window much wider, so a new fleet learns its size
+//! from a few jobs.
 //!
-//! The worker that got the job makes its own window wider once more, so the next job is rather for
-//! another one. A worker that finds every job may be alone. It then leaves one job to others for
-//! longer than they would wait. If it finds that one as well, it is as quick as it can be.
+//! The worker that got the job widens its own window once more, so another worker is more likely to
+//! get the next job. A worker that finds every job may be alone. It then leaves one job to others
+//! for longer than they would wait. If it finds that one as well, its window becomes the narrowest.
 //!
 //! Some backends end all streams at one moment. Each worker then asks for its stream again within
 //! the window, and for jobs behind that.
 //!
-//! Some backends do not tell when a job is taken. Another worker then counts as quicker when the
-//! time by chance is above the patience, and the job is left to it. Polls find what is left.
+//! Some backends do not report when a job is fetched. A worker then leaves the job to others if its
+//! random time is above the patience. Polls find the jobs that are left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,56 +33,57 @@ use crate::retry::jitter::Jitter;
 /// Narrowest window. A worker that is alone asks within this time.
 const NARROWEST: Duration = Duration::from_millis(10);
 
-/// Widest window. It is reached where a hundred thousand workers wait for the jobs of one queue.
+/// Widest window. It is reached if a hundred thousand workers wait for the jobs of one queue.
 const WIDEST: Duration = Duration::from_secs(10 * 60);
 
-/// Widest window where streams do not tell when a job is taken. Nobody would see there that a job
-/// waits for those who are all lazy.
+/// Widest window if streams do not report when a job is fetched. Workers cannot notice there that a
+/// job waits because all windows are too wide.
 const WIDEST_WITHOUT_TAKINGS: Duration = Duration::from_secs(5);
 
-/// Half of the jobs wait less than this for the first FETCH, or less than the delay or the time of
-/// a FETCH. That is long enough for the news of a taking to stop most of the other workers.
+/// Target: half of the jobs wait less than this for the first FETCH, or less than the delay or the
+/// time of a FETCH. That is long enough for the news of the fetched job to stop most of the other
+/// workers.
 const USUAL: Duration = Duration::from_millis(15);
 
-/// While nobody takes a job, the windows of all are half as wide each time this has passed.
+/// While no worker fetches a job, the windows of all workers halve each time this has passed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The delay is the shortest time of late from a job to the news that it was taken. It rises by
-/// this part with each job whose news came later.
+/// The delay is the shortest recent time from a job to the news that it was fetched. It rises by
+/// this part with each job whose news arrived later.
 const DELAY_RISES_BY: u32 = 32;
 
-/// The time that a FETCH takes is the shortest of late. It rises by this part with each one that
-/// takes longer.
+/// The time of a FETCH is the shortest recent one. It rises by this part with each FETCH that takes
+/// longer.
 const ANSWER_TIME_RISES_BY: u32 = 8;
 
-/// A window becomes so many times as wide by each job that this worker found, and as narrow by each
-/// patience that a job was left far too late.
+/// Each job that this worker finds multiplies the window by this factor. Each patience that a job
+/// was left far too late divides it by this factor.
 const STEP: u32 = 2;
 
-/// Most jobs of one FETCH that widen the window: a worker that found many would be too lazy for the
-/// rest of a fleet that is busy.
+/// Most jobs of one FETCH that widen the window. A worker that found more would otherwise wait too
+/// long for the rest of a busy fleet.
 const MOST_JOBS_OF_STEP: u32 = 4;
 
-/// A job that nobody took for so many times the patience was left far too late.
+/// A job that no worker took for this many times the patience was left far too late.
 const FAR_TOO_LATE: u32 = 2;
 
-/// A window becomes so many times as wide by a FETCH in vain.
+/// A FETCH without a job multiplies the window by this factor.
 const STEP_IN_VAIN: u32 = 4;
 
-/// A worker that found jobs so many times in a row, while nobody else took one, leaves the next job
-/// to others for a while. If it finds that one as well it is alone.
+/// A worker that found jobs this many times in a row, while no other worker fetched one, leaves the
+/// next job to others for a while. If it finds that one as well, it is alone.
 const PROBES_AFTER: u8 = 3;
 
-/// The job is left for so long. That is longer than the others of a small fleet wait, which have
-/// seen four jobs.
+/// The job is left for this long. The others of a small fleet, which have seen four jobs, wait for
+/// less.
 const PROBE: Duration = Duration::from_millis(300);
 
-/// And that has heard of no other worker for so long: one that is the quickest for a while must not
-/// believe that it is alone, because the others would leave all jobs to it.
+/// The worker must also have heard of no other worker for this long. One that is the quickest for a
+/// while must not count as alone, because the others would leave all jobs to it.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Least time from a FETCH in vain to the next one that is brought forward: a stream may tell of
-/// jobs that nobody gets.
+/// Least time from a FETCH without a job to the next one that is brought forward. A stream may
+/// report jobs that no worker gets.
 const AFTER_ONE_IN_VAIN: Duration = Duration::from_millis(200);
 
 /// A FETCH this much later than it was brought forward to is no wake-up any more.
@@ -94,36 +96,38 @@ const SLOWER_AT_MOST: Duration = Duration::from_secs(1);
 /// Most jobs whose ids are kept. Where more wait a FETCH finds one of them anyway.
 const MOST_TOLD: usize = 32;
 
-/// The jobs that streams tell of, and how soon this worker asks for one.
+/// The jobs that streams report, and how soon this worker asks for one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct WakeUps {
-    /// A wake-up waits for any time up to this.
+    /// Longest time that a wake-up waits.
     window: Duration,
     step: WindowStep,
     /// A wake-up has found a job.
     has_found: bool,
-    /// How often in a row a FETCH found a job that a stream had told of. Nobody else took one in
-    /// between.
+    /// How often in a row a FETCH found a job that a stream had reported, while no other worker
+    /// fetched one.
     found_in_a_row: u8,
-    /// Another worker took a job then.
+    /// When another worker last fetched a job.
     others_heard_at: Option<Moment>,
-    /// Some stream has told that a job was taken.
+    /// Some stream has reported that a job was fetched.
     takings_are_told: bool,
-    /// So long a FETCH takes at least.
+    /// Shortest recent time of a FETCH.
     answer_time: Option<Duration>,
-    /// So long it takes from a job to the news that it was taken, if a FETCH goes out at once.
+    /// Shortest recent time from a job to the news that it was fetched.
     delay: Option<Duration>,
-    /// Jobs that are to be had, and since when that is known. No FETCH went out since.
+    /// Available jobs that no FETCH has been sent for, and since when each is known.
     told: BTreeMap<JobId, Moment>,
-    /// A job without an id is to be had since then, or more jobs than are kept.
+    /// Since when a job without an id is available, or more jobs than are kept.
     told_without_id: Option<Moment>,
-    /// These jobs were told of before the last FETCH went out, and are not known to be taken.
+    /// Jobs that were reported before the last FETCH was sent, and that are not known to be
+    /// fetched.
     asked_for: BTreeMap<JobId, Moment>,
-    /// And one without an id.
+    /// The report of such a job without an id.
     asked_without_id: Option<Moment>,
-    /// A FETCH is on its way.
+    /// A FETCH is in flight.
     is_asking: bool,
-    /// Jobs that were taken while it was, by it or by others, and how late.
+    /// Jobs that were fetched while the FETCH was in flight, by this worker or another, and how
+    /// late.
     taken_meanwhile: BTreeMap<JobId, Duration>,
     /// A stream has opened: jobs that came before it are to be had, and no other worker heard that.
     has_opened: bool,
@@ -137,7 +141,7 @@ pub(crate) struct WakeUps {
     brought_at: Option<Moment>,
     /// FETCH is brought forward to this moment.
     at: Option<Moment>,
-    /// Until then nothing is brought forward.
+    /// FETCH is not brought forward to a moment before this one.
     held_until: Option<Moment>,
 }
 
@@ -169,9 +173,9 @@ impl Default for WakeUps {
     }
 }
 
-/// News of streams.
+/// Events of streams.
 impl WakeUps {
-    /// A job is to be had.
+    /// A job is available.
     pub(super) fn told(&mut self, job: Option<JobId>, now: Moment) {
         match job.filter(|_| self.told.len() < MOST_TOLD) {
             Some(job) if self.takings_are_told && self.has_brought(&job, now) => {}
@@ -192,7 +196,7 @@ impl WakeUps {
         self.has_opened = true;
     }
 
-    /// A job is taken, by another worker or by a FETCH of ours.
+    /// A job was fetched, by another worker or by a FETCH of this one.
     pub(super) fn taken(&mut self, job: &JobId, now: Moment) {
         self.takings_are_told = true;
         self.brought.remove(job);
@@ -214,17 +218,17 @@ impl WakeUps {
         self.learn(late, is_waited_for);
     }
 
-    /// Whether a job is to be had that no FETCH went out for.
+    /// Whether a job is available that no FETCH was sent for.
     pub(super) fn is_any_told(&self) -> bool {
         !self.told.is_empty() || self.told_without_id.is_some() || self.has_opened
     }
 
-    /// Whether a job is left of those that the last FETCH was for, as far as is known.
+    /// Whether a job of those that the last FETCH asked for is left, as far as is known.
     pub(super) fn is_any_left(&self) -> bool {
         !self.asked_for.is_empty() || self.asked_without_id.is_some()
     }
 
-    /// Whether the stream has told of this job, as far as that is known.
+    /// Whether a stream has reported this job, as far as is known.
     pub(super) fn was_told(&self, job: &JobId) -> bool {
         let is_known_by_id =
             self.told.contains_key(job) || self.asked_for.contains_key(job) || self.taken_meanwhile.contains_key(job);
@@ -242,25 +246,27 @@ impl WakeUps {
         self.takings_are_told || !self.has_found
     }
 
-    /// A job that was given back would be told of: until then nothing is brought forward.
+    /// Brings FETCH forward to no moment before `until`, because streams would report a returned
+    /// job.
     pub(super) fn hold_until(&mut self, until: Moment) {
         self.held_until = self.held_until.max(Some(until));
     }
 }
 
-/// When FETCH goes out.
+/// When FETCH is sent.
 impl WakeUps {
     /// The moment to which FETCH is brought forward, if it is.
     pub(super) fn at(&self) -> Option<Moment> {
         self.at
     }
 
-    /// FETCH is not brought forward any more.
+    /// Undoes the wake-up.
     pub(super) fn cancel(&mut self) {
         self.at = None;
     }
 
-    /// A job is to be had: when to ask for it. None: others are quicker, or the poll that is `due`.
+    /// A job is available. Returns when to ask for it. None: other workers are quicker, or the poll
+    /// at `due` is.
     pub(super) fn bring_forward(&mut self, due: Moment, jitter: &mut Jitter, now: Moment) -> Option<Moment> {
         let patience = self.patience();
         let mut waited = Duration::ZERO;
@@ -283,7 +289,7 @@ impl WakeUps {
         self.at
     }
 
-    /// A FETCH for pushed jobs goes out: whether a stream brought it forward.
+    /// A FETCH for pushed jobs is sent. Returns whether a stream brought it forward.
     pub(super) fn fetch_goes_out(&mut self, now: Moment) -> bool {
         let is_woken = self
             .at
@@ -298,7 +304,7 @@ impl WakeUps {
         is_woken
     }
 
-    /// A FETCH failed: its jobs are still to be had.
+    /// A FETCH failed. The jobs that it asked for are still available.
     pub(super) fn fetch_failed(&mut self) {
         self.is_asking = false;
         let asked_for = std::mem::take(&mut self.asked_for);
@@ -306,7 +312,7 @@ impl WakeUps {
         self.told_without_id = self.told_without_id.or(self.asked_without_id.take());
     }
 
-    /// A FETCH that went out at `sent_at` was answered with these jobs.
+    /// A FETCH that was sent at `sent_at` was answered with these jobs.
     pub(super) fn answered(&mut self, sent_at: Moment, is_woken: bool, jobs: &[Delivery], now: Moment) {
         let took = sent_at.elapsed(now);
         self.answer_time = Some(shortest_of_late(self.answer_time, took, ANSWER_TIME_RISES_BY));
@@ -373,11 +379,12 @@ impl WakeUps {
         self.others_heard_at.is_none_or(is_long_ago)
     }
 
-    /// A job was taken this late. If this worker waited for its time to ask, so did others.
+    /// A job was fetched this late. If this worker waited for its time to ask, so did the others.
     fn learn(&mut self, late: Duration, is_waited_for: bool) {
         let delay = shortest_of_late(self.delay, late, DELAY_RISES_BY);
         self.delay = Some(delay);
-        // A slow backend hands the job to a FETCH that was on its way before, and no delay shows.
+        // A slow backend hands the job to a FETCH that was in flight before, so the delay is near
+        // zero.
         let answer_time = self.answer_time.unwrap_or_default();
         let usual = USUAL.max(delay).max(answer_time);
         let late = late.saturating_sub(delay.max(answer_time / 2));
@@ -387,7 +394,7 @@ impl WakeUps {
         }
         let rounds = u32::try_from(late.as_nanos() / self.patience().as_nanos()).unwrap_or(u32::MAX);
         if rounds >= FAR_TOO_LATE {
-            // All that time nobody asked, so the windows were wider by so much.
+            // No worker asked in all that time, so the windows were too wide by this factor.
             return self.set_window(self.window / STEP.saturating_pow(rounds.saturating_add(1)));
         }
         let parts = self.step.next(is_too_soon);
@@ -407,18 +414,18 @@ impl WakeUps {
         self.window = window.clamp(NARROWEST, widest);
     }
 
-    /// The window. It grows with the number of workers that wait for the same jobs.
+    /// The window. It grows with the number of workers that wait for jobs of one queue.
     pub(super) fn window(&self) -> Duration {
         self.window
     }
 
     fn patience(&self) -> Duration {
-        // A slow backend makes all workers late alike.
+        // A slow backend delays all workers equally.
         PATIENCE.max(self.answer_time.unwrap_or_default())
     }
 }
 
-/// The shortest time of late, which rises by this part with each time that is longer.
+/// The shortest recent time, which rises by this part with each longer time.
 fn shortest_of_late(shortest: Option<Duration>, time: Duration, rises_by: u32) -> Duration {
     shortest.map_or(time, |shortest| time.min(shortest + shortest / rises_by))
 }

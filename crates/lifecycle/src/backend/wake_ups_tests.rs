@@ -1,4 +1,4 @@
-//! A worker learns from the words of streams and from its own FETCHes when to ask for a job.
+//! A worker learns from the events of streams and from its own FETCHes when to ask for a job.
 
 use super::*;
 use crate::api::{Reservation, Subject};
@@ -39,7 +39,8 @@ fn woken(wake_ups: &mut WakeUps, millis: u64, jobs: &[Delivery]) {
     wake_ups.answered(at(millis), true, jobs, at(millis));
 }
 
-/// After a job was told of at the start of each second, and taken by another worker at once.
+/// A worker of a fleet. Streams reported a job at the start of each second, and another worker
+/// fetched it at once.
 fn in_a_fleet() -> WakeUps {
     let mut wake_ups = WakeUps::default();
     for second in 0..20 {
@@ -50,10 +51,10 @@ fn in_a_fleet() -> WakeUps {
     wake_ups
 }
 
-/// A little more than the time that passes in that fleet if a FETCH goes out at once.
+/// A little more than the delay of a FETCH that is sent at once in that fleet.
 const AT_ONCE: Duration = Duration::from_millis(6);
 
-/// Finds a job in each of these seconds, soon after a stream told of it.
+/// Finds a job in each of these seconds, soon after a stream reported it.
 fn finds(wake_ups: &mut WakeUps, seconds: std::ops::Range<u64>) {
     for second in seconds {
         wake_ups.told(Some(job("b")), at(second * 1_000));

@@ -1,11 +1,11 @@
 //! By how much one job changes the window of wake-ups.
 //!
-//! The steps are large while jobs tell the same in a row, which is so in a new fleet, and small
-//! while they contradict each other, which is so around the right window. With large steps there
-//! the windows of a fleet's workers drift apart, because each worker hears of a job at another
-//! moment. Then the few with narrow windows ask for each job.
+//! The steps are large while jobs give equal signs in a row, as in a new fleet. They are small
+//! while the signs alternate, as around the right window. With large steps there the windows of a
+//! fleet's workers would drift apart, because the streams report a job to each worker at another
+//! moment. The few workers with narrow windows would then ask for each job.
 
-/// Jobs in a row that tell the same before the next step is larger.
+/// Jobs in a row with equal signs before the next step is larger.
 const LONG_ROW: u8 = 4;
 
 /// The smallest step is this part of the window.
@@ -14,11 +14,11 @@ const MOST_PARTS: u32 = 8;
 /// The step, and the signs of the last jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WindowStep {
-    /// The last job was taken too soon.
+    /// The last job was fetched too soon.
     was_too_soon: bool,
-    /// So many jobs in a row were, or were not.
+    /// Number of jobs in a row with that sign.
     in_a_row: u8,
-    /// The step is one of so many parts of the window.
+    /// The step is the window divided by this number.
     parts: u32,
 }
 
@@ -33,8 +33,8 @@ impl Default for WindowStep {
 }
 
 impl WindowStep {
-    /// A job was taken too soon or too late. Returns the part of the window by which it becomes
-    /// wider or narrower.
+    /// A job was fetched too soon or too late. Returns the part of the window by which the window
+    /// widens or narrows.
     pub(super) fn next(&mut self, is_too_soon: bool) -> u32 {
         if is_too_soon == self.was_too_soon {
             self.in_a_row = self.in_a_row.saturating_add(1);
