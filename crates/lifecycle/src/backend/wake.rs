@@ -229,14 +229,12 @@ impl Link {
         if let Some(ends) = self.poll_pace.pause_ends() {
             self.timers.arm(LinkTimer::Fetch, ends);
         }
-        if self.wake_ups.is_any_told() {
-            self.wake_up(cx);
-        }
+        self.wake_up(cx);
     }
 
     /// A steady stream was cut. The pace of the polls stays, so that a fleet whose streams are all
-    /// cut at one moment does not poll at that moment. The FETCH behind the reopening finds the
-    /// jobs of the gap. If there is no reopening, a poll does.
+    /// cut at one moment does not poll at that moment. The FETCH after the reopening finds the jobs
+    /// of the gap. If the stream does not open, a poll finds them.
     fn stream_was_cut(&mut self, reopened_after: Duration, cx: &Context) {
         let latest = cx.now.after(reopened_after + cx.options.poll_interval);
         self.poll_pace.looks_again_at(latest);
@@ -294,8 +292,6 @@ impl Link {
             self.poll_pace.looks_again_at(cx.now.after(pause));
         }
         self.pause_fetch_for(LinkTimer::Fetch, pause, cx);
-        if self.wake_ups.is_any_told() {
-            self.wake_up(cx);
-        }
+        self.wake_up(cx);
     }
 }

@@ -18,7 +18,7 @@
 //! for longer than they would wait. If it finds that one as well, its window becomes the narrowest.
 //!
 //! Some backends end all streams at one moment. Each worker then asks for its stream again within
-//! the window, and for jobs behind that.
+//! the window, and for jobs as soon as the stream is open.
 //!
 //! Some backends do not report when a job is fetched. A worker then leaves the job to others if its
 //! random time is above the patience. Polls find the jobs that are left.
@@ -89,11 +89,11 @@ const AFTER_ONE_IN_VAIN: Duration = Duration::from_millis(200);
 /// A FETCH this much later than it was brought forward to is no wake-up any more.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
-/// A stream that is slower than an answer tells of its jobs within this time. Later it tells of a
-/// retry.
+/// A stream that is slower than an answer reports its jobs within this time. A later report is that
+/// of a retry.
 const SLOWER_AT_MOST: Duration = Duration::from_secs(1);
 
-/// Most jobs whose ids are kept. Where more wait a FETCH finds one of them anyway.
+/// Most jobs whose ids are kept. If more wait, a FETCH finds one of them anyway.
 const MOST_TOLD: usize = 32;
 
 /// The jobs that streams report, and how soon this worker asks for one.
@@ -129,15 +129,16 @@ pub(crate) struct WakeUps {
     /// Jobs that were fetched while the FETCH was in flight, by this worker or another, and how
     /// late.
     taken_meanwhile: BTreeMap<JobId, Duration>,
-    /// A stream has opened: jobs that came before it are to be had, and no other worker heard that.
+    /// A stream has opened. It reports no job that became available before, and other workers do
+    /// not know that one may wait.
     has_opened: bool,
-    /// The last FETCH was the first one behind that.
+    /// The last FETCH was the first one after a stream had opened.
     asked_behind_opening: bool,
     /// The answer to the last FETCH says how quick the others are.
     tells_of_others: bool,
-    /// Jobs of late answers whose taking no stream has told of.
+    /// Jobs of recent answers that no stream has reported as fetched.
     brought: BTreeSet<JobId>,
-    /// The last of these answers came then.
+    /// When the last of these answers arrived.
     brought_at: Option<Moment>,
     /// FETCH is brought forward to this moment.
     at: Option<Moment>,
