@@ -48,13 +48,13 @@ pub struct TunnelFailure {
 /// The failure as the client has to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelFailureKind {
-    /// There are too many tunnels. The backend has not received the request.
+    /// There are too many tunnels, or too many streams of events.
     Overloaded,
     /// The backend could not be reached or asked; it has not got it.
     NotSent,
     /// The backend may have got it, and did not begin to answer.
     Unanswered,
-    /// The time ended before the request could be sent. The backend has not received it.
+    /// The backend may have received the request, and was silent for too long.
     TooLate,
     /// The answer began and broke off: its client must see that it is not whole.
     BrokenOff,
