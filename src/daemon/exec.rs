@@ -61,8 +61,8 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
     Ok((RUNNER_VARIABLE, settings.into()))
 }
 
-/// `exec.max_memory` in bytes. A share of no limit is none, and a value above the container's limit
-/// is useless: both are a warning.
+/// `exec.max_memory` in bytes. A share of no limit is none, and a value that is not below the
+/// container's limit is useless: both are a warning.
 pub fn memory_limit(config: &Config) -> Option<u64> {
     let limit = config.exec.max_memory?;
     let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());

@@ -179,7 +179,7 @@ impl Runner {
         self.ask_to_end(number, EndedFor::Cancel(reason), grace, now);
     }
 
-    /// Asks a job to end, and kills it after `grace`.
+    /// Asks a job to end. Kills it before `grace` ends, because its answer is due then.
     pub fn ask_to_end(&mut self, number: JobNumber, cause: EndedFor, grace: Duration, now: Moment) {
         let Some(job) = self.jobs.get_mut(&number) else {
             return;

@@ -16,7 +16,7 @@ pub const WORDS_APART: char = '\0';
 /// Between a name and its value in one text of a table.
 pub const NAME_APART: char = '=';
 
-/// Prefix of the meaning of an end: the job is given back for so long.
+/// Prefix of the meaning of an end: the job is given back after so long.
 const LATER: &str = "later:";
 
 /// The program for jobs of some types.
@@ -102,7 +102,7 @@ impl Value for ExecRoutes {
 pub enum ExitVerdict {
     /// The job is done.
     Ack,
-    /// The job is given back for this time, and no failure is recorded.
+    /// The job is given back after this time, and no failure is recorded.
     Release(Duration),
     /// The job has failed, and may be tried again.
     Retry,

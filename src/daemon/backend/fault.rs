@@ -22,7 +22,7 @@ pub(in crate::daemon) enum Fault {
     NoAddress,
     /// The name server failed or did not answer, so nothing is known of the host.
     NameServerFailed,
-    /// No name server could be asked for the addresses of a name.
+    /// There was no thread to look up the addresses of a name.
     NoResolver,
     /// The name server did not answer in time.
     NameTooSlow,

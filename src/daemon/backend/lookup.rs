@@ -15,7 +15,7 @@ use ojs_os::threads;
 /// Stack of the thread, in bytes. The C library's look-up uses some 10 KiB of it.
 pub(in crate::daemon::backend) const STACK_BYTES: usize = 256 * 1024;
 
-/// A look-up hangs after this time, and another thread tries.
+/// After this time a look-up counts as hanging, and another thread tries.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
 /// Most threads of one family at once, including hanging ones.

@@ -42,7 +42,7 @@ pub(in crate::daemon) struct TokenReader {
     source: Option<TokenSource>,
     wake: LoopWake,
     newest: Option<Result<Option<Secret>, NoToken>>,
-    /// When the newest token was read from the file.
+    /// When the last look into the file began.
     read_at: Moment,
     /// The number of the last look, and of the first one that counts.
     asked: u64,

@@ -27,7 +27,7 @@ pub struct TunnelId(pub u64);
 pub enum TunnelNews {
     /// The head of the answer. It is sent once, before all other news of the answer.
     Head(TunnelHead),
-    /// There are bytes of the answer's body again, after there were none.
+    /// There are bytes of the answer's body, after there were none.
     HasBytes,
     /// There is room again for the request's body, after an offer that was not accepted whole.
     HasRoom,
@@ -236,8 +236,7 @@ impl Tunnel {
 
     /// The tunnel has its connection: queues the head before the received part of the body.
     pub(in crate::daemon) fn begin(&mut self, slot: usize, own: &OwnLines, bearer: Option<&str>) {
-        // Each attempt makes a new reader when its request is on its way, because a reader needs
-        // memory.
+        // A new attempt needs a new reader. `step` makes it when the request is on its way.
         self.answer = None;
         if !std::mem::replace(&mut self.has_head, true) {
             let mut bytes = self.request.head(own, bearer);

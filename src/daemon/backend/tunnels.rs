@@ -32,9 +32,9 @@ pub const MOST_READING_TUNNELS: usize = 48;
 /// count as under way.
 pub const MOST_EVENT_STREAMS: usize = 64;
 
-/// Most tunnels that wait for one of those to end. There are more than the gateway has connections,
-/// each of which has one request at a time. Only the head of a waiting request is held; its body
-/// stays with the client, except what arrived with the head.
+/// Most tunnels that wait for one of those to end. The bound is above the number of the gateway's
+/// connections, each of which has one request at a time. Only the head of a waiting request is
+/// held; its body stays with the client, except what arrived with the head.
 pub const MOST_WAITING_TUNNELS: usize = 2048;
 
 /// How long one waits for that: shorter than clients wait for an answer, which is 30 s.

@@ -10,7 +10,7 @@ use ojs_lifecycle::api::{Event, HolderId, JobId, Manners, ProcessId, PullId};
 /// An outcome is answered within this time, whatever the backend does: every SDK waits for 30 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(25);
 
-/// Most holders. A further program counts as another holder of its process.
+/// Most holders. A further program shares a holder of its process, if there is one.
 const MOST_HOLDERS: usize = 4096;
 
 /// The number of a connection; never used again.

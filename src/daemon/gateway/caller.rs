@@ -359,7 +359,7 @@ impl Callers {
     }
 }
 
-/// Compares in constant time.
+/// The time of the comparison does not show where the two differ.
 fn is_bearer(value: &[u8], bearer: &[u8]) -> bool {
     const SCHEME: &[u8] = b"bearer ";
     let value = value.trim_ascii();

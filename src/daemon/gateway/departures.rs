@@ -33,7 +33,8 @@ impl Gateway {
         }
     }
 
-    /// A connection has reached its deadline: nothing more is read of it.
+    /// A connection has reached its deadline. Nothing more is read of it, unless its client has its
+    /// last answer and still sends: then it gets more time.
     pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if let Some(until) = renewed_patience(link, turn.now) {

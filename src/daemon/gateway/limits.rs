@@ -30,7 +30,7 @@ pub(super) struct ConnectionLimits {
     pub(super) most: usize,
     /// Processes that are held on to.
     pub(super) processes: usize,
-    /// Connections could not be accepted, and the log has a warning.
+    /// Processes beyond that bound came, and the log has a warning.
     pub(super) has_warned: bool,
 }
 

@@ -420,7 +420,7 @@ impl Gateway {
         self.enqueue(id);
     }
 
-    /// Closes a connection. The work for it is cancelled.
+    /// Closes a connection. Its request ends as in [`Self::drop_work`].
     fn hang_up(&mut self, id: LinkId, turn: &mut InterfaceTurn<'_>) {
         // The close removes it from the poll, because no other process has its descriptor.
         let Some(mut link) = self.links.remove(&id) else { return };
@@ -434,7 +434,8 @@ impl Gateway {
         }
     }
 
-    /// Cancels the work for the request of this connection.
+    /// The client of this connection waits for no answer any more. Jobs for it go back, and a
+    /// request that passes through may continue. Outcomes and heartbeats are not taken back.
     fn drop_work(&mut self, link: &mut GatewayLink, turn: &mut InterfaceTurn<'_>) {
         match std::mem::replace(&mut link.stage, LinkStage::Closing) {
             LinkStage::Asked(Asked::Jobs(asked)) => {

@@ -381,8 +381,8 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
     };
     relay.answer = Some(body);
     relay.is_event_stream = head.is_event_stream() && head.body == TunnelBody::Chunked;
-    // The body ends only with the connection. A request that is not read to its end also blocks the
-    // next one.
+    // Without chunks a body of unknown length ends only with the connection. A request that is not
+    // read to its end also blocks the next one.
     let ends = head.body == TunnelBody::Chunked && !takes_chunks;
     link.form.is_kept &= relay.is_body_done && !ends;
     let bytes = passed_head(head, takes_chunks, link.form);

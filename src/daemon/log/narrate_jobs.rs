@@ -264,7 +264,7 @@ fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
     LogRecord::new(Level::Warn, message).about(fields)
 }
 
-/// No process holds it any more.
+/// Nothing shows that the worker still has it, so its reservation runs out.
 fn dropped(job: &Subject, why: DropCause) -> LogRecord {
     let message = match why {
         DropCause::NotNamed => {

@@ -222,8 +222,8 @@ impl Search {
         clock::monotonic() >= self.give_up
     }
 
-    /// Finds the instances of this user. For root the place may itself be the directory of any
-    /// instance or user.
+    /// Finds the instances of this user. The place may itself be the directory of an instance, or
+    /// of all instances of a user: then root finds those of any user.
     fn look_for_own(&mut self, place: &Path, own: u32) {
         let base = match Directory::open(place) {
             Ok(base) => base,
