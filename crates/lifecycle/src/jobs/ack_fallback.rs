@@ -77,7 +77,8 @@ impl Jobs {
         report.map_or(latest, |report| *report.other_answer_until.get_or_insert(latest))
     }
 
-    /// Sends the ACK without its result, because the worker sent no other answer.
+    /// Sends the ACK without its result, because there is no other answer, or the backend never
+    /// accepts this result.
     pub(crate) fn drop_result(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let subject = job.subject();

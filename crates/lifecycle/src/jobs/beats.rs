@@ -192,7 +192,7 @@ impl Jobs {
     }
 
     /// Whether a holder has this job, and ojs-init keeps its reservation. This is narrower than
-    /// [`Self::knows`]: an outcome also counts for a job that is dropped, lost or decided.
+    /// [`Self::knows`], which also holds for a job that is dropped, lost or decided.
     fn is_kept_by_somebody(&self, id: &JobId) -> bool {
         let mut jobs = self.ledger.claims_of(id).filter_map(|claim| self.ledger.get(claim));
         jobs.any(|job| job.holder().is_some() && job.is_kept_reserved())

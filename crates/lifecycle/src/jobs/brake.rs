@@ -139,9 +139,9 @@ impl Jobs {
         self.report_event(claim, ReportEvent::TimerDue, cx);
     }
 
-    /// Ends the hold of a job whose outcome may be sent now. Returns whether the reservation may
-    /// have expired. Another worker may then have the job, and a requeue would remove it from that
-    /// worker.
+    /// Ends the hold, if any, of a job whose outcome may be sent now. Returns whether it was held
+    /// and its reservation may have expired. Another worker may then have the job, and a requeue
+    /// would remove it from that worker.
     pub(super) fn was_held_too_long(&mut self, claim: Claim, cx: &Context) -> bool {
         let Some(job) = self.ledger.get(claim) else {
             return false;

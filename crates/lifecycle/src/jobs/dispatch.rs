@@ -71,7 +71,7 @@ impl Jobs {
             return true;
         }
         if self.is_dropped_once_more(claim) {
-            // Two silence limits passed without a message that names the job: the worker does not
+            // The job was dropped twice, and no heartbeat named it in between: the worker does not
             // have it.
             self.let_dropped_go(claim, cx);
             return false;
@@ -211,7 +211,7 @@ impl Jobs {
     pub(crate) fn job_timed_out(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         if job.is_lost {
-            // The log has the loss already, and the handler has received its cancel.
+            // The log has the loss already, and the job was cancelled then.
             return self.end_if_stuck(claim, cx);
         }
         if !job.holder().is_some_and(|holder| may_end_for_a_job(holder, cx)) {
@@ -238,8 +238,8 @@ impl Jobs {
         }
     }
 
-    /// Cancels the job at its holder. The first reason stays. A holder that received the shutdown
-    /// gets no second cancel, because the shutdown has the shortest grace.
+    /// Cancels the job at its holder. The first reason stays. A job that the shutdown has cancelled
+    /// gets no further cancel, because the shutdown has the shortest grace.
     pub(crate) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(mut held) = job.place.clone() else {

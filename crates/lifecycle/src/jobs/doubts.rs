@@ -21,8 +21,9 @@ use crate::jobs::reports::is_ours;
 use crate::jobs::said::Said;
 use crate::jobs::stages::ReportStage;
 
-/// The backend does not know the job if every attempt to deliver the outcome for this long got an
-/// answer from another program. The backend then reports an unknown job in its own way.
+/// Time after which answers that seem to be from another program count as the backend's, if no
+/// attempt to deliver the outcome got another answer. The backend then does not know the job, and
+/// reports that in its own way.
 const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
 
 /// A store that is away for longer than this has lost the job's reservation when it is back.

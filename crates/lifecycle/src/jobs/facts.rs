@@ -24,8 +24,7 @@ pub(crate) struct EndFacts {
 /// Questions about the backend.
 pub(crate) trait BackendFacts {
     fn traits(&self) -> BackendTraits;
-    /// Since when the backend accepts ACKs in the bare form, if one was sent in that form within
-    /// this time.
+    /// Since when the backend accepts ACKs in the bare form, if that began within this time.
     fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment>;
     fn has_no_progress(&self) -> bool;
     fn has_no_checkpoints(&self) -> bool;

@@ -21,7 +21,7 @@ pub struct Job {
     pub extended_until: Option<Moment>,
     /// The stage of the job between its claim and its end.
     pub place: Place,
-    /// Another worker has the reservation, or it has expired. No heartbeat names the job, and its
+    /// The reservation has ended, or another worker has it. No heartbeat names the job, and its
     /// outcome is not sent. Only a worker can have a lost job; see `Ledger::lose`.
     pub is_lost: bool,
     /// The job is lost, and its handler has had its time to answer.
@@ -102,7 +102,7 @@ pub enum Place {
     Waiting,
     /// A holder has the job.
     Held(Held),
-    /// Decided, and the backend does not have the outcome yet.
+    /// Decided, and the backend has not confirmed the outcome yet.
     Reporting(Box<Report>),
 }
 
@@ -115,7 +115,7 @@ pub struct Held {
     pub pull: Option<PullId>,
     /// The first reason for which the job was cancelled.
     pub cancelled: Option<CancelReason>,
-    /// The holder has received the shutdown for this job.
+    /// The shutdown has cancelled the job, so it gets no further cancel.
     pub is_told_of_shutdown: bool,
     /// The job's timeout has expired, and ojs-init does not enforce it.
     pub is_past_its_time: bool,

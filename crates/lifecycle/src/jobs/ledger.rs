@@ -134,7 +134,7 @@ impl Ledger {
         self.change(claim, |job| job.delivery = delivery);
     }
 
-    /// Marks a job of a holder as lost: its reservation has expired, or another worker has it.
+    /// Marks a job of a holder as lost: its reservation has ended, or another worker has it.
     pub(super) fn lose(&mut self, claim: Claim) {
         self.change(claim, |job| job.is_lost = true);
     }

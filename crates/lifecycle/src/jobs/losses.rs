@@ -212,7 +212,7 @@ impl Jobs {
     pub(crate) fn lost_job_outlived_grace(&mut self, claim: Claim, cx: &Context) {
         let Some(job) = self.ledger.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
-        // The process of a holder that is no longer connected is being ended already.
+        // A holder that has left or was given up gets no message, and its process is being ended.
         if cx.end.phase == Phase::Stop || !cx.takers.is_there(held.holder) {
             return;
         }

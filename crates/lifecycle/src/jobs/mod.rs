@@ -4,7 +4,7 @@
 //! Words. A *claim* is a job that a FETCH brought. A *holder* has jobs (a connection, or a process
 //! behind the gateway). A job *waits* until it is given to a holder, is *held* until its outcome is
 //! known, and is *reporting* until the backend has the outcome. The reservation of a *lost* job has
-//! expired or belongs to another worker. No heartbeat names a *dropped* job any more. A *suspect*
+//! ended or belongs to another worker. No heartbeat names a *dropped* job any more. A *suspect*
 //! was in a process that crashed. A *look* is a GET of the job that shows the effect of an outcome.
 //! A *hold* keeps a job that is given back too often.
 //!

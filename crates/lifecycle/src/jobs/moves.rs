@@ -1,5 +1,5 @@
-//! The only place where a job moves from one holder to another. The credit of both holders changes
-//! in the same step.
+//! The only place where the holder of a job changes. The credit of both holders changes in the same
+//! step.
 
 use crate::api::ids::{Claim, HolderId};
 use crate::jobs::job::{Job, Place};

@@ -91,9 +91,9 @@ impl Jobs {
         }
     }
 
-    /// Turns a release into a failure if the worker received a cancel for the job's timeout. A
-    /// release costs no attempt, and the next attempt would run into that timeout again, for ever.
-    /// A worker that also received the shutdown may have released the job because of that.
+    /// Turns a release into a failure if the job was cancelled for its timeout. A release costs no
+    /// attempt, and the next attempt would run into that timeout again, for ever. If the shutdown
+    /// cancelled the job as well, the worker may have released it because of that.
     fn meant_after_a_timeout(&self, claim: Claim, what: Outcome) -> Outcome {
         let has_timed_out = match self.ledger.get(claim).map(|job| &job.place) {
             Some(Place::Held(held)) => held.cancelled == Some(CancelReason::Timeout) && !held.is_told_of_shutdown,

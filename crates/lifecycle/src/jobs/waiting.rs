@@ -1,4 +1,4 @@
-//! The jobs that wait, in lines by type and by queue. A search for a holder's next job reads only
+//! The jobs that wait, in lines by type and by queue. A search for a holder's next job starts at
 //! the heads of the lines that the holder accepts, even if many jobs wait.
 
 use std::collections::BTreeSet;

@@ -42,11 +42,11 @@ pub(crate) struct Facts {
     pub(crate) worker_is_over: bool,
     /// ojs-init has just ended the worker or one of its processes.
     pub(crate) worker_was_just_ended: bool,
-    /// No client on the control socket waits for a reply.
+    /// No client of the control socket that sent a request is connected, with or without its reply.
     pub(crate) operators_have_left: bool,
     /// The backend knows the worker.
     pub(crate) is_known: bool,
-    /// A worker is registered and has to be deregistered.
+    /// The backend knows a worker that is not deregistered yet.
     pub(crate) owes_farewell: bool,
     /// Heartbeats without an answer, without the last one.
     pub(crate) heartbeats: usize,

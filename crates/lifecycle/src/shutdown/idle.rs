@@ -49,7 +49,7 @@ impl Ending {
         !self.phase.is_terminating() && (self.has_its_one_job(options) || self.idle.since.is_some())
     }
 
-    /// Begins the end if there is nothing to do and no request is in flight. This runs before the
+    /// Begins the end if there is nothing to do and no FETCH is in flight. This runs before the
     /// next FETCH, because holders that ask without a pause could otherwise delay the end for ever.
     pub(crate) fn end_if_idle(&mut self, cx: &Context) {
         if self.phase.is_terminating() {

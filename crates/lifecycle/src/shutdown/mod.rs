@@ -10,9 +10,9 @@
 //! | what counts as a request to end, and as a repetition of one | `triggers`, `stop_signals` |
 //! | when the end begins without a request | `idle` |
 //!
-//! Words. A *trigger* changes the phase, or is refused. The *drain* lets jobs finish. The *stop
-//! phase* has *steps*, each with its time. The *tally* counts outcomes from the beginning of the
-//! end on.
+//! Words. A *trigger* changes the phase, or leaves it unchanged. The *drain* lets jobs finish. The
+//! *stop phase* has *steps*, each with its time. The *tally* counts outcomes from the beginning of
+//! the end on.
 //!
 //! The part knows no other part. It may use `api`, `timers` and `values`. Start with
 //! `phase` and `steps`; `ending` is the part itself.

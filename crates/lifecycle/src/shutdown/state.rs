@@ -267,7 +267,7 @@ impl Shutdown {
         self.calls_end
     }
 
-    /// Whether every process that is found gets SIGKILL at once. True from this step on.
+    /// Whether every process that is found gets SIGKILL at once. True from the step `Kill` on.
     pub(crate) fn has_killed(&self) -> bool {
         self.step >= StopStep::Kill
     }

@@ -133,7 +133,7 @@ pub struct Metrics {
     /// When the backend last accepted a heartbeat. Before the first one, the start.
     heartbeat_at: Moment,
     pub heartbeats_failed: u64,
-    /// Finished jobs whose result the backend refused.
+    /// Finished jobs whose ACK was sent without its result, because the backend did not accept it.
     pub results_dropped: u64,
     /// FETCHes that a stream of events brought forward.
     pub wakeups: u64,

@@ -16,7 +16,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Workers {
-    /// Wakes up the process of a holder that received a cancel, if the holder asked for it.
+    /// Wakes up the process of a holder whose job was cancelled, if the holder asked for it.
     pub(crate) fn signal_cancel(&mut self, id: HolderId, cx: &Context) {
         self.signal_after(id, FIRST_PAUSE, cx);
     }

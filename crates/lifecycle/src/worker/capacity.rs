@@ -7,12 +7,12 @@ use crate::api::{HolderId, Moment, ProcessId, Text};
 pub(crate) struct Capacity {
     /// The number that the next one is compared with.
     pub(super) compared: u64,
-    /// The most capacity since the last report, and since the worker's start.
+    /// The most capacity since the last comparison, and since the worker's start.
     pub(super) most_since: u64,
     pub(super) most: u64,
     /// A loss was reported, or a gain was not, so the next gain is reported.
     pub(super) is_owed: bool,
-    /// The first holder that was lost since the last report, and how many more.
+    /// The first holder that was lost since the last comparison, and how many more.
     pub(super) lost: Option<(HolderId, ProcessId)>,
     pub(super) more_lost: usize,
     /// No line before.

@@ -166,8 +166,8 @@ impl Workers {
         self.notify(WorkerNotice::QueuesRefused(refused));
     }
 
-    /// Compares the two numbers, once. Holders that have left since do not count, and with `--once`
-    /// the difference is intended.
+    /// Compares the two numbers, once. Holders that have left meanwhile count as well, and with
+    /// `--once` the difference is intended.
     fn compare_capacity(&mut self, cx: &Context) {
         let (takes, allowed) = (self.capacity.most, cx.options.concurrency);
         let asks_for_too_many = self.asks_for_too_many(cx);

@@ -207,9 +207,9 @@ impl Workers {
         }
     }
 
-    /// Closes a holder that has not read its messages. A holder that works on a job need not read.
-    /// A holder without other work must, and so must one whose messages ojs-init has not read until
-    /// then.
+    /// Ends the process of a holder that has not read its messages. A holder that works on a job
+    /// need not read. A holder without other work must, and so must one whose messages ojs-init has
+    /// not read until then.
     pub(super) fn stalled(&mut self, id: HolderId, cx: &Context) {
         let Some(holder) = self.holders.get(id) else { return };
         let works = !holder.is_reading_paused

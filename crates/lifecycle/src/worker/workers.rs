@@ -194,8 +194,8 @@ impl Workers {
         self.holders.left_unanswered(process)
     }
 
-    /// Counts processes that the kernel has killed for lack of memory since the worker process was
-    /// started.
+    /// Notes how many processes the kernel has killed for lack of memory since the worker process
+    /// was started.
     pub(crate) fn memory_ran_out(&mut self, kills: u64) {
         self.supervision.memory_ran_out(kills);
     }
