@@ -100,7 +100,7 @@ fn progress_reaches_the_backend_while_the_job_runs() {
 #[test]
 fn a_job_that_is_cancelled_hears_it_on_its_descriptor_and_by_sigterm() {
     let stage = Stage::new();
-    enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":300"#);
+    enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":2000"#);
     let script = r#"trap 'echo signal >> "$NOTES"' TERM
 "$OJS_INIT" job cancelled && echo early >> "$NOTES"
 until "$OJS_INIT" job cancelled; do sleep 0.02; done
