@@ -143,12 +143,13 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// There is no such worker, or it already got the directive to terminate.
+    /// There is no such worker, or its directive is already to terminate and this one is another.
     pub fn direct(&self, worker: &str, directive: Directive) -> Result<(), String> {
         self.with_state(|state, _| state.store.direct(worker, directive))
     }
 
-    /// The ids of the workers that have registered and not deregistered.
+    /// The ids of the known workers, registered or not: those that have neither deregistered nor
+    /// been declared dead.
     #[must_use]
     pub fn workers(&self) -> Vec<String> {
         self.shared
@@ -210,7 +211,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// There is no such job, or another worker has it.
+    /// There is no such job, it is not active, or another worker has it.
     pub fn acknowledge(&self, worker: &str, job: &str) -> Result<(), String> {
         self.with_state(|state, now| state.store.ack(now, job, Some(worker), None).map(|_| ()))
     }

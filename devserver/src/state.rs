@@ -179,7 +179,7 @@ impl Shared {
         state.is_listening == is_listening
     }
 
-    /// Waits at most `patience` until the newest event has another number than this one.
+    /// Waits at most `patience` until the number of the next event is another one than this.
     pub fn wait_for_event(&self, number: u64, patience: Duration) {
         let is_same = |state: &mut State| state.events.next_number() == number;
         drop(self.changed.wait_timeout_while(self.lock(), patience, is_same));

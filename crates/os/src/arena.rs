@@ -50,8 +50,8 @@ pub(crate) struct Arena {
     base: Cell<*mut u8>,
     /// Bytes from its beginning on that dlmalloc has.
     used: Cell<usize>,
-    /// Bytes that dlmalloc may still get. `None`: there is no range, or the arena gives out no
-    /// memory for the moment.
+    /// Bytes that dlmalloc may have in all, the used ones included. 0: there is no range, or the
+    /// arena gives out no memory for the moment.
     room: Cell<usize>,
 }
 

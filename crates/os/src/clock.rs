@@ -25,7 +25,7 @@ pub fn since_1970() -> Duration {
     Duration::try_from(wall().duration_since(jiff::Timestamp::UNIX_EPOCH)).unwrap_or_default()
 }
 
-/// Waits; a signal ends it early. Only for code outside of a loop, which cannot miss an event.
+/// Waits; a signal ends it early. Only where no event loop runs that could miss an event meanwhile.
 pub fn pause(duration: Duration) {
     let timeout = PollTimeout::try_from(duration).unwrap_or(PollTimeout::ZERO);
     // Nothing is watched: only time ends it, or a signal.

@@ -129,8 +129,8 @@ pub fn detach_stdin_tty() {
 /// Protects this process's memory from other processes of its user: no core dump, no ptrace, and
 /// `/proc/PID/environ`, `mem` and similar files belong to root.
 ///
-/// A child that changes its user before exec shares this memory until then. Then the kernel resets
-/// this flag to `fs.suid_dumpable`, so call this again after starting a child.
+/// A child that changes its user before exec still shares this memory. With the change of the user
+/// the kernel resets this flag to `fs.suid_dumpable`, so call this again after starting a child.
 ///
 /// # Errors
 ///

@@ -36,8 +36,8 @@ impl OwnChildren {
         }
     }
 
-    /// The children of this process that have not ended, without the known ones. Of the unknown
-    /// ones those that have ended are reaped, and returned: their numbers are free from then on.
+    /// The children of this process that have not ended, without the known ones. Unknown ones that
+    /// have ended are reaped, and passed to `is_reaped`: their numbers are free from then on.
     ///
     /// # Errors
     ///

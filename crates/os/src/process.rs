@@ -185,7 +185,8 @@ pub fn parent_of(pid: Pid) -> io::Result<Parent> {
     })
 }
 
-/// The user who owns the files that this process opens (`fsuid`). `None`: there is no such process.
+/// The user who owns the files and sockets that this process makes (`fsuid`). `None`: there is no
+/// such process.
 ///
 /// # Errors
 ///
@@ -278,8 +279,8 @@ pub enum ExitProgress {
     No,
     /// Its first thread has ended or is ending. Others are there, and may be for long.
     FirstThread,
-    /// All threads have ended, or the process is gone. The process may have started others before,
-    /// but starts none any more.
+    /// All of the process has ended or is ending, or the process is gone. The process may have
+    /// started others before, but starts none any more.
     Whole,
 }
 

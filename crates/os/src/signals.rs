@@ -26,7 +26,7 @@ const LIBRARY_SIGNALS: [i32; 3] = [32, 33, 34];
 /// Signals fetched from the kernel ahead of time, one bit each.
 static SET_ASIDE: AtomicU64 = AtomicU64::new(0);
 
-/// The mask that the program which exec'ed this one had set, read before this program's first
+/// The mask that the program which exec'ed this one had set: the mask before this program's first
 /// instruction.
 static INHERITED_MASK: AtomicU64 = AtomicU64::new(0);
 
@@ -254,8 +254,8 @@ pub fn has_set_aside() -> bool {
 /// sets nothing. A plain system call: usable between fork and exec.
 fn kernel_action(number: i32, action: Option<&KernelAction>) -> KernelAction {
     let mut before: KernelAction = [0; 4];
-    // SAFETY: both pointers are valid for the call. An action is either SIG_IGN or what the kernel
-    // itself returned before, so it installs no code that was not installed already.
+    // SAFETY: both pointers are valid for the call. An action is SIG_IGN, SIG_DFL or an action that
+    // the kernel itself returned before, so it installs no code that was not installed already.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,

@@ -25,7 +25,7 @@ const CUT: &str = "...";
 /// Last line of a text that could not hold every name.
 const TRUNCATED: &str = "truncated\n";
 
-/// The text: at most [`MOST_BYTES`] in lines, none of them empty. First the end of the worker, then
+/// The text: at most [`MOST_BYTES`] in lines, none of them empty. First the end of ojs-init, then
 /// the counts, then the names of the jobs that were cut off, one a line. `backend_error` is the
 /// log's text for the last request that the backend failed.
 #[must_use]
@@ -56,7 +56,7 @@ pub fn text(account: &EndReport, backend_error: Option<&str>) -> String {
     text
 }
 
-/// The text if the worker could not even be started, for this reason.
+/// The text if not even a start of the worker was tried, for this reason.
 #[must_use]
 pub fn not_started(message: &str, status: u8) -> String {
     let end = format!("; exit status {status}\n");

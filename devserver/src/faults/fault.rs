@@ -36,7 +36,8 @@ pub(crate) const FAULT_NAMES: [&str; 18] = [
     "stream_without_comments",
 ];
 
-/// The names of the faults that replace the answer, with any status.
+/// The names of the faults that answer and do not carry out the request, even if the status is a
+/// success.
 pub(crate) const ANSWERED_INSTEAD: [&str; 4] = ["status", "page", "redirect", "store_away"];
 
 /// A public backend whose words the server uses while its store is away.

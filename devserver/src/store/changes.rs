@@ -48,7 +48,7 @@ impl Change {
 pub struct Changes {
     ring: VecDeque<Change>,
     newest: u64,
-    /// The time of the last call to the store.
+    /// The time of the last tick of the store.
     now: Moment,
 }
 

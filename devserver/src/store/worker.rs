@@ -6,7 +6,7 @@ use super::job::{Directive, JobId};
 use crate::json::Object;
 use crate::moment::Moment;
 
-/// A worker that has registered and not deregistered.
+/// A known worker, registered or not: it has neither deregistered nor been declared dead.
 #[derive(Debug)]
 pub struct Worker {
     /// The fields that it sent about itself when it registered or, later, with a heartbeat.

@@ -148,7 +148,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is no such worker, or its directive is already to terminate.
+    /// There is no such worker, or its directive is already to terminate and this one is another.
     pub fn direct(&mut self, id: &str, directive: Directive) -> Result<(), Refusal> {
         let worker = self.workers.get_mut(id).ok_or_else(|| Refusal::no_worker(id))?;
         if worker.directive == Directive::Terminate && directive < Directive::Terminate {
@@ -159,7 +159,8 @@ impl Store {
         Ok(())
     }
 
-    /// All workers that have registered and not deregistered.
+    /// All known workers, registered or not: those that have neither deregistered nor been declared
+    /// dead.
     pub fn workers(&self) -> &BTreeMap<WorkerId, Worker> {
         &self.workers
     }

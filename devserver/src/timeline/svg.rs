@@ -132,7 +132,7 @@ impl<'a> Sheet<'a> {
         self.skip(1.0);
     }
 
-    /// Draws the numbers of the moments; numbers of equal moments are side by side.
+    /// Draws the numbers of the moments; numbers that would cover each other are side by side.
     fn moments(&mut self) {
         let mut free = NAMES;
         let moments = &self.rows.moments;

@@ -136,7 +136,7 @@ impl<'a> Paper<'a> {
         self.line("", Tone::Dim, &line);
     }
 
-    /// Draws the numbers of the moments; numbers of equal moments are side by side.
+    /// Draws the numbers of the moments; numbers that would cover each other are side by side.
     fn moments(&mut self) {
         if self.rows.moments.is_empty() {
             return;

@@ -358,7 +358,7 @@ fn refusal(call: &Call, answered: HttpAnswer<'_>) -> Reply {
         (404 | 410, Endpoint::Heartbeat | Endpoint::Deregister) if is_unknown_worker(answered.body) => {
             Failure::Unregistered
         }
-        // The queue does not exist yet: it is created with its first job.
+        // The queue does not exist, or not yet: it is created with its first job.
         (404 | 410, Endpoint::Events) if is_of_ojs(answered.body) => Failure::NotFound,
         (404 | 405 | 501, _) => Failure::Unsupported,
         (400 | 413 | 415 | 422, _) => Failure::Refused,

@@ -20,7 +20,7 @@ const OJS_TYPE: &str = "application/openjobspec+json";
 /// A parameter of [`OJS_TYPE`]. Some SDKs look for the one type in the header, some for the other.
 const JSON_ALIAS: &str = "; alias=\"application/json\"";
 
-/// The type, without its parameter, that an SDK reads as JSON.
+/// The type that an SDK reads as JSON even without the parameter.
 const JSON_TYPE: &str = "application/json";
 
 /// The status of an answer.

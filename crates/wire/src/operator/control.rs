@@ -18,8 +18,8 @@ use crate::names;
 use crate::text::{is_terminal_control, milliseconds};
 use ojs_lifecycle::api::{Disposition, OperatorAnswer, OperatorRequest, Probe};
 
-/// Longest request, and longest answer other than a status, in bytes, the `\n` not counted. A
-/// status has [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
+/// Longest request, and longest answer that shows neither status nor health, in bytes, the `\n` not
+/// counted. These two have [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
 pub const MAX_LINE: usize = 4096;
 
 /// Most characters of a text that an answer shows.

@@ -366,7 +366,7 @@ fn backend(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
             let when = "not asked yet: the worker registers at its first request for jobs";
             return wrapped(word, &[(Style::Plain, when.to_owned())], screen);
         }
-        // ojs-init has not sent a request to the backend yet.
+        // The backend has accepted no heartbeat yet, and no outage is known.
         (true, None) => parts.push((Style::Plain, "not heard of yet".to_owned())),
     }
     parts.push((

@@ -159,7 +159,7 @@ impl Blame {
         }
     }
 
-    /// A job that another job's end interrupted is no failure of its own.
+    /// A job whose process was ended because of another job is no failure of its own.
     fn call(&self, call: &Call, ledger: &Ledger) -> Kept {
         let Call::Report { job, outcome, .. } = call else {
             return Ok(());

@@ -363,7 +363,7 @@ impl Talk {
         Ok(())
     }
 
-    /// A FAIL or a requeue: its sender may not be able to do anything more with the job.
+    /// A FAIL or a requeue: the job's holder must not be able to do anything more with the job.
     fn unrepeatable(
         &self,
         call: &Call,

@@ -488,8 +488,8 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
     Ok(delivery)
 }
 
-/// The words for a drain: the number of active jobs, and how many of them only wait for their
-/// outcome.
+/// The words for a drain: the number of active jobs, and how many of them are finished and only
+/// wait until the backend has their outcome.
 pub fn drain(what: &str, active: usize, reporting: usize, left: Duration) -> String {
     let of_them = if reporting == 0 {
         String::new()
