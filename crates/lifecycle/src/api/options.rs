@@ -134,7 +134,7 @@ pub enum Wake {
 pub enum Restart {
     /// Never: ojs-init ends as well.
     Never,
-    /// If ojs-init ended it, because a handler hung or pings were not answered.
+    /// If ojs-init ended it, for example because a handler hung or pings were not answered.
     Hung,
     /// As `Hung`, and if the worker's status was not 0.
     OnFailure,
