@@ -51,7 +51,7 @@ pub enum Effect {
         /// has no list, these are all jobs of its holder.
         jobs: Vec<JobId>,
     },
-    /// The process behind the holder has ended. Read the rest of its output, then report `HungUp`.
+    /// The process behind the holder has ended. Read the bytes that it left, then report `HungUp`.
     ReadToEnd(HolderId),
     /// Close this holder without reading it, then report `HungUp`. The reason is for the log: the
     /// frames of the holder are malformed, or no holder is expected there.

@@ -57,12 +57,13 @@ pub enum Event {
     Said(HolderId, FromWorker),
     /// Bytes arrived that end no frame. They show that the holder is alive, as a frame does.
     HeardPart(HolderId),
-    /// The holder did not read all bytes at once; the rest waits in a buffer.
+    /// The holder's connection did not accept all bytes at once; the rest waits in a buffer.
     OutboundFilled(HolderId),
-    /// The holder has read all bytes. Follows each `OutboundFilled` and each job.
+    /// The holder's connection has accepted all bytes; the holder may not have read them yet.
+    /// Follows each `OutboundFilled` and each job.
     OutboundEmptied(HolderId),
-    /// The shell stopped reading from the holder because too many bytes wait in the holder's
-    /// buffer. Follows `OutboundFilled`.
+    /// The shell stopped reading from the holder because too many bytes wait to be sent to the
+    /// holder. Follows `OutboundFilled`.
     ReadingStopped(HolderId),
     /// The shell reads from the holder again. Precedes `OutboundEmptied` or follows right after it.
     ReadingResumed(HolderId),

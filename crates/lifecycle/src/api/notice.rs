@@ -151,8 +151,8 @@ pub enum LinkNotice {
         configured: Duration,
         used: Duration,
     },
-    /// The backend is unreachable, or another server answers in its place. The first request that
-    /// shows this has just failed.
+    /// The backend is unreachable, answers with server errors, or another server answers in its
+    /// place. The first request that shows this has just failed.
     BackendIsAway(Outage),
     /// The outage continues. Repeated once a minute.
     BackendIsStillAway(Outage),
@@ -251,18 +251,19 @@ pub enum JobNotice {
         /// Time since the job was given to a worker; none if it never was.
         took: Option<Duration>,
     },
-    /// The job was given back, and exceeded a limit for one minute. The limit counts either the
-    /// jobs of its type or the returns of this job.
+    /// The job was given back, as one return too many within a minute. Counted are either the
+    /// returns of jobs of its type or the returns of this job.
     GivenBackAgain {
         job: Arc<Subject>,
         /// The number of returns.
         times: u32,
-        /// Whether the limit counts jobs of the type.
+        /// Whether the returns of jobs of the type are counted.
         is_of_type: bool,
         /// Whether ojs-init holds such jobs from now on before it returns them.
         is_held: bool,
     },
-    /// The backend got no report about the job. It waits for its visibility timeout.
+    /// The backend accepted no report about the job, as far as ojs-init knows. The job waits for
+    /// its visibility timeout, unless a report without an answer was carried out.
     Abandoned(Arc<Subject>, &'static str),
     /// A delivery of a job was void, for this reason: it arrived while the outcome of the delivery
     /// before it was in flight. The backend needs no further report.
@@ -293,8 +294,9 @@ pub enum JobNotice {
     AnswerMended(Arc<Subject>, Text),
     /// The backend does not accept the result. ojs-init sends the ACK without it.
     ResultDropped(Arc<Subject>),
-    /// A checkpoint of the job was not saved. The next attempt begins at the one before. If the
-    /// backend saves no checkpoints at all, the first such notice covers all.
+    /// A checkpoint of the job was not saved, or its request got no clear answer. If it was not
+    /// saved, the next attempt begins at the one before. If the backend saves no checkpoints at
+    /// all, the first such notice covers all.
     CheckpointNotSaved(Arc<Subject>, Failure),
     NoHandler {
         job: Arc<Subject>,

@@ -23,9 +23,9 @@ pub struct Options {
     /// Whether a holder that sends heartbeats with its jobs gets the real state instead of always
     /// `running` (`gateway.tell_worker`).
     pub tell_worker: bool,
-    /// Whether ojs-init ends the process of a holder that receives no messages if its job times out
-    /// or is lost (`gateway.enforce_timeouts`). It always ends the process of a holder that does
-    /// receive messages.
+    /// Whether ojs-init may end the process of a holder that receives no messages because a job of
+    /// it timed out or is lost (`gateway.enforce_timeouts`). It may always do so if the holder
+    /// receives messages.
     pub enforce_timeouts: bool,
     /// Whether a job whose process crashed gets a process for itself the next time. Not in mode
     /// exec, because each job has its own process there.
@@ -134,7 +134,7 @@ pub enum Wake {
 pub enum Restart {
     /// Never: ojs-init ends as well.
     Never,
-    /// If ojs-init ended it, because a handler hung or pings were not answered.
+    /// If ojs-init ended it, for example because a handler hung or pings were not answered.
     Hung,
     /// As `Hung`, and if the worker's status was not 0.
     OnFailure,

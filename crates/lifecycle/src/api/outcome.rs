@@ -11,8 +11,8 @@ use crate::api::words::About;
 pub const FIRST_HOLD: Duration = Duration::from_secs(1);
 
 /// The longest hold, also if a worker asks for a longer one. Other workers can get the job after
-/// this time. No hold is longer than a third of the job's visibility timeout, so one lost heartbeat
-/// does not end the reservation.
+/// this time at the latest. No hold is longer than a third of the job's visibility timeout, so one
+/// lost heartbeat does not end the reservation.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
 /// The outcome of a job, for the backend.
@@ -67,7 +67,8 @@ pub enum JobEnd {
     Acked,
     Failed,
     Requeued,
-    /// The backend got no report. The job waits for its visibility timeout.
+    /// The backend accepted no report, as far as ojs-init knows. The job waits for its visibility
+    /// timeout, unless a report without an answer was carried out.
     Left,
     /// The reservation was lost: the backend gave the job to another worker, or accepts no outcome
     /// from this one.

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub dropped: usize,
     /// Jobs whose timeouts expired but that ojs-init leaves with the worker.
     pub past_their_time: usize,
-    /// Active jobs whose outcomes are in flight.
+    /// Active jobs whose outcomes are in flight, or wait to be sent.
     pub reporting: usize,
     /// When the oldest active job was claimed.
     pub oldest_since: Option<Moment>,

@@ -95,7 +95,7 @@ pub enum JobPlace {
     Waiting,
     /// Held by the worker, on this holder.
     Held(HolderId),
-    /// The job's outcome is in flight.
+    /// The job's outcome is in flight, or waits to be sent.
     Reporting,
     /// The job was given back. ojs-init holds it before the requeue is sent.
     GoesBack,

@@ -8,7 +8,7 @@ use crate::api::ids::{JobId, Text};
 use crate::api::outcome::Outcome;
 
 /// Counts since the beginning of the end. If ojs-init ended a process and the end followed from
-/// that, the counts begin with the process.
+/// that, the counts begin when ojs-init decides to end the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ShutdownCounts {
     /// Jobs whose ACK the backend accepted.
@@ -21,7 +21,8 @@ pub struct ShutdownCounts {
     pub cut_off_failed: usize,
     /// Jobs that were cut off and given back.
     pub cut_off_handed_back: usize,
-    /// Jobs without a further report to the backend. They wait for their visibility timeout.
+    /// Jobs without an accepted report, as far as ojs-init knows. They wait for their visibility
+    /// timeout, unless a report without an answer was carried out.
     pub left: usize,
     /// A FETCH was given up. Jobs that it claimed wait for their visibility timeout as well.
     pub is_fetch_abandoned: bool,

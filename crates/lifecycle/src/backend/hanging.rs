@@ -1,6 +1,7 @@
 //! Hanging requests. A request that hangs while the backend answers others delays only itself.
-//! ojs-init sends a repeatable request again on another connection. For any other request it closes
-//! the connection and then checks the result.
+//! ojs-init sends a repeatable request again on another connection. It closes the connection of a
+//! FAIL or a requeue, and then checks the result. A newer heartbeat replaces one that hangs. Any
+//! other request waits for its timeout.
 
 use std::time::Duration;
 
@@ -150,7 +151,7 @@ impl Link {
         }
     }
 
-    /// How long this request may hang before ojs-init acts.
+    /// How long this request may be without an answer before ojs-init acts.
     fn patience(&self, call: CallId, cx: &Context) -> Duration {
         let after = self.hedges.times.hangs_after();
         match self.calls.when_it_hangs(&call) {
@@ -180,8 +181,8 @@ impl Link {
         self.hedges.joins(first, sibling, cx.now);
     }
 
-    /// Closes the connections of heartbeats that hang, because no heartbeat may arrive after the
-    /// last one.
+    /// Closes the connections of all unanswered heartbeats, because no heartbeat may arrive after
+    /// the deregistration.
     pub(crate) fn abandon_heartbeats(&mut self) {
         let is_heartbeat = |(_, purpose): &(CallId, &Purpose)| {
             matches!(purpose, Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. })

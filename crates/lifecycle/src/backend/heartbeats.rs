@@ -41,8 +41,8 @@ impl Link {
         }
         self.timers
             .arm(LinkTimer::Heartbeat, cx.now.after(self.session.heartbeats.interval()));
-        // A backend that does not know the worker gets no terminate, unless a job of a former
-        // worker is still reserved.
+        // In terminate a backend that does not know the worker gets no heartbeat, unless a job of a
+        // former worker is still reserved.
         if cx.is_terminating() && !self.session.is_known() && !cx.jobs.has_kept() {
             return;
         }

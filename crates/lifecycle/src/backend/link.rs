@@ -51,7 +51,7 @@ pub(crate) struct EndFacts {
     pub(crate) phase: Phase,
     /// The phase as the backend knows it.
     pub(crate) state: WorkerState,
-    /// Only the last heartbeat may still be sent.
+    /// No heartbeat but the last one may still be sent.
     pub(crate) has_said_goodbye: bool,
     /// The last heartbeat is in flight, or about to be sent.
     pub(crate) is_saying_goodbye: bool,
@@ -207,7 +207,7 @@ impl Link {
         self.accepted_at
     }
 
-    /// Cancels a timer that the machine has acted on.
+    /// Cancels an expired timer, before the machine acts on it.
     pub(crate) fn cancel(&mut self, timer: LinkTimer) {
         self.timers.cancel(timer);
     }
@@ -276,7 +276,8 @@ impl Link {
         }
     }
 
-    /// Only the last heartbeat follows: stops other heartbeats and abandons every FETCH.
+    /// Only the last heartbeat and the deregistrations follow. Sends no other heartbeat, and waits
+    /// for no FETCH any more.
     pub(crate) fn says_nothing_more(&mut self) {
         self.timers.cancel(LinkTimer::Heartbeat);
         if self.is_fetching() {

@@ -28,7 +28,7 @@ pub(crate) enum Said {
         is_soon: bool,
     },
     /// The backend accepted a heartbeat. `extended` has the jobs whose reservations it extended, if
-    /// it names any. `has_sent_lists`: this answer or an earlier one named such jobs.
+    /// its answer has such a list. `has_sent_lists`: this answer or an earlier one has a list.
     HeartbeatAccepted {
         heartbeat: SentHeartbeat,
         has_sent_lists: bool,

@@ -195,7 +195,7 @@ impl PollPace {
     }
 
     /// Whether the last FETCH probably returned every available job. It returned fewer jobs than it
-    /// asked for, and so far that has always meant all jobs.
+    /// asked for, and the last FETCH right behind such an answer found none.
     pub(super) fn has_brought_all(&self) -> bool {
         self.was_short && self.is_short_all
     }

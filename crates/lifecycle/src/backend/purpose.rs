@@ -19,7 +19,7 @@ pub(crate) enum Purpose {
 /// A FETCH in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentFetch {
-    /// The worker that sends it.
+    /// The worker that it is sent for.
     pub(crate) worker: WorkerId,
     /// When it was sent.
     pub(crate) at: Moment,

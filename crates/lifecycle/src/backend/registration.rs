@@ -223,7 +223,8 @@ impl Link {
         }
     }
 
-    /// Whether an answer may still register this incarnation, or deliver a job to it.
+    /// Whether an answer may still show that the backend knows this incarnation, or deliver a job
+    /// to it.
     fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
         self.calls.is_any(|purpose| match purpose {
             Purpose::Register(worker)

@@ -1,6 +1,6 @@
 //! The session with the backend: what ojs-init knows about the backend, and the reverse. Other
-//! files report events and ask questions. They change only three parts directly: heartbeats, the
-//! forms of a FETCH, and retries.
+//! files report events and ask questions. They change only these parts directly: heartbeats, the
+//! forms and the pace of a FETCH, and retries.
 
 use std::collections::BTreeMap;
 use std::mem;

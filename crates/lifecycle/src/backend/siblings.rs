@@ -106,7 +106,7 @@ impl Siblings {
         };
         family.open.retain(|open| *open != call);
         let reply = match reply {
-            // One of the copies completed the job, so no other answer is needed.
+            // The job is completed, by a copy or by another worker, so no other answer is needed.
             done @ Reply::Failed(Failure::AlreadyCompleted) => done,
             Reply::Failed(failure) => {
                 let weightier = family.refusal.map_or(failure, |before| weightier(before, failure));

@@ -12,9 +12,9 @@ use crate::retry::state::asked_for;
 /// its first write after 30 s.
 const STEADY_AFTER: Duration = Duration::from_secs(20);
 
-/// ojs-init asks again for a steady stream that was cut within this time, or within the window of a
-/// wake-up. The window grows with the number of workers, because a backend may cut all their
-/// streams at once.
+/// After a steady stream was cut, ojs-init asks for it again within this time, or within the window
+/// of a wake-up if that is longer. The window grows with the number of workers, because a backend
+/// may cut all their streams at once.
 const REOPEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Longest time until that request, however wide the window is.

@@ -57,7 +57,8 @@ const DELAY_RISES_BY: u32 = 32;
 const ANSWER_TIME_RISES_BY: u32 = 8;
 
 /// Each job that this worker finds multiplies the window by this factor. Each patience that a job
-/// was left far too late divides it by this factor.
+/// was left far too late divides it by this factor. If streams do not report fetched jobs, a FETCH
+/// with a job divides by it, and one without a job multiplies.
 const STEP: u32 = 2;
 
 /// Most jobs of one FETCH that widen the window. A worker that found more would otherwise wait too
@@ -67,7 +68,7 @@ const MOST_JOBS_OF_STEP: u32 = 4;
 /// A job that no worker took for this many times the patience was left far too late.
 const FAR_TOO_LATE: u32 = 2;
 
-/// A FETCH without a job multiplies the window by this factor.
+/// A FETCH without a job multiplies the window by this factor if streams report fetched jobs.
 const STEP_IN_VAIN: u32 = 4;
 
 /// A worker that found jobs this many times in a row, while no other worker fetched one, leaves the
@@ -305,7 +306,7 @@ impl WakeUps {
         is_woken
     }
 
-    /// A FETCH failed. The jobs that it asked for are still available.
+    /// A FETCH failed. The jobs that it asked for count as available again.
     pub(super) fn fetch_failed(&mut self) {
         self.is_asking = false;
         let asked_for = std::mem::take(&mut self.asked_for);
