@@ -388,7 +388,6 @@ impl Streams {
             if other == index || is_like_it {
                 calls.extend(stream.call());
                 stream.stage = StreamStage::Closed;
-                stream.was_cut = false;
                 stream.missed = 0;
                 stream.is_deaf = true;
                 stream.is_missing = true;

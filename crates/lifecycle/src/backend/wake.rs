@@ -238,12 +238,8 @@ impl Link {
     fn stream_was_cut(&mut self, reopened_after: Duration, cx: &Context) {
         let latest = cx.now.after(reopened_after + cx.options.poll_interval);
         self.poll_pace.looks_again_at(latest);
-        if self
-            .timers
-            .deadline_of(LinkTimer::Fetch)
-            .is_some_and(|due| due > latest)
-        {
-            self.timers.arm(LinkTimer::Fetch, latest);
+        if self.timers.deadline_of(LinkTimer::Fetch).is_some() {
+            self.timers.arm_at_latest(LinkTimer::Fetch, latest);
         }
     }
 

@@ -56,9 +56,9 @@ const DELAY_RISES_BY: u32 = 32;
 /// longer.
 const ANSWER_TIME_RISES_BY: u32 = 8;
 
-/// Each job that this worker finds multiplies the window by this factor. Each patience that a job
-/// was left far too late divides it by this factor. If streams do not report fetched jobs, a FETCH
-/// with a job divides by it, and one without a job multiplies.
+/// Each job that this worker finds multiplies the window by this factor. A job that was left
+/// far too late divides it once, and once more for each patience. If streams do not report fetched
+/// jobs, a FETCH with a job divides by it, and one without a job multiplies.
 const STEP: u32 = 2;
 
 /// Most jobs of one FETCH that widen the window. A worker that found more would otherwise wait too
