@@ -417,3 +417,29 @@ impl Stream {
         matches!(self.stage, StreamStage::Open(..))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_stream_that_was_cut_is_asked_for_again_within_the_window_and_within_five_seconds() {
+        let mut jitter = Jitter::new(7);
+        let windows = [(10, 100), (2_000, 2_000), (600_000, 5_000)];
+        for (window, latest) in windows.map(|(window, latest)| (Duration::from_millis(window), latest)) {
+            let mut streams = Streams::new(&["default".into()]);
+            let pauses = (0..200).map(|_| {
+                streams.opened(0, CallId(1), Moment::new(Duration::ZERO));
+                let now = Moment::new(STEADY_AFTER);
+                streams
+                    .ended(0, Failure::Unanswered, window, &mut jitter, now)
+                    .as_millis()
+            });
+            let longest = pauses.max().unwrap_or_default();
+            assert!(
+                (latest * 9 / 10..=latest).contains(&longest),
+                "{window:?}: {longest} ms"
+            );
+        }
+    }
+}
