@@ -25,7 +25,6 @@ LEAST = {
 AS_THE_BASE = {
     "image": {"repository": "registry.example.com/ojs-worker", "tag": "1.0.0"},
     "backend": {"url": "http://ojs-backend:8080", "tokenSecret": "ojs-worker-token"},
-    "replicas": 3,
 }
 
 # With these it is the base with the component gateway.

@@ -26,7 +26,7 @@ import kustomize
 import scaling
 from faults import unnoticed
 from kustomize import MERGE_KEYS, found_by, identity
-from promises import each_file_is_used, page_errors, schema_errors, value_errors, variants
+from promises import each_file_is_used, overlays, page_errors, schema_errors, value_errors, variants
 from sequence import sequence_errors, setting_errors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -130,6 +130,10 @@ def real_kustomize(root):
             head = {"apiVersion": kustomize.KINDS["Kustomization"], "kind": "Kustomization"}
             parts = {"resources": ["../../base"], "components": [f"../../components/{component.name}"]}
             (place / "kustomization.yaml").write_text(yaml.safe_dump(head | parts), encoding="utf-8")
+        for name, overlay, said in overlays(root):
+            place = copy / "overlays" / name
+            shutil.copytree(overlay, place, dirs_exist_ok=True)
+            (place / "kustomization.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
         return [error for place in sorted((copy / "overlays").iterdir()) for error in compare(tools[0], place)]
 
 

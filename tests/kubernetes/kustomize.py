@@ -101,17 +101,17 @@ def identity(resource):
     return resource["apiVersion"], resource["kind"], resource["metadata"]["name"]
 
 
-def build(folder):
-    """The resources of a kustomization."""
-    return apply(Path(folder), [])
+def build(folder, said=None):
+    """The resources of a kustomization: that of the folder, or `said` in its place."""
+    return apply(Path(folder), [], said)
 
 
-def apply(folder, resources):
+def apply(folder, resources, said=None):
     """What becomes of these resources with the kustomization of a folder."""
     path = folder / "kustomization.yaml"
     if not path.is_file():
         raise Wrong(f"{folder}: has no kustomization.yaml")
-    said = load_one(path)
+    said = said or load_one(path)
     unknown = set(said) - FIELDS
     if unknown or KINDS.get(said.get("kind")) != said.get("apiVersion"):
         raise Wrong(f"{path}: {sorted(unknown) or 'kind and apiVersion do not fit'}")

@@ -31,6 +31,9 @@ LONGEST_SCALE_DOWN = 600
 # OJS_QUEUES where it is not set.
 DEFAULT_QUEUES = "default"
 
+# The components that decide the number of workers.
+SCALERS = ["hpa", "keda"]
+
 # Default of ojs-init; sequence.py holds it against the binary.
 HEALTH_PORT = 8081
 
@@ -74,7 +77,7 @@ def components(root):
 
 
 def variants(root):
-    """The base, with each component, with all that go together, and the overlays."""
+    """The base, with each component, with all that go together, and the overlays, with each autoscaler too."""
     base = root / "base"
     yield Variant("base", build(base))
     for name in components(root):
@@ -84,8 +87,19 @@ def variants(root):
         if name not in ("keda", "pod-monitor", "without-token"):
             together = apply(root / "components" / name, together)
     yield Variant("all together", together)
+    for name, folder, said in overlays(root):
+        yield Variant(f"overlays/{name}", build(folder, said))
+
+
+def overlays(root):
+    """The name, folder and kustomization of each overlay, and of a copy with each autoscaler where it has none."""
     for folder in sorted((root / "overlays").iterdir()):
-        yield Variant(f"overlays/{folder.name}", build(folder))
+        said = load_one(folder / "kustomization.yaml")
+        yield folder.name, folder, said
+        named = [Path(component).name for component in said["components"]]
+        for scaler in SCALERS if not set(SCALERS) & set(named) else []:
+            added = [f"../../components/{scaler}", *said["components"]]
+            yield f"{folder.name}-with-{scaler}", folder, said | {"components": added}
 
 
 def each_file_is_used(root):
