@@ -72,16 +72,50 @@ fn the_sbom_has_the_crates_of_the_binary_and_notices_has_their_licences() {
         let crates = listed(&archive.binary_path());
         assert_eq!(sbom(arch), crates, "{arch}");
         let notices = notices(archive);
+        // Behind the list of crates stands each text, below the names of its crates.
+        let (list, texts) = notices.split_once("musl is licensed").unwrap();
         for name in crates.iter().filter(|name| !name.starts_with("ojs-")) {
+            let begins = |line: &&str| line.starts_with(&format!("{name} "));
+            let licence = list.lines().find(begins).and_then(|line| line.split_once(": "));
             assert!(
-                notices.lines().any(|line| line.starts_with(&format!("{name} "))),
+                licence.is_some_and(|(_, licence)| !licence.is_empty()),
                 "{arch}: {name}"
             );
+            let titles = texts.lines().filter(|line| line.ends_with(':'));
+            let mut names = titles.flat_map(|title| title.split(", "));
+            assert!(names.any(|named| begins(&named)), "{arch}: no text of {name}");
         }
-        for linked in ["standard library", "Rich Felker"] {
-            assert!(notices.contains(linked), "{linked}");
+        assert!(texts.contains("Rich Felker"), "{arch}");
+        for name in of_the_standard_library(arch) {
+            assert!(
+                list.contains(&format!("{name} (")),
+                "{arch}: {name}, which the standard library has"
+            );
         }
     }
+}
+
+/// The crates of others that Rust's standard library for an architecture was built with.
+fn of_the_standard_library(arch: &str) -> BTreeSet<String> {
+    // Rust's own, and what only its programs for tests and macros need.
+    let own = "alloc core getopts panic_abort panic_unwind proc_macro profiler_builtins rustc_literal_escaper \
+        rustc_std_workspace_alloc rustc_std_workspace_core rustc_std_workspace_std std std_detect sysroot test unwind";
+    let sysroot = output("rustc", &["--print", "sysroot"]);
+    let folder = format!("{}/lib/rustlib/{arch}-unknown-linux-musl/lib", sysroot.trim());
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+    let names = files.filter_map(|file| {
+        let (name, _) = file
+            .to_str()?
+            .strip_prefix("lib")?
+            .strip_suffix(".rlib")?
+            .rsplit_once('-')?;
+        Some(name.to_owned())
+    });
+    let found: BTreeSet<String> = names
+        .filter(|name| own.split_whitespace().all(|own| own != name))
+        .collect();
+    assert!(found.contains("hashbrown"), "{found:?}");
+    found
 }
 
 #[test]
