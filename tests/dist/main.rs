@@ -1,7 +1,8 @@
 //! The files of `make dist`, as a user gets them. `make dist-test` builds them and names their
 //! folder in DIST. `make test` leaves this program out: a new Debian takes minutes and a mirror.
 //!
-//! Needs root, debootstrap, rpm, cpio, binutils, python3, skopeo and Docker.
+//! Needs root, debootstrap, rpm, cpio, binutils, python3, skopeo, Docker, and the Alpine
+//! of scripts/setup.sh.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -164,7 +165,7 @@ fn the_crates_of_the_binary_build_from_what_would_be_published() {
 /// `man` and a shell's completions, in the deb and then removed, need a Debian of their own.
 #[test]
 fn the_deb_works_in_a_new_debian_and_leaves_nothing_when_it_is_removed() {
-    let debian = artefacts::Debian::new();
+    let debian = artefacts::System::debian();
     let before = debian.files();
     fs::copy(artefacts::deb("x86_64"), debian.path("tmp/ojs-init.deb")).unwrap();
     debian.run("apt-get install --yes /tmp/ojs-init.deb && rm /tmp/ojs-init.deb");
@@ -193,11 +194,34 @@ fn the_deb_works_in_a_new_debian_and_leaves_nothing_when_it_is_removed() {
 
     debian.run("apt-get remove --yes ojs-init");
     assert_eq!(debian.run("dpkg --list | grep ojs-init || true"), "");
-    let after = debian.files();
-    let left: Vec<_> = after.difference(&before).collect();
+    assert_same(&before, &debian.files());
+}
+
+/// Asserts that an installation and a removal have left the paths of a system as they were.
+fn assert_same(before: &BTreeSet<String>, after: &BTreeSet<String>) {
+    let left: Vec<_> = after.difference(before).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
-    let gone: Vec<_> = before.difference(&after).collect();
+    let gone: Vec<_> = before.difference(after).collect();
     assert!(gone.is_empty(), "removed although not its own: {gone:?}");
+}
+
+#[test]
+fn the_apk_works_in_an_alpine_and_leaves_nothing_when_it_is_removed() {
+    let alpine = artefacts::System::alpine();
+    let before = alpine.files();
+    fs::copy(artefacts::apk("x86_64"), alpine.path("tmp/ojs-init.apk")).unwrap();
+    alpine.run("apk add --no-network --allow-untrusted /tmp/ojs-init.apk && rm /tmp/ojs-init.apk");
+    assert_eq!(alpine.run("ojs-init --version"), format!("ojs-init {VERSION}\n"));
+    assert_eq!(alpine.run("ojs-init --no-agent -- sh -c 'exit 7' || echo $?"), "7\n");
+    for path in [
+        "man/man1/ojs-init.1.gz",
+        "zsh/site-functions/_ojs-init",
+        "doc/ojs-init/NOTICES",
+    ] {
+        assert!(alpine.path("usr/share").join(path).exists(), "{path}");
+    }
+    alpine.run("apk del ojs-init");
+    assert_same(&before, &alpine.files());
 }
 
 #[test]
