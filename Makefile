@@ -49,7 +49,7 @@ dist:
 	@scripts/dist.sh $(ARCHES)
 
 dist-test: dist
-	@scripts/setup.sh dist-test
+	@ARCHES="$(ARCHES)" scripts/setup.sh dist-test
 	DIST=$(abspath $(OUT)/dist) cargo test --locked --test dist
 
 packages:

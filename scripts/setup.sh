@@ -2,7 +2,7 @@
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
 # Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test|packages|packages-test|site|site-test
-# With dist, ARCHES has the architectures (x86_64, aarch64).
+# With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
 want=${1:-build}
@@ -25,6 +25,7 @@ case " ${ARCHES:-} " in
 *" aarch64 "*)
     need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
     [ -e /usr/aarch64-linux-gnu/include/stdlib.h ] || missing="$missing libc6-dev-arm64-cross"
+    [ "$want" != dist-test ] || need qemu-aarch64 qemu-user
     ;;
 esac
 if [ "$want" = dist-test ]; then

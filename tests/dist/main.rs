@@ -1,8 +1,8 @@
 //! The files of `make dist`, as a user gets them. `make dist-test` builds them and names their
 //! folder in DIST. `make test` leaves this program out: a new Debian takes minutes and a mirror.
 //!
-//! Needs root, debootstrap, rpm, cpio, binutils, python3, skopeo, Docker, and the Alpine
-//! of scripts/setup.sh.
+//! Needs root, debootstrap, rpm, cpio, binutils, python3, skopeo, Docker, the Alpine of
+//! scripts/setup.sh, and QEMU for aarch64.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -222,6 +222,23 @@ fn the_apk_works_in_an_alpine_and_leaves_nothing_when_it_is_removed() {
     }
     alpine.run("apk del ojs-init");
     assert_same(&before, &alpine.files());
+}
+
+/// That for another processor runs in QEMU.
+#[test]
+fn the_binary_of_each_architecture_is_pid_1_of_a_command() {
+    for arch in arches() {
+        let archive = &artefacts(arch)[0];
+        let emulator: &[&str] = if arch == "x86_64" { &[] } else { &["qemu-aarch64"] };
+        let path = archive.binary_path();
+        let run = |words: &[&str]| {
+            let unshare = ["--pid", "--fork", "--kill-child"];
+            output("unshare", &[&unshare[..], emulator, &[text(&path)], words].concat())
+        };
+        assert_eq!(run(&["--version"]), format!("ojs-init {VERSION}\n"), "{arch}");
+        let command = ["--no-agent", "--", "sh", "-c", "echo $PPID"];
+        assert_eq!(run(&command), "1\n", "{arch}");
+    }
 }
 
 #[test]
