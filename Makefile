@@ -2,7 +2,8 @@
 #                    built on an SDK; MODE=exec: each job is a process
 # make picture       the pictures of a shutdown in docs/lifecycle.md and docs/control.md, from new runs
 # make site          the pages of docs/ as a site with a search, in $(OUT)/site; fails on a broken link
-# make site-test     looks at the site in Chromium: narrow and wide, light and dark, by keyboard; writes screenshots
+# make site-test     builds the site twice, and looks at it in Chromium: narrow and wide, light and dark, by keyboard; writes
+#                    screenshots
 # make release       the static binary, at $(BINARY)
 # make dist          a release, in $(OUT)/dist: archives, packages, image, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
@@ -49,7 +50,7 @@ dist:
 	@scripts/dist.sh $(ARCHES)
 
 dist-test: dist
-	@scripts/setup.sh dist-test
+	@ARCHES="$(ARCHES)" scripts/setup.sh dist-test
 	DIST=$(abspath $(OUT)/dist) cargo test --locked --test dist
 
 packages:
@@ -85,6 +86,9 @@ site:
 
 site-test: site
 	@scripts/setup.sh site-test
+	@python3 scripts/site/stage.py $(OUT)/site-again
+	TZ=Asia/Tokyo $(OUT)/tools/bin/mdbook build $(OUT)/site-again --dest-dir $(abspath $(OUT))/site-again/book
+	diff -r $(OUT)/site $(OUT)/site-again/book
 	NODE_PATH=$(abspath $(OUT))/tools/browser/node_modules node scripts/site/look.cjs $(OUT)/site $(OUT)/site-screenshots
 
 setup:

@@ -1,8 +1,8 @@
 """The container image for all architectures: an OCI image layout that is a docker archive, too.
 
 Usage: image.py WORK DIST
-WORK has a folder with the binary for each architecture. DIST has the SBOMs and the file
-.buildinfo, and gets the image.
+WORK has a folder with binary, LICENSE and NOTICES for each architecture. DIST has the SBOMs and the
+file .buildinfo, and gets the image.
 """
 
 import hashlib
@@ -52,13 +52,16 @@ def build_information(file: Path) -> dict[str, str]:
     return fields
 
 
-def archive(files: dict[str, bytes], mode: int, time: int) -> bytes:
-    """A tar file that depends on nothing else."""
+def archive(files: dict[str, bytes], time: int) -> bytes:
+    """A tar file that depends on nothing else. A name with a slash at its end is that of a folder."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(content), mode, time
+            entry = tarfile.TarInfo(name.rstrip("/"))
+            is_folder = name.endswith("/")
+            entry.type = tarfile.DIRTYPE if is_folder else tarfile.REGTYPE
+            entry.mode = 0o755 if is_folder or name == "ojs-init" else 0o644
+            entry.size, entry.mtime = len(content), time
             tar.addfile(entry, io.BytesIO(content))
     return out.getvalue()
 
@@ -87,9 +90,10 @@ class Layout:
         self.blobs[f"blobs/sha256/{digest}"] = data
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
 
-    def image(self, types: tuple[str, str, str], settings: dict, platform: str, binary: bytes, tag: str) -> dict:
-        """The image for one platform."""
-        tar = archive({"ojs-init": binary}, 0o755, self.time)
+    def image(self, types: tuple[str, str, str], settings: dict, platform: str, tree: Path, tag: str) -> dict:
+        """The image for one platform, of the tree of its archive. /licenses is where checks of images expect the licences."""
+        files = {"licenses/": b"", **{f"licenses/{name}": (tree / name).read_bytes() for name in ("LICENSE", "NOTICES")}}
+        tar = archive(files | {"ojs-init": (tree / "ojs-init").read_bytes()}, self.time)
         layer = self.add(types[2], subprocess.run(["gzip", "-9n"], input=tar, stdout=subprocess.PIPE, check=True).stdout)
         place = {"architecture": platform, "os": "linux"}
         rootfs = {"type": "layers", "diff_ids": [f"sha256:{sha256(tar)}"]}
@@ -130,7 +134,7 @@ class Layout:
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": self.tags}
         top = {"oci-layout": {"imageLayoutVersion": "1.0.0"}, "index.json": index, "manifest.json": self.loaded}
         files = {name: json.dumps(content, separators=(",", ":")).encode() for name, content in top.items()}
-        return archive(files | dict(sorted(self.blobs.items())), 0o644, self.time)
+        return archive(files | dict(sorted(self.blobs.items())), self.time)
 
 
 def provenance(info: dict[str, str], arch: str) -> dict:
@@ -168,10 +172,9 @@ def main() -> None:
             name = f"ojs-init-{version}-linux-{arch}"
             if not (work / name).exists():
                 continue
-            binary = (work / name / "ojs-init").read_bytes()
             sbom = json.loads((dist / f"{name}.cdx.json").read_text())
             predicates = {"https://cyclonedx.org/bom": sbom, "https://slsa.dev/provenance/v1": provenance(info, arch)}
-            images.append(layout.image(types, settings, platform, binary, tag))
+            images.append(layout.image(types, settings, platform, work / name, tag))
             attestations.append(layout.attestations(images[-1], predicates))
         layout.tag(tag, images + attestations)
     (dist / f"ojs-init-{version}-oci.tar").write_bytes(layout.file())

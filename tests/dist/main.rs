@@ -1,7 +1,8 @@
 //! The files of `make dist`, as a user gets them. `make dist-test` builds them and names their
 //! folder in DIST. `make test` leaves this program out: a new Debian takes minutes and a mirror.
 //!
-//! Needs root, debootstrap, rpm, cpio, binutils, python3, skopeo and Docker.
+//! Needs root, debootstrap, rpm, cpio, binutils, python3, skopeo, Docker, the Alpine of
+//! scripts/setup.sh, and QEMU for aarch64.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -72,16 +73,50 @@ fn the_sbom_has_the_crates_of_the_binary_and_notices_has_their_licences() {
         let crates = listed(&archive.binary_path());
         assert_eq!(sbom(arch), crates, "{arch}");
         let notices = notices(archive);
+        // Behind the list of crates stands each text, below the names of its crates.
+        let (list, texts) = notices.split_once("musl is licensed").unwrap();
         for name in crates.iter().filter(|name| !name.starts_with("ojs-")) {
+            let begins = |line: &&str| line.starts_with(&format!("{name} "));
+            let licence = list.lines().find(begins).and_then(|line| line.split_once(": "));
             assert!(
-                notices.lines().any(|line| line.starts_with(&format!("{name} "))),
+                licence.is_some_and(|(_, licence)| !licence.is_empty()),
                 "{arch}: {name}"
             );
+            let titles = texts.lines().filter(|line| line.ends_with(':'));
+            let mut names = titles.flat_map(|title| title.split(", "));
+            assert!(names.any(|named| begins(&named)), "{arch}: no text of {name}");
         }
-        for linked in ["standard library", "Rich Felker"] {
-            assert!(notices.contains(linked), "{linked}");
+        assert!(texts.contains("Rich Felker"), "{arch}");
+        for name in of_the_standard_library(arch) {
+            assert!(
+                list.contains(&format!("{name} (")),
+                "{arch}: {name}, which the standard library has"
+            );
         }
     }
+}
+
+/// The crates of others that Rust's standard library for an architecture was built with.
+fn of_the_standard_library(arch: &str) -> BTreeSet<String> {
+    // Rust's own, and what only its programs for tests and macros need.
+    let own = "alloc core getopts panic_abort panic_unwind proc_macro profiler_builtins rustc_literal_escaper \
+        rustc_std_workspace_alloc rustc_std_workspace_core rustc_std_workspace_std std std_detect sysroot test unwind";
+    let sysroot = output("rustc", &["--print", "sysroot"]);
+    let folder = format!("{}/lib/rustlib/{arch}-unknown-linux-musl/lib", sysroot.trim());
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+    let names = files.filter_map(|file| {
+        let (name, _) = file
+            .to_str()?
+            .strip_prefix("lib")?
+            .strip_suffix(".rlib")?
+            .rsplit_once('-')?;
+        Some(name.to_owned())
+    });
+    let found: BTreeSet<String> = names
+        .filter(|name| own.split_whitespace().all(|own| own != name))
+        .collect();
+    assert!(found.contains("hashbrown"), "{found:?}");
+    found
 }
 
 #[test]
@@ -130,7 +165,7 @@ fn the_crates_of_the_binary_build_from_what_would_be_published() {
 /// `man` and a shell's completions, in the deb and then removed, need a Debian of their own.
 #[test]
 fn the_deb_works_in_a_new_debian_and_leaves_nothing_when_it_is_removed() {
-    let debian = artefacts::Debian::new();
+    let debian = artefacts::System::debian();
     let before = debian.files();
     fs::copy(artefacts::deb("x86_64"), debian.path("tmp/ojs-init.deb")).unwrap();
     debian.run("apt-get install --yes /tmp/ojs-init.deb && rm /tmp/ojs-init.deb");
@@ -159,11 +194,51 @@ fn the_deb_works_in_a_new_debian_and_leaves_nothing_when_it_is_removed() {
 
     debian.run("apt-get remove --yes ojs-init");
     assert_eq!(debian.run("dpkg --list | grep ojs-init || true"), "");
-    let after = debian.files();
-    let left: Vec<_> = after.difference(&before).collect();
+    assert_same(&before, &debian.files());
+}
+
+/// Asserts that an installation and a removal have left the paths of a system as they were.
+fn assert_same(before: &BTreeSet<String>, after: &BTreeSet<String>) {
+    let left: Vec<_> = after.difference(before).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
-    let gone: Vec<_> = before.difference(&after).collect();
+    let gone: Vec<_> = before.difference(after).collect();
     assert!(gone.is_empty(), "removed although not its own: {gone:?}");
+}
+
+#[test]
+fn the_apk_works_in_an_alpine_and_leaves_nothing_when_it_is_removed() {
+    let alpine = artefacts::System::alpine();
+    let before = alpine.files();
+    fs::copy(artefacts::apk("x86_64"), alpine.path("tmp/ojs-init.apk")).unwrap();
+    alpine.run("apk add --no-network --allow-untrusted /tmp/ojs-init.apk && rm /tmp/ojs-init.apk");
+    assert_eq!(alpine.run("ojs-init --version"), format!("ojs-init {VERSION}\n"));
+    assert_eq!(alpine.run("ojs-init --no-agent -- sh -c 'exit 7' || echo $?"), "7\n");
+    for path in [
+        "man/man1/ojs-init.1.gz",
+        "zsh/site-functions/_ojs-init",
+        "doc/ojs-init/NOTICES",
+    ] {
+        assert!(alpine.path("usr/share").join(path).exists(), "{path}");
+    }
+    alpine.run("apk del ojs-init");
+    assert_same(&before, &alpine.files());
+}
+
+/// That for another processor runs in QEMU.
+#[test]
+fn the_binary_of_each_architecture_is_pid_1_of_a_command() {
+    for arch in arches() {
+        let archive = &artefacts(arch)[0];
+        let emulator: &[&str] = if arch == "x86_64" { &[] } else { &["qemu-aarch64"] };
+        let path = archive.binary_path();
+        let run = |words: &[&str]| {
+            let unshare = ["--pid", "--fork", "--kill-child"];
+            output("unshare", &[&unshare[..], emulator, &[text(&path)], words].concat())
+        };
+        assert_eq!(run(&["--version"]), format!("ojs-init {VERSION}\n"), "{arch}");
+        let command = ["--no-agent", "--", "sh", "-c", "echo $PPID"];
+        assert_eq!(run(&command), "1\n", "{arch}");
+    }
 }
 
 #[test]
