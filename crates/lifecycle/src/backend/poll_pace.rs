@@ -16,15 +16,8 @@ const DISTRUST_FOR: Duration = Duration::from_secs(10 * 60);
 /// A stream may report a job this much later than a poll finds it.
 const WORD_COMES_WITHIN: Duration = Duration::from_secs(2);
 
-/// While other workers fetch the jobs that streams report, a poll is put off to at most this many
-/// times its pause. That is safe because a worker that fetches a job asks for all jobs there are.
-const PUT_OFF_AT_MOST: u32 = 6;
-
-/// Alternatively a poll is put off to at most this many times the window of a wake-up. The window
-/// grows with the number of workers, so a large fleet polls as often in total as a small one.
-const PUT_OFF_IN_WINDOWS: u32 = 20;
-
-/// A poll is put off by this long at most.
+/// While other workers fetch the jobs that streams report, a poll is put off by this long at most.
+/// That is safe because a worker that fetches a job asks for all jobs there are.
 const LONGEST_PUT_OFF: Duration = Duration::from_secs(60 * 60);
 
 /// The pause between two polls, and its conditions.
@@ -40,11 +33,11 @@ pub(crate) struct PollPace {
     due_jobs_are_told: bool,
     /// The present pause.
     pause: Option<Pause>,
-    /// The last FETCH sent right behind one that returned fewer jobs than it asked for returned
-    /// none.
-    is_short_all: bool,
-    /// The last FETCH returned some jobs, but fewer than it asked for.
-    was_short: bool,
+    /// A FETCH has returned no job since the streams opened, so they have reported every job that
+    /// became available since.
+    has_seen_none: bool,
+    /// The last FETCH probably returned every available job.
+    has_brought_all: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,11 +85,15 @@ impl PollPace {
     }
 
     /// Other workers have fetched a job of each queue at this time or later. Their FETCHes asked
-    /// for all jobs there are, so the pause restarts from that time.
-    pub(super) fn others_looked(&mut self, at: Moment, window: Duration) {
+    /// for all jobs there are, so the pause restarts from that time. It doubles up to `most`, as if
+    /// a poll had found no job. With a short pause, all workers of a fleet would poll as soon as no
+    /// job comes for a moment.
+    pub(super) fn others_looked(&mut self, at: Moment, most: Duration) {
         if let Some(pause) = &mut self.pause {
-            let most = (pause.long * PUT_OFF_AT_MOST).max(window * PUT_OFF_IN_WINDOWS);
-            let latest = pause.since.after(most.min(LONGEST_PUT_OFF));
+            if pause.since.after(pause.long) <= at && pause.long * 2 <= most {
+                pause.long *= 2;
+            }
+            let latest = pause.since.after(LONGEST_PUT_OFF);
             pause.ends = pause.ends.max(at.after(pause.long).min(latest));
         }
     }
@@ -128,6 +125,12 @@ impl PollPace {
     /// start again.
     pub(super) fn begins_again(&mut self) {
         self.longest = Duration::ZERO;
+        self.has_seen_none = false;
+    }
+
+    /// A stream has opened. It reports no job that became available before.
+    pub(super) fn stream_opened(&mut self) {
+        self.has_seen_none = false;
     }
 
     /// A poll found a job that no stream has reported yet.
@@ -175,7 +178,7 @@ impl PollPace {
 
     fn distrust(&mut self, now: Moment) {
         self.trusted_from = Some(now.after(DISTRUST_FOR));
-        self.is_short_all = false;
+        self.has_seen_none = false;
     }
 }
 
@@ -184,20 +187,15 @@ impl PollPace {
     /// A FETCH for `count` jobs returned `brought`. `is_any_left`: streams reported jobs that are
     /// still left.
     pub(super) fn brought(&mut self, brought: usize, count: usize, is_any_left: bool) {
-        let is_behind_short = std::mem::replace(&mut self.was_short, (1..count).contains(&brought));
-        if is_behind_short && self.pause.is_none() {
-            self.is_short_all = brought == 0;
-        }
-        if self.was_short && is_any_left {
-            self.is_short_all = false;
-        }
+        self.has_seen_none |= brought == 0;
+        self.has_brought_all = (1..count).contains(&brought) && self.has_seen_none && !is_any_left;
         self.pause = None;
     }
 
-    /// Whether the last FETCH probably returned every available job. It returned fewer jobs than it
-    /// asked for, and the last FETCH right behind such an answer found none.
+    /// Whether the last FETCH probably returned every available job: fewer than it asked for, and
+    /// all that the streams have reported since a FETCH returned none.
     pub(super) fn has_brought_all(&self) -> bool {
-        self.was_short && self.is_short_all
+        self.has_brought_all
     }
 }
 
@@ -260,11 +258,21 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_is_put_off_to_six_times_its_pause_or_to_twenty_windows_while_others_look() {
+    fn a_poll_is_put_off_for_an_hour_at_most_while_others_look() {
         let mut pace = PollPace::default();
         pace.pause_begins(NORMAL * 10, at(0));
-        for (looked, window, ends) in [(7, 0, 17), (3, 0, 17), (59, 0, 60), (99, 5, 100), (8_000, 500, 3_600)] {
-            pace.others_looked(at(looked), NORMAL * window);
+        for (looked, ends) in [(7, 17), (3, 17), (59, 69), (3_599, 3_600)] {
+            pace.others_looked(at(looked), NORMAL * 10);
+            assert_eq!(pace.pause_ends(), Some(at(ends)));
+        }
+    }
+
+    #[test]
+    fn a_pause_doubles_up_to_the_longest_while_others_look() {
+        let mut pace = PollPace::default();
+        pace.pause_begins(NORMAL * 2, at(0));
+        for (looked, ends) in [(1, 3), (2, 6), (3, 7), (4, 12), (9, 17), (99, 107)] {
+            pace.others_looked(at(looked), NORMAL * 10);
             assert_eq!(pace.pause_ends(), Some(at(ends)));
         }
     }
@@ -283,20 +291,19 @@ mod tests {
     }
 
     #[test]
-    fn fewer_jobs_than_asked_for_are_all_once_a_fetch_behind_them_was_in_vain() {
+    fn fewer_jobs_than_asked_for_are_all_once_a_fetch_found_none_and_no_reported_job_is_left() {
         let mut pace = PollPace::default();
         pace.brought(2, 10, false);
         assert!(!pace.has_brought_all());
         pace.brought(0, 8, false);
-        pace.pause_begins(NORMAL, at(0));
-        pace.brought(3, 10, false);
-        assert!(pace.has_brought_all());
-        pace.pause_begins(NORMAL, at(0));
-        pace.brought(1, 10, true);
         assert!(!pace.has_brought_all());
-        pace.brought(0, 9, false);
-        pace.pause_begins(NORMAL, at(0));
-        pace.brought(10, 10, false);
-        assert!(!pace.has_brought_all());
+        for (brought, is_any_left, is_all) in [(3, false, true), (1, true, false), (1, false, true), (10, false, false)]
+        {
+            pace.brought(brought, 10, is_any_left);
+            assert_eq!(pace.has_brought_all(), is_all, "{brought} jobs, left: {is_any_left}");
+        }
+        pace.stream_opened();
+        pace.brought(1, 10, false);
+        assert!(!pace.has_brought_all(), "the stream reports no job of the time before");
     }
 }

@@ -123,6 +123,7 @@ impl Link {
         if !was_cut {
             self.poll_pace.begins_again();
         }
+        self.poll_pace.stream_opened();
         self.wake_ups.opened();
         self.wake_up(cx);
     }
@@ -219,7 +220,7 @@ impl Link {
             self.poll_pace.goes_on();
         }
         if let Some(at) = self.streams.taken_everywhere_since() {
-            self.poll_pace.others_looked(at, self.wake_ups.window());
+            self.poll_pace.others_looked(at, cx.options.poll_interval_max);
         }
         let due = self.timers.deadline_of(LinkTimer::Fetch);
         if due.is_none() || due == self.wake_ups.at() && self.wake_ups.is_any_told() {
