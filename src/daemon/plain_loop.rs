@@ -11,13 +11,14 @@ use crate::config::Config;
 use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::log::report::report;
+use crate::daemon::log::sink::LogHandle;
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, StartFailure};
 use ojs_lifecycle::api::{Budget, Moment, WorkerEnd};
 use ojs_lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainNotice, PlainOptions, SignalTarget};
 use ojs_os::cgroup::OomKills;
 use ojs_os::child::ChildPlan;
-use ojs_os::entry::Environ;
+use ojs_os::entry::{self, Environ};
 use ojs_os::process::{self, Pid};
 use ojs_os::reaper::{self, Reaped};
 use ojs_os::signals::{self, SignalSet};
@@ -33,24 +34,28 @@ const REAPS_PER_TURN: usize = 256;
 /// ends sooner leaves its init with the pages that the end needs.
 const START_IS_OVER_AFTER: Duration = Duration::from_millis(200);
 
-/// Runs `command` under the plain init until it is time to exit.
-#[must_use]
-pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
+/// Runs `command` under the plain init, and exits when it is time. The exit drops no value, because
+/// the kernel frees memory and closes descriptors anyway.
+pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> ! {
     let log = install_log(config, environ);
     let options = options(config);
-    let exit = match start(config, options.budget, command, environ) {
+    match start(config, options.budget, command, environ) {
         Ok(child) => {
             log.stderr_is_shared();
             debug!("child started with pid {}", child.pid);
-            supervise(Supervisor::new(options, child, config.init.warn_on_reap))
+            let mut supervisor = Supervisor::new(options, child, config.init.warn_on_reap);
+            leave(log, supervise(&mut supervisor))
         }
         Err(StartFailure { message, exit }) => {
             report(&message);
-            exit
+            leave(log, exit)
         }
-    };
+    }
+}
+
+fn leave(log: LogHandle, exit: Exit) -> ! {
     log.flush();
-    exit
+    entry::leave(exit.code())
 }
 
 fn options(config: &Config) -> PlainOptions {
@@ -122,7 +127,7 @@ fn announce(config: &Config, budget: Budget) {
 
 /// Runs the loop. A bug in it must not leave a child without its init, so ojs-init stops the child
 /// first and then reports the bug.
-fn supervise(mut supervisor: Supervisor) -> Exit {
+fn supervise(supervisor: &mut Supervisor) -> Exit {
     let exit = panic::catch_unwind(AssertUnwindSafe(|| supervisor.run())).unwrap_or_else(|_| {
         supervisor.stop_child();
         Exit::Internal
