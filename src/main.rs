@@ -45,7 +45,7 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, Vec<String>> {
             let config = load(invocation, &flags);
             let config = with_command(config, &flags, &command, &invocation.environ)?;
             match config.mode {
-                Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
+                Mode::None => plain_loop::run(&config, &command, &invocation.environ),
                 Mode::Socket | Mode::Gateway | Mode::Exec => Ok(agent::run(&config, &command, &mut invocation.environ)),
             }
         }

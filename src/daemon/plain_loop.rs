@@ -11,13 +11,14 @@ use crate::config::Config;
 use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::log::report::report;
+use crate::daemon::log::sink::LogHandle;
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, StartFailure};
 use ojs_lifecycle::api::{Budget, Moment, WorkerEnd};
 use ojs_lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainNotice, PlainOptions, SignalTarget};
 use ojs_os::cgroup::OomKills;
 use ojs_os::child::ChildPlan;
-use ojs_os::entry::Environ;
+use ojs_os::entry::{self, Environ};
 use ojs_os::process::{self, Pid};
 use ojs_os::reaper::{self, Reaped};
 use ojs_os::signals::{self, SignalSet};
@@ -29,28 +30,28 @@ use ojs_wire::text::seconds;
 /// Most processes reaped in one turn; then pending signals get theirs, however fast orphans die.
 const REAPS_PER_TURN: usize = 256;
 
-/// Time without a signal until the pages that only the start needed are given back. A command that
-/// ends sooner leaves its init with the pages that the end needs.
-const START_IS_OVER_AFTER: Duration = Duration::from_millis(200);
-
-/// Runs `command` under the plain init until it is time to exit.
-#[must_use]
-pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
+/// Runs `command` under the plain init, and exits when it is time. The exit drops no value, because
+/// the kernel frees memory and closes descriptors anyway.
+pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> ! {
     let log = install_log(config, environ);
     let options = options(config);
-    let exit = match start(config, options.budget, command, environ) {
+    match start(config, options.budget, command, environ) {
         Ok(child) => {
             log.stderr_is_shared();
             debug!("child started with pid {}", child.pid);
-            supervise(Supervisor::new(options, child, config.init.warn_on_reap))
+            let mut supervisor = Supervisor::new(options, child, config.init.warn_on_reap);
+            leave(log, supervise(&mut supervisor))
         }
         Err(StartFailure { message, exit }) => {
             report(&message);
-            exit
+            leave(log, exit)
         }
-    };
+    }
+}
+
+fn leave(log: LogHandle, exit: Exit) -> ! {
     log.flush();
-    exit
+    entry::leave(exit.code())
 }
 
 fn options(config: &Config) -> PlainOptions {
@@ -89,9 +90,6 @@ fn start(
     let has_terminal = terminal.is_some();
     let plan = plan(command, environ)?.run_as(credentials).hand_over(terminal);
     let pid = start::spawn(&plan, &program, |message| warn!("{message}"))?;
-    // The plan owns the terminal's descriptor, which the next line would close behind its back.
-    drop(plan);
-    init::release_inherited();
     Ok(Child { pid, has_terminal })
 }
 
@@ -122,7 +120,7 @@ fn announce(config: &Config, budget: Budget) {
 
 /// Runs the loop. A bug in it must not leave a child without its init, so ojs-init stops the child
 /// first and then reports the bug.
-fn supervise(mut supervisor: Supervisor) -> Exit {
+fn supervise(supervisor: &mut Supervisor) -> Exit {
     let exit = panic::catch_unwind(AssertUnwindSafe(|| supervisor.run())).unwrap_or_else(|_| {
         supervisor.stop_child();
         Exit::Internal
@@ -138,11 +136,9 @@ struct Supervisor {
     machine: PlainInit,
     child: Child,
     child_is_reaped: bool,
-    /// The pages of the start are still in memory.
-    is_starting: bool,
     warn_on_reap: bool,
     descendants: Descendants,
-    /// None if the kernel does not show how often memory ran out.
+    /// None until the init is settled, or if the kernel does not show how often memory ran out.
     oom_kills: Option<OomKills>,
 }
 
@@ -153,16 +149,21 @@ impl Supervisor {
             machine,
             child,
             child_is_reaped: false,
-            is_starting: true,
             warn_on_reap,
             descendants: Descendants::default(),
-            oom_kills: OomKills::find(),
+            oom_kills: None,
         }
     }
 
     fn run(&mut self) -> Exit {
-        // The program that exec'ed ojs-init may have left children that ended before ojs-init could
-        // see it.
+        // For a command that has ended already, `settle` would only delay the exit.
+        self.reap();
+        if let Some(exit) = self.perform() {
+            return exit;
+        }
+        self.settle();
+        // The program that exec'ed ojs-init may have left more ended children than one turn reaps.
+        // The second turn also reads the pages again that the child's end needs.
         let mut reap_again = true;
         loop {
             if reap_again {
@@ -182,10 +183,6 @@ impl Supervisor {
                     debug!("received {signal}");
                     self.machine.handle(PlainEvent::SignalArrived(signal), now());
                 }
-                Ok(None) if self.is_starting && timeout == Some(START_IS_OVER_AFTER) => {
-                    self.is_starting = false;
-                    image::let_go_of_pages();
-                }
                 Ok(None) => {}
                 Err(error) => {
                     error!(
@@ -202,14 +199,21 @@ impl Supervisor {
         }
     }
 
+    /// Prepares for a wait: closes the child's descriptors, finds the counter of OOM kills, and
+    /// releases the pages of the start. The kernel needs time to release pages. Here the child
+    /// starts meanwhile; at the exit, the container's runtime waits for it.
+    fn settle(&mut self) {
+        init::release_inherited();
+        self.oom_kills = OomKills::find();
+        image::let_go_of_pages();
+    }
+
     fn time_to_wait(&self) -> Option<Duration> {
-        let timeout = self.machine.poll_timeout().map(|(due, timer)| {
+        self.machine.poll_timeout().map(|(due, timer)| {
             let timeout = due.remaining(now());
             trace!("waiting at most {timeout:?} for {timer:?}");
             timeout
-        });
-        let start = self.is_starting.then_some(START_IS_OVER_AFTER);
-        timeout.into_iter().chain(start).min()
+        })
     }
 
     /// Reaps ended processes. Returns true if there may be more.

@@ -31,6 +31,10 @@ use ojs_values::signal::Signal;
 /// orchestrator's own SIGKILL.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(1);
 
+/// Usual number of orders in the queue. Allocated at the start, because the exit would first have
+/// to read the allocator's code again.
+const USUAL_EFFECTS: usize = 4;
+
 /// How this init was configured.
 #[derive(Debug, Clone, Default)]
 pub struct PlainOptions {
@@ -138,7 +142,7 @@ impl PlainInit {
             phase: PlainPhase::Running,
             ended: None,
             timers: Timers::default(),
-            effects: VecDeque::new(),
+            effects: VecDeque::with_capacity(USUAL_EFFECTS),
         }
     }
 

@@ -83,9 +83,9 @@ impl<T: Ord + Copy> Timers<T> {
 
     /// Clears every timer.
     pub fn clear(&mut self) {
-        self.due.clear();
-        self.order.clear();
-        self.kinds.clear();
+        while let Some((_, timer)) = self.next() {
+            self.cancel(timer);
+        }
     }
 
     /// The next timer and when it is due.

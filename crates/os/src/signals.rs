@@ -270,7 +270,7 @@ fn kernel_action(number: i32, action: Option<&KernelAction>) -> KernelAction {
 
 /// Whether the kernel raised this signal because of a call of this process.
 pub(crate) fn is_self_inflicted(signal: Signal, sender: u32) -> bool {
-    [Signal::PIPE, Signal::XFSZ].contains(&signal) && sender == std::process::id()
+    matches!(signal, Signal::PIPE | Signal::XFSZ) && sender == std::process::id()
 }
 
 /// A duration as the kernel expects it.

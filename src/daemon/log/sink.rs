@@ -148,11 +148,14 @@ impl LogHandle {
     /// Waits until the queue is written, at most 100 ms.
     pub fn flush(&self) {
         let mut queue = self.0.lock();
+        if !queue.writer_started {
+            return;
+        }
         queue.hurry = true;
         queue.is_ending = true;
         self.0.added.notify_one();
         let result = self.0.written.wait_timeout_while(queue, FLUSH_LIMIT, |queue| {
-            queue.writing || queue.writer_started && queue.has_something_to_say()
+            queue.writing || queue.has_something_to_say()
         });
         drop(result);
     }
