@@ -30,26 +30,27 @@ def on_the_way(programs: Programs, wishes: Wishes, say: Say) -> List[Any]:
     for jobs in (1, 10, 100):
         if not wishes.want(jobs):
             continue
-        row: Dict[str, Any] = {"jobs": jobs, "bare_loop": [], "ojs_init": []}
+        row: Dict[str, Any] = {"jobs": jobs, "bare_loop": [], "batches": [], "ojs_init": []}
         for _ in range(wishes.rounds):
-            for who in ("bare_loop", "ojs_init"):
-                row[who].append(passage(programs, jobs, who == "ojs_init"))
+            for who in ("bare_loop", "batches", "ojs_init"):
+                row[who].append(passage(programs, jobs, who))
         rows.append(row)
         ours = row["ojs_init"][-1]
         say(f"{jobs} at once: dispatch {ours['dispatch_us']['median']:.0f} us, report {ours['report_us']['median']:.0f} us")
     return rows
 
 
-def passage(programs: Programs, jobs: int, is_ours: bool) -> Dict[str, Any]:
+def passage(programs: Programs, jobs: int, who: str) -> Dict[str, Any]:
     with Scene(programs) as scene:
         backend = scene.backend()
         backend.enqueue(JOBS)
         stamps = scene.place / "stamps"
         way = scene.reached(backend, "http")
-        if is_ours:
+        if who == "ojs_init":
             scene.init(way, jobs, worker=["--stamps", str(stamps)])
         else:
-            scene.bare_loop(way, jobs, "--stamps", str(stamps))
+            batches = ["--batches", "yes"] if who == "batches" else []
+            scene.bare_loop(way, jobs, "--stamps", str(stamps), *batches)
         scene.until("all jobs", lambda: backend.completed() >= JOBS)
         noted = scene.until("all stamps", lambda: found if len(found := read(stamps)) >= JOBS else None)
         dispatch, report = [], []

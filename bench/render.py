@@ -93,7 +93,10 @@ def cpu(rows: List[Any]) -> List[str]:
 def way(rows: List[Any]) -> List[str]:
     lines = []
     for row in rows:
-        for who, name in (("ojs_init", "ojs-init"), ("bare_loop", "bare loop")):
+        for who, name in (("ojs_init", "ojs-init"), ("bare_loop", "bare loop"), ("batches", "bare loop, batches")):
+            # Older runs have no batches.
+            if who not in row:
+                continue
             best = sorted(row[who], key=lambda one: one["dispatch_us"]["median"])[len(row[who]) // 2]
             line = [str(row["jobs"]), name]
             for what in ("dispatch_us", "report_us"):

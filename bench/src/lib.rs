@@ -42,11 +42,19 @@ where
 /// before their arguments.
 #[must_use]
 pub fn job_id(text: &[u8]) -> Option<&str> {
+    job_ids(text).next()
+}
+
+/// The ids of the jobs in a text: its fields `id`, of which the envelopes of the bench have one.
+pub fn job_ids(text: &[u8]) -> impl Iterator<Item = &str> {
     const FIELD: &[u8] = b"\"id\":\"";
-    let at = text.windows(FIELD.len()).position(|window| window == FIELD)?;
-    let rest = text.get(at + FIELD.len()..)?;
-    let end = rest.iter().position(|byte| *byte == b'"')?;
-    std::str::from_utf8(rest.get(..end)?).ok()
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let at = rest.windows(FIELD.len()).position(|window| window == FIELD)?;
+        rest = rest.get(at + FIELD.len()..)?;
+        let end = rest.iter().position(|byte| *byte == b'"')?;
+        std::str::from_utf8(rest.get(..end)?).ok()
+    })
 }
 
 /// The wall clock, in nanoseconds: the only clock that two processes share without a

@@ -187,6 +187,7 @@ fn set_up(
         worker: None,
         oom_kills: OomKills::find(),
         memory,
+        memory_look_at: None,
         descendants: Descendants::default(),
         inbox: Default::default(),
         answers: Default::default(),

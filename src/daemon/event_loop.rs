@@ -30,6 +30,7 @@ use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{Event, Moment, WorkerEnd};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
+use ojs_os::allocator;
 use ojs_os::cgroup::OomKills;
 use ojs_os::child::ChildPlan;
 use ojs_os::clock;
@@ -54,6 +55,10 @@ const REAPS_PER_TURN: usize = 256;
 
 /// Events that the machine handles before its due timers get their turn.
 const EVENTS_BEFORE_TIMERS: usize = 256;
+
+/// Memory that ojs-init needed before, but not for this long, returns to the kernel. In a series of
+/// bursts the jobs of the next one still find it.
+const CALM: Duration = Duration::from_millis(500);
 
 /// The worker that runs.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +93,8 @@ pub struct EventLoop {
     pub(super) oom_kills: Option<OomKills>,
     /// The memory of this container, if a gate is configured.
     pub(super) memory: Option<MemoryWatch>,
+    /// When ojs-init returns the memory that it does not need until then. `None`: there is little.
+    pub(super) memory_look_at: Option<Moment>,
     pub(super) descendants: Descendants,
     /// Events that the machine has not handled yet. One turn reads a bounded number from outside,
     /// and each effect adds two at most. The next turn begins after all are handled.
@@ -142,6 +149,7 @@ impl EventLoop {
             self.serve_backend();
             self.with_interface(Interface::send_answers);
             self.answer_probes();
+            self.return_memory();
             self.wait(&mut ready)?;
             self.gather(&ready)?;
         }
@@ -230,12 +238,14 @@ impl EventLoop {
         let of_processes = self.processes.next_deadline(now());
         let of_backend = self.backend.next_deadline();
         let of_interface = self.interface.next_deadline();
+        let of_memory = self.memory_look_at;
         let others = of_probes
             .into_iter()
             .chain(of_control)
             .chain(of_processes)
             .chain(of_backend)
-            .chain(of_interface);
+            .chain(of_interface)
+            .chain(of_memory);
         of_machine.into_iter().chain(others).min()
     }
 
@@ -387,6 +397,21 @@ impl EventLoop {
     fn look_at_memory_gate(&mut self) {
         if let Some(taken) = self.memory.as_mut().and_then(|memory| memory.look(now())) {
             self.inbox.push_front(Event::MemoryTaken(taken));
+        }
+    }
+
+    /// Returns the memory of a burst of jobs to the kernel after a while without another one.
+    fn return_memory(&mut self) {
+        let is_due = match self.memory_look_at {
+            Some(at) => at <= now(),
+            None => allocator::has_unneeded(),
+        };
+        if is_due {
+            let has_unneeded = allocator::return_unneeded();
+            self.memory_look_at = has_unneeded.then(|| now().after(CALM));
+            if !has_unneeded {
+                self.backend.shrink_buffers();
+            }
         }
     }
 

@@ -3,17 +3,19 @@
 //! no heartbeats, no retries, nothing for errors but to end. Over http it is the standard library
 //! alone; over https each connection is rustls'.
 //!
-//! `--address HOST:PORT --threads N [--ca FILE] [--stamps FILE] [--poll-ms N]`; without `--poll-ms`
-//! a thread that finds no job ends.
+//! `--address HOST:PORT --threads N [--ca FILE] [--stamps FILE] [--poll-ms N] [--batches yes]`;
+//! without `--poll-ms` a thread that finds no job ends. With `--batches yes` one more connection
+//! fetches for all threads: as many jobs as threads are free. The threads only acknowledge.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use ojs_bench::{Stamps, Trouble, job_id, option, required};
+use ojs_bench::{Stamps, Trouble, job_id, job_ids, option, required};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -48,12 +50,24 @@ fn main() -> Result<(), Trouble> {
         poll: option("--poll-ms")?.map(Duration::from_millis),
         stamps: Stamps::asked_for()?,
     });
+    let (give, jobs) = mpsc::channel();
+    let (leave, left) = mpsc::channel();
+    let jobs = Arc::new(Mutex::new(jobs));
+    let in_batches = option::<String>("--batches")?.is_some();
     let mut running = Vec::new();
     for _ in 0..threads {
-        let plan = Arc::clone(&plan);
-        let work = move || work(&plan);
+        let (plan, jobs, leave) = (Arc::clone(&plan), Arc::clone(&jobs), leave.clone());
+        let work = move || match in_batches {
+            true => acknowledge(&plan, &jobs, &leave),
+            false => work(&plan),
+        };
         running.push(thread::Builder::new().stack_size(STACK_BYTES).spawn(work)?);
     }
+    if in_batches {
+        fetch_batches(&plan, threads, &give, &left)?;
+    }
+    // The threads end when they have acknowledged all jobs.
+    drop(give);
     for thread in running {
         thread.join().map_err(|_| "a thread panicked")??;
     }
@@ -68,23 +82,23 @@ fn trusting(file: &str) -> Result<ClientConfig, Trouble> {
         .with_no_client_auth())
 }
 
-/// One connection: fetches a job and says that it is done, again and again.
-fn work(plan: &Plan) -> Result<(), Trouble> {
+fn connect(plan: &Plan) -> Result<Box<dyn Stream>, Trouble> {
     let tcp = TcpStream::connect(&plan.address)?;
     tcp.set_nodelay(true)?;
-    let mut stream: Box<dyn Stream> = match &plan.tls {
+    Ok(match &plan.tls {
         None => Box::new(tcp),
         Some(config) => {
             let host = plan.address.rsplit_once(':').map_or("", |(host, _)| host);
             let name = ServerName::try_from(host.to_owned())?;
             Box::new(StreamOwned::new(ClientConnection::new(Arc::clone(config), name)?, tcp))
         }
-    };
-    let fetch = request(
-        plan,
-        "fetch",
-        r#"{"queues":["default"],"count":1,"worker_id":"bare-loop"}"#,
-    );
+    })
+}
+
+/// One connection: fetches a job and says that it is done, again and again.
+fn work(plan: &Plan) -> Result<(), Trouble> {
+    let mut stream = connect(plan)?;
+    let fetch = fetch(plan, 1);
     let mut buffer = Vec::new();
     loop {
         stream.write_all(&fetch)?;
@@ -98,13 +112,61 @@ fn work(plan: &Plan) -> Result<(), Trouble> {
             continue;
         };
         let job = job.to_owned();
-        let ack = format!(r#"{{"job_id":"{job}","worker_id":"bare-loop"}}"#);
-        let ack = request(plan, "ack", &ack);
-        let answered = plan.stamps.now();
-        stream.write_all(&ack)?;
-        answer(&mut *stream, &mut buffer)?;
-        plan.stamps.note(&job, read, answered)?;
+        is_done(plan, &mut *stream, &mut buffer, &job, read)?;
     }
+}
+
+/// Fetches as many jobs as threads are free, again and again, until there are none.
+fn fetch_batches(plan: &Plan, threads: usize, give: &Sender<String>, left: &Receiver<()>) -> Result<(), Trouble> {
+    let mut stream = connect(plan)?;
+    let mut buffer = Vec::new();
+    let mut free = threads;
+    loop {
+        if free == 0 {
+            left.recv()?;
+            free = 1;
+        }
+        free += left.try_iter().count();
+        stream.write_all(&fetch(plan, free))?;
+        let body = answer(&mut *stream, &mut buffer)?;
+        let before = free;
+        for job in job_ids(body) {
+            give.send(job.to_owned())?;
+            free -= 1;
+        }
+        if free == before {
+            return Ok(());
+        }
+    }
+}
+
+/// One connection: takes a job that was fetched and says that it is done, again and again.
+fn acknowledge(plan: &Plan, jobs: &Mutex<Receiver<String>>, leave: &Sender<()>) -> Result<(), Trouble> {
+    let mut stream = connect(plan)?;
+    let mut buffer = Vec::new();
+    loop {
+        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        // The jobs are all done.
+        let Ok(job) = next else { return Ok(()) };
+        is_done(plan, &mut *stream, &mut buffer, &job, plan.stamps.now())?;
+        // Nobody fetches any more at the end.
+        let _ = leave.send(());
+    }
+}
+
+/// Says that the job is done, which was read at that time.
+fn is_done(plan: &Plan, stream: &mut dyn Stream, buffer: &mut Vec<u8>, job: &str, read: u128) -> Result<(), Trouble> {
+    let ack = request(plan, "ack", &format!(r#"{{"job_id":"{job}","worker_id":"bare-loop"}}"#));
+    let answered = plan.stamps.now();
+    stream.write_all(&ack)?;
+    answer(stream, buffer)?;
+    plan.stamps.note(job, read, answered)?;
+    Ok(())
+}
+
+fn fetch(plan: &Plan, count: usize) -> Vec<u8> {
+    let body = format!(r#"{{"queues":["default"],"count":{count},"worker_id":"bare-loop"}}"#);
+    request(plan, "fetch", &body)
 }
 
 fn request(plan: &Plan, operation: &str, body: &str) -> Vec<u8> {

@@ -31,6 +31,19 @@ fn small() -> MutexGuard<'static, Small> {
     SMALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether much of the memory of small blocks is free now, so that a later call of
+/// [`return_unneeded`] may return it.
+#[must_use]
+pub fn has_unneeded() -> bool {
+    small().has_unneeded()
+}
+
+/// Returns the memory of small blocks to the kernel that was free ever since the last call, if it
+/// is much. Returns whether much is free that was not free all the time.
+pub fn return_unneeded() -> bool {
+    small().return_unneeded()
+}
+
 fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE
 }
@@ -262,6 +275,39 @@ mod tests {
             assert!(left < pages(EBB_BYTES) + most / 4, "{left} of {most} pages");
             blocks.iter().for_each(|(_, block)| Allocator.dealloc(*block, stays));
         }
+    }
+
+    #[test]
+    fn what_a_burst_took_goes_back_after_two_calls_without_another_burst() {
+        let _alone = alone();
+        // Other tests had bursts too.
+        while return_unneeded() {}
+        let (size, stays) = (60_000, layout(64, 8));
+        let mut kept = Vec::new();
+        // Less than what goes back at once.
+        let mut burst = || {
+            // SAFETY: as above.
+            unsafe {
+                let blocks = [(); 8].map(|()| (Allocator.alloc(layout(size, 8)), Allocator.alloc(stays)));
+                for (block, between) in blocks {
+                    ptr::write_bytes(block, 1, size);
+                    kept.push(between);
+                }
+                let most = resident(blocks[0].1);
+                blocks.map(|(block, _)| Allocator.dealloc(block, layout(size, 8)));
+                (blocks[0].1, most)
+            }
+        };
+        let (block, most) = burst();
+        assert!(return_unneeded());
+        burst();
+        assert!(return_unneeded(), "the second burst was since the last call");
+        assert!(resident(block) >= most, "it may soon be needed again");
+        assert!(!return_unneeded());
+        let left = resident(block);
+        assert!(left < most / 4, "{left} of {most} pages");
+        // SAFETY: as above.
+        unsafe { kept.iter().for_each(|block| Allocator.dealloc(*block, stays)) };
     }
 
     #[test]

@@ -15,9 +15,13 @@ use crate::process_memory::page_bytes;
 /// process 1 at the worst.
 pub(crate) const ARENA_BYTES: usize = 4 << 20;
 
-/// Free memory returns to the kernel if this many bytes fewer are in use than at the peak since the
-/// last return. Smaller drops are kept for the next jobs.
+/// Free memory returns to the kernel at once if this many bytes fewer are in use than shortly
+/// before. Smaller drops are kept for the next jobs.
 pub(crate) const EBB_BYTES: usize = 1 << 20;
+
+/// Free memory returns to the kernel after a while without use if it is this many bytes. Fewer are
+/// not worth the work: some 20 jobs.
+const UNNEEDED_BYTES: usize = 64 << 10;
 
 /// Pages of the smallest free piece between blocks in use that returns to the kernel: at least one
 /// whole page of it is free.
@@ -139,8 +143,12 @@ pub(crate) struct Small {
     blocks: Dlmalloc<Arena>,
     /// Bytes in use, by the layouts of the blocks.
     used: usize,
-    /// The most of them since free memory last returned to the kernel.
+    /// The most of them since the last call of [`Small::return_unneeded`], or since free memory
+    /// last returned to the kernel.
     most: usize,
+    /// The most of them before that, since free memory last returned to the kernel. About as many
+    /// bytes have pages.
+    touched: usize,
 }
 
 impl Small {
@@ -149,6 +157,7 @@ impl Small {
             blocks: Dlmalloc::new_with_allocator(arena),
             used: 0,
             most: 0,
+            touched: 0,
         }
     }
 
@@ -203,12 +212,29 @@ impl Small {
         self.most = self.most.max(self.used);
     }
 
+    /// Whether much fewer bytes are in use than may have pages.
+    pub(crate) fn has_unneeded(&self) -> bool {
+        self.touched.max(self.most) - self.used >= UNNEEDED_BYTES
+    }
+
+    /// Returns the memory to the kernel that was free ever since the last call, if it is much.
+    /// Returns whether much is free that was not free all the time.
+    pub(crate) fn return_unneeded(&mut self) -> bool {
+        let needed = std::mem::replace(&mut self.most, self.used);
+        self.touched = self.touched.max(needed);
+        if self.touched - needed >= UNNEEDED_BYTES {
+            self.ebb();
+        }
+        self.has_unneeded()
+    }
+
     /// Returns free memory to the kernel after a burst. dlmalloc does that itself at the upper end,
     /// but has no call for free memory in between. So this function allocates each large free piece
     /// for a moment and releases the whole pages in it.
     #[cold]
     fn ebb(&mut self) {
         self.most = self.used;
+        self.touched = self.used;
         // SAFETY: no other code has the blocks now.
         unsafe { self.blocks.trim(0) };
         let room = self.blocks.allocator().room.replace(0);
@@ -219,7 +245,7 @@ impl Small {
             // SAFETY: any size is accepted.
             let block = unsafe { self.blocks.c_malloc(piece) };
             if block.is_null() {
-                piece /= 2;
+                piece -= (piece / 8).max(page());
                 continue;
             }
             // Whole pages in it, behind its first words.

@@ -43,6 +43,15 @@ pub(in crate::daemon) struct Buffers {
     plain: Vec<u8>,
 }
 
+impl Buffers {
+    /// Frees the room that large answers needed.
+    pub(in crate::daemon) fn shrink(&mut self) {
+        self.raw.truncate(FIRST_READ_BYTES);
+        self.raw.shrink_to_fit();
+        self.plain = Vec::new();
+    }
+}
+
 impl Default for Buffers {
     fn default() -> Self {
         Self {

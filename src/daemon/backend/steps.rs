@@ -202,4 +202,9 @@ impl Backend {
         let mut parts = self.parts(turn);
         parts.reach.keep(slot, used, leaves_open, &mut parts.way);
     }
+
+    /// Frees the memory that only large answers need.
+    pub fn shrink_buffers(&mut self) {
+        self.buffers.shrink();
+    }
 }
