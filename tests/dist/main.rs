@@ -27,7 +27,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use artefacts::{Artefact, VERSION, arches, artefacts, dist, listed, notices, sbom};
+use artefacts::{Artefact, VERSION, arches, artefacts, dist, init_only, listed, notices, sbom};
 use sums::assert_each_file_has_its_sum;
 
 /// The standard output of a command that must succeed.
@@ -68,20 +68,38 @@ fn archive_deb_and_rpm_have_the_same_binary_and_it_lists_its_crates() {
 #[test]
 fn the_sbom_has_the_crates_of_the_binary_and_notices_has_their_licences() {
     for arch in arches() {
-        let archive = &artefacts(arch)[0];
-        let crates = listed(&archive.binary_path());
-        assert_eq!(sbom(arch), crates, "{arch}");
-        let notices = notices(archive);
-        for name in crates.iter().filter(|name| !name.starts_with("ojs-")) {
-            assert!(
-                notices.lines().any(|line| line.starts_with(&format!("{name} "))),
-                "{arch}: {name}"
-            );
-        }
-        for linked in ["standard library", "Rich Felker"] {
-            assert!(notices.contains(linked), "{linked}");
+        let [archive, _, _] = artefacts(arch);
+        for (archive, end) in [(archive, ""), (init_only(arch), "-init")] {
+            let crates = listed(&archive.binary_path());
+            assert_eq!(sbom(arch, end), crates, "{arch}");
+            let notices = notices(&archive);
+            for name in crates.iter().filter(|name| !name.starts_with("ojs-")) {
+                assert!(
+                    notices.lines().any(|line| line.starts_with(&format!("{name} "))),
+                    "{arch}: {name}"
+                );
+            }
+            for linked in ["standard library", "Rich Felker"] {
+                assert!(notices.contains(linked), "{linked}");
+            }
         }
     }
+}
+
+#[test]
+fn the_archive_of_the_plain_init_has_a_small_binary_that_runs_and_nothing_of_the_worker() {
+    for arch in arches() {
+        let archive = init_only(arch);
+        let bytes = archive.binary().len();
+        assert!(bytes < 1_000_000, "{arch}: {bytes} bytes");
+        assert_eq!(archive.entries().lines().count(), 3, "{}", archive.entries());
+    }
+    let binary = init_only("x86_64").binary_path();
+    assert_eq!(
+        output(text(&binary), &["--version"]),
+        format!("ojs-init {VERSION} (init only)\n")
+    );
+    assert_eq!(output(text(&binary), &["--", "echo", "it runs"]), "it runs\n");
 }
 
 #[test]
