@@ -5,6 +5,7 @@
 # make site-test     builds the site twice, and looks at it in Chromium: narrow and wide, light and dark, by keyboard; writes
 #                    screenshots
 # make release       the static binary, at $(BINARY)
+# make release-init  the static binary without the agent, a plain init of 0.8 MB, at $(INIT_ONLY)
 # make dist          a release, in $(OUT)/dist: archives, packages, image, SBOM, SHA256SUMS; docs/release.md. ARCHES=x86_64 for one alone
 # make dist-test     installs and removes what make dist has made, and reads it back; not a part of make test: minutes, network
 # make packages      the packages of the clients, in $(OUT)/packages: wheel, npm, gem, Go module, crate, Composer, jar; docs/release.md
@@ -30,17 +31,24 @@
 TARGET := x86_64-unknown-linux-musl
 OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
+# Its own folder to build in: the other binary has the same name.
+INIT_ONLY := $(OUT)/init-only/$(TARGET)/release/ojs-init
 # Tests of processes mostly wait, so there may be more of them than processors.
 TEST_THREADS := 6
 DEMO := python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture site site-test release dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
+.PHONY: both check demo picture site site-test release release-init dist dist-test packages packages-test image test trials clients runtimes drains containers broken-builds bench fleet lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
 	cargo build --locked --release --package ojs-init --target $(TARGET)
 	@ls -l $(BINARY)
+
+release-init:
+	@scripts/setup.sh build
+	cargo build --locked --release --package ojs-init --no-default-features --target $(TARGET) --target-dir $(OUT)/init-only
+	@ls -l $(INIT_ONLY)
 
 # Names the architectures of a release; another one is an error, and so is one that cannot be built here.
 ARCHES ?= x86_64 aarch64
@@ -97,6 +105,7 @@ setup:
 lint:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --package ojs-init --no-default-features -- -D warnings
 
 # What decides, in all its cases but for the exploration, which takes long; what acts on it is tested by `make test` alone.
 check: lint
@@ -104,11 +113,14 @@ check: lint
 
 # Side by side: each has a folder of its own to build in, and the end of a release is one processor's work.
 both:
-	@$(MAKE) --jobs=2 --output-sync=target lint release
+	@$(MAKE) --jobs=2 --output-sync=target lint release release-init
 
 # `cargo test` has built the development server that the demos use.
 test: setup both
-	$(STATIC_ENV) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
+	$(STATIC_ENV) INIT_ONLY=$(abspath $(INIT_ONLY)) RUNS=20000 CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) \
+	    cargo test --locked --workspace
+	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test init -- --include-ignored plain:: faults:: log:: init_only::
+	BINARY_UNDER_TEST=$(abspath $(INIT_ONLY)) cargo test --locked --test conformance
 	@$(DEMO) socket
 	@$(DEMO) gateway
 

@@ -30,6 +30,26 @@ export CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$out=/ojs-
 printf '#!/bin/sh\nRUSTC_WORKSPACE_WRAPPER=cargo-auditable exec cargo "$@"\n' >"$work/cargo"
 chmod +x "$work/cargo"
 
+# build NAME FOLDER ARG...: the binary for $target and what describes it, in $work/NAME. FOLDER is where cargo builds.
+build() {
+    built=$1 folder=$2
+    shift 2
+    echo "dist: building $built"
+    PATH="$out/tools/bin:$PATH" CARGO="$work/cargo" cargo-auditable auditable build --locked --release --package ojs-init --target "$target" \
+        --target-dir "$out/$folder" --config "target.$target.rustflags=[$flags]" "$@"
+    mkdir "$work/$built"
+    cp "$out/$folder/$target/release/ojs-init" LICENSE "$work/$built"
+    # Without the address of the crates that come from this folder: the tool writes one that no reader of package URLs accepts.
+    "$out/tools/bin/auditable2cdx" "$work/$built/ojs-init" | sed 's/&download_url=redacted//g' >"$dist/$built.cdx.json"
+    python3 packaging/notices.py "$dist/$built.cdx.json" "$target" >"$work/$built/NOTICES"
+}
+
+# archive NAME: $work/NAME as an archive.
+archive() {
+    tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$1" |
+        gzip -9n >"$dist/$1.tar.gz"
+}
+
 for arch in "$@"; do
     target=$arch-unknown-linux-musl
     case $arch in
@@ -44,20 +64,14 @@ for arch in "$@"; do
         ;;
     esac
     export NFPM_ARCH
-    echo "dist: building for $target"
-    PATH="$out/tools/bin:$PATH" CARGO="$work/cargo" cargo-auditable auditable build --locked --release --package ojs-init --target "$target" \
-        --target-dir "$out/dist-build" --config "target.$target.rustflags=[$flags]"
-
     name=ojs-init-$VERSION-linux-$arch
     tree=$work/$name
-    mkdir "$tree"
-    cp "$out/dist-build/$target/release/ojs-init" LICENSE "$tree"
+    build "$name" dist-build
     cp -R "$work/pages/man" "$work/pages/completions" "$tree"
-    # Without the address of the crates that come from this folder: the tool writes one that no reader of package URLs accepts.
-    "$out/tools/bin/auditable2cdx" "$tree/ojs-init" | sed 's/&download_url=redacted//g' >"$dist/$name.cdx.json"
-    python3 packaging/notices.py "$dist/$name.cdx.json" "$target" >"$tree/NOTICES"
-    tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" |
-        gzip -9n >"$dist/$name.tar.gz"
+    archive "$name"
+    # The plain init alone. Its command line is shorter than the one that the pages describe.
+    build "$name-init" dist-build-init --no-default-features
+    archive "$name-init"
 
     gzip -9n "$tree"/man/*.1
     for packager in deb rpm apk; do

@@ -20,11 +20,15 @@
 //! | [`runner`] | the second process of mode exec: starts jobs and ends their leftovers | talk to the backend |
 //! | [`commands`] | the subcommands, another program of the same binary | use the loops |
 //!
+//! Without the cargo feature `agent` the binary is the plain init alone.
+//!
 //! Start with `docs/architecture.md`, then `main.rs` and [`daemon`].
 #![forbid(unsafe_code)]
 
 pub mod cli;
+#[cfg(feature = "agent")]
 pub mod commands;
 pub mod config;
 pub mod daemon;
+#[cfg(feature = "agent")]
 pub mod runner;

@@ -6,12 +6,12 @@ use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use ojs_init::cli::{self, CommandLine};
-use ojs_init::commands::{self, Target, Terminal};
-use ojs_init::config::{self, Config, Environment, Flags, Mode};
+use ojs_init::config::{self, Config, Environment, Flags};
 use ojs_init::daemon::log::report::{report, report_all};
 use ojs_init::daemon::prepare::{refuse, with_command};
-use ojs_init::daemon::{agent, plain_loop, rehearsal};
-use ojs_init::runner;
+use ojs_init::daemon::{plain_loop, rehearsal};
+#[cfg(feature = "agent")]
+use ojs_init::{commands, config::Mode, daemon::agent, runner};
 use ojs_os::entry::Invocation;
 use ojs_os::stdio;
 use ojs_values::exit::Exit;
@@ -27,6 +27,7 @@ fn run(mut invocation: Invocation) -> u8 {
         report(&format!("internal error, please report it: {info}"))
     }));
     let exit = panic::catch_unwind(AssertUnwindSafe(|| {
+        #[cfg(feature = "agent")]
         if let Some((program, command)) = runner::is_meant(&invocation.args, &invocation.environ) {
             return runner::run(program, command, invocation.environ);
         }
@@ -44,10 +45,11 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, Vec<String>> {
         CommandLine::Run { flags, command } => {
             let config = load(invocation, &flags);
             let config = with_command(config, &flags, &command, &invocation.environ)?;
-            match config.mode {
-                Mode::None => plain_loop::run(&config, &command, &invocation.environ),
-                Mode::Socket | Mode::Gateway | Mode::Exec => Ok(agent::run(&config, &command, &mut invocation.environ)),
+            #[cfg(feature = "agent")]
+            if config.mode != Mode::None {
+                return Ok(agent::run(&config, &command, &mut invocation.environ));
             }
+            plain_loop::run(&config, &command, &invocation.environ)
         }
         CommandLine::ConfigCheck { flags, command } => {
             let checked = rehearsal::run(load(invocation, &flags)?, &command, &invocation.environ);
@@ -56,13 +58,9 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, Vec<String>> {
             Ok(if checked.errors.is_empty() { exit } else { Exit::Usage })
         }
         CommandLine::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
-        CommandLine::Control { order, flags, pid } => {
-            let environment = Environment::from_entries(invocation.environ.entries());
-            let places = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
-            let value = |name| invocation.environ.value(name).unwrap_or_default();
-            let terminal = Terminal::of(value("TERM"), value("NO_COLOR"));
-            Ok(commands::run(order, Target { places, pid }, terminal))
-        }
+        #[cfg(feature = "agent")]
+        CommandLine::Control { order, flags, pid } => Ok(commands::run(order, &flags, pid, &invocation.environ)),
+        #[cfg(feature = "agent")]
         CommandLine::Job(word) => Ok(commands::tell(&word, &invocation.environ)),
         CommandLine::Print(text) => Ok(print(&text)),
     }

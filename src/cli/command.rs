@@ -1,6 +1,5 @@
-//! The clap definitions. There are two commands with one grammar. The full one costs three times as
-//! much to build as a whole start may cost. So a small one with only the options of this command
-//! line is tried first.
+//! The clap definitions, for every command line that `lean` does not read: subcommands, help and
+//! mistakes.
 
 use std::ffi::OsString;
 
@@ -10,8 +9,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
 use super::command_line::CommandLine;
-use super::usage::{UsageError, no_command};
-use super::{flags, help, subcommands, usage};
+use super::usage::{UsageError, no_command, with_subcommand_first};
+use super::{clap_error, flags, help, lean, names, subcommands};
 use crate::config::Row;
 
 /// The argument for COMMAND and its arguments.
@@ -29,42 +28,17 @@ const SHELL: &str = "SHELL";
 /// The message for standard error; exit status 2.
 pub fn parse(args: &[OsString]) -> Result<CommandLine, UsageError> {
     let args = args.get(1..).unwrap_or_default();
-    if let Some(parsed) = parse_lean(args) {
+    if let Ok(parsed) = lean::parse(args) {
         return Ok(parsed);
     }
     // Many write the options first: `ojs-init --config FILE config check`.
     match read_full(args) {
-        Err(Some(error)) => match usage::with_subcommand_first(&error, args) {
+        Err(Some(error)) => match clap_error::word(&error).and_then(|word| with_subcommand_first(word, args)) {
             Some(args) => parse_full(&args),
             None => Err(in_our_words(Some(error), args)),
         },
         result => result.map_err(|error| in_our_words(error, args)),
     }
-}
-
-/// Reads a command line that supervises a command, by the options that occur in it alone. `None`
-/// when that fails for whatever reason, help and subcommands included: then the full parse finds
-/// the answer.
-fn parse_lean(args: &[OsString]) -> Option<CommandLine> {
-    let keys = flags::mentioned(args);
-    let is_run = args.first().is_some_and(|first| first == "run");
-    let command = if is_run {
-        let run = keys
-            .iter()
-            .fold(bare("run"), |command, key| command.arg(flags::argument(key)));
-        bare("ojs-init").subcommand(run.arg(trailing_command()))
-    } else {
-        keys.iter()
-            .fold(bare("ojs-init"), |command, key| command.arg(flags::argument(key)))
-            .arg(last_command())
-    };
-    let mut matches = command.try_get_matches_from(args).ok()?;
-    let matches = if is_run {
-        matches.remove_subcommand()?.1
-    } else {
-        matches
-    };
-    Some(supervise(matches, &keys))
 }
 
 /// Reads any command line whose subcommand, if there is one, stands before its options.
@@ -88,12 +62,12 @@ fn read_full(args: &[OsString]) -> Result<CommandLine, Option<clap::Error>> {
 
 fn in_our_words(error: Option<clap::Error>, args: &[OsString]) -> UsageError {
     error.map_or_else(no_command, |error| {
-        usage::error(&error, args, |args| parse_lean(args).is_some())
+        clap_error::error(&error, args, |args| lean::parse(args).is_ok())
     })
 }
 
 fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
-    let keys: Vec<&'static Row> = flags::all().collect();
+    let keys: Vec<&'static Row> = lean::flagged().collect();
     let Some((name, mut inner)) = matches.remove_subcommand() else {
         return Some(supervise(matches, &keys));
     };
@@ -109,7 +83,7 @@ fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
                 CommandLine::ConfigCheck { flags, command }
             })
         }
-        subcommands::JOB => subcommands::job_word(inner).map(CommandLine::Job),
+        names::JOB => subcommands::job_word(inner).map(CommandLine::Job),
         "completions" => inner.get_one::<Shell>(SHELL).map(|shell| completions(*shell)),
         name => {
             let order = subcommands::order(name, &inner)?;
@@ -175,19 +149,10 @@ fn config() -> Command {
 }
 
 fn with_options(command: Command) -> Command {
-    flags::all()
+    lean::flagged()
         .fold(command, |command, key| command.arg(flags::documented(key)))
         .next_line_help(true)
         .after_help(help::NOTES)
-}
-
-/// A command without clap's automatic arguments.
-fn bare(name: &'static str) -> Command {
-    Command::new(name)
-        .no_binary_name(true)
-        .disable_help_flag(true)
-        .disable_help_subcommand(true)
-        .disable_version_flag(true)
 }
 
 /// The argument COMMAND that only `--` begins.
@@ -292,10 +257,10 @@ mod tests {
 
     /// Whether the lean parse succeeds; it must be right in either case.
     fn agreed(args: &[OsString]) -> Option<CommandLine> {
-        let lean = parse_lean(args);
+        let lean = lean::parse(args).ok();
         let full = parse_full(args)
             .ok()
-            .filter(|line| matches!(line, CommandLine::Run { .. }));
+            .filter(|line| !matches!(line, CommandLine::Print(_) | CommandLine::Control { .. }));
         assert_eq!(lean, full, "{args:?}");
         lean
     }
@@ -307,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_lean_parse_suffices_for_every_flag() {
-        for key in flags::all() {
+        for key in lean::flagged() {
             let flag = key.flag.unwrap();
             let long = if matches!(key.notation.form, Form::Switch | Form::Count) {
                 format!("--{flag}")

@@ -24,6 +24,7 @@ pub enum CommandLine {
     /// Show each effective value and its source.
     ConfigShow { flags: Flags },
     /// Send an order to the running instance.
+    #[cfg(feature = "agent")]
     Control {
         order: Order,
         flags: Flags,
@@ -31,6 +32,7 @@ pub enum CommandLine {
         pid: Option<i32>,
     },
     /// Send a message to the runner of the job that this process belongs to.
+    #[cfg(feature = "agent")]
     Job(JobWord),
     /// Help, version or completions, for standard output; exit status 0.
     Print(String),

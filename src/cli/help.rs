@@ -13,7 +13,41 @@ pub(super) const RUN_USAGE: &str = "ojs-init run [OPTIONS] [--] COMMAND [ARG]...
 /// Usage of `config`.
 pub(super) const CONFIG_USAGE: &str = "ojs-init config [check|show] [OPTIONS] [-- COMMAND [ARG]...]";
 
+/// The lines of the first screen about the options that tini and dumb-init have too.
+macro_rules! init_options {
+    () => {
+        "  -s, --subreaper                  adopt orphans (done anyway when not PID 1)
+  -p, --parent-death-signal SIG    get SIG when our parent dies
+  -g, --process-group              signal COMMAND's whole process group
+  -r, --rewrite FROM:TO            forward FROM as TO; TO 0 drops it
+  -e, --remap-exit CODE            COMMAND's status CODE becomes 0
+  -w, --warn-on-reap               warn when an orphan is reaped
+  -v, --verbose                    log more; -vv still more
+"
+    };
+}
+
+/// The lines of the first screen about other options of every build.
+macro_rules! common_options {
+    () => {
+        "      --grace-period TIME          time to finish after SIGTERM, then SIGKILL
+      --termination-grace-period TIME
+                                   what the orchestrator allows until SIGKILL
+      --user USER[:GROUP]          run COMMAND as another user
+  -h, --help; -V, --version        this screen; the version
+"
+    };
+}
+
+/// The last line of the first screen.
+macro_rules! last_line {
+    () => {
+        "\n`ojs-init run --help` lists every option and its environment variable.\n"
+    };
+}
+
 /// `ojs-init --help`: one screen.
+#[cfg(feature = "agent")]
 pub(super) const TOP: &str = concat!(
     "ojs-init ",
     env!("CARGO_PKG_VERSION"),
@@ -31,26 +65,18 @@ In a Dockerfile:
   CMD [\"python3\", \"worker.py\"]
 
 Init options, with the letters of tini and dumb-init:
-  -s, --subreaper                  adopt orphans (done anyway when not PID 1)
-  -p, --parent-death-signal SIG    get SIG when our parent dies
-  -g, --process-group              signal COMMAND's whole process group
-  -r, --rewrite FROM:TO            forward FROM as TO; TO 0 drops it
-  -e, --remap-exit CODE            COMMAND's status CODE becomes 0
-  -w, --warn-on-reap               warn when an orphan is reaped
-  -v, --verbose                    log more; -vv still more
-
+",
+    init_options!(),
+    "
 More that people need:
       --url URL                    the backend, or OJS_URL; needed for jobs
       --mode MODE                  exec: run COMMAND once for each job; gateway:
                                    COMMAND is a worker that uses an OJS SDK
       --no-agent                   plain init: no backend, no jobs, no sockets
-      --grace-period TIME          time to finish after SIGTERM, then SIGKILL
-      --termination-grace-period TIME
-                                   what the orchestrator allows until SIGKILL
-      --user USER[:GROUP]          run COMMAND as another user
       --config FILE                TOML file [/etc/ojs-init.toml if it exists]
-  -h, --help; -V, --version        this screen; the version
-
+",
+    common_options!(),
+    "
 Subcommands:
   run                              the same with COMMAND after the options
   config check, config show        would a start succeed; each value's source
@@ -60,9 +86,40 @@ Subcommands:
   health [live|ready]              for a HEALTHCHECK: status 0 when it is well
   job WORD                         in mode exec: arguments, progress and more
   completions SHELL                completions for bash, zsh, fish and others
-
-`ojs-init run --help` lists every option and its environment variable.
 ",
+    last_line!(),
+);
+
+/// `ojs-init --help`: one screen.
+#[cfg(not(feature = "agent"))]
+pub(super) const TOP: &str = concat!(
+    "ojs-init ",
+    env!("CARGO_PKG_VERSION"),
+    " - a container init; this build has no Open Job Spec worker
+
+As PID 1 it reaps orphans, passes signals on and ends with COMMAND's status.
+
+Usage: ojs-init [OPTIONS] -- COMMAND [ARG]...
+       ojs-init run [OPTIONS] [--] COMMAND [ARG]...
+
+In a Dockerfile:
+  ENTRYPOINT [\"/ojs-init\", \"--\"]
+  CMD [\"python3\", \"server.py\"]
+
+Init options, with the letters of tini and dumb-init:
+",
+    init_options!(),
+    "
+More that people need:
+      --no-agent                   no effect; for the build that has the worker
+",
+    common_options!(),
+    "
+Subcommands:
+  run                              the same with COMMAND after the options
+  config check, config show        would a start succeed; each value's source
+",
+    last_line!(),
 );
 
 /// Notes below the options of `run --help` and `config --help`.
@@ -70,33 +127,6 @@ pub(super) const NOTES: &str = "\
 A value comes from the command line, else from the environment, else from the
 TOML file, else it is the default. A TIME is 250ms, 25s, 1m30s or 1h; a bare
 number is seconds. A switch takes a value too: --subreaper=false.";
-
-/// Notes below the options of the subcommands for an instance that runs.
-pub(super) const ORDER_NOTES: &str = "\
-The instance is looked for in the runtime directory, else in /run/ojs-init,
-$XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: done, or it was so already
-(prestop: always); 1: not possible, or no instance is there; 2: wrong usage.";
-
-/// Notes below the options of `status`.
-pub(super) const STATUS_NOTES: &str = "\
-The instance is looked for in the runtime directory, else in /run/ojs-init,
-$XDG_RUNTIME_DIR, /tmp and /dev/shm. Colours only on a terminal, unless NO_COLOR
-is set. Exit status 0: shown; 1: no instance is there, or no answer; 2: wrong
-usage.";
-
-/// Notes below the options of `health`.
-pub(super) const HEALTH_NOTES: &str = "\
-Answers within 1 s. The instance is looked for in the runtime directory, else in
-/run/ojs-init, $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: it is well;
-1: it is not, and the line says why; 2: it could not be asked.";
-
-/// Notes below the words of `job`.
-pub(super) const JOB_NOTES: &str = "\
-In a script: \"$OJS_INIT\" job progress 0.5 \"half of it\". Whatever can write to
-descriptor 3 (OJS_JOB_FD) can do without it: one line for each word, written as
-here. \"$OJS_INIT\" job arg 0 prints the first argument. Exit status 0: done, or
-the answer is yes; 1: nobody took it, the answer is no, or there is no such
-argument; 2: wrong usage, or not in a job.";
 
 /// Longest line of a help text, in characters: with clap's indentation of ten, 80 columns.
 const TEXT_WIDTH: usize = 70;
@@ -116,6 +146,31 @@ pub(super) fn of_key(key: &Row) -> String {
     tags.push(format!("[env: {}]", key.env.join(", ")));
     let tags = tags.iter().flat_map(|tag| tag.split_inclusive(", ")).map(str::trim_end);
     format!("{}\n{}", wrapped(key.help.split(' ')), wrapped(tags))
+}
+
+/// The help of `run` and of `config` in a build without clap: every option, under its heading.
+#[cfg(not(feature = "agent"))]
+pub(super) fn of_all(usage: &str) -> String {
+    let mut text = format!("Usage: {usage}\n");
+    let mut group = None;
+    for key in super::lean::flagged() {
+        if group.replace(key.group) != Some(key.group) {
+            text.push_str(&format!("\n{}:\n", key.group.heading()));
+        }
+        let letter = key.short.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
+        let flag = key.flag.unwrap_or_default();
+        let placeholder = key.notation.placeholder;
+        let value = if key.notation.form == Form::Switch {
+            format!("[=<{placeholder}>]")
+        } else if key.notation.form == Form::Count {
+            "...".to_owned()
+        } else {
+            format!(" <{placeholder}>")
+        };
+        let help = of_key(key).replace('\n', "\n          ");
+        text.push_str(&format!("  {letter}--{flag}{value}\n          {help}\n"));
+    }
+    format!("{text}\n{NOTES}\n")
 }
 
 /// The words in lines of at most [`TEXT_WIDTH`].
@@ -138,7 +193,7 @@ fn wrapped<'w>(words: impl Iterator<Item = &'w str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{CommandLine, parse};
+    use crate::cli::{CommandLine, lean, parse};
     use crate::config::keys::KEYS;
 
     fn printed(args: &[&str]) -> String {
@@ -192,7 +247,7 @@ mod tests {
         ] {
             assert_fits(&text);
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            for key in KEYS.iter().filter(|key| key.flag.is_some()) {
+            for key in lean::flagged() {
                 assert!(words.contains(&format!("--{}", key.flag.unwrap())), "{:?}", key.flag);
                 assert!(
                     words.contains(&format!("[env: {}]", key.env.join(", "))),

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use super::subcommands;
+use super::names;
 use crate::config::keys::{CONFIG_FILE, LOG_FORMAT, TERMINATION_LOG};
 use crate::config::{Flags, Row};
 
@@ -42,7 +42,7 @@ pub fn intent(args: &[OsString]) -> Intent {
 
 /// Whether this is a subcommand, and not `run`.
 fn supervises_nothing(word: &str) -> bool {
-    word != "run" && subcommands::names().any(|name| name == word)
+    word != "run" && names::names().any(|name| name == word)
 }
 
 /// The flags that decide where and how to report, wherever they stand before COMMAND.
@@ -103,7 +103,7 @@ mod tests {
         let mut names: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
         names.push("help");
         names.sort_unstable();
-        let mut known: Vec<&str> = subcommands::names().collect();
+        let mut known: Vec<&str> = names::names().collect();
         known.sort_unstable();
         assert_eq!(names, known);
     }

@@ -1,4 +1,4 @@
-//! The names of the subcommands, and those that send a request to a running instance.
+//! The clap definitions of the subcommands for a running instance and for a job.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::command_line::{HealthOf, JobWord, Order, PrestopWait};
-use super::{flags, help};
+use super::flags;
+use super::names::{JOB, JOB_USAGE, ORDERS};
 use crate::config::Row;
 use crate::config::keys::{CONFIG_FILE, RUNTIME_DIR};
 use crate::config::values::duration;
@@ -32,11 +33,32 @@ const PID: &str = "pid";
 /// The argument that chooses the probe of `health`.
 const PROBE: &str = "PROBE";
 
-/// The subcommand for the processes of jobs.
-pub(super) const JOB: &str = "job";
+/// Notes below the options of the subcommands for an instance that runs.
+const ORDER_NOTES: &str = "\
+The instance is looked for in the runtime directory, else in /run/ojs-init,
+$XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: done, or it was so already
+(prestop: always); 1: not possible, or no instance is there; 2: wrong usage.";
 
-/// Its usage.
-const JOB_USAGE: &str = "ojs-init job progress FRACTION [MESSAGE] | checkpoint JSON |\n                    heartbeat | cancelled | arg PATH";
+/// Notes below the options of `status`.
+const STATUS_NOTES: &str = "\
+The instance is looked for in the runtime directory, else in /run/ojs-init,
+$XDG_RUNTIME_DIR, /tmp and /dev/shm. Colours only on a terminal, unless NO_COLOR
+is set. Exit status 0: shown; 1: no instance is there, or no answer; 2: wrong
+usage.";
+
+/// Notes below the options of `health`.
+const HEALTH_NOTES: &str = "\
+Answers within 1 s. The instance is looked for in the runtime directory, else in
+/run/ojs-init, $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: it is well;
+1: it is not, and the line says why; 2: it could not be asked.";
+
+/// Notes below the words of `job`.
+const JOB_NOTES: &str = "\
+In a script: \"$OJS_INIT\" job progress 0.5 \"half of it\". Whatever can write to
+descriptor 3 (OJS_JOB_FD) can do without it: one line for each word, written as
+here. \"$OJS_INIT\" job arg 0 prints the first argument. Exit status 0: done, or
+the answer is yes; 1: nobody took it, the answer is no, or there is no such
+argument; 2: wrong usage, or not in a job.";
 
 /// The argument with the progress of a job.
 const FRACTION: &str = "FRACTION";
@@ -49,51 +71,6 @@ const STATE: &str = "STATE";
 
 /// The argument that chooses one of a job's arguments.
 const PATH: &str = "PATH";
-
-/// Each subcommand for a running instance, with its usage and the beginning of its help.
-const ORDERS: [(&str, &str, &str); 7] = [
-    (
-        "quiet",
-        "ojs-init quiet [OPTIONS]",
-        "Take no new jobs; active ones go on (as SIGTSTP)",
-    ),
-    (
-        "resume",
-        "ojs-init resume [OPTIONS]",
-        "Take jobs again after quiet (as SIGCONT)",
-    ),
-    (
-        "terminate",
-        "ojs-init terminate [OPTIONS]",
-        "Finish the active jobs and end (as SIGTERM)",
-    ),
-    (
-        "stop",
-        "ojs-init stop [OPTIONS]",
-        "Do not wait for the active jobs any longer (as a second SIGTERM)",
-    ),
-    (
-        "prestop",
-        "ojs-init prestop [--for TIME | --until-idle] [OPTIONS]",
-        "For a preStop hook: start the orchestrator's clock, quiet, wait",
-    ),
-    (
-        "status",
-        "ojs-init status [--json] [--watch] [OPTIONS]",
-        "Show state, time left, jobs, worker and backend",
-    ),
-    (
-        "health",
-        "ojs-init health [live|ready] [OPTIONS]",
-        "For a HEALTHCHECK or an exec probe: say whether it is well, and if not, why",
-    ),
-];
-
-/// The names of all subcommands.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let others = ["run", "config", JOB, "completions", "help"];
-    others.into_iter().chain(ORDERS.iter().map(|(name, ..)| *name))
-}
 
 /// The keys whose flags all subcommands for an instance accept: the places of instances.
 pub(super) fn keys() -> [&'static Row; 2] {
@@ -110,11 +87,11 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
             .about(*about)
             .override_usage(*usage)
             .next_line_help(true)
-            .after_help(help::ORDER_NOTES);
+            .after_help(ORDER_NOTES);
         match *name {
             "prestop" => command.arg(wait_for()).arg(until_idle()),
-            "status" => command.arg(json()).arg(watch()).after_help(help::STATUS_NOTES),
-            "health" => command.arg(probe()).after_help(help::HEALTH_NOTES),
+            "status" => command.arg(json()).arg(watch()).after_help(STATUS_NOTES),
+            "health" => command.arg(probe()).after_help(HEALTH_NOTES),
             _ => command,
         }
     })
@@ -149,7 +126,7 @@ pub(super) fn job() -> Command {
     Command::new(JOB)
         .about("For a program that mode exec runs as a job: tell how it goes, or ask whether\nit is to end")
         .override_usage(JOB_USAGE)
-        .after_help(help::JOB_NOTES)
+        .after_help(JOB_NOTES)
         .subcommand_required(true)
         .subcommand(progress.arg(argument(FRACTION).help("0 to 1, as 0.25")).arg(message))
         .subcommand(checkpoint.arg(state))
@@ -190,15 +167,6 @@ pub(super) fn job_word(mut matches: ArgMatches) -> Option<JobWord> {
         }),
         _ => None,
     }
-}
-
-/// The separate usage of the subcommand of this name, if it has one.
-pub(super) fn usage(name: &str) -> Option<&'static str> {
-    if name == JOB {
-        return Some(JOB_USAGE);
-    }
-    let found = ORDERS.iter().find(|(known, ..)| *known == name);
-    found.map(|(_, usage, _)| *usage)
 }
 
 fn pid() -> Arg {

@@ -3,9 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-
-use super::{help, subcommands};
+use super::{help, names};
 use crate::config::{masked, most_alike};
 
 /// Why the command line cannot be carried out. `Display` is the whole message, without the name of
@@ -30,37 +28,11 @@ pub fn no_command() -> UsageError {
 }
 
 /// The usage of a command line that supervises COMMAND.
-const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
+pub(super) const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
-/// The error of clap, in ojs-init's words if they are clearer. `parses` returns whether a command
-/// line supervises a command.
-pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
-    if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
-        let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand));
-        if let Some(word) = word {
-            return if word.starts_with('-') {
-                unknown_option(word, error, args)
-            } else {
-                stray(word, args, parses)
-            };
-        }
-    }
-    let rendered = error.render().to_string();
-    let text = rendered.trim_end();
-    if let Some(usage) = order_usage(args) {
-        let problem = text.split("\n\n").next().unwrap_or(text);
-        return usage.with(problem.strip_prefix("error: ").unwrap_or(problem));
-    }
-    of_message(text.strip_prefix("error: ").unwrap_or(text))
-}
-
-/// The command line with its subcommand before its options, if clap stumbled over one behind them.
-pub(super) fn with_subcommand_first(error: &clap::Error, args: &[OsString]) -> Option<Vec<OsString>> {
-    let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand))?;
-    let is_name = |arg: &OsString| {
-        arg.to_str()
-            .is_some_and(|arg| subcommands::names().any(|name| name == arg))
-    };
+/// The command line with its subcommand before its options, if this word behind them is one.
+pub(super) fn with_subcommand_first(word: &str, args: &[OsString]) -> Option<Vec<OsString>> {
+    let is_name = |arg: &OsString| arg.to_str().is_some_and(|arg| names::names().any(|name| name == arg));
     if args.first().is_none_or(is_name) {
         return None;
     }
@@ -70,28 +42,19 @@ pub(super) fn with_subcommand_first(error: &clap::Error, args: &[OsString]) -> O
     Some([std::slice::from_ref(name), before, behind].concat())
 }
 
-fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
-    let (_, value) = error.context().find(|(kind, _)| *kind == wanted)?;
-    if let ContextValue::String(text) = value {
-        Some(text)
-    } else {
-        None
-    }
-}
-
 /// The usage of the subcommand which the command line begins with, for an instance that runs or for
 /// a job.
-fn order_usage(args: &[OsString]) -> Option<OrderUsage> {
+pub(super) fn order_usage(args: &[OsString]) -> Option<OrderUsage> {
     let name = args.first()?.to_str()?;
-    let usage = subcommands::usage(name)?;
+    let usage = names::usage(name)?;
     Some(OrderUsage {
         usage,
-        is_of_job: name == subcommands::JOB,
+        is_of_job: name == names::JOB,
     })
 }
 
 /// The usage of a subcommand.
-struct OrderUsage {
+pub(super) struct OrderUsage {
     usage: &'static str,
     is_of_job: bool,
 }
@@ -99,7 +62,7 @@ struct OrderUsage {
 impl OrderUsage {
     /// The problem and the usage. One line for `job`: the last line on a job's standard error
     /// becomes the message of its failure.
-    fn with(&self, problem: &str) -> UsageError {
+    pub(super) fn with(&self, problem: &str) -> UsageError {
         if self.is_of_job {
             let line = format!("{problem}; usage: {}", self.usage);
             return of_message(&line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -108,8 +71,8 @@ impl OrderUsage {
     }
 }
 
-fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> UsageError {
-    let meant = context(error, ContextKind::SuggestedArg);
+/// The error for an option that no key has; `meant` is one that is like it.
+pub(super) fn unknown_option(option: &str, meant: Option<&str>, args: &[OsString]) -> UsageError {
     let hint = meant
         .map(|meant| format!("; did you mean {meant}?"))
         .unwrap_or_default();
@@ -121,11 +84,11 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
 }
 
 /// The error for a word in the place of an option, a subcommand or `--`.
-fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
+pub(super) fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if let Some(usage) = order_usage(args) {
         return usage.with(&format!("unexpected word {word}"));
     }
-    if let Some(meant) = most_alike(word, subcommands::names()) {
+    if let Some(meant) = most_alike(word, names::names()) {
         return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"), RUN);
     }
     let problem = match with_dashes(word, args, parses) {
@@ -153,13 +116,13 @@ fn with_dashes(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bo
     Some(format!("ojs-init {options}-- {word}{arguments}"))
 }
 
-fn with_usage(problem: &str, usage: &[&str]) -> UsageError {
+pub(super) fn with_usage(problem: &str, usage: &[&str]) -> UsageError {
     let usage = usage.join("\n       ");
     of_message(&format!("{problem}\n\nUsage: {usage}\n\nMore: ojs-init --help"))
 }
 
 /// A word of the command line may be a URL with a secret.
-fn of_message(text: &str) -> UsageError {
+pub(super) fn of_message(text: &str) -> UsageError {
     let words = text.split_inclusive(char::is_whitespace);
     UsageError {
         message: words.map(masked).collect(),

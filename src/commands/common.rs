@@ -20,11 +20,11 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(super) const NOT_TAKEN: Exit = Exit::Status(1);
 
 /// The places of instances, and other faults of the configuration; or why the places are unknown.
-pub type Places = Result<(Paths, Vec<String>), String>;
+pub(super) type Places = Result<(Paths, Vec<String>), String>;
 
 /// Which instance is asked.
 #[derive(Debug)]
-pub struct Target {
+pub(super) struct Target {
     /// The places of instances.
     pub places: Places,
     /// The pid of the instance, if it is given.
@@ -58,7 +58,7 @@ impl InstanceSearch {
 
 /// Abilities of the user's terminal that are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terminal {
+pub(super) struct Terminal {
     pub has_colour: bool,
     pub moves_cursor: bool,
 }

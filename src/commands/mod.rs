@@ -21,17 +21,27 @@ mod operate;
 mod status;
 mod watch;
 
-pub use common::{Places, Target, Terminal};
+use common::{Target, Terminal};
 pub use job::tell;
 
 use crate::cli::Order;
+use crate::config::{self, Environment, Flags};
 use ojs_lifecycle::api::OperatorRequest;
 use ojs_os::clock;
+use ojs_os::entry::Environ;
 use ojs_values::exit::Exit;
 
-/// Carries out a subcommand.
+/// Carries out a subcommand. The flags name the places of instances, and `pid` one of them.
 #[must_use]
-pub fn run(order: Order, target: Target, terminal: Terminal) -> Exit {
+pub fn run(order: Order, flags: &Flags, pid: Option<i32>, environ: &Environ) -> Exit {
+    let environment = Environment::from_entries(environ.entries());
+    let places = config::load_paths(flags, &environment).map_err(|error| error.to_string());
+    let value = |name| environ.value(name).unwrap_or_default();
+    let terminal = Terminal::of(value("TERM"), value("NO_COLOR"));
+    carry_out(order, Target { places, pid }, terminal)
+}
+
+fn carry_out(order: Order, target: Target, terminal: Terminal) -> Exit {
     let begin = clock::monotonic();
     let request = match order {
         Order::Quiet => OperatorRequest::Quiet,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::build::HAS_AGENT;
 use super::keys::{CANCEL_GRACE, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY};
 use super::sections::Config;
 use super::values::duration::Human;
@@ -21,7 +22,7 @@ pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
         return Vec::new();
     }
     let mut doubts = vec![no_limit_left(config, times), margin(config, times)];
-    if config.mode != Mode::None {
+    if HAS_AGENT && config.mode != Mode::None {
         doubts.extend([cancel_grace(config, times), term_delay(config, times)]);
     }
     doubts.into_iter().flatten().collect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::{ConfigError, OnMistake};
 use super::key::Row;
-use super::keys::KEYS;
+use super::keys::{CONFIG_FILE, KEYS, URL};
 use super::settings::Settings;
 use super::source::Source;
 
@@ -32,6 +32,8 @@ pub struct Environment<'a> {
     known: Vec<Variable<'a>>,
     unknown: Vec<&'a [u8]>,
     user_runtime_dir: Option<&'a [u8]>,
+    /// One of the variables for the backend's address is set, and this build reads none of them.
+    names_a_backend: bool,
     /// Variables of other programs, or of all, that ojs-init reads.
     of_others: Vec<(&'static str, &'a [u8])>,
 }
@@ -76,6 +78,11 @@ impl<'a> Environment<'a> {
         &self.unknown
     }
 
+    /// True if a variable names a backend that this build cannot talk to.
+    pub(super) fn names_a_backend(&self) -> bool {
+        self.names_a_backend
+    }
+
     /// The value of a variable of [`OF_OTHERS`], unless it is empty.
     pub(super) fn of_others(&self, name: &str) -> Option<&'a [u8]> {
         self.of_others_or_empty(name).filter(|value| !value.is_empty())
@@ -106,6 +113,11 @@ impl<'a> Environment<'a> {
         }
         for key in KEYS {
             if let Some(rank) = key.env.iter().position(|known| known.as_bytes() == name) {
+                if !key.is_built_in() && *key != *CONFIG_FILE {
+                    // COMMAND may read it.
+                    self.names_a_backend |= *key == *URL;
+                    return;
+                }
                 if !self.known.iter().any(|other| other.key == key && other.rank == rank) {
                     self.known.push(Variable { key, rank, value });
                 }

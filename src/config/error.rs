@@ -74,7 +74,7 @@ impl ConfigError {
     #[must_use]
     pub fn value(key: &Row, value: &str, source: &Source, problem: &str) -> Self {
         let (label, accepted) = (key.label(), key.accepted());
-        let value = (key.quotable)(value).map_or(String::new(), |value| format!(" = {}", cut(&masked(&value))));
+        let value = (key.values.quotable)(value).map_or(String::new(), |value| format!(" = {}", cut(&masked(&value))));
         Self::new(&format!("{label}{value} ({source}) {problem}; accepted: {accepted}"))
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use nix::fcntl::OFlag;
 use toml::de::{DeTable, DeValue};
 
+use super::build::DEFAULT_FILE;
 use super::error::{ConfigError, OnMistake};
 use super::key::Row;
 use super::keys::{CONFIG_FILE, KEYS};
@@ -19,9 +20,6 @@ use super::similar::most_alike;
 use super::source::Source;
 use super::values::Form;
 use super::values::exec::{NAME_APART, WORDS_APART};
-
-/// The file that is read by default; it need not exist.
-const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
 
 /// Largest configuration file, in bytes. A larger one is a mistake in the path.
 const MAX_FILE_BYTES: u64 = 64 << 10;
@@ -36,7 +34,7 @@ pub(super) fn apply(settings: &mut Settings, on_mistake: OnMistake<'_>) -> Resul
     let named = settings.get(&CONFIG_FILE).map(|setting| setting.source.clone());
     let path = settings
         .value(&CONFIG_FILE)
-        .unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
+        .unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
     let text = match open(&path).and_then(read) {
         Ok(text) => text,
         Err(error) => {

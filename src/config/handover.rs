@@ -82,7 +82,7 @@ impl RunnerSettings {
             if texts.is_empty() {
                 continue;
             }
-            let read = (setting.key.read)(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+            let read = (setting.key.values.read)(&texts.iter().map(String::as_str).collect::<Vec<_>>());
             if !read.is_ok_and(|value| value.equals(&*setting.value)) {
                 return Err(format!("{label} = {} would be read differently", setting.value.shown()));
             }

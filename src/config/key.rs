@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::build::HAS_AGENT;
 use super::values::enums::Mode;
 use super::values::{AnyValue, Notation, Problem, Value};
 
@@ -46,7 +47,13 @@ pub struct Row {
     /// One sentence without its full stop.
     pub help: &'static str,
     /// How values of its type are written.
-    pub notation: Notation,
+    pub notation: &'static Notation,
+    /// How its values are read and shown.
+    pub(super) values: &'static Values,
+}
+
+/// The functions of a key's type for texts.
+pub struct Values {
     /// Words of its limits, behind the values that the notation accepts ([`Value::limited`]).
     pub(super) limited: fn() -> String,
     /// Reads a value of its type within its limits ([`Value::read`]).
@@ -55,6 +62,17 @@ pub struct Row {
     pub(super) default_shown: fn() -> String,
     /// The part of a refused text that an error may repeat ([`Value::quotable`]).
     pub(super) quotable: fn(&str) -> Option<Cow<'_, str>>,
+}
+
+impl Values {
+    /// Those of a key that this build has only by its name, so that none of its type's code is in
+    /// the binary.
+    pub(super) const ABSENT: Self = Self {
+        limited: String::new,
+        read: |_| Err("is not in this build".into()),
+        default_shown: String::new,
+        quotable: |_| None,
+    };
 }
 
 /// Heading in the help.
@@ -90,6 +108,8 @@ impl Group {
 pub enum Scope {
     /// In every mode.
     Always,
+    /// In every mode of a build that has the agent.
+    FullBuild,
     /// In every mode but none.
     Agent,
     /// COMMAND is the worker itself: socket and gateway.
@@ -99,11 +119,17 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// Whether this build has what a key of this scope is for.
+    #[must_use]
+    pub const fn is_built_in(self) -> bool {
+        HAS_AGENT || matches!(self, Self::Always)
+    }
+
     /// Whether a key of this scope has an effect in a mode.
     #[must_use]
     pub fn includes(self, mode: Mode) -> bool {
         match self {
-            Self::Always => true,
+            Self::Always | Self::FullBuild => true,
             Self::Agent => mode != Mode::None,
             Self::OwnWorker => matches!(mode, Mode::Socket | Mode::Gateway),
             Self::Gateway => mode == Mode::Gateway,
@@ -132,6 +158,12 @@ impl Row {
             .unwrap_or_default()
     }
 
+    /// Whether this build has what the key is for.
+    #[must_use]
+    pub fn is_built_in(&self) -> bool {
+        self.scope.is_built_in()
+    }
+
     /// Section and name in the file.
     #[must_use]
     pub fn parts(&self) -> Option<(&'static str, &'static str)> {
@@ -141,13 +173,13 @@ impl Row {
     /// Accepted values, for people.
     #[must_use]
     pub fn accepted(&self) -> String {
-        self.notation.accepted.to_owned() + &(self.limited)()
+        self.notation.accepted.to_owned() + &(self.values.limited)()
     }
 
     /// The default, for people.
     #[must_use]
     pub fn default_text(&self) -> String {
-        let text = self.default_words.map_or_else(self.default_shown, str::to_owned);
+        let text = self.default_words.map_or_else(self.values.default_shown, str::to_owned);
         if text.is_empty() { "none".to_owned() } else { text }
     }
 }

@@ -21,8 +21,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::key::{Group, Key, Row, Scope};
-use super::values::Value;
+use super::key::{Group, Key, Row, Scope, Values};
 use super::values::duration::{Bytes, TimeOrOff};
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
 use super::values::exec::{ExecRoutes, Redactions, Verdicts};
@@ -35,6 +34,7 @@ use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::proxy::ProxySetting;
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
+use super::values::{Notation, Value};
 use ojs_lifecycle::api::{FinalState, LEAST_LIMIT, Leftovers, MAX_CONCURRENCY, Restart, StopSignal, Wake};
 use ojs_values::exit::RemapExit;
 use ojs_values::signal::Signal;
@@ -96,12 +96,18 @@ macro_rules! keys {
                     short: optional!($($short)?),
                     env: &[$($env),*],
                     default_words: optional!($($words)?),
-                    help: $help,
-                    notation: <$type>::NOTATION,
-                    limited: || <$type>::limited(&$name.limits),
-                    read: |texts| Ok(Arc::new(<$type>::read(texts, &$name.limits)?)),
-                    default_shown: || ($name.default)().show(),
-                    quotable: <$type>::quotable,
+                    help: if Scope::$scope.is_built_in() { $help } else { "" },
+                    notation: if Scope::$scope.is_built_in() { &<$type>::NOTATION } else { &Notation::ABSENT },
+                    values: if Scope::$scope.is_built_in() {
+                        &Values {
+                            limited: || <$type>::limited(&$name.limits),
+                            read: |texts| Ok(Arc::new(<$type>::read(texts, &$name.limits)?)),
+                            default_shown: || ($name.default)().show(),
+                            quotable: <$type>::quotable,
+                        }
+                    } else {
+                        &Values::ABSENT
+                    },
                 },
                 limits: ($($limits)?),
                 default: || $default,
@@ -118,9 +124,15 @@ keys! {
         NO_AGENT: bool = false;
             _, "no-agent", ["OJS_INIT_NO_AGENT"];
             "Plain init: no backend, no sockets, signals forwarded as they come; the same as --mode none";
+    }
+
+    in Init, FullBuild {
         CONFIG_FILE: Option<PathBuf> = None;
             _, "config", ["OJS_INIT_CONFIG"];
             "Configuration file in TOML; without this option /etc/ojs-init.toml when that exists";
+    }
+
+    in Init, Always {
         SUBREAPER: bool = false;
             _, "subreaper" 's', ["OJS_INIT_SUBREAPER"];
             "Be a subreaper, so that orphans come to us; done anyway when not PID 1";
@@ -191,7 +203,7 @@ keys! {
     }
 
     in Worker, Always {
-        MODE: Mode = Mode::Socket;
+        MODE: Mode = Mode::USUAL;
             "worker.mode", "mode", ["OJS_MODE"];
             "How jobs reach COMMAND: socket, gateway (it speaks HTTP), exec (a process for each job), or none (a plain init)";
     }

@@ -2,12 +2,13 @@
 
 use log::Level;
 
+use super::build::{HAS_AGENT, absent};
 use super::environment::Environment;
 use super::error::{ConfigError, ConfigErrors};
 use super::flags::Flags;
 use super::key::Row;
 use super::keys::{
-    CONCURRENCY, CONFIG_FILE, LOG_FORMAT, LOG_LEVEL, MODE, NO_AGENT, ONCE, RUNTIME_DIR, TERMINATION_LOG, VERBOSE,
+    CONCURRENCY, CONFIG_FILE, LOG_FORMAT, LOG_LEVEL, MODE, NO_AGENT, ONCE, RUNTIME_DIR, TERMINATION_LOG, URL, VERBOSE,
 };
 use super::sections::{Config, Paths};
 use super::settings::Settings;
@@ -33,10 +34,22 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     file::apply(&mut settings, &mut note)?;
     ConfigErrors::none_of(mistakes)?;
     apply_no_agent(&mut settings, &mut warnings)?;
-    apply_once(&mut settings, &mut warnings);
+    if HAS_AGENT {
+        apply_once(&mut settings, &mut warnings);
+    }
     raise_level(&mut settings);
     let mode = settings.value(&MODE);
-    proxy_choice::apply(&mut settings, mode, environment, &mut warnings)?;
+    if HAS_AGENT {
+        proxy_choice::apply(&mut settings, mode, environment, &mut warnings)?;
+    } else if mode != Mode::None {
+        return Err(ConfigError::new(&absent(&settings.describe(&MODE))).into());
+    } else if environment.names_a_backend() && !settings.is_set(&MODE) {
+        warnings.push(format!(
+            "{} is set, and no jobs are fetched: this build of ojs-init is the plain init alone; install the full ojs-init, or \
+             add --no-agent if that is meant.",
+            URL.env[0]
+        ));
+    }
     let mut config = Config::of(settings, warnings, environment);
     let misspelt = misspelt::warnings(environment.unknown(), &config);
     // A missing key may be there under a wrong name.

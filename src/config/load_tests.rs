@@ -123,7 +123,7 @@ fn the_defaults_in_the_help_are_the_defaults() {
         assert_eq!(implicit(given(key, &text).config()), nothing, "{}", key.label());
         let mut texts = Vec::new();
         key.notation.form.split(&text, &mut texts);
-        assert_eq!((key.read)(&texts).unwrap().shown(), text, "{}", key.label());
+        assert_eq!((key.values.read)(&texts).unwrap().shown(), text, "{}", key.label());
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::key::{Row, Scope};
+use super::key::Row;
 use super::keys::{CONCURRENCY, KEYS, POLL_INTERVAL};
 use super::sections::Config;
 use super::similar::most_alike;
@@ -105,7 +105,7 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     // Without the agent most variables have no effect, and COMMAND may use similar ones.
     let keys = KEYS
         .into_iter()
-        .filter(|key| key.scope == Scope::Always || config.mode != Mode::None);
+        .filter(|key| key.scope.includes(Mode::None) || config.mode != Mode::None);
     if let Some(table) = keys
         .clone()
         .find(|key| key.env.is_empty() && is_other_spelling(bare_name(&name), key))

@@ -8,11 +8,17 @@
 //! The folder may use `lifecycle::api` and `values`. It reads one file and acts on nothing. Start
 //! with [`keys`], then `sections`; `validate` has the rules for several values together.
 
+mod build;
 mod doubtful_times;
 mod environment;
 mod error;
+#[cfg(feature = "agent")]
+mod file;
+#[cfg(not(feature = "agent"))]
+#[path = "no_file.rs"]
 mod file;
 mod flags;
+#[cfg(feature = "agent")]
 mod handover;
 pub mod key;
 pub mod keys;
@@ -31,10 +37,12 @@ mod test_support;
 mod validate;
 pub mod values;
 
+pub use build::{HAS_AGENT, absent};
 pub use doubtful_times::doubtful_times;
 pub use environment::Environment;
 pub use error::{ConfigError, ConfigErrors};
 pub use flags::Flags;
+#[cfg(feature = "agent")]
 pub use handover::{OwnProgram, RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 pub use key::{Key, Row};
 pub use load::{Salvaged, load, load_paths, salvage};

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use super::build::absent;
 use super::error::ConfigError;
 use super::key::{Key, Row};
 use super::source::Source;
@@ -38,7 +39,10 @@ impl Settings {
     /// # Errors
     /// The key does not accept the value.
     pub fn offer(&mut self, key: &'static Row, texts: &[&str], source: Source) -> Result<(), ConfigError> {
-        match (key.read)(texts) {
+        if !key.is_built_in() {
+            return Err(ConfigError::new(&absent(&format!("{} ({source})", key.label()))));
+        }
+        match (key.values.read)(texts) {
             Ok(value) if self.get(key).is_none() => {
                 self.0.push(Setting { key, value, source });
                 Ok(())
@@ -96,12 +100,21 @@ impl Settings {
         self.0.iter()
     }
 
-    /// The value of a key, or its default.
+    /// The value of a key, or its default. Inlined, so that keys which are not in this build cost
+    /// nothing.
     #[must_use]
+    #[inline(always)]
     pub fn value<V: Value>(&self, key: &Key<V>) -> V {
+        if key.is_built_in() {
+            self.value_if_set(key).unwrap_or_else(key.default)
+        } else {
+            (key.default)()
+        }
+    }
+
+    fn value_if_set<V: Value>(&self, key: &Key<V>) -> Option<V> {
         let set = self.get(key).map(|setting| &*setting.value as &dyn Any);
         set.and_then(|value| value.downcast_ref().cloned())
-            .unwrap_or_else(key.default)
     }
 
     /// The effective value as text; never a secret.

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::key::{Row, Scope};
+use super::build::HAS_AGENT;
+use super::key::Row;
 use super::keys::{CONCURRENCY, EXEC_OUTPUT_LIMIT, GRACE_PERIOD, HEARTBEAT_INTERVAL, KEYS, QUEUES};
 use super::sections::Config;
 use super::values::Value;
@@ -22,19 +23,24 @@ const ANY_OTHER: &str = "(any other)";
 #[must_use]
 pub fn show(config: &Config) -> String {
     let mut table = String::new();
-    let (effective, idle): (Vec<_>, Vec<_>) = KEYS.into_iter().partition(|key| key.scope.includes(config.mode));
-    let (always, agent): (Vec<_>, Vec<_>) = effective.into_iter().partition(|key| key.scope == Scope::Always);
+    let (effective, idle): (Vec<_>, Vec<_>) = KEYS
+        .into_iter()
+        .filter(|key| key.is_built_in())
+        .partition(|key| key.scope.includes(config.mode));
+    let (always, agent): (Vec<_>, Vec<_>) = effective.into_iter().partition(|key| key.scope.includes(Mode::None));
     rows(config, &always, &mut table);
     if !agent.is_empty() {
         table.push('\n');
         rows(config, &agent, &mut table);
     }
-    if config.mode == Mode::Exec {
+    if HAS_AGENT && config.mode == Mode::Exec {
         routes(&config.exec.routes, &mut table);
     }
-    // Writing into a String cannot fail.
-    let _ = writeln!(table, "\nWithout effect in mode {}:", config.mode.show());
-    rows(config, &idle, &mut table);
+    if !idle.is_empty() {
+        // Writing into a String cannot fail.
+        let _ = writeln!(table, "\nWithout effect in mode {}:", config.mode.show());
+        rows(config, &idle, &mut table);
+    }
     table
 }
 
@@ -66,6 +72,9 @@ fn effective(config: &Config, key: &Row) -> String {
     let has_limit = limits.grace_period_is_explicit || limits.termination_grace_period.is_some();
     if *key == *GRACE_PERIOD && config.mode == Mode::None && !has_limit {
         return "none: waits for ever".to_owned();
+    }
+    if !HAS_AGENT {
+        return config.settings.text(key);
     }
     let is_left_to_sdk =
         (*key == *QUEUES && !worker.queues_are_explicit) || (*key == *CONCURRENCY && !worker.concurrency_is_explicit);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::build::HAS_AGENT;
 use super::error::{ConfigError, ConfigErrors};
 use super::key::Row;
 use super::keys::{
@@ -24,17 +25,21 @@ use ojs_lifecycle::api::{LEAST_LIMIT, stop_margin};
 /// The impossible combinations.
 pub(super) fn check(config: &mut Config) -> Result<(), ConfigErrors> {
     let mut errors = Vec::new();
-    backend(config, &mut errors);
     limits(config, &mut errors);
-    heartbeat(config, &mut errors);
-    if config.mode == Mode::Exec {
+    if HAS_AGENT {
+        backend(config, &mut errors);
+        heartbeat(config, &mut errors);
+    }
+    if HAS_AGENT && config.mode == Mode::Exec {
         exec(config, &mut errors);
     }
     ConfigErrors::none_of(errors)?;
     let mut warnings = Vec::new();
     cut_grace(config, &mut warnings);
-    without_effect(config, &mut warnings);
-    if config.mode != Mode::None {
+    if HAS_AGENT {
+        without_effect(config, &mut warnings);
+    }
+    if HAS_AGENT && config.mode != Mode::None {
         api_path_twice(config, &mut warnings);
         short_grace(config, &mut warnings);
         doubtful_backend(config, &mut warnings);

@@ -17,25 +17,44 @@
 //! The folder may use every crate; it has no `unsafe` code and does not know `commands`. Start with
 //! `plain_loop`, the small loop, then `event_loop`.
 
+#[cfg(feature = "agent")]
 mod acceptor;
+#[cfg(feature = "agent")]
 pub mod agent;
+#[cfg(feature = "agent")]
 pub mod backend;
+#[cfg(feature = "agent")]
 mod control;
-mod descendants;
+pub mod descendants;
+#[cfg(feature = "agent")]
 mod effects;
+#[cfg(feature = "agent")]
 mod event_loop;
+#[cfg(feature = "agent")]
 mod exec;
+#[cfg(feature = "agent")]
 pub mod gateway;
+#[cfg(feature = "agent")]
 mod interface;
 pub mod log;
+#[cfg(feature = "agent")]
 mod memory_watch;
+#[cfg(feature = "agent")]
 pub mod options;
 pub mod plain_loop;
 pub mod prepare;
+#[cfg(feature = "agent")]
 mod probes;
 pub mod rehearsal;
+#[cfg(feature = "agent")]
+mod rehearsal_agent;
+#[cfg(feature = "agent")]
 pub mod runtime;
 mod start;
+mod surroundings;
+#[cfg(feature = "agent")]
 pub mod tokens;
+#[cfg(feature = "agent")]
 mod window_signal;
+#[cfg(feature = "agent")]
 pub mod workers;

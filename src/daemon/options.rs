@@ -1,41 +1,14 @@
 //! The options of the lifecycle, from the configuration.
 
-use std::path::Path;
 use std::time::Duration;
 
 use log::{info, warn};
 
-use crate::config::{self, Config, Mode, OwnProgram, TERMINATE_SIGNAL, keys};
+use crate::config::{Config, Mode, OwnProgram, TERMINATE_SIGNAL, keys};
 use ojs_lifecycle::api::{
     LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Text, TransitionSignals, Wake,
 };
-use ojs_os::entry::Environ;
-use ojs_os::init;
 use ojs_wire::text::seconds;
-
-/// Files that container engines leave in a container.
-const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
-
-/// Set by Kubernetes in each container.
-const KUBERNETES_MARK: &str = "KUBERNETES_SERVICE_HOST";
-
-/// The environment in which ojs-init runs, as far as it can be seen.
-pub fn surroundings(environ: &Environ) -> Surroundings {
-    if environ.value(KUBERNETES_MARK).is_some_and(|host| !host.is_empty()) {
-        Surroundings::Kubernetes
-    } else if init::is_pid_1() || CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
-        Surroundings::Container
-    } else {
-        Surroundings::None
-    }
-}
-
-/// The doubts of a start about the times of a shutdown.
-#[must_use]
-pub fn doubtful_times(config: &Config, environ: &Environ) -> Vec<String> {
-    let times = ShutdownTimes::of_agent(&config.shutdown.limits, surroundings(environ));
-    config::doubtful_times(config, &times)
-}
 
 /// The options of the lifecycle.
 pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Options {

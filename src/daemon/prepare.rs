@@ -10,7 +10,7 @@ use crate::config::{self, Config, Environment, Flags, LogFormat, LogLevels, Mode
 use crate::daemon::log::report::report_all;
 use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
-use crate::daemon::options::{doubtful_times, surroundings};
+use crate::daemon::surroundings::{doubtful_times, surroundings};
 use ojs_lifecycle::api::Surroundings;
 use ojs_os::entry::Environ;
 use ojs_os::init;

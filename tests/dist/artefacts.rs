@@ -108,6 +108,16 @@ pub fn artefacts(arch: &str) -> [Artefact; 4] {
     ]
 }
 
+/// The archive of the plain init alone.
+pub fn init_only(arch: &str) -> Artefact {
+    let name = format!("{}-init", name(arch));
+    Artefact::new(
+        &dist().join(format!("{name}.tar.gz")),
+        "tar --extract --gzip --preserve-permissions --file \"$1\" --directory \"$2\"",
+        Path::new(&name).join("ojs-init"),
+    )
+}
+
 impl Artefact {
     fn new(file: &Path, unpack: &str, binary: PathBuf) -> Self {
         let tree = place();
@@ -156,9 +166,10 @@ file = open(path, 'rb'); file.seek(int(offset, 16)); print(zlib.decompress(file.
     names(&serde_json::from_str::<Value>(&json).unwrap()["packages"])
 }
 
-/// The crates in the CycloneDX file, the binary itself among them.
-pub fn sbom(arch: &str) -> BTreeSet<String> {
-    let json = fs::read_to_string(dist().join(format!("{}.cdx.json", name(arch)))).unwrap();
+/// The crates in the CycloneDX file of an archive, the binary itself among them. `end` is that of
+/// the archive's name.
+pub fn sbom(arch: &str, end: &str) -> BTreeSet<String> {
+    let json = fs::read_to_string(dist().join(format!("{}{end}.cdx.json", name(arch)))).unwrap();
     let sbom: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(sbom["bomFormat"], "CycloneDX");
     let mut crates = names(&sbom["components"]);

@@ -28,7 +28,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use artefacts::{Artefact, VERSION, arches, artefacts, dist, listed, notices, sbom};
+use artefacts::{Artefact, VERSION, arches, artefacts, dist, init_only, listed, notices, sbom};
 use sums::assert_each_file_has_its_sum;
 
 /// The standard output of a command that must succeed.
@@ -69,29 +69,30 @@ fn archive_deb_and_rpm_have_the_same_binary_and_it_lists_its_crates() {
 #[test]
 fn the_sbom_has_the_crates_of_the_binary_and_notices_has_their_licences() {
     for arch in arches() {
-        let archive = &artefacts(arch)[0];
-        let crates = listed(&archive.binary_path());
-        assert_eq!(sbom(arch), crates, "{arch}");
-        let notices = notices(archive);
-        // Behind the list of crates stands each text, below the names of its crates.
-        let (list, texts) = notices.split_once("musl is licensed").unwrap();
-        for name in crates.iter().filter(|name| !name.starts_with("ojs-")) {
-            let begins = |line: &&str| line.starts_with(&format!("{name} "));
-            let licence = list.lines().find(begins).and_then(|line| line.split_once(": "));
-            assert!(
-                licence.is_some_and(|(_, licence)| !licence.is_empty()),
-                "{arch}: {name}"
-            );
-            let titles = texts.lines().filter(|line| line.ends_with(':'));
-            let mut names = titles.flat_map(|title| title.split(", "));
-            assert!(names.any(|named| begins(&named)), "{arch}: no text of {name}");
-        }
-        assert!(texts.contains("Rich Felker"), "{arch}");
-        for name in of_the_standard_library(arch) {
-            assert!(
-                list.contains(&format!("{name} (")),
-                "{arch}: {name}, which the standard library has"
-            );
+        for (archive, end) in [(&artefacts(arch)[0], ""), (&init_only(arch), "-init")] {
+            let crates = listed(&archive.binary_path());
+            assert_eq!(sbom(arch, end), crates, "{arch}{end}");
+            let notices = notices(archive);
+            // Behind the list of crates stands each text, below the names of its crates.
+            let (list, texts) = notices.split_once("musl is licensed").unwrap();
+            for name in crates.iter().filter(|name| !name.starts_with("ojs-")) {
+                let begins = |line: &&str| line.starts_with(&format!("{name} "));
+                let licence = list.lines().find(begins).and_then(|line| line.split_once(": "));
+                assert!(
+                    licence.is_some_and(|(_, licence)| !licence.is_empty()),
+                    "{arch}{end}: {name}"
+                );
+                let titles = texts.lines().filter(|line| line.ends_with(':'));
+                let mut names = titles.flat_map(|title| title.split(", "));
+                assert!(names.any(|named| begins(&named)), "{arch}{end}: no text of {name}");
+            }
+            assert!(texts.contains("Rich Felker"), "{arch}{end}");
+            for name in of_the_standard_library(arch) {
+                assert!(
+                    list.contains(&format!("{name} (")),
+                    "{arch}{end}: {name}, which the standard library has"
+                );
+            }
         }
     }
 }
@@ -117,6 +118,22 @@ fn of_the_standard_library(arch: &str) -> BTreeSet<String> {
         .collect();
     assert!(found.contains("hashbrown"), "{found:?}");
     found
+}
+
+#[test]
+fn the_archive_of_the_plain_init_has_a_small_binary_that_runs_and_nothing_of_the_worker() {
+    for arch in arches() {
+        let archive = init_only(arch);
+        let bytes = archive.binary().len();
+        assert!(bytes < 1_000_000, "{arch}: {bytes} bytes");
+        assert_eq!(archive.entries().lines().count(), 3, "{}", archive.entries());
+    }
+    let binary = init_only("x86_64").binary_path();
+    assert_eq!(
+        output(text(&binary), &["--version"]),
+        format!("ojs-init {VERSION} (init only)\n")
+    );
+    assert_eq!(output(text(&binary), &["--", "echo", "it runs"]), "it runs\n");
 }
 
 #[test]

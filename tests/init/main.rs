@@ -16,5 +16,6 @@ mod support;
 
 mod cli;
 mod faults;
+mod init_only;
 mod log;
 mod plain;

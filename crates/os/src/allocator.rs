@@ -294,7 +294,9 @@ mod tests {
                     kept.push(between);
                 }
                 let most = resident(blocks[0].1);
-                blocks.map(|(block, _)| Allocator.dealloc(block, layout(size, 8)));
+                for (block, _) in blocks {
+                    Allocator.dealloc(block, layout(size, 8));
+                }
                 (blocks[0].1, most)
             }
         };

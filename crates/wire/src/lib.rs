@@ -14,24 +14,37 @@
 //! | an operator, a probe, an orchestrator | `operator`, `http::probe`, `metrics`, `termination_log` |
 //! | the runner of mode exec, and its jobs | `runner` |
 //!
+//! Without its feature `agent` the crate has only the texts that the plain init needs.
+//!
 //! The crate may use `ojs_lifecycle::api`, the counts of `ojs_lifecycle::view::metrics` and
 //! `ojs_values`. Start with `frame`, then `worker`: the other protocols are read in the same way.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "agent")]
 pub mod backend;
+#[cfg(feature = "agent")]
 pub mod frame;
+#[cfg(feature = "agent")]
 pub mod gateway;
+#[cfg(feature = "agent")]
 mod health;
+#[cfg(feature = "agent")]
 pub mod http;
+#[cfg(feature = "agent")]
 mod json;
+#[cfg(feature = "agent")]
 pub mod metrics;
+#[cfg(feature = "agent")]
 pub mod names;
+#[cfg(feature = "agent")]
 pub mod operator;
+#[cfg(feature = "agent")]
 pub mod runner;
 pub mod termination_log;
 pub mod text;
 pub mod trouble;
+#[cfg(feature = "agent")]
 pub mod worker;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "agent"))]
 mod test_support;

@@ -31,8 +31,9 @@ pub fn escape(to: &mut String, character: char) {
 /// For a person: seconds to the millisecond, without zeros at the end.
 #[must_use]
 pub fn seconds(duration: Duration) -> String {
-    let milliseconds = (duration.as_secs_f64() * 1000.0).round();
-    format!("{} s", milliseconds / 1000.0)
+    let rounded = duration.saturating_add(Duration::from_micros(500));
+    let text = format!("{}.{:03}", rounded.as_secs(), rounded.subsec_millis());
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// For a program: whole milliseconds.

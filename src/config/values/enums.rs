@@ -2,6 +2,7 @@
 
 use log::Level;
 
+use super::super::build::HAS_AGENT;
 use super::{Form, Notation, Problem, Value, only};
 use ojs_lifecycle::api::{FinalState, Leftovers, Restart, StopSignal, Wake};
 
@@ -16,6 +17,11 @@ pub enum Mode {
     Exec,
     /// A plain init: no agent.
     None,
+}
+
+impl Mode {
+    /// The mode that nothing has to ask for.
+    pub const USUAL: Self = if HAS_AGENT { Self::Socket } else { Self::None };
 }
 
 /// Processes that may use the gateway.

@@ -83,6 +83,9 @@ pub struct Notation {
 }
 
 impl Notation {
+    /// That of a key which this build has only by its name.
+    pub(super) const ABSENT: Self = Self::new(Form::String, "", "", "");
+
     const fn new(form: Form, placeholder: &'static str, example: &'static str, accepted: &'static str) -> Self {
         Self {
             form,
@@ -244,7 +247,7 @@ mod tests {
         for key in KEYS {
             let mut texts = Vec::new();
             key.notation.form.split(key.notation.example, &mut texts);
-            assert!((key.read)(&texts).is_ok(), "{key:?}");
+            assert!((key.values.read)(&texts).is_ok(), "{key:?}");
         }
     }
 
@@ -253,7 +256,7 @@ mod tests {
         fn no_text_makes_a_reader_panic(texts in prop::collection::vec(".{0,20}", 0..3)) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             for key in KEYS {
-                let _ = (key.read)(&texts).map(|value| value.shown());
+                let _ = (key.values.read)(&texts).map(|value| value.shown());
             }
         }
     }

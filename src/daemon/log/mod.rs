@@ -16,12 +16,19 @@
 
 pub(super) mod job_line;
 pub(super) mod json_text;
+#[cfg(feature = "agent")]
 pub(super) mod last_words;
+#[cfg(feature = "agent")]
 pub(super) mod narrate;
+#[cfg(feature = "agent")]
 pub(super) mod narrate_jobs;
+#[cfg(feature = "agent")]
 pub(super) mod narrate_link;
+#[cfg(feature = "agent")]
 pub(super) mod narrate_outage;
+#[cfg(feature = "agent")]
 pub(super) mod narrate_stop;
+#[cfg(feature = "agent")]
 pub(super) mod narrate_workers;
 pub mod record;
 pub mod remedy;
@@ -29,4 +36,5 @@ pub mod report;
 pub mod sink;
 pub mod termination;
 pub mod throttle;
+#[cfg(feature = "agent")]
 pub(super) mod words;

@@ -247,7 +247,7 @@ impl Record<'_> {
     /// `12:34:56.789Z ojs-init: warn: message`, and the job and its error, which the message does
     /// not name.
     fn text(&self) -> String {
-        let severity = self.severity.name().to_lowercase();
+        let severity = self.severity.name().to_ascii_lowercase();
         let moment = format!("{:.3}", self.at);
         let time = moment.split_once('T').map_or(moment.as_str(), |(_, time)| time);
         let mut said = self.message.to_owned();
