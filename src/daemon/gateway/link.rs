@@ -164,8 +164,6 @@ pub(super) struct GatewayLink {
     pub(super) is_reset: bool,
     /// No process reads the answers. Bytes that were sent before are still read.
     pub(super) is_deaf: bool,
-    /// One side has announced that the connection ends behind this request.
-    pub(super) is_leaving: bool,
     /// The process at the other end is gone.
     pub(super) is_left_behind: bool,
     /// The connection has its turn soon.
@@ -201,7 +199,6 @@ impl GatewayLink {
             is_ended: false,
             is_reset: false,
             is_deaf: false,
-            is_leaving: false,
             is_left_behind: false,
             is_queued: false,
         }
@@ -248,6 +245,12 @@ impl GatewayLink {
     /// True if the client is known to send no more, even if some of its bytes are still unread.
     pub(super) fn says_no_more(&self) -> bool {
         self.is_ended || self.may_end
+    }
+
+    /// True if one side has announced that the connection ends behind its present request.
+    pub(super) fn is_leaving(&self) -> bool {
+        // A new connection is not kept by any answer yet.
+        !self.form.is_kept && !matches!(self.stage, LinkStage::Head)
     }
 
     /// Since when it is open without a whole request. `None`: it has had one, or is not to blame
