@@ -4,6 +4,17 @@
 //! A link carries one request at a time. The next head is parsed after the last answer was written,
 //! so answers keep the order of their requests. If a client reads slowly, ojs-init reads from it
 //! slowly.
+//!
+//! A link ends in steps. Each of these is a fact of its own:
+//!
+//! | fact | it follows from | what it changes |
+//! |---|---|---|
+//! | `is_refused` | the caller is not the worker | it takes no room of the worker's, and has 5 s for its 403 |
+//! | `is_leaving` | its client or the answer says `Connection: close` | it is not counted among those that stay |
+//! | `is_ended` | the end behind the client's last byte was read | nothing more is read |
+//! | `is_reset` | the client has reset it | a request that passes through ends at once |
+//! | `is_deaf` | nobody reads the answers | nothing more is written |
+//! | `is_left_behind` | its process is gone | its last bytes have 100 ms, then its holder ends |
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
