@@ -15,7 +15,7 @@ given holder 2 comes, waits for answers
 1.200    holder 1: wants 1 as pull 2, from mail
 ";
 
-/// What is wrong with a line stands behind what would be right.
+/// Lines with one mistake each: a word too many, too few, or another one.
 const LINES: &[&str] = &[
     "   with concurrency 2",
     "backend heartbeats",
@@ -48,14 +48,20 @@ const LINES: &[&str] = &[
 pub fn are_errors() -> Result<(), Failed> {
     let at = format!("line {}: ", BEGIN.lines().count() + 1);
     play::play(BEGIN)?;
-    for line in LINES {
-        match play::play(&format!("{BEGIN}{line}\n")) {
-            Ok(_) => return Err(format!("understood: `{line}`").into()),
+    let faults: Vec<String> = LINES
+        .iter()
+        .filter_map(|line| match play::play(&format!("{BEGIN}{line}\n")) {
+            Ok(_) => Some(format!("understood: `{line}`")),
+            // Here the answer is wrong, and not the request.
             Err(wrong) if !wrong.starts_with(&at) || wrong.contains("nobody has asked") => {
-                return Err(format!("`{line}`: {wrong}").into());
+                Some(format!("`{line}`: {wrong}"))
             }
-            Err(_) => {}
-        }
+            Err(_) => None,
+        })
+        .collect();
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults.join("\n").into())
     }
-    Ok(())
 }
