@@ -193,7 +193,9 @@ impl Lifecycle {
     /// Checks that there are never more jobs than the concurrency allows, with those that may still
     /// be fetched.
     fn check_credit(&self) -> Result<(), String> {
-        let (active, credit, most) = (self.jobs.ledger().active(), self.credit(), self.most_active());
+        // Taken from the options, not from the code that is checked.
+        let most = usize::try_from(self.options.concurrency).unwrap_or(usize::MAX);
+        let (active, credit) = (self.jobs.ledger().active(), self.credit());
         if active > most {
             return Err(format!("{active} jobs are active, of at most {most}"));
         }

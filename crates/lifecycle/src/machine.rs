@@ -338,7 +338,7 @@ impl Lifecycle {
         self.ending.phase()
     }
 
-    /// The phase that the worker and the backend know.
+    /// See [`Ending::state`].
     pub(super) fn state(&self) -> WorkerState {
         self.ending.state()
     }

@@ -1,4 +1,5 @@
-//! The lifecycle's words, as answers to the requests that wait for them.
+//! The lifecycle's words, as answers to the requests that wait for them. The lifecycle has decided
+//! them, and `wire::gateway` writes their bytes.
 
 use std::collections::VecDeque;
 

@@ -148,7 +148,6 @@ impl Gateway {
             Admission::Refused(_) | Admission::Sought(_) => {
                 self.refused += 1;
                 link.is_refused = true;
-                link.is_leaving = true;
                 link.refuse(&wire::failed(&FORBIDDEN, link.form));
                 let closes = turn.now.after(CLOSING_PATIENCE);
                 self.deadlines.arm(GatewayTimer::Link(id), closes);

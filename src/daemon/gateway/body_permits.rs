@@ -1,4 +1,4 @@
-//! Permits for large bodies of requests. A body of more than 32 kB needs a permit before it is
+//! Permits for large bodies of requests. A body of more than 32 KiB needs a permit before it is
 //! read. A request that finds too few free bytes waits for one.
 
 use std::cell::Cell;

@@ -4,6 +4,17 @@
 //! A link carries one request at a time. The next head is parsed after the last answer was written,
 //! so answers keep the order of their requests. If a client reads slowly, ojs-init reads from it
 //! slowly.
+//!
+//! A link ends in steps. Each of these is a fact of its own:
+//!
+//! | fact | it follows from | what it changes |
+//! |---|---|---|
+//! | `is_refused` | the caller is not the worker | it takes no room of the worker's, and has 5 s for its 403 |
+//! | `is_leaving` | its client or the answer says `Connection: close` | it is not counted among those that stay |
+//! | `is_ended` | the end behind the client's last byte was read | nothing more is read |
+//! | `is_reset` | the client has reset it | a request that passes through ends at once |
+//! | `is_deaf` | nobody reads the answers | nothing more is written |
+//! | `is_left_behind` | its process is gone | its last bytes have 100 ms, then its holder ends |
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
@@ -164,8 +175,6 @@ pub(super) struct GatewayLink {
     pub(super) is_reset: bool,
     /// No process reads the answers. Bytes that were sent before are still read.
     pub(super) is_deaf: bool,
-    /// One side has announced that the connection ends behind this request.
-    pub(super) is_leaving: bool,
     /// The process at the other end is gone.
     pub(super) is_left_behind: bool,
     /// The connection has its turn soon.
@@ -201,7 +210,6 @@ impl GatewayLink {
             is_ended: false,
             is_reset: false,
             is_deaf: false,
-            is_leaving: false,
             is_left_behind: false,
             is_queued: false,
         }
@@ -248,6 +256,12 @@ impl GatewayLink {
     /// True if the client is known to send no more, even if some of its bytes are still unread.
     pub(super) fn says_no_more(&self) -> bool {
         self.is_ended || self.may_end
+    }
+
+    /// True if one side has announced that the connection ends behind its present request.
+    pub(super) fn is_leaving(&self) -> bool {
+        // A new connection is not kept by any answer yet.
+        !self.form.is_kept && !matches!(self.stage, LinkStage::Head)
     }
 
     /// Since when it is open without a whole request. `None`: it has had one, or is not to blame

@@ -10,7 +10,7 @@
 //! | who may connect? | `listener`, `arrivals`, `limits`, `caller`; whose socket it is: `known`, `search`, `family` |
 //! | how is a request read? | `link`, `requests`, `body_permits`, `stalls` |
 //! | who answers it? | `book`, `answers`; the backend, by way of a tunnel: `relay` |
-//! | how does a connection end? | `closing`; when a process ends: `departures` |
+//! | how does a connection end? | the signs of it: `link`; `closing`; when a process ends: `departures` |
 //! | what does the worker find in its environment? | `environment` |
 //!
 //! The folder may use `config`, `wire`, `os`, `lifecycle`, `values`, `daemon::backend`,

@@ -45,7 +45,6 @@ impl Gateway {
             is_kept: head.is_kept && !is_crowded,
             is_kept_by_itself: head.takes_chunks,
         };
-        link.is_leaving = !link.form.is_kept;
         if link.needs_bearer && !self.callers.shows_bearer(head.headers.value("authorization")) {
             return self.refuse(id, &FORBIDDEN);
         }
@@ -78,7 +77,7 @@ impl Gateway {
 
     /// Whether there are more connections than shall stay. Those that end anyway are not counted.
     fn is_crowded(&self) -> bool {
-        let stays = || self.links.values().filter(|link| !link.is_leaving);
+        let stays = || self.links.values().filter(|link| !link.is_leaving());
         self.links.len() > self.limits.many && stays().count() > self.limits.many
     }
 

@@ -157,6 +157,30 @@ rest()
 }
 
 #[test]
+fn a_request_that_comes_with_a_body_that_is_too_large_does_not_count() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = format!(
+        r#"{TOO_LARGE}
+job = Link().job()["id"]
+refused = Link()
+head = b"POST /ojs/v1/workers/ack HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+refused.send(head + b"10001\r\n" + b" " * 65537 + b"\r\n0\r\n\r\n" + post("ack", job_id=job))
+notes(refused)
+note("next", Link().ask(post("ack", job_id=job, result="of the next connection"))[0])
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).with(MAX_FRAME.0, MAX_FRAME.1).start();
+    assert_eq!(init.noted("refused"), "413 close gateway_too_large False");
+    assert_eq!(init.noted("closed"), "True");
+    assert_eq!(init.noted("next"), "200");
+    assert!(wait_until(PATIENCE, || !stage.outcomes("j1").is_empty()));
+    assert!(acked(&stage, "j1"), "{:?}", stage.outcomes("j1"));
+    init.stops();
+}
+
+#[test]
 fn a_client_that_reads_only_after_a_long_upload_finds_the_413() {
     let stage = Stage::new();
     stage.enqueue([1]);

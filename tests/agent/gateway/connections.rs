@@ -13,6 +13,12 @@ const MOST_MEMORY_KIB: u64 = 48 * 1024;
 /// With so few there may be 48 connections.
 const FEW_DESCRIPTORS: [&str; 4] = ["sh", "-c", "ulimit -n 256; exec \"$@\"", "sh"];
 
+/// With so many there may be 100 connections, of which 16 stay open.
+const SIXTEEN_CONNECTIONS: [&str; 4] = ["sh", "-c", "ulimit -n 672; exec \"$@\"", "sh"];
+
+/// Nothing listens there.
+const NO_BACKEND: &str = "http://127.0.0.1:9";
+
 /// From here on a connection without a whole request makes room for others.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
@@ -119,6 +125,49 @@ rest()
     let mut init = worker(&stage, script).through(&FEW_DESCRIPTORS).start();
     assert_eq!(init.noted("new"), "200");
     init.stops();
+}
+
+/// The worker's 24 connections get the answer `status`, with the end of the connection, to the
+/// request `bytes`. Another connection stays open behind its request.
+fn ended_connections_take_the_place_of_no_other(stage: &Stage, bytes: &str, status: u16) {
+    let script = format!(
+        r#"
+links = [Link() for _ in range(24)]
+ends = [link.ask({bytes}) for link in links]
+note("ended", *sorted({{(status, headers["connection"]) for status, headers, _ in ends}}))
+status, headers, _ = Link().ask(post("heartbeat", worker_id="w", active_jobs=[]))
+note("new", status, headers.get("connection"))
+rest()
+"#
+    );
+    let mut init = worker(stage, &script)
+        .through(&SIXTEEN_CONNECTIONS)
+        .with("OJS_URL", NO_BACKEND)
+        .start();
+    assert_eq!(init.noted("ended"), format!("({status}, 'close')"));
+    assert_eq!(init.noted("new"), "200 None");
+    init.stops();
+}
+
+#[test]
+fn connections_that_their_clients_end_take_the_place_of_no_other() {
+    let stage = Stage::new();
+    let last = r#"b"POST /ojs/v1/workers/heartbeat HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}""#;
+    ended_connections_take_the_place_of_no_other(&stage, last, 200);
+}
+
+#[test]
+fn connections_that_end_with_a_refused_request_take_the_place_of_no_other() {
+    let stage = Stage::new();
+    let too_long = r#"b"POST /ojs/v1/workers/ack HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n""#;
+    ended_connections_take_the_place_of_no_other(&stage, too_long, 413);
+}
+
+#[test]
+fn connections_that_end_with_half_a_request_that_passes_through_take_the_place_of_no_other() {
+    let stage = Stage::new();
+    let half = r#"b"POST /ojs/v1/jobs HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf""#;
+    ended_connections_take_the_place_of_no_other(&stage, half, 502);
 }
 
 #[test]

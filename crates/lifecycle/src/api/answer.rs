@@ -11,7 +11,7 @@ use crate::api::words::WorkerState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperatorAnswer {
     pub taken: Disposition,
-    /// The state as the worker and the backend know it.
+    /// The state, as for the backend.
     pub state: WorkerState,
     pub phase: Phase,
     pub active: usize,

@@ -52,7 +52,7 @@ pub enum Unhealthy {
 /// The answer to a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Health {
-    /// The phase as the worker and the backend know it.
+    /// The state, as for the backend.
     pub state: WorkerState,
     /// All reasons for a negative answer. Empty: the answer is positive.
     pub troubles: Vec<Unhealthy>,

@@ -10,7 +10,7 @@ use crate::api::words::WorkerState;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     pub phase: Phase,
-    /// The state as the worker and the backend know it.
+    /// The state for the backend, the status and the probes.
     pub state: WorkerState,
     /// Most jobs that may be active. If holders get as many jobs as they ask for, the most that
     /// they had and asked for so far.

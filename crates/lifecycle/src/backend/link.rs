@@ -49,7 +49,7 @@ pub(crate) struct Link {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndFacts {
     pub(crate) phase: Phase,
-    /// The phase as the backend knows it.
+    /// The state for the backend.
     pub(crate) state: WorkerState,
     /// No heartbeat but the last one may still be sent.
     pub(crate) has_said_goodbye: bool,

@@ -44,7 +44,7 @@ impl Jobs {
             None => self.kept_by(holder),
         };
         let state = if cx.options.tell_worker {
-            cx.end.state
+            cx.end.told
         } else {
             WorkerState::Running
         };

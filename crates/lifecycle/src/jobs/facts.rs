@@ -9,8 +9,8 @@ use crate::api::{BackendTraits, EndCause, Moment, Phase, Subject, WorkerState};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndFacts {
     pub(crate) phase: Phase,
-    /// The phase that the worker knows.
-    pub(crate) state: WorkerState,
+    /// The state that the worker was told last.
+    pub(crate) told: WorkerState,
     /// The one job of `--once` was claimed.
     pub(crate) has_its_one_job: bool,
     /// The stop phase sends the last outcomes.

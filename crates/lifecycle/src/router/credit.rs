@@ -1,10 +1,11 @@
-//! The number of jobs that can be fetched now: the credit of the holders, within the concurrency.
+//! Room for jobs: the credit of the holders, and the concurrency.
 
 use crate::machine::Lifecycle;
 
 impl Lifecycle {
     /// Jobs that can be fetched now: none outside the phase running, and no more than holders and
-    /// concurrency have room for.
+    /// concurrency have room for. This is the sum for the metrics and the invariants. A FETCH asks
+    /// for its own part of these jobs: see [`Demand`](crate::backend::fetch::Demand).
     pub(crate) fn credit(&self) -> usize {
         self.room().min(self.pushed_credit() + self.workers.pulls().wanted())
     }

@@ -21,7 +21,7 @@ impl Lifecycle {
             options: &self.options,
             end: EndFacts {
                 phase: self.ending.phase(),
-                state: self.ending.state(),
+                told: self.ending.told(),
                 has_its_one_job: self.ending.has_its_one_job(&self.options),
                 is_reporting: shutdown.is_reporting(),
                 goes_without_checkpoints: shutdown.goes_without_checkpoints(),

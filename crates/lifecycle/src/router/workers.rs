@@ -63,7 +63,7 @@ impl Lifecycle {
     }
 
     pub(crate) fn holder_came(&mut self, came: Came, now: Moment) {
-        let greeting = (self.link.session().worker().cloned(), self.state());
+        let greeting = (self.link.session().worker().cloned(), self.ending.told());
         self.workers(now, |workers, cx| workers.came(came, greeting, cx));
     }
 

@@ -15,6 +15,8 @@ use ojs_values::signal::Signal;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Ending {
     pub(super) phase: Phase,
+    /// The state that the holders were last told.
+    pub(super) told: WorkerState,
     pub(super) shutdown: Shutdown,
     pub(super) idle: Idle,
     pub(super) tally: ShutdownCounts,
@@ -75,6 +77,7 @@ impl Default for Ending {
     fn default() -> Self {
         Self {
             phase: Phase::Running,
+            told: WorkerState::Running,
             shutdown: Shutdown::default(),
             idle: Idle::default(),
             tally: ShutdownCounts::default(),
@@ -90,13 +93,20 @@ impl Ending {
         self.phase
     }
 
-    /// The phase that the worker and the backend know.
+    /// The state for the backend, the status and the probes. The backend gets one `quiet` before
+    /// the first `terminate`; the worker's state is [`Self::told`].
     pub(crate) fn state(&self) -> WorkerState {
         match self.phase {
             Phase::Running => WorkerState::Running,
             Phase::Quiet => WorkerState::Quiet,
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => WorkerState::Terminate,
         }
+    }
+
+    /// The state for the worker: the one that was announced last. In the phase delay this is still
+    /// the former one.
+    pub(crate) fn told(&self) -> WorkerState {
+        self.told
     }
 
     /// The request for the end, its time, and how far the end is.

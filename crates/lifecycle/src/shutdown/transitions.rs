@@ -121,6 +121,7 @@ impl Ending {
     /// Announces a new state to the log, to each holder and to the backend.
     pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>) {
         let state = self.state();
+        self.told = state;
         if state != WorkerState::Terminate {
             self.notify(EndingNotice::StateChanged { state, reason });
             self.say(Said::Heartbeat);

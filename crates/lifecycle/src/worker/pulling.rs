@@ -38,13 +38,12 @@ impl Workers {
         if self.pulls.get(pull).is_some() {
             return false;
         }
-        let left = usize::try_from(count.min(cx.options.concurrency)).unwrap_or(usize::MAX);
+        // The concurrency bounds each FETCH (`Lifecycle::room`), not the wish of a pull.
+        let left = usize::try_from(count.min(MAX_CONCURRENCY)).unwrap_or(usize::MAX);
         if is_there {
             self.timers.cancel(WorkerTimer::Ready);
             self.supervision.said_ready(cx.now);
-            // All wanted jobs, also those beyond the concurrency.
-            let asked = usize::try_from(count.min(MAX_CONCURRENCY)).unwrap_or(usize::MAX);
-            self.say(Said::JobsAskedFor(asked.saturating_add(self.pulls.wanted())));
+            self.say(Said::JobsAskedFor(left + self.pulls.wanted()));
         }
         let queues = self.queues_to_take(id, queues, cx);
         if is_there {

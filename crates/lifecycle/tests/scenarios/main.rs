@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its scripts has failed")]
 
+mod misunderstandings;
 mod play;
 #[path = "../support/script/mod.rs"]
 mod script;
@@ -28,11 +29,15 @@ fn main() -> ExitCode {
         .collect();
     scripts.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     scripts.sort();
-    let trials = scripts.into_iter().map(|path| {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        Trial::test(name, move || check(&path))
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    let mut trials: Vec<Trial> = scripts.into_iter().map(trial_of).collect();
+    let name = "line_of_a_script_that_says_more_or_less_than_its_words_is_an_error";
+    trials.push(Trial::test(name, misunderstandings::are_errors));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial_of(path: PathBuf) -> Trial {
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    Trial::test(name, move || check(&path))
 }
 
 fn check(path: &Path) -> Result<(), Failed> {

@@ -112,7 +112,7 @@ impl Player {
         let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim_start();
         match first {
-            "" | "#" => {}
+            "" | "#" if first == "#" || rest.is_empty() => {}
             "with" => settings::apply(&mut self.options, &mut self.max_frame, rest)?,
             "show" if rest == "log" => self.shows_log = true,
             "show" if rest == "termination log" => self.shows_termination_log = true,
@@ -123,7 +123,7 @@ impl Player {
             }
             "hide" if rest == "failures" => self.hides_failures = true,
             "hide" => self.hide(rest)?,
-            "backend" => self.learn(rest.trim_start_matches("answers "))?,
+            "backend" => self.learn(rest.strip_prefix("answers ").ok_or("what does the backend do?")?)?,
             "workers" if rest == "do not read at once" => self.reads_at_once = false,
             "given" => return self.given(line, rest),
             "until" if rest == "exit" => {
@@ -242,14 +242,15 @@ impl Player {
             vec![self.status()]
         } else if what == "probes" {
             self.probes()
-        } else if let Some(how) = what.strip_prefix("the backend is ") {
-            self.is_down = how == "down";
+        } else if let "the backend is down" | "the backend is up" = what {
+            self.is_down = what.ends_with("down");
             vec![]
         } else if what == "the backend always answers nothing any more" {
             self.always.clear();
             vec![]
         } else if let Some(rule) = what.strip_prefix("the backend always answers ") {
             let (call, reply) = rule.split_once(" -> ").ok_or("what does it always answer?")?;
+            replies::reply_to(call, reply)?;
             self.always.insert(0, (call.to_owned(), reply.to_owned()));
             let mut lines = Vec::new();
             self.handle_habits(&mut lines)?;

@@ -18,7 +18,7 @@ pub struct StatusReply {
     pub pid: u32,
     /// How long ojs-init runs.
     pub up_ms: u64,
-    /// The state as the worker and the backend know it: running, quiet, terminate.
+    /// The state, as for the backend: running, quiet, terminate.
     pub state: String,
     /// running, quiet, delay, drain, end_game, stop, exited.
     pub phase: String,
@@ -252,7 +252,7 @@ pub struct HealthReport {
     pub probe: String,
     /// The answer is yes.
     pub healthy: bool,
-    /// The state as the worker and the backend know it.
+    /// The state, as for the backend.
     pub state: String,
     /// Why it is no.
     pub reasons: Vec<UnhealthyReason>,

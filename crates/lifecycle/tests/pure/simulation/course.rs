@@ -24,8 +24,10 @@ struct Wanted {
 /// The course that ought to be.
 #[derive(Debug)]
 pub struct Course {
-    options: Options,
+    pub options: Options,
     pub state: WorkerState,
+    /// The state before the delay.
+    pub before: Option<WorkerState>,
     quiet: Wanted,
     last_directive: Option<Directive>,
     stop_signals: u32,
@@ -73,6 +75,7 @@ impl Course {
         Self {
             options,
             state: WorkerState::Running,
+            before: None,
             quiet: Wanted::default(),
             last_directive: None,
             stop_signals: 0,
@@ -252,6 +255,7 @@ impl Course {
             return;
         }
         self.owes_quiet_beat = self.state == WorkerState::Running;
+        self.before = (!self.options.term_delay.is_zero()).then_some(self.state);
         self.state = WorkerState::Terminate;
         self.is_asked = is_asked;
         self.t0 = Some(now);
@@ -332,6 +336,7 @@ impl Course {
                 promise!("a preStop hook lapses", self.is_lapsed(now), "too early");
                 self.lapsed(now);
             }
+            Effect::Tell(_, ToWorker::Hello { state, .. }) if self.is_held_back(*state, now) => {}
             Effect::Tell(_, ToWorker::Lifecycle { state, .. } | ToWorker::Hello { state, .. }) => {
                 self.told(*state, None)?
             }
@@ -429,11 +434,6 @@ impl Course {
         );
         self.was_told_terminate |= !is_frame && state == WorkerState::Terminate;
         Ok(())
-    }
-
-    /// Whether every connection has to know by now that the end has begun.
-    pub fn delay_is_over(&self, now: Duration) -> bool {
-        self.t0.is_some_and(|t0| t0 + self.options.term_delay + SLACK < now)
     }
 
     /// An end that has nothing to wait for begins at once.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::{CancelReason, GivenJob, HolderId, JobId, ProcessId, PullId, Ready, ToWorker, WorkerState};
 
+use super::course::Course;
 use super::ledger::{Claim, Ledger, broken};
 use super::promise::{Kept, promise};
 
@@ -62,6 +63,18 @@ impl Link {
             "{id} on {connection}: {held} of {room} held"
         );
         Ok(())
+    }
+}
+
+impl Course {
+    /// Whether every connection has to know by now that the end has begun.
+    pub fn delay_is_over(&self, now: Duration) -> bool {
+        self.t0.is_some_and(|t0| t0 + self.options.term_delay + SLACK < now)
+    }
+
+    /// Whether this is the state of before, in the delay: a new connection is told no other one.
+    pub fn is_held_back(&self, state: WorkerState, now: Duration) -> bool {
+        self.before == Some(state) && !self.delay_is_over(now)
     }
 }
 

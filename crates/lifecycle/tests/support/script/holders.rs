@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::{Event, HolderId, Manners, ProcessId};
 
-use super::words::{Wrong, number};
+use super::words::{Wrong, number, wrong};
 
 /// Default longest frame of a connection.
 pub const MAX_FRAME: usize = 4 * 1024 * 1024;
@@ -54,11 +54,15 @@ pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
         let process = ProcessId(number(process)?);
         return Ok(Some(Event::HolderRuns { holder, process }));
     }
-    if let Some(who) = text.strip_suffix(", hears nothing") {
-        came(who.strip_prefix("comes with "), HEARS_NOTHING)
+    let (who, manners) = if let Some(who) = text.strip_suffix(", hears nothing") {
+        (who, HEARS_NOTHING)
     } else if let Some(who) = text.strip_suffix(", waits for answers") {
-        came(who.strip_prefix("comes with "), WAITS_FOR_ANSWERS)
+        (who, WAITS_FOR_ANSWERS)
     } else {
-        Ok(None)
+        return Ok(None);
+    };
+    match who.strip_prefix("comes with ") {
+        None if who != "comes" => Err(wrong("not the start of a holder", text)),
+        process => came(process, manners),
     }
 }

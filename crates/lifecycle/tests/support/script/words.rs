@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    BackendTraits, ClientId, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, HolderId, JobError, JobId,
-    JobState, JobView, NotStarted, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply, Reservation,
-    StreamNews, Subject, Text, Wants, WorkerId,
+    ClientId, Delivery, ErrorCode, Event, FromWorker, HolderId, JobError, JobId, NotStarted, OperatorRequest, Probe,
+    ProcessId, Progress, PullId, Ready, Reservation, StreamNews, Subject, Text, Wants, WorkerId,
 };
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
@@ -15,7 +14,7 @@ use super::holders;
 /// Why a line is not understood.
 pub type Wrong = String;
 
-fn wrong(what: &str, text: &str) -> Wrong {
+pub(super) fn wrong(what: &str, text: &str) -> Wrong {
     format!("{what}: `{text}`")
 }
 
@@ -57,16 +56,24 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
             other => Err(wrong("who is left", other)),
         },
         "process" => Ok(Event::ProcessGone(ProcessId(number(
-            rest.trim_end_matches(" is gone"),
+            rest.strip_suffix(" is gone")
+                .ok_or_else(|| wrong("what about the process", rest))?,
         )?))),
         "connection" | "holder" => holder(rest),
         "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
-        "memory" if rest.starts_with("taken: ") => Ok(Event::MemoryTaken(number(rest.trim_start_matches("taken: "))?)),
-        "memory" => Ok(Event::MemoryRanOut(number(
-            rest.trim_start_matches("ran out: oom_kill "),
-        )?)),
+        "memory" => memory(rest),
         other => Err(wrong("not an event", other)),
     }
+}
+
+fn memory(text: &str) -> Result<Event, Wrong> {
+    if let Some(bytes) = text.strip_prefix("taken: ") {
+        return Ok(Event::MemoryTaken(number(bytes)?));
+    }
+    let kills = text.strip_prefix("ran out: oom_kill ");
+    Ok(Event::MemoryRanOut(number(
+        kills.ok_or_else(|| wrong("what about the memory", text))?,
+    )?))
 }
 
 /// News of a stream: `opens`, `a job is available`, `job-1 is available`, `job-1 comes due`,
@@ -118,10 +125,12 @@ fn client(text: &str) -> Result<Event, Wrong> {
 
 fn request(text: &str) -> Result<OperatorRequest, Wrong> {
     if let Some(wait) = text.strip_prefix("wait ") {
-        let until_idle = wait.starts_with("until idle");
-        let most = wait.rsplit(' ').next().unwrap_or_default();
-        let most = period(most)?;
-        return Ok(OperatorRequest::Wait { until_idle, most });
+        let for_idle = wait.strip_prefix("until idle, ");
+        let most = for_idle.unwrap_or(wait).strip_prefix("at most ");
+        return Ok(OperatorRequest::Wait {
+            until_idle: for_idle.is_some(),
+            most: period(most.ok_or_else(|| wrong("how long does it wait", wait))?)?,
+        });
     }
     Ok(match text {
         "quiet" => OperatorRequest::Quiet,
@@ -196,6 +205,10 @@ fn release(name: &str, more: &str) -> Result<FromWorker, Wrong> {
 fn said(text: &str) -> Result<FromWorker, Wrong> {
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
     let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
+    let is_about_a_job = ["ack", "fail", "release", "progress", "checkpoint", "heartbeat"].contains(&first);
+    if is_about_a_job && name.is_empty() {
+        return Err(wrong("about which job", text));
+    }
     let more_text = || Text::from(more);
     let optional = || (!more.is_empty()).then(more_text);
     Ok(match first {
@@ -225,26 +238,26 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
             job: job(name),
             state: more_text(),
         },
-        "heartbeat" => FromWorker::Heartbeat { job: job(name) },
+        "heartbeat" if more.is_empty() => FromWorker::Heartbeat { job: job(name) },
         "pong" => FromWorker::Pong { id: number(rest)? },
         "wants" if rest.starts_with("no more of pull ") => FromWorker::WantsNoMore {
             pull: PullId(number(rest.trim_start_matches("no more of pull "))?),
         },
         "wants" => FromWorker::Wants(wants(rest)?),
-        "beats" => FromWorker::Beats { jobs: beats(rest) },
-        "garbage" => FromWorker::Garbage {
+        "beats" => FromWorker::Beats { jobs: beats(rest)? },
+        "garbage" if rest.is_empty() => FromWorker::Garbage {
             code: ErrorCode::NotJson,
             message: "not a JSON object".into(),
             job: None,
             answer: None,
         },
-        "unknown" => FromWorker::Garbage {
+        "unknown" if rest.is_empty() => FromWorker::Garbage {
             code: ErrorCode::UnknownType,
             message: "unknown type".into(),
             job: None,
             answer: None,
         },
-        other => return Err(wrong("not a frame", other)),
+        _ => return Err(wrong("not a frame", text)),
     })
 }
 
@@ -271,10 +284,14 @@ fn wants(text: &str) -> Result<Wants, Wrong> {
 }
 
 /// `with [1, 2]`, `with []`; without these words the heartbeat does not list its jobs
-fn beats(text: &str) -> Option<Vec<JobId>> {
-    let list = text.strip_prefix("with [")?.strip_suffix(']')?;
+fn beats(text: &str) -> Result<Option<Vec<JobId>>, Wrong> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let list = text.strip_prefix("with [").and_then(|text| text.strip_suffix(']'));
+    let list = list.ok_or_else(|| wrong("not a list of jobs", text))?;
     let names = list.split(", ").filter(|name| !name.is_empty());
-    Some(names.map(|name| JobId(name.into())).collect())
+    Ok(Some(names.map(job).collect()))
 }
 
 /// `for 2, types mail sms, ping, no ok, cancel signal`
@@ -292,128 +309,13 @@ fn ready(text: &str) -> Result<Ready, Wrong> {
         match key {
             "for" => ready.concurrency = number(value)?,
             "types" => ready.types = Some(value.split(' ').map(Text::from).collect()),
-            "ping" => ready.ping = true,
+            "ping" if value.is_empty() => ready.ping = true,
             "no" if value == "ok" => ready.ok = false,
             "cancel" if value == "signal" => ready.cancel_signal = true,
-            other => return Err(wrong("not a condition", other)),
+            _ => return Err(wrong("not a condition", part)),
         }
     }
     Ok(ready)
-}
-
-/// An answer of the backend.
-pub fn reply(text: &str) -> Result<Reply, Wrong> {
-    if let Some(failure) = failure(text)? {
-        return Ok(Reply::Failed(failure));
-    }
-    if let Some(jobs) = text.strip_prefix("jobs ") {
-        return Ok(Reply::Fetched(deliveries(jobs)?));
-    }
-    if let Some(period_text) = text.strip_prefix("registered, every ") {
-        let heartbeat_interval = Some(period(period_text)?);
-        return Ok(Reply::Registered {
-            heartbeat_interval,
-            longest_interval: None,
-        });
-    }
-    if let Some(period_text) = text.strip_prefix("registered, at least every ") {
-        return Ok(Reply::Registered {
-            heartbeat_interval: None,
-            longest_interval: Some(period(period_text)?),
-        });
-    }
-    if let Some(jobs) = text.strip_prefix("extended") {
-        let jobs = jobs.split_whitespace().map(job).collect();
-        return Ok(Reply::HeartbeatOk {
-            directive: None,
-            extended: Some(jobs),
-        });
-    }
-    if let Some(view) = text.strip_prefix("it is ") {
-        return looked(view);
-    }
-    let directive = |directive| Reply::HeartbeatOk {
-        directive,
-        extended: None,
-    };
-    Ok(match text {
-        "ok" => Reply::Accepted,
-        "registered" => Reply::Registered {
-            heartbeat_interval: None,
-            longest_interval: None,
-        },
-        "no jobs" => Reply::Fetched(Vec::new()),
-        "beaten" => directive(None),
-        "usual" => Reply::Manifest(BackendTraits::default()),
-        "amqp" => Reply::Manifest(BackendTraits {
-            discards_requeues: true,
-            extends_from_start: false,
-        }),
-        "lite" => Reply::Manifest(BackendTraits {
-            discards_requeues: true,
-            extends_from_start: true,
-        }),
-        "be running" => directive(Some(Directive::Run)),
-        "be quiet" => directive(Some(Directive::Quiet)),
-        "terminate" => directive(Some(Directive::Terminate)),
-        other => return Err(wrong("not an answer", other)),
-    })
-}
-
-fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
-    Ok(Some(match text {
-        "unanswered" => Failure::Unanswered,
-        "server error" => Failure::ServerError,
-        "redirected" => Failure::Redirected,
-        "not found" => Failure::NotFound,
-        "conflict" => Failure::Conflict { was_sent_twice: false },
-        "conflict, sent twice" => Failure::Conflict { was_sent_twice: true },
-        "not sent" => Failure::NotSent,
-        "no room" => Failure::Overloaded,
-        "no credentials" => Failure::NoCredentials,
-        "declined" => Failure::RetryLater { retry_after: None },
-        "unauthorized" => Failure::Unauthorized,
-        "not offered" => Failure::Unsupported,
-        "foreign" => Failure::NotFromBackend,
-        "unregistered" => Failure::Unregistered,
-        "lost" => Failure::Lost,
-        "already completed" => Failure::AlreadyCompleted,
-        "refused" => Failure::Refused,
-        other => match other.strip_prefix("declined, come back after ") {
-            Some(after) => Failure::RetryLater {
-                retry_after: Some(period(after)?),
-            },
-            None => return Ok(None),
-        },
-    }))
-}
-
-/// `active`, `active by w1, attempt 2, started s2`, `cancelled` ...
-fn looked(text: &str) -> Result<Reply, Wrong> {
-    let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
-    let state = match words.next() {
-        Some("active") => JobState::Active,
-        Some("cancelled") => JobState::Cancelled,
-        Some("completed") => JobState::Completed,
-        Some("elsewhere") => JobState::Elsewhere,
-        Some("missing") => JobState::Missing,
-        Some("hidden") => JobState::Hidden,
-        other => return Err(format!("not a state: {other:?}")),
-    };
-    let mut view = JobView {
-        state,
-        worker: None,
-        reservation: Reservation::default(),
-    };
-    while let (Some(key), Some(value)) = (words.next(), words.next()) {
-        match key {
-            "by" => view.worker = Some(WorkerId(value.into())),
-            "attempt" => view.reservation.attempt = Some(number(value)?),
-            "started" => view.reservation.started_at = Some(value.into()),
-            other => return Err(wrong("not shown", other)),
-        }
-    }
-    Ok(Reply::JobSeen(view))
 }
 
 /// `job-1 job-2(type sms, timeout 5s, attempt 3/3, started s2, size 500, id_bytes 1025, checkpoint
@@ -477,10 +379,10 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
                 let filler = number::<usize>(value)?.saturating_sub(name.len());
                 subject.id = job(&format!("{name}{}", "x".repeat(filler)));
             }
-            "crashed" => delivery.has_crashed = true,
+            "crashed" if value.is_empty() => delivery.has_crashed = true,
             "size" => delivery.envelope = "x".repeat(number(value)?).into(),
             "checkpoint" => delivery.checkpoint = Some(value.into()),
-            other => return Err(wrong("not a condition of a job", other)),
+            _ => return Err(wrong("not a condition of a job", condition)),
         }
     }
     subject.attempt = delivery.reservation.attempt;
