@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use ojs_values::small;
 
 use super::help;
 use crate::config::keys::KEYS;
@@ -41,7 +42,7 @@ pub(super) fn mentioned(args: &[OsString]) -> Vec<&'static Row> {
         }
     }
     // The keys are in the order of the full parse, so that both give equal flags.
-    keys.sort_by_key(|key| key.position);
+    small::sort_by(&mut keys, |one, other| one.position < other.position);
     keys
 }
 
