@@ -9,13 +9,18 @@ use nix::poll::{PollTimeout, poll};
 /// the date do not affect it.
 #[must_use]
 pub fn monotonic() -> Duration {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to; CLOCK_MONOTONIC always exists, so the call
-    // cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let now = read(libc::CLOCK_MONOTONIC);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanos)
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec to write to. CLOCK_MONOTONIC and CLOCK_REALTIME always
+    // exist, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now
 }
 
 /// Time since the start of 1970 by the system's date, for comparison with the dates of others;
@@ -48,8 +53,11 @@ pub fn poll_timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left.saturating_add(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
 }
 
-/// The date, for log records only.
+/// The date, for log records only. Returns the start of 1970 if the system's date is out of range.
+/// jiff's `Timestamp::now` panics on that date, which adds 100 KB of error texts to the binary.
 #[must_use]
 pub fn wall() -> jiff::Timestamp {
-    jiff::Timestamp::now()
+    let now = read(libc::CLOCK_REALTIME);
+    let nanos = i32::try_from(now.tv_nsec).unwrap_or(0);
+    jiff::Timestamp::new(now.tv_sec, nanos).unwrap_or_default()
 }
