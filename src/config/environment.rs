@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ojs_values::small;
+
 use super::error::{ConfigError, OnMistake};
 use super::key::Row;
 use super::keys::{CONFIG_FILE, KEYS, URL};
@@ -60,9 +62,8 @@ impl<'a> Environment<'a> {
                 environment.add_of_others(entry);
             }
         }
-        environment
-            .known
-            .sort_by_key(|variable| (variable.key.position, variable.rank));
+        let place = |variable: &Variable| (variable.key.position, variable.rank);
+        small::sort_by(&mut environment.known, |one, other| place(one) < place(other));
         environment
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use log::debug;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
+use ojs_values::small;
 
 use crate::daemon::acceptor::Acceptor;
 use crate::daemon::tokens::{CLIENT_SLOTS, TokenOwner};
@@ -157,7 +158,7 @@ impl Control {
             .map(|(id, client)| (client.served, *id))
             .collect();
         // A client that asks for the first time is not held up by one that asks again and again.
-        ready.sort_unstable();
+        small::sort_by(&mut ready, |one, other| one < other);
         for (_, id) in ready {
             if self.pace.left == 0 {
                 return;

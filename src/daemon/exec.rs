@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 
 use log::warn;
+use ojs_values::small;
 
 use crate::config::values::duration::Bytes;
 use crate::config::values::limits::{JobMemory, LEAST_JOB_MEMORY};
@@ -146,7 +147,7 @@ fn programs(config: &Config, command: &[OsString]) -> BTreeMap<Vec<OsString>, St
         (words, command_name(Some(&route.pattern)))
     });
     let all = [(command.to_vec(), command_name(None))].into_iter().chain(routes);
-    all.filter(|(words, _)| !words.is_empty()).collect()
+    small::gather(all.filter(|(words, _)| !words.is_empty()))
 }
 
 fn directory(config: &Config) -> Result<(), StartFailure> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use log::{Level, warn};
+use ojs_values::small;
 
 use crate::config::values::enums::ExecLeftovers;
 use crate::daemon::log::record::{LogRecord, RecordFields};
@@ -200,7 +201,7 @@ impl Runner {
         let strangers = self.children.living_but(|pid| leaders.contains(&pid), is_reaped);
         let strangers = strangers.unwrap_or_default();
         if !self.killed.is_empty() || !self.ending.is_empty() {
-            let living: BTreeSet<Pid> = strangers.iter().copied().collect();
+            let living: BTreeSet<Pid> = small::gather(strangers.iter().copied());
             self.killed.retain(|pid, _| living.contains(pid));
             self.ending.retain(|pid, _| living.contains(pid));
         }

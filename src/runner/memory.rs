@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ojs_os::process::Pid;
 use ojs_os::process_memory::{self, ProcessMemory};
+use ojs_values::small;
 
 /// Most parents that are asked for theirs.
 const MOST_GENERATIONS: usize = 256;
@@ -16,11 +17,9 @@ pub fn of_jobs(leaders: &[Pid]) -> BTreeMap<Pid, u64> {
 }
 
 fn sums(leaders: &[Pid], processes: &[ProcessMemory], page_bytes: u64) -> BTreeMap<Pid, u64> {
-    let leaders: BTreeMap<i32, Pid> = leaders.iter().map(|leader| (leader.number(), *leader)).collect();
-    let by_number: BTreeMap<i32, &ProcessMemory> = processes
-        .iter()
-        .map(|process| (process.pid.number(), process))
-        .collect();
+    let leaders: BTreeMap<i32, Pid> = small::gather(leaders.iter().map(|leader| (leader.number(), *leader)));
+    let by_number: BTreeMap<i32, &ProcessMemory> =
+        small::gather(processes.iter().map(|process| (process.pid.number(), process)));
     let mut sums = BTreeMap::new();
     for process in processes {
         let mut next = Some(process);

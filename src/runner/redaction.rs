@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use ojs_values::small;
+
 /// Values and lines of values shorter than this, in bytes, are left: `1` or `true` is no secret,
 /// and would be everywhere.
 const LEAST_SECRET_BYTES: usize = 6;
@@ -38,7 +40,7 @@ impl Redaction {
             let parts = lines.chain([value]).filter(|part| part.len() >= LEAST_SECRET_BYTES);
             secrets.extend(parts.map(str::to_owned));
         }
-        secrets.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        small::sort_by(&mut secrets, |one, other| (other.len(), one) < (one.len(), other));
         secrets.dedup();
         secrets.truncate(MOST_SECRETS);
         Self { secrets }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ojs_values::small;
+
 use crate::config::values::limits::Uids;
 
 /// The users that have no job.
@@ -17,7 +19,7 @@ impl Users {
     pub fn new(range: Option<Uids>, most: u32) -> Self {
         let free = range.map(|Uids { first, last }| {
             let last = last.min(first.saturating_add(most.saturating_sub(1)));
-            (first..=last).collect()
+            small::gather(first..=last)
         });
         Self { free }
     }

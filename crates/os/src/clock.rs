@@ -15,10 +15,10 @@ pub fn monotonic() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Reads a clock that always exists.
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to; the clock exists, so the call cannot fail.
+    // SAFETY: `now` is a valid timespec to write to. CLOCK_MONOTONIC and CLOCK_REALTIME always
+    // exist, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     now
 }
@@ -53,8 +53,8 @@ pub fn poll_timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left.saturating_add(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
 }
 
-/// The date, for log records only. A date that no calendar has is shown as the start of 1970:
-/// `Timestamp::now` panics there.
+/// The date, for log records only. Returns the start of 1970 if the system's date is out of range.
+/// jiff's `Timestamp::now` panics on that date, which adds 100 KB of error texts to the binary.
 #[must_use]
 pub fn wall() -> jiff::Timestamp {
     let now = read(libc::CLOCK_REALTIME);

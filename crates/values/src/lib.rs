@@ -1,8 +1,9 @@
 //! Values that every crate of ojs-init shares: signals by number and name, how a process ended, and
-//! the exit statuses of ojs-init.
+//! the exit statuses of ojs-init. Beside them, sorting with little code.
 //!
 //! The crate uses nothing else of ojs-init. Start with `exit`: its table has every exit status.
 #![forbid(unsafe_code)]
 
 pub mod exit;
 pub mod signal;
+pub mod small;

@@ -9,6 +9,7 @@ use super::duration::{Human, parse, whole};
 use super::{Form, Notation, Problem, Value, joined};
 use ojs_lifecycle::api::LONGEST_HOLD;
 use ojs_values::signal::Signal;
+use ojs_values::small;
 
 /// Between the pattern and the words of a command in one text: no argument can hold it.
 pub const WORDS_APART: char = '\0';
@@ -77,7 +78,7 @@ impl Value for ExecRoutes {
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
         let routes: Result<Vec<ExecRoute>, Problem> = texts.iter().map(|text| ExecRoute::read(text)).collect();
         let mut routes = routes?;
-        routes.sort_by(|a, b| b.rank().cmp(&a.rank()).then_with(|| a.pattern.cmp(&b.pattern)));
+        small::sort_by(&mut routes, |a, b| (b.rank(), &a.pattern) < (a.rank(), &b.pattern));
         Ok(Self(routes))
     }
 

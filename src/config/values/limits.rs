@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use ojs_values::small;
+
 use super::duration::{Bytes, parse_size, whole};
 use super::exec::NAME_APART;
 use super::{Form, Notation, Problem, Value, joined, only, user, within};
@@ -262,7 +264,7 @@ impl Value for Rlimits {
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
         let limits: Result<Vec<Rlimit>, Problem> = texts.iter().map(|text| Rlimit::read(text)).collect();
         let mut limits = limits?;
-        limits.sort_by_key(|limit| limit.resource);
+        small::sort_by(&mut limits, |one, other| one.resource < other.resource);
         Ok(Self(limits))
     }
 

@@ -179,8 +179,9 @@ impl Names {
         };
         let usable = self.halves.iter().filter(|half| half.may_be_used(now));
         let known = usable.filter_map(|half| half.known.as_ref());
-        let mut addresses: Vec<SocketAddr> = known.flat_map(|(addresses, _)| addresses).copied().collect();
-        addresses.sort_by_key(is_late);
+        let known = known.flat_map(|(addresses, _)| addresses).copied();
+        let (late, mut addresses): (Vec<SocketAddr>, Vec<_>) = known.partition(is_late);
+        addresses.extend(late);
         Lookup::Known(addresses)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::{Event, HolderId, JobId, Manners, ProcessId, PullId};
+use ojs_values::small;
 
 /// An outcome is answered within this time, whatever the backend does: every SDK waits for 30 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(25);
@@ -125,7 +126,7 @@ impl Book {
     /// The gone processes whose connections may hold unread bytes.
     pub(super) fn processes_left_behind(&self) -> BTreeSet<Option<ProcessId>> {
         let processes = self.left_behind.iter().filter_map(|holder| self.process_of(*holder));
-        processes.collect()
+        small::gather(processes)
     }
 
     /// Removes a holder. Returns the connections that waited for a message to it.

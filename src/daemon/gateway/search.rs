@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::daemon::gateway::family::FamilyWalk;
 use ojs_os::descriptors::{self, DescriptorList};
 use ojs_os::process::{self, Parent, Pid};
+use ojs_values::small;
 
 /// Looks of one turn: a few milliseconds.
 const LOOKS_PER_TURN: usize = 1024;
@@ -143,7 +144,7 @@ impl Search {
         } = sought;
         let others = known.split_off(LAST_KNOWN.min(known.len()));
         let first = known;
-        let mut is_ours: BTreeMap<Pid, bool> = first.iter().chain(&others).map(|pid| (*pid, true)).collect();
+        let mut is_ours: BTreeMap<Pid, bool> = small::gather(first.iter().chain(&others).map(|pid| (*pid, true)));
         is_ours.insert(Pid::own(), true);
         Self {
             uid,
@@ -253,7 +254,7 @@ impl Search {
     /// Queues these processes and the rest of the known ones, unless they were queued before.
     fn add(&mut self, pids: impl IntoIterator<Item = Pid>) {
         let known = std::mem::take(&mut self.known);
-        let new: BTreeSet<Pid> = pids.into_iter().collect();
+        let new: BTreeSet<Pid> = small::gather(pids);
         self.left
             .extend(known.iter().rev().filter(|pid| self.seen.insert(**pid)));
         self.left.extend(new.into_iter().filter(|pid| self.seen.insert(*pid)));

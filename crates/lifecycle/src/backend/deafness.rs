@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ojs_values::small;
+
 use crate::api::{Delivery, Effect, InPlaceOfDeaf, LinkNotice, LinkTimer, Text};
 use crate::backend::link::{Context, Link};
 use crate::backend::purpose::SentFetch;
@@ -39,7 +41,7 @@ impl Link {
         };
         let idle_for = idle_since.elapsed(cx.now);
         let new = deliveries.iter().filter(|delivery| is_new(delivery, idle_for));
-        let queues: BTreeSet<&Text> = new.map(|delivery| &delivery.subject.queue).collect();
+        let queues: BTreeSet<&Text> = small::gather(new.map(|delivery| &delivery.subject.queue));
         if let Some(index) = self.streams.missed(&queues, idle_since, POLLS_OF_PROOF) {
             self.streams_are_deaf(index, cx);
         }

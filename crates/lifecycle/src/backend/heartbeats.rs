@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ojs_values::small;
+
 use crate::api::ids::WorkerId;
 use crate::api::{Call, Failure, HeartbeatForm, LinkNotice, LinkTimer, Options, Phase, Reply, WorkerState};
 use crate::backend::heartbeat_state::SentHeartbeat;
@@ -164,7 +166,7 @@ impl Link {
                 self.say(Said::HeartbeatAccepted {
                     heartbeat: heartbeat.clone(),
                     has_sent_lists,
-                    extended: extended.map(BTreeSet::from_iter),
+                    extended: extended.map(small::gather),
                 });
                 let is_new = self.session.directed(directive);
                 self.say(Said::Directed { directive, is_new });

@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use ojs_values::small;
+
 use crate::api::ids::{Claim, HolderId, JobId, ProcessId};
 use crate::api::{Call, CancelReason, JobNotice, JobRequest, JobState, JobTimer, Moment, Phase, Reply};
 use crate::jobs::doubts::AcceptedHeartbeat;
@@ -69,7 +71,7 @@ impl Jobs {
         // The job that has waited longest for a look is the first, because new jobs must not keep
         // an old one waiting.
         let mut suspects: Vec<(Moment, Claim)> = suspects.collect();
-        suspects.sort();
+        small::sort_by(&mut suspects, |one, other| one < other);
         for (_, claim) in suspects.into_iter().take(room) {
             self.look_at_suspect(claim, is_backed, cx);
         }

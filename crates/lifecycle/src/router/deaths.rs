@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ojs_values::small;
+
 use crate::api::ids::{Claim, HolderId, ProcessId};
 use crate::api::{Death, Departure, EndCause, JobNotice, Moment, Subject};
 use crate::jobs::job::Job;
@@ -24,7 +26,7 @@ impl Lifecycle {
         let mut over: Vec<(HolderId, ProcessId, Vec<Claim>)> = over
             .map(|(id, process)| (id, process, self.jobs.ledger().held_by(id).iter().copied().collect()))
             .collect();
-        over.sort();
+        small::sort_by(&mut over, |one, other| one < other);
         let mut died: BTreeMap<ProcessId, (Death, Vec<Arc<Subject>>)> = BTreeMap::new();
         for (holder, process, held) in over {
             for claim in held {

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use ojs_values::small;
+
 use crate::api::{Effect, EndReport, EndingNotice, LinkNotice, Moment, Reason};
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
@@ -216,7 +218,7 @@ impl Lifecycle {
         let held = self.jobs.held_subjects();
         account.cut_off = held.len();
         let named = held.iter().map(|subject| (subject.id.clone(), subject.kind.clone()));
-        account.tally.names = named.collect();
+        account.tally.names = small::gather(named);
         self.order(Effect::WriteTerminationLog(Box::new(account)));
     }
 

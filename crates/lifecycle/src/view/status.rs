@@ -1,13 +1,14 @@
 //! The status: the phase and its remaining time, jobs, worker and backend.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
+use ojs_values::small;
+
 use crate::api::{
-    BackendStatus, EndingTimer, FinalStep, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, JobTimer, Moment,
-    NotRunningBecause, Phase, Status, Text, WorkerState, WorkerStatus, WorkerTimer,
+    BackendStatus, Claim, EndingTimer, FinalStep, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, JobTimer,
+    Moment, NotRunningBecause, Phase, Status, Text, WorkerState, WorkerStatus, WorkerTimer,
 };
-use crate::jobs::job::Place;
+use crate::jobs::job::{Job, Place};
 use crate::machine::Lifecycle;
 use crate::shutdown::steps::StopStep;
 use crate::worker::holder::Holder;
@@ -104,10 +105,12 @@ impl Lifecycle {
     }
 
     fn shown_jobs(&self, now: Moment) -> Vec<JobStatus> {
-        let mut jobs: Vec<JobStatus> = self
-            .jobs
-            .ledger()
-            .iter()
+        let mut jobs: Vec<(Claim, &Job)> = self.jobs.ledger().iter().collect();
+        small::sort_by(&mut jobs, |(claim, one), (of_other, other)| {
+            (one.claimed_at, *claim) < (other.claimed_at, *of_other)
+        });
+        jobs.truncate(MOST_JOBS_SHOWN);
+        jobs.into_iter()
             .map(|(claim, job)| {
                 let (place, is_cancelled) = match &job.place {
                     Place::Waiting => (JobPlace::Waiting, false),
@@ -128,10 +131,7 @@ impl Lifecycle {
                     progress: job.news.last_progress.as_deref().cloned(),
                 }
             })
-            .collect();
-        jobs.sort_by_key(|job| Reverse(job.age));
-        jobs.truncate(MOST_JOBS_SHOWN);
-        jobs
+            .collect()
     }
 
     fn shown_returns(&self, now: Moment) -> Vec<(Text, u32)> {
@@ -141,7 +141,7 @@ impl Lifecycle {
             .types(now)
             .map(|(kind, times)| (kind.clone(), times))
             .collect();
-        types.sort_by_key(|(_, times)| Reverse(*times));
+        small::sort_by(&mut types, |one, other| (other.1, &one.0) < (one.1, &other.0));
         types.truncate(MOST_TYPES_SHOWN);
         types
     }
@@ -166,7 +166,9 @@ impl Lifecycle {
 /// The holders in the status: those with the most jobs first, and among equals the oldest.
 fn most_loaded(holders: &Holders, pulls: &Pulls) -> Vec<HolderStatus> {
     let mut all: Vec<(HolderId, &Holder)> = holders.iter().collect();
-    all.sort_by_key(|(id, holder)| (Reverse(holder.held()), *id));
+    small::sort_by(&mut all, |(one, holder), (other, of_other)| {
+        (of_other.held(), *one) < (holder.held(), *other)
+    });
     all.truncate(MOST_HOLDERS_SHOWN);
     all.into_iter()
         .map(|(id, holder)| HolderStatus {

@@ -15,6 +15,7 @@ use crate::worker::workers::{Context, Workers};
 use crate::worker::workers_said::Said;
 use ojs_values::exit::Ended;
 use ojs_values::signal::Signal;
+use ojs_values::small;
 
 /// How long after the end of one of its processes, and its grace, the end of the worker counts as a
 /// consequence. A parent whose child ends often ends its other children, and waits for them.
@@ -119,7 +120,7 @@ impl Workers {
                 .arm(WorkerTimer::GiveUpOnDescendants, cx.now.after(patience));
         }
         self.process_gone(process, cx);
-        let holders: BTreeSet<ProcessId> = self.holders.with_jobs().map(|(_, holder)| holder.process).collect();
+        let holders: BTreeSet<ProcessId> = small::gather(self.holders.with_jobs().map(|(_, holder)| holder.process));
         for other in holders.into_iter().filter(|other| *other != process) {
             self.end_process(other, EndCause::Orphaned, cx);
         }

@@ -1,6 +1,8 @@
 //! The connections of a report as a person reads them: a table, folded into as many columns as the
 //! screen is wide enough for.
 
+use ojs_values::small;
+
 use crate::operator::line::{Line, Screen, Style, WIDEST, columns_of, fit};
 use crate::operator::status_reply::{ConnectionReport, StatusReply};
 use crate::text::count;
@@ -44,7 +46,7 @@ pub(super) fn table(report: &StatusReply, screen: &Screen, room: usize) -> Vec<S
         (most - 1).saturating_mul(across)
     };
     let mut shown: Vec<&ConnectionReport> = report.connections.iter().take(shown).collect();
-    shown.sort_by_key(|connection| connection.connection);
+    small::sort_by(&mut shown, |one, other| one.connection < other.connection);
     let mut lines = Vec::new();
     if shown.is_empty() {
         return lines;
