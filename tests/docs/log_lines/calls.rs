@@ -48,8 +48,9 @@ const NO_CALLS: [&str; 4] = ["fn ", "-> StartFailure {", "pub struct StartFailur
 const SUBCOMMANDS: &str = "src/commands/";
 
 /// Functions with such a call and without a text: they pass on what others made.
-const WITHOUT_TEXTS: [(&str, &str); 28] = [
+const WITHOUT_TEXTS: [(&str, &str); 29] = [
     ("src/config/load.rs", "load_paths"),
+    ("src/config/settings.rs", "offer"),
     ("src/daemon/acceptor.rs", "is_short_of"),
     ("src/daemon/acceptor.rs", "refuse"),
     ("src/daemon/acceptor.rs", "warn"),
@@ -81,9 +82,10 @@ const WITHOUT_TEXTS: [(&str, &str); 28] = [
 
 /// Files, or functions in them, whose every text is one of a warning or an error. Calls elsewhere
 /// pass them on.
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 12] = [
     "crates/lifecycle/src/api/death.rs",
     "src/cli/usage.rs",
+    "src/config/build.rs fn absent",
     "src/config/doubtful_times.rs",
     "src/config/environment.rs",
     "src/config/misspelt.rs",
