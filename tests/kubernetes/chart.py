@@ -59,10 +59,13 @@ EVERY_VALUE = {
     "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
 }
 
-CASES = {"least": LEAST, "as the base": AS_THE_BASE, "as the gateway": AS_THE_GATEWAY, "every value": EVERY_VALUE}
+# With an autoscaler beside the chart: that of the component hpa.
+AUTOSCALED = {**AS_THE_BASE, "replicas": None}
+
+CASES = {"least": LEAST, "as the base": AS_THE_BASE, "as the gateway": AS_THE_GATEWAY, "every value": EVERY_VALUE, "with hpa": AUTOSCALED}
 
 # The component of docker/kubernetes that a case has.
-COMPONENTS = {"as the base": [], "as the gateway": ["gateway"]}
+COMPONENTS = {"as the base": [], "as the gateway": ["gateway"], "with hpa": ["hpa"]}
 
 # Values beside LEAST that have to be refused, and a part of what helm says. helm 4 writes /backend/url, and helm 3 backend.url.
 REFUSED = [
@@ -92,6 +95,8 @@ FAULTS = [
     ("templates/deployment.yaml", "OJS_RUNTIME_DIR", "OJS_RUN_DIR", "OJS_RUNTIME_DIR"),
     ("templates/deployment.yaml", "minReadySeconds: 10", "minReadySeconds: 9", "differs from docker/kubernetes/base"),
     ("templates/deployment.yaml", "name: {{ .Release.Name", "name: {{ .Release.Nam", "helm"),
+    ("templates/deployment.yaml", "if not (kindIs \"invalid\" .Values.replicas)", "if true", "replicas belong to the autoscaler"),
+    ("templates/deployment.yaml", "if not (kindIs \"invalid\" .Values.replicas)", "if false", "as the base: differs from docker/kubernetes/base"),
     ("templates/pod-disruption-budget.yaml", "maxUnavailable: 1", "maxUnavailable: 0", "leaves no worker"),
     ("values.yaml", "tmpSize: 64Mi", "tmpSize: 64Mi\ntmpSiz: 1Mi", "helm lint"),
     ("values.yaml", "concurrency: 0", "concurrency: 11", "as the base: differs from docker/kubernetes/base"),
@@ -133,6 +138,7 @@ def chart_errors(chart, base, metrics):
         if said.returncode != 0:
             yield f"chart, {name}: helm lint: {said.stdout}{said.stderr}"
         variant = rendered(chart, name, values)
+        variant.resources.extend(autoscaler(base) if values is AUTOSCALED else [])
         yield from schema_errors(variant)
         yield from value_errors(variant, metrics)
         if name in COMPONENTS:
@@ -141,6 +147,10 @@ def chart_errors(chart, base, metrics):
                 manifests = apply(base.parent / "components" / component, manifests)
             if comparable(variant.resources) != comparable(manifests):
                 yield f"{variant.name}: differs from docker/kubernetes/base: {comparable(variant.resources)}"
+
+
+def autoscaler(base):
+    return parse((base.parent / "components/hpa/horizontal-pod-autoscaler.yaml").read_text(encoding="utf-8"))
 
 
 def page_errors(chart):
