@@ -187,8 +187,9 @@ impl PollPace {
     /// A FETCH for `count` jobs returned `brought`. `is_any_left`: streams reported jobs that are
     /// still left.
     pub(super) fn brought(&mut self, brought: usize, count: usize, is_any_left: bool) {
-        self.has_seen_none |= brought == 0;
-        self.has_brought_all = (1..count).contains(&brought) && self.has_seen_none && !is_any_left;
+        // A backend that leaves a reported job may return one job for each FETCH.
+        self.has_seen_none = brought == 0 || self.has_seen_none && !is_any_left;
+        self.has_brought_all = (1..count).contains(&brought) && self.has_seen_none;
         self.pause = None;
     }
 
@@ -297,8 +298,14 @@ mod tests {
         assert!(!pace.has_brought_all());
         pace.brought(0, 8, false);
         assert!(!pace.has_brought_all());
-        for (brought, is_any_left, is_all) in [(3, false, true), (1, true, false), (1, false, true), (10, false, false)]
-        {
+        for (brought, is_any_left, is_all) in [
+            (3, false, true),
+            (10, false, false),
+            (1, true, false),
+            (1, false, false),
+            (0, false, false),
+            (1, false, true),
+        ] {
             pace.brought(brought, 10, is_any_left);
             assert_eq!(pace.has_brought_all(), is_all, "{brought} jobs, left: {is_any_left}");
         }

@@ -45,6 +45,13 @@ const WIDEST_WITHOUT_TAKINGS: Duration = Duration::from_secs(5);
 /// workers.
 const USUAL: Duration = Duration::from_millis(15);
 
+/// The target is longer by this part of the window. A backend reports to one stream after the
+/// other, and the window grows with the number of streams: this part is some 1 µs for each.
+const PARTS_OF_NEWS: u32 = 25_000;
+
+/// The target is longer by this at most.
+const LONGEST_NEWS: Duration = Duration::from_millis(10);
+
 /// While no worker fetches a job, the windows of all workers halve each time this has passed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -388,7 +395,8 @@ impl WakeUps {
         // A slow backend hands the job to a FETCH that was in flight before, so the delay is near
         // zero.
         let answer_time = self.answer_time.unwrap_or_default();
-        let usual = USUAL.max(delay).max(answer_time);
+        let news = (self.window / PARTS_OF_NEWS).min(LONGEST_NEWS);
+        let usual = USUAL.max(delay).max(answer_time) + news;
         let late = late.saturating_sub(delay.max(answer_time / 2));
         let is_too_soon = late < usual;
         if !is_too_soon && !is_waited_for {

@@ -75,7 +75,7 @@ fn jobs_that_are_taken_at_once_make_the_window_wider_and_jobs_that_nobody_takes_
 #[test]
 fn jobs_that_are_taken_too_soon_and_too_late_in_turn_change_the_window_less_and_less() {
     let mut wake_ups = in_a_fleet();
-    let late = [USUAL, USUAL / 2].into_iter().cycle();
+    let late = [USUAL * 2, USUAL / 2].into_iter().cycle();
     let windows = late.take(4).map(|late| {
         wake_ups.told(Some(job("b")), at(20_000));
         wake_ups.at = Some(at(30_000));
@@ -83,6 +83,18 @@ fn jobs_that_are_taken_too_soon_and_too_late_in_turn_change_the_window_less_and_
         wake_ups.window.as_secs()
     });
     assert_eq!(windows.collect::<Vec<_>>(), [400, 500, 444, 500]);
+}
+
+#[test]
+fn news_may_take_longer_in_a_large_fleet() {
+    for (window, is_too_soon) in [(8, false), (200, true)] {
+        let mut wake_ups = in_a_fleet();
+        wake_ups.window = Duration::from_secs(window);
+        wake_ups.told(Some(job("b")), at(20_000));
+        wake_ups.at = Some(at(30_000));
+        wake_ups.taken(&job("b"), at(20_000).after(AT_ONCE + USUAL + LONGEST_NEWS / 2));
+        assert_eq!(wake_ups.window > Duration::from_secs(window), is_too_soon, "{window} s");
+    }
 }
 
 #[test]
