@@ -1,5 +1,5 @@
-//! Answers that ojs-init writes itself. Each is marked: its `Server` is ojs-init, and the codes of
-//! its errors begin with `gateway_`.
+//! Answers that ojs-init writes: its own, and those of the backend to an outcome. The `Server` of
+//! each is ojs-init. The codes of ojs-init's own errors begin with `gateway_`.
 
 use serde::Serialize;
 
