@@ -128,7 +128,9 @@ fn the_archive_of_the_plain_init_has_a_small_binary_that_runs_and_nothing_of_the
         assert!(bytes < 1_000_000, "{arch}: {bytes} bytes");
         assert_eq!(archive.entries().lines().count(), 3, "{}", archive.entries());
     }
-    let binary = init_only("x86_64").binary_path();
+    // Its folder goes with it.
+    let archive = init_only("x86_64");
+    let binary = archive.binary_path();
     assert_eq!(
         output(text(&binary), &["--version"]),
         format!("ojs-init {VERSION} (init only)\n")
