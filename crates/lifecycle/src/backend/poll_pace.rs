@@ -84,10 +84,10 @@ impl PollPace {
         self.pause.map(|pause| pause.ends)
     }
 
-    /// Other workers have fetched a job of each queue at this time or later. Their FETCHes asked
-    /// for all jobs there are, so the pause restarts from that time. It doubles up to `most`, as if
-    /// a poll had found no job. With a short pause, all workers of a fleet would poll as soon as no
-    /// job comes for a moment.
+    /// Workers, this one included, have fetched a job of each queue at this time or later. Their
+    /// FETCHes asked for all jobs there are, so the pause restarts then. It doubles up to `most`,
+    /// as if a poll had found no job. With a short pause, all workers of a fleet would poll as soon
+    /// as no job comes for a moment.
     pub(super) fn others_looked(&mut self, at: Moment, most: Duration) {
         if let Some(pause) = &mut self.pause {
             if pause.since.after(pause.long) <= at && pause.long * 2 <= most {
@@ -128,9 +128,13 @@ impl PollPace {
         self.has_seen_none = false;
     }
 
-    /// A stream has opened. It reports no job that became available before.
-    pub(super) fn stream_opened(&mut self) {
+    /// A stream has opened. It reports no job that became available before. `was_cut`: it was
+    /// closed for a moment, so the longest pause stays.
+    pub(super) fn stream_opened(&mut self, was_cut: bool) {
         self.has_seen_none = false;
+        if !was_cut {
+            self.begins_again();
+        }
     }
 
     /// A poll found a job that no stream has reported yet.
@@ -309,7 +313,7 @@ mod tests {
             pace.brought(brought, 10, is_any_left);
             assert_eq!(pace.has_brought_all(), is_all, "{brought} jobs, left: {is_any_left}");
         }
-        pace.stream_opened();
+        pace.stream_opened(true);
         pace.brought(1, 10, false);
         assert!(!pace.has_brought_all(), "the stream reports no job of the time before");
     }

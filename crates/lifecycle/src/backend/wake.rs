@@ -119,11 +119,7 @@ impl Link {
         if self.streams.are_offered(true) {
             self.notify(LinkNotice::Listening);
         }
-        // The stream tells of no job that became available while there was none.
-        if !was_cut {
-            self.poll_pace.begins_again();
-        }
-        self.poll_pace.stream_opened();
+        self.poll_pace.stream_opened(was_cut);
         self.wake_ups.opened();
         self.wake_up(cx);
     }
