@@ -87,13 +87,8 @@ pub struct Artefact {
 /// The archive, the deb, the rpm and the apk.
 pub fn artefacts(arch: &str) -> [Artefact; 4] {
     let installed = PathBuf::from("usr/bin/ojs-init");
-    let in_archive = Path::new(&name(arch)).join("ojs-init");
     [
-        Artefact::new(
-            &archive(arch),
-            "tar --extract --gzip --preserve-permissions --file \"$1\" --directory \"$2\"",
-            in_archive,
-        ),
+        unpacked_archive(&name(arch)),
         Artefact::new(&deb(arch), "dpkg-deb --extract \"$1\" \"$2\"", installed.clone()),
         Artefact::new(
             &rpm(arch),
@@ -110,11 +105,15 @@ pub fn artefacts(arch: &str) -> [Artefact; 4] {
 
 /// The archive of the plain init alone.
 pub fn init_only(arch: &str) -> Artefact {
-    let name = format!("{}-init", name(arch));
+    unpacked_archive(&format!("{}-init", name(arch)))
+}
+
+/// An archive of this name. The folder in it has the same name.
+fn unpacked_archive(name: &str) -> Artefact {
     Artefact::new(
         &dist().join(format!("{name}.tar.gz")),
         "tar --extract --gzip --preserve-permissions --file \"$1\" --directory \"$2\"",
-        Path::new(&name).join("ojs-init"),
+        Path::new(name).join("ojs-init"),
     )
 }
 
