@@ -42,6 +42,7 @@ use crate::daemon::start::{self, StartFailure};
 use crate::daemon::surroundings::surroundings;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::window_signal::WindowSignal;
+use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
 use ojs_lifecycle::api::{Restart, time_to_kill};
@@ -178,6 +179,7 @@ fn set_up(
         backend,
         probes,
         metrics: Metrics::new(now(), clock::since_1970()),
+        usage: UsageReader::new(config.own_program().is_some()),
         token_file,
         plan,
         program: started_program(config, &facts),
@@ -447,6 +449,8 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
         labels: config.worker.labels.clone(),
         caller_proof: None,
         backend_error: None,
+        worker_jobs: 0,
+        usage: None,
     }
 }
 

@@ -72,7 +72,8 @@ impl EventLoop {
             Ok(pid) => {
                 let process = self.processes.worker_started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
-                self.metrics.worker_started();
+                self.metrics.worker_started(now());
+                self.usage.worker_started(pid);
                 let worker = WorkerId(Uuid::now_v7().to_string().into());
                 let watch = self.processes.watch_of(process);
                 self.facts.caller_proof = self.interface.worker_started(pid, watch.as_ref(), &worker);
@@ -125,6 +126,10 @@ impl EventLoop {
     fn show(&mut self, client: ClientId, shown: &ShownToOperator) {
         let up = self.started_at.elapsed(now());
         self.facts.backend_error = self.narrator.backend_error();
+        if let ShownToOperator::Status(status) = shown {
+            self.facts.worker_jobs = self.metrics.worker_jobs();
+            self.facts.usage = self.usage.read(status.snapshot.heartbeat_interval, now());
+        }
         let line = status_line::encode(shown, &self.facts, up, self.log.dropped());
         self.control.write(client, &line, &mut self.inbox);
     }

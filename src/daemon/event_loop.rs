@@ -25,6 +25,7 @@ use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::window_signal::WindowSignal;
+use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{Event, Moment, WorkerEnd};
@@ -83,6 +84,8 @@ pub struct EventLoop {
     pub(super) probes: Option<ProbeLinks>,
     /// The counters for the metrics.
     pub(super) metrics: Metrics,
+    /// The memory and the processor time of the worker.
+    pub(super) usage: UsageReader,
     /// The watch of the token's file, if there is a file that can be watched.
     pub(super) token_file: Option<FileWatch>,
     pub(super) plan: ChildPlan,
@@ -197,12 +200,13 @@ impl EventLoop {
     /// Before each wait, so the machine has handled every event that came before the probe.
     fn answer_probes(&mut self) {
         if let Some(probes) = &mut self.probes {
-            let sources = ProbeContext {
+            let mut sources = ProbeContext {
                 machine: &self.machine,
                 metrics: &self.metrics,
+                usage: &mut self.usage,
                 log: &self.log,
             };
-            probes.turn(&sources, self.poll.registry(), now());
+            probes.turn(&mut sources, self.poll.registry(), now());
         }
     }
 

@@ -9,7 +9,7 @@
 //! | who owns a token of the poll? | `tokens`; who accepts connections: `acceptor` |
 //! | how do a worker's programs connect? | `interface`, for `workers` (a Unix socket) and `gateway` (HTTP) |
 //! | who talks to the backend? | `backend` |
-//! | who answers operators and probes? | `control`, `probes` |
+//! | who answers operators and probes? | `control`, `probes`; from `worker_usage` too |
 //! | where do sockets and log lines go? | `runtime`, `log` |
 //!
 //! Words. The *agent* is ojs-init in every mode but none. A *turn* is one pass of the loop.
@@ -56,5 +56,7 @@ mod surroundings;
 pub mod tokens;
 #[cfg(feature = "agent")]
 mod window_signal;
+#[cfg(feature = "agent")]
+mod worker_usage;
 #[cfg(feature = "agent")]
 pub mod workers;

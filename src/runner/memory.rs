@@ -12,7 +12,7 @@ const MOST_GENERATIONS: usize = 256;
 /// The memory of these processes and all their descendants, in bytes. Shared memory counts whole
 /// for each process.
 pub fn of_jobs(leaders: &[Pid]) -> BTreeMap<Pid, u64> {
-    let processes = process_memory::all().unwrap_or_default();
+    let processes = process_memory::visible(usize::MAX).unwrap_or_default();
     sums(leaders, &processes, process_memory::page_bytes())
 }
 
@@ -48,6 +48,8 @@ mod tests {
             parent,
             session,
             pages,
+            own_ticks: 0,
+            reaped_ticks: 0,
         }
     }
 

@@ -10,7 +10,7 @@
 //! | how is a child started, and reaped? | `child`, `child_words`, `job_child`, `user`, `tty`, `listen_pid`, `reaper` |
 //! | which other processes are there? | `process`, `pidfd`, `child_lists`, `own_children`, `leftovers`, `descriptors` |
 //! | which process has a connection? | `socket` (Unix), `socket_owner` (TCP), `tcp` |
-//! | how much memory is used? | `cgroup`, `cgroup_memory`, `process_memory` |
+//! | how much memory is used? | `cgroup`, `cgroup_memory`, `process_memory`, `family_usage` |
 //! | files and directories | `dirs`, `mounts`, `file_watch`, `memfd`, `remove_tree`, `program_file` |
 //! | this process's own memory | `allocator`, `arena` |
 //!
@@ -29,6 +29,7 @@ pub mod descriptors;
 pub mod dirs;
 pub mod entry;
 pub mod errno;
+pub mod family_usage;
 pub mod file_watch;
 pub mod image;
 pub mod init;

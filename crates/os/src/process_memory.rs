@@ -1,11 +1,12 @@
-//! The memory of processes, and their parents.
+//! The memory and the processor time of processes, and their parents.
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use crate::process::{Pid, check_proc};
 
-/// The memory of a process.
+/// The memory and the processor time of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessMemory {
     pub pid: Pid,
@@ -15,19 +16,24 @@ pub struct ProcessMemory {
     pub session: i32,
     /// Its pages in memory, including shared ones.
     pub pages: u64,
+    /// Processor time of its threads, in clock ticks.
+    pub own_ticks: u64,
+    /// Processor time of the children that it has reaped, and of those that they had reaped.
+    pub reaped_ticks: u64,
 }
 
-/// Every visible process.
+/// The visible processes, at most `most`, zombies included.
 ///
 /// # Errors
 ///
 /// `/proc` is missing, or shows another PID namespace.
-pub fn all() -> io::Result<Vec<ProcessMemory>> {
+pub fn visible(most: usize) -> io::Result<Vec<ProcessMemory>> {
     check_proc()?;
     let names = fs::read_dir("/proc")?.flatten().map(|entry| entry.file_name());
     let pids = names
         .filter_map(|name| name.to_str()?.parse().ok())
-        .filter(|pid| *pid > 0);
+        .filter(|pid| *pid > 0)
+        .take(most);
     // A process that ended meanwhile uses no memory.
     let read = |pid: i32| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?);
     Ok(pids.filter_map(read).collect())
@@ -40,20 +46,33 @@ pub fn page_bytes() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
+/// The time of so many clock ticks.
+#[must_use]
+pub fn ticks(count: u64) -> Duration {
+    // SAFETY: takes a number and returns one.
+    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100);
+    Duration::from_millis(count.saturating_mul(1000) / per_second.max(1))
+}
+
 /// The fields behind the command's name, which may hold any byte: state, parent, group, session,
-/// and as the 24th of the whole line the pages.
+/// from the 14th of the whole line on four times in ticks, and as the 24th the pages.
 fn parse(pid: i32, line: &[u8]) -> Option<ProcessMemory> {
     let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    let pages = fields.nth(17)?.parse().ok()?;
+    let mut ticks = fields.by_ref().skip(7).take(4).map(|ticks| ticks.parse().unwrap_or(0));
+    let own_ticks: u64 = ticks.next()? + ticks.next()?;
+    let reaped_ticks: u64 = ticks.next()? + ticks.next()?;
+    let pages = fields.nth(6)?.parse().ok()?;
     Some(ProcessMemory {
         pid: Pid::new(pid),
         parent,
         session,
         pages,
+        own_ticks,
+        reaped_ticks,
     })
 }
 
@@ -64,12 +83,14 @@ mod tests {
 
     #[test]
     fn the_fields_are_counted_from_behind_the_name() {
-        let line = b"12 (a b) 3) S 5 6 7 0 -1 4 9 9 9 9 9 9 9 9 20 0 1 7 4711 8192 33 99";
+        let line = b"12 (a b) 3) S 5 6 7 0 -1 4 9 9 9 9 100 20 3000 400 20 0 1 7 4711 8192 33 99";
         let expected = ProcessMemory {
             pid: Pid::new(12),
             parent: 5,
             session: 7,
             pages: 33,
+            own_ticks: 120,
+            reaped_ticks: 3400,
         };
         assert_eq!(parse(12, line), Some(expected));
         assert_eq!(parse(12, b"12 (a) S 5"), None);
@@ -77,7 +98,7 @@ mod tests {
 
     #[test]
     fn we_take_memory_ourselves() {
-        let own = all()
+        let own = visible(usize::MAX)
             .unwrap()
             .into_iter()
             .find(|process| process.pid == Pid::own())

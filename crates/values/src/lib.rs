@@ -1,5 +1,5 @@
-//! Values that every crate of ojs-init shares: signals by number and name, how a process ended, and
-//! the exit statuses of ojs-init. Beside them, sorting with little code.
+//! Values that every crate of ojs-init shares: signals by number and name, how a process ended, the
+//! exit statuses of ojs-init, and what a worker uses. Beside them, sorting with little code.
 //!
 //! The crate uses nothing else of ojs-init. Start with `exit`: its table has every exit status.
 #![forbid(unsafe_code)]
@@ -7,3 +7,4 @@
 pub mod exit;
 pub mod signal;
 pub mod small;
+pub mod usage;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::names;
 use ojs_lifecycle::api::{JobEnd, Moment, Snapshot, WorkerState};
 use ojs_lifecycle::view::metrics::{Histogram, JobKind, Metrics, OTHER, PerKind, StatusLabel};
+use ojs_values::usage::WorkerUsage;
 
 /// How the text is declared.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,6 +28,8 @@ pub struct Observed<'a> {
     pub snapshot: &'a Snapshot,
     /// The time until jobs are cut off; `None` before the drain and the preStop hook.
     pub drain_left: Option<Duration>,
+    /// The memory and the processor time of the worker; `None` if they cannot be read.
+    pub usage: Option<WorkerUsage>,
     pub log_records_dropped: u64,
     pub now: Moment,
 }
@@ -38,6 +41,7 @@ pub fn text(observed: &Observed<'_>) -> String {
     page.jobs(observed.metrics);
     page.errors(observed.metrics);
     page.presence(observed);
+    page.worker(observed);
     page.shutdown(observed);
     page.backend(observed);
     page.process(observed);
@@ -141,7 +145,9 @@ impl Page {
         self.gauge_if(
             "ojs_init_oldest_job_age_seconds",
             "Since the oldest active job was claimed.",
-            snapshot.oldest_since.map(|since| since.elapsed(observed.now)),
+            snapshot
+                .oldest_since
+                .map(|since| since.elapsed(observed.now).as_secs_f64()),
         );
         self.gauge(
             "ojs_init_jobs_unanswered",
@@ -168,15 +174,11 @@ impl Page {
             "Jobs that a FETCH would ask for now.",
             snapshot.free_credit,
         );
-        let name = "ojs_init_memory_taken_ratio";
-        self.family(
-            name,
-            Type::Gauge,
+        self.gauge_if(
+            "ojs_init_memory_taken_ratio",
             "Share of the container's memory limit that is taken, where there is a memory gate.",
+            snapshot.memory_taken.map(|percent| f64::from(percent) / 100.0),
         );
-        if let Some(percent) = snapshot.memory_taken {
-            self.sample(name, &[], f64::from(percent) / 100.0);
-        }
         self.gauge(
             "ojs_init_memory_gate_closed",
             "Whether no jobs are asked for because too much of it is taken.",
@@ -192,11 +194,46 @@ impl Page {
             "Jobs that the connections of the worker take at a time, together.",
             snapshot.capacity,
         );
+    }
+
+    /// Adds the worker's process, and its memory and processor time.
+    fn worker(&mut self, observed: &Observed<'_>) {
+        let (snapshot, metrics, usage) = (observed.snapshot, observed.metrics, observed.usage);
         self.gauge(
             "ojs_init_worker_running",
             "Whether the worker's process runs.",
             u8::from(snapshot.worker_is_alive),
         );
+        let age = snapshot.worker_is_alive.then(|| metrics.worker_age(observed.now));
+        self.gauge_if(
+            "ojs_init_worker_age_seconds",
+            "Since the worker's process was started.",
+            age.flatten().map(|age| age.as_secs_f64()),
+        );
+        self.gauge(
+            "ojs_init_worker_jobs",
+            "Jobs that were given to the worker since its process was started.",
+            metrics.worker_jobs(),
+        );
+        self.gauge_if(
+            "ojs_init_worker_memory_bytes",
+            "Memory of the worker with all its descendants; a page that they share counts once.",
+            usage.map(|usage| usage.memory_bytes),
+        );
+        self.gauge_if(
+            "ojs_init_worker_processes",
+            "Processes of the worker, zombies included.",
+            usage.map(|usage| usage.processes),
+        );
+        let name = "ojs_init_worker_cpu_seconds_total";
+        self.family(
+            name,
+            Type::Counter,
+            "Processor time of this worker and the ones before it, with all their descendants.",
+        );
+        if let Some(usage) = usage {
+            self.sample(name, &[], usage.cpu.as_secs_f64());
+        }
     }
 
     fn shutdown(&mut self, observed: &Observed<'_>) {
@@ -216,12 +253,12 @@ impl Page {
         self.gauge_if(
             "ojs_init_drain_left_seconds",
             "During a preStop hook and in terminate: until jobs are cut off; 0 in the stop phase.",
-            observed.drain_left,
+            observed.drain_left.map(|left| left.as_secs_f64()),
         );
         self.gauge_if(
             "ojs_init_exit_left_seconds",
             "In terminate: until the exit at the latest.",
-            snapshot.exit_by.map(|exit| exit.remaining(now)),
+            snapshot.exit_by.map(|exit| exit.remaining(now).as_secs_f64()),
         );
         self.counter(
             "ojs_init_jobs_cut_off_total",
@@ -333,10 +370,10 @@ impl Page {
         self.sample(name, &[], value);
     }
 
-    fn gauge_if(&mut self, name: &str, help: &str, value: Option<Duration>) {
+    fn gauge_if(&mut self, name: &str, help: &str, value: Option<impl Display>) {
         self.family(name, Type::Gauge, help);
         if let Some(value) = value {
-            self.sample(name, &[], value.as_secs_f64());
+            self.sample(name, &[], value);
         }
     }
 

@@ -53,8 +53,11 @@ fn draining() -> Snapshot {
     }
 }
 
+/// With a worker that was started after 5 s.
 fn metrics() -> Metrics {
-    Metrics::new(at(0), Duration::from_millis(1_800_000_000_250))
+    let mut metrics = Metrics::new(at(0), Duration::from_millis(1_800_000_000_250));
+    metrics.worker_started(at(5));
+    metrics
 }
 
 fn shown(metrics: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
@@ -66,6 +69,11 @@ fn shown_with(drain_left: Option<u64>, metrics: &Metrics, snapshot: &Snapshot, n
         metrics,
         snapshot,
         drain_left: drain_left.map(Duration::from_secs),
+        usage: Some(WorkerUsage {
+            memory_bytes: 50_000_000,
+            cpu: Duration::from_millis(12_340),
+            processes: 3,
+        }),
         log_records_dropped: 5,
         now,
     })
@@ -148,6 +156,11 @@ fn each_gauge_shows_what_is_so_now() {
         "ojs_init_wakeups_total 0",
         "ojs_init_worker_capacity 8",
         "ojs_init_worker_running 1",
+        "ojs_init_worker_age_seconds 15",
+        "ojs_init_worker_jobs 0",
+        "ojs_init_worker_memory_bytes 50000000",
+        "ojs_init_worker_processes 3",
+        "ojs_init_worker_cpu_seconds_total 12.34",
         "ojs_init_state{state=\"running\"} 1",
         "ojs_init_state{state=\"quiet\"} 0",
         "ojs_init_state{state=\"terminate\"} 0",
@@ -164,6 +177,17 @@ fn each_gauge_shows_what_is_so_now() {
     for name in ["ojs_init_drain_left_seconds", "ojs_init_exit_left_seconds"] {
         assert!(!text.contains(&format!("\n{name} ")), "{name} means nothing yet");
     }
+}
+
+#[test]
+fn a_worker_that_does_not_run_has_no_age() {
+    let stopped = Snapshot {
+        worker_is_alive: false,
+        ..running()
+    };
+    let text = shown(&metrics(), &stopped, at(20));
+    has(&text, "ojs_init_worker_running 0");
+    assert!(!text.contains("\nojs_init_worker_age_seconds "), "{text}");
 }
 
 #[test]

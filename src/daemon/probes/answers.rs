@@ -6,6 +6,7 @@ use std::time::Duration;
 use log::trace;
 
 use crate::daemon::log::sink::LogHandle;
+use crate::daemon::worker_usage::UsageReader;
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
@@ -27,6 +28,8 @@ pub struct ProbeContext<'a> {
     /// The machine, which knows how the worker is.
     pub machine: &'a Lifecycle,
     pub metrics: &'a Metrics,
+    /// The memory and the processor time of the worker, read when a client asks for them.
+    pub usage: &'a mut UsageReader,
     /// The log, which counts the records that it drops.
     pub log: &'a LogHandle,
 }
@@ -48,7 +51,7 @@ struct SharedPage {
 
 impl ProbeAnswers {
     /// The response to a request.
-    pub fn respond(&mut self, request: ProbeRequest, sources: &ProbeContext<'_>, now: Moment) -> Arc<[u8]> {
+    pub fn respond(&mut self, request: ProbeRequest, sources: &mut ProbeContext<'_>, now: Moment) -> Arc<[u8]> {
         match request.asks {
             Ok(ProbePath::Probe(probe)) => {
                 let health = sources.machine.health(probe, now);
@@ -95,11 +98,13 @@ fn shared(
     Arc::clone(if wants_body { &shared.to_get } else { &shared.to_head })
 }
 
-fn metrics_text(sources: &ProbeContext<'_>, now: Moment) -> String {
+fn metrics_text(sources: &mut ProbeContext<'_>, now: Moment) -> String {
+    let snapshot = sources.machine.snapshot();
     metrics::text(&Observed {
         metrics: sources.metrics,
-        snapshot: &sources.machine.snapshot(),
+        snapshot: &snapshot,
         drain_left: sources.machine.drain_left(now),
+        usage: sources.usage.read(snapshot.heartbeat_interval, now),
         log_records_dropped: sources.log.dropped(),
         now,
     })

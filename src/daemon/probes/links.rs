@@ -91,7 +91,7 @@ impl ProbeLinks {
     }
 
     /// Answers requests, accepts new connections, and ends those at their deadline.
-    pub fn turn(&mut self, sources: &ProbeContext<'_>, registry: &Registry, now: Moment) {
+    pub fn turn(&mut self, sources: &mut ProbeContext<'_>, registry: &Registry, now: Moment) {
         while let Some(due) = self.deadlines.take_due(now) {
             match due {
                 Due::Accept => self.acceptor.try_again(),
@@ -123,7 +123,7 @@ impl ProbeLinks {
         &mut self,
         mut stream: TcpStream,
         origin: Origin,
-        sources: &ProbeContext<'_>,
+        sources: &mut ProbeContext<'_>,
         registry: &Registry,
         now: Moment,
     ) {
@@ -159,7 +159,7 @@ impl ProbeLinks {
         Some(slot)
     }
 
-    fn proceed(&mut self, slot: usize, sources: &ProbeContext<'_>, registry: &Registry, now: Moment) {
+    fn proceed(&mut self, slot: usize, sources: &mut ProbeContext<'_>, registry: &Registry, now: Moment) {
         let Some(link) = self.links.get_mut(&slot) else { return };
         match link.proceed(|request| self.answers.respond(request, sources, now)) {
             LinkProgress::Open => {}

@@ -10,6 +10,7 @@ mod pages;
 mod promtool;
 mod scrape;
 mod states;
+mod worker_usage;
 
 /// A free port.
 const ANY_PORT: (&str, &str) = ("OJS_HEALTH_LISTEN", "127.0.0.1:0");

@@ -142,6 +142,10 @@ pub struct Metrics {
     /// How often a type, or a job, began to be given back again and again.
     pub give_back_loops: u64,
     workers_started: u64,
+    /// When the last worker was started.
+    worker_started_at: Option<Moment>,
+    /// Jobs that were given to it.
+    worker_jobs: u64,
     /// Processes that were reaped and are not the worker.
     pub orphans_reaped: u64,
     /// The start, since the beginning of 1970.
@@ -164,6 +168,8 @@ impl Metrics {
             jobs_dropped: 0,
             give_back_loops: 0,
             workers_started: 0,
+            worker_started_at: None,
+            worker_jobs: 0,
             orphans_reaped: 0,
             started_at: since_1970,
         }
@@ -190,6 +196,7 @@ impl Metrics {
         if let JobNotice::Claimed(job) | JobNotice::HandedOver(job, _) = notice {
             // Shows the job's kind from here on, so a watcher of a figure sees it leave zero.
             self.of(job);
+            self.worker_jobs += u64::from(matches!(notice, JobNotice::HandedOver(..)));
         } else if let JobNotice::OutcomeSent { job, end, took } = notice {
             self.of(job).durations.entry(*end).or_default().observe(*took);
         } else if let JobNotice::TimedOut(job, _) | JobNotice::TimeoutPassed(job, _) = notice {
@@ -252,8 +259,22 @@ impl Metrics {
     }
 
     /// A worker was started.
-    pub fn worker_started(&mut self) {
+    pub fn worker_started(&mut self, now: Moment) {
         self.workers_started += 1;
+        self.worker_started_at = Some(now);
+        self.worker_jobs = 0;
+    }
+
+    /// Since the last worker was started. `None`: there was none yet.
+    #[must_use]
+    pub fn worker_age(&self, now: Moment) -> Option<Duration> {
+        self.worker_started_at.map(|at| at.elapsed(now))
+    }
+
+    /// Jobs that were given to the last worker. One that it gets a second time counts twice.
+    #[must_use]
+    pub fn worker_jobs(&self) -> u64 {
+        self.worker_jobs
     }
 
     /// Workers that were started after the first one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::api::{Call, Failure, JobError, JobId, Outcome, WorkerId};
+use crate::api::{Call, Failure, HolderId, JobError, JobId, Outcome, WorkerId};
 
 fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))
@@ -280,11 +280,31 @@ fn the_first_worker_is_no_restart() {
     let mut metrics = metrics();
     let restarts: Vec<u64> = (0..3)
         .map(|_| {
-            metrics.worker_started();
+            metrics.worker_started(at(0));
             metrics.restarts()
         })
         .collect();
     assert_eq!(restarts, [0, 1, 2]);
+}
+
+#[test]
+fn a_new_worker_is_young_and_has_had_no_job() {
+    let mut metrics = metrics();
+    assert_eq!(metrics.worker_age(at(5)), None);
+    metrics.worker_started(at(1_000));
+    let given = || Notice::Job(JobNotice::HandedOver(job("a", "t", "q"), HolderId(1)));
+    say(&mut metrics, Notice::Job(JobNotice::Claimed(job("a", "t", "q"))));
+    say(&mut metrics, given());
+    say(&mut metrics, given());
+    assert_eq!(
+        (metrics.worker_age(at(4_000)), metrics.worker_jobs()),
+        (Some(Duration::from_secs(3)), 2)
+    );
+    metrics.worker_started(at(5_000));
+    assert_eq!(
+        (metrics.worker_age(at(5_500)), metrics.worker_jobs()),
+        (Some(Duration::from_millis(500)), 0)
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::operator::connections::table;
 pub use crate::operator::line::Screen;
 use crate::operator::line::{Line, MARGIN, Style, WIDEST, field, fit, printable, wrapped};
-use crate::operator::status_reply::{Fraction, JobReport, StatusReply};
+use crate::operator::status_reply::{Fraction, JobReport, StatusReply, WorkerReport};
 use crate::text::{active_jobs, count, several};
 use crate::trouble::consequences;
 
@@ -128,6 +128,7 @@ fn summary(report: &StatusReply, screen: &Screen, most: usize) -> Vec<String> {
     lines.extend(left(report, screen));
     lines.extend(jobs(report, screen).into_iter().take(most));
     lines.extend(worker(report, screen).into_iter().take(most));
+    lines.extend(uses(&report.worker, screen).filter(|_| most > 1));
     if let Some(end) = &report.worker.last_end {
         let which = if report.worker.pid.is_some() {
             "the one before"
@@ -303,6 +304,15 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
         parts.push((Style::Plain, format!("{} ready", worker.ready)));
     }
     wrapped("worker", &parts, screen)
+}
+
+/// The memory and the processor time of the worker, and the jobs that it was given.
+fn uses(worker: &WorkerReport, screen: &Screen) -> Option<String> {
+    let (mib, processes, cpu) = (worker.memory_bytes? >> 20, worker.processes?, time(worker.cpu_ms?));
+    let jobs = several(worker.jobs, "job");
+    let several = if processes == 1 { "" } else { "es" };
+    let text = format!("{mib} MiB in {processes} process{several}, cpu {cpu}; {jobs} since its start");
+    Some(field("uses", &text, screen))
 }
 
 /// How ojs-init identifies callers, and how many jobs they ask for.

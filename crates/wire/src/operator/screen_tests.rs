@@ -48,6 +48,10 @@ fn running() -> StatusReply {
             connections: 2,
             ready: 2,
             capacity: 10,
+            jobs: 1_204,
+            processes: Some(3),
+            memory_bytes: Some(184_500_000),
+            cpu_ms: Some(123_450),
             ..WorkerReport::default()
         },
         backend: BackendReport {
@@ -97,8 +101,7 @@ fn quiet() -> StatusReply {
     report.state = "quiet".to_owned();
     report.phase = "quiet".to_owned();
     report.reasons = vec!["server".to_owned(), "prestop".to_owned()];
-    report.left_ms = Some(21_800);
-    report.left_of_ms = Some(25_000);
+    (report.left_ms, report.left_of_ms) = (Some(21_800), Some(25_000));
     report
 }
 
@@ -108,8 +111,7 @@ fn draining() -> StatusReply {
     report.phase = "drain".to_owned();
     report.reasons = vec!["sigterm".to_owned()];
     report.terminating_for_ms = Some(13_000);
-    report.left_ms = Some(12_000);
-    report.left_of_ms = Some(25_000);
+    (report.left_ms, report.left_of_ms) = (Some(12_000), Some(25_000));
     report
 }
 
@@ -117,8 +119,7 @@ fn stopping() -> StatusReply {
     let mut report = draining();
     report.phase = "stop".to_owned();
     report.terminating_for_ms = Some(26_000);
-    report.left_ms = Some(900);
-    report.left_of_ms = Some(5_000);
+    (report.left_ms, report.left_of_ms) = (Some(900), Some(5_000));
     report.cut_off = 1;
     report.jobs[0].cancelled = true;
     report
@@ -336,9 +337,8 @@ fn as_many_jobs_are_shown_as_fit_and_the_rest_is_counted() {
             assert_eq!(said, Some((200 - rows).to_string().as_str()), "{height}");
         }
     }
-    let enough = Screen { height: 15, ..NORMAL };
-    let lines = draw(&running(), &enough);
-    assert_eq!(lines.len(), 15);
+    let lines = draw(&running(), &Screen { height: 16, ..NORMAL });
+    assert_eq!(lines.len(), 16);
     assert!(lines.last().unwrap().ends_with("waiting"), "{lines:#?}");
 }
 

@@ -17,6 +17,7 @@ use ojs_lifecycle::api::{
     FinalStep, Health, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator,
     Snapshot, Status, Text, Trouble,
 };
+use ojs_values::usage::WorkerUsage;
 
 /// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all
 /// of it escaped.
@@ -62,6 +63,10 @@ pub struct InstanceInfo {
     pub caller_proof: Option<&'static str>,
     /// The last failed request to the backend, in the words of the log.
     pub backend_error: Option<String>,
+    /// Jobs that were given to the worker since it was started.
+    pub worker_jobs: u64,
+    /// The memory and the processor time of the worker; `None` if they cannot be read.
+    pub usage: Option<WorkerUsage>,
 }
 
 /// `/status`: only the fields that every client that reaches the port may see.
@@ -230,6 +235,10 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
             connections: count(worker.holders),
             ready: count(snapshot.ready_holders),
             capacity: snapshot.capacity,
+            jobs: facts.worker_jobs,
+            processes: facts.usage.map(|usage| count(usage.processes)),
+            memory_bytes: facts.usage.map(|usage| usage.memory_bytes),
+            cpu_ms: facts.usage.map(|usage| milliseconds(usage.cpu)),
         },
         backend: BackendReport {
             url: shortened(&facts.url, LONGEST_URL),

@@ -126,6 +126,12 @@ fn facts() -> InstanceInfo {
         labels: vec!["secret-label".to_owned()],
         caller_proof: Some("secret-proof"),
         backend_error: Some("secret-words".to_owned()),
+        worker_jobs: 9,
+        usage: Some(WorkerUsage {
+            memory_bytes: 50_000_000,
+            cpu: ms(12_340),
+            processes: 3,
+        }),
     }
 }
 
@@ -146,7 +152,8 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"#,
         r#""connections":[{"connection":3,"pid":78,"jobs":2,"concurrency":7,"state":"given up"}],"connections_not_shown":1,"queues":["secret-queue"],"queues_refused":["secret-refused"],"#,
         r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
-        r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
+        r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7,"jobs":9,"#,
+        r#""processes":3,"memory_bytes":50000000,"cpu_ms":12340},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
         r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2,"trouble":{"kind":"unauthorized","#,
         r#""state":"refuses our credentials","error":"secret-words","lasted_ms":180000,"waiting_outcomes":1,"#,
@@ -274,6 +281,12 @@ fn the_longest_answer_keeps_its_bound() {
         kill_lead: Duration::ZERO,
         caller_proof: Some("uid and bearer"),
         backend_error: Some(worst.clone()),
+        worker_jobs: u64::MAX,
+        usage: Some(WorkerUsage {
+            memory_bytes: u64::MAX,
+            cpu: Duration::MAX,
+            processes: usize::MAX,
+        }),
     };
     let text = text(status, &facts);
     assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());

@@ -217,6 +217,17 @@ pub struct WorkerReport {
     pub ready: u64,
     /// Most jobs of all connections together at a time.
     pub capacity: u64,
+    /// Jobs that were given to this worker since it was started.
+    pub jobs: u64,
+    /// Its processes. `None`, like memory and processor time, if they cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Memory of all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processor time of all of them and of the workers before this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
 }
 
 /// The conversation with the backend.
