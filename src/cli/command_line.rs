@@ -49,6 +49,8 @@ pub enum Order {
     Terminate,
     /// Do not wait for the active jobs any longer.
     Stop,
+    /// Drain the worker and start it again.
+    Recycle,
     /// Quiet, start the orchestrator's clock, and wait.
     Prestop(PrestopWait),
     /// Show the state of the instance, its connections and its jobs.

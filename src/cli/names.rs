@@ -7,7 +7,7 @@ pub(super) const JOB: &str = "job";
 pub(super) const JOB_USAGE: &str = "ojs-init job progress FRACTION [MESSAGE] | checkpoint JSON |\n                    heartbeat | cancelled | arg PATH";
 
 /// Each subcommand for a running instance, with its usage and the beginning of its help.
-pub(super) const ORDERS: [(&str, &str, &str); 7] = [
+pub(super) const ORDERS: [(&str, &str, &str); 8] = [
     (
         "quiet",
         "ojs-init quiet [OPTIONS]",
@@ -27,6 +27,11 @@ pub(super) const ORDERS: [(&str, &str, &str); 7] = [
         "stop",
         "ojs-init stop [OPTIONS]",
         "Do not wait for the active jobs any longer (as a second SIGTERM)",
+    ),
+    (
+        "recycle",
+        "ojs-init recycle [OPTIONS]",
+        "Drain the worker and start it again; ojs-init goes on",
     ),
     (
         "prestop",

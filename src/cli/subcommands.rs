@@ -237,6 +237,7 @@ pub(super) fn order(name: &str, matches: &ArgMatches) -> Option<Order> {
         "resume" => Some(Order::Resume),
         "terminate" => Some(Order::Terminate),
         "stop" => Some(Order::Stop),
+        "recycle" => Some(Order::Recycle),
         "prestop" if matches.get_flag(UNTIL_IDLE) => Some(Order::Prestop(PrestopWait::UntilIdle)),
         "prestop" => Some(Order::Prestop(PrestopWait::For(*matches.get_one(FOR)?))),
         "status" => Some(Order::Status {

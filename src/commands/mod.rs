@@ -48,6 +48,7 @@ fn carry_out(order: Order, target: Target, terminal: Terminal) -> Exit {
         Order::Resume => OperatorRequest::Resume,
         Order::Terminate => OperatorRequest::Terminate,
         Order::Stop => OperatorRequest::Stop,
+        Order::Recycle => OperatorRequest::Recycle,
         Order::Prestop(wait) => return operate::prestop(wait, target, begin),
         Order::Status {
             as_json,

@@ -1,5 +1,5 @@
-//! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, send
-//! the request, report the result in one line.
+//! The subcommands `quiet`, `resume`, `terminate`, `stop`, `recycle` and `prestop`: find the
+//! instance, send the request, report the result in one line.
 
 use std::time::Duration;
 
@@ -130,6 +130,10 @@ fn happened(request: OperatorRequest, told: &ControlReply) -> String {
         (OperatorRequest::Quiet, "quiet") => format!("the worker is quiet {now}, {jobs}"),
         (OperatorRequest::Resume, "running") if told.has_changed => format!("the worker runs again, {jobs}"),
         (OperatorRequest::Resume, "running") => format!("the worker is running already, {jobs}"),
+        (OperatorRequest::Recycle, _) if told.has_changed => {
+            format!("the worker is recycled: it finishes its jobs and starts again, {jobs}")
+        }
+        (OperatorRequest::Recycle, _) => format!("the worker is being recycled already, {jobs}"),
         (OperatorRequest::Terminate | OperatorRequest::Stop, _) if told.has_changed => where_it_is(told),
         _ => format!("nothing changes: {}", where_it_is(told)),
     }
@@ -196,6 +200,16 @@ mod tests {
                 OperatorRequest::Terminate,
                 told(true, "drain", 1, Some(25_000)),
                 "the worker is terminating, 1 job active: the drain ends in 25 s at the latest",
+            ),
+            (
+                OperatorRequest::Recycle,
+                told(true, "running", 2, None),
+                "the worker is recycled: it finishes its jobs and starts again, 2 jobs active",
+            ),
+            (
+                OperatorRequest::Recycle,
+                told(false, "running", 2, None),
+                "the worker is being recycled already, 2 jobs active",
             ),
             (
                 OperatorRequest::Stop,

@@ -12,7 +12,7 @@ use super::sections::{Config, Exec, Log, Worker};
 use super::settings::Settings;
 use super::source::Source;
 use super::values::enums::Mode;
-use super::values::limits::JobMemory;
+use super::values::limits::MemoryLimit;
 use ojs_values::signal::Signal;
 
 /// The variable of the runner's environment that has them. Jobs do not see it, and there is no
@@ -119,8 +119,8 @@ impl RunnerSettings {
     #[must_use]
     pub fn max_memory(&self) -> Option<u64> {
         match self.exec.max_memory? {
-            JobMemory::Bytes(bytes) => Some(bytes.0),
-            JobMemory::Share(_) => None,
+            MemoryLimit::Bytes(bytes) => Some(bytes.0),
+            MemoryLimit::Share(_) => None,
         }
     }
 }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_value_that_would_be_read_differently_is_refused_with_its_key() {
         let mut settings = Settings::default();
-        let too_small = Some(JobMemory::Bytes(Bytes(1)));
+        let too_small = Some(MemoryLimit::Bytes(Bytes(1)));
         settings.replace(&EXEC_MAX_MEMORY, too_small, Source::Default);
         let refused = RunnerSettings::encode(&settings).unwrap_err();
         assert!(refused.contains("exec.max_memory"), "{refused}");

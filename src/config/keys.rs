@@ -23,10 +23,10 @@ use log::Level;
 
 use super::key::{Group, Key, Row, Scope, Values};
 use super::values::duration::{Bytes, TimeOrOff};
-use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
+use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode, RecycleOverlap};
 use super::values::exec::{ExecRoutes, Redactions, Verdicts};
 use super::values::limits::MAX_PROCESSES;
-use super::values::limits::{JobMemory, MemoryShare, Nice, Percent, Rlimits, Uids};
+use super::values::limits::{MemoryLimit, MemoryShare, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::log_levels::LogLevels;
 use super::values::loopback::Loopback;
@@ -47,6 +47,9 @@ const ANY_DURATION: RangeInclusive<Duration> = Duration::ZERO..=MAX_DURATION;
 
 /// Periods and timeouts: at least 10 ms. Less would be a busy loop.
 const PERIOD: RangeInclusive<Duration> = Duration::from_millis(10)..=MAX_DURATION;
+
+/// Ages of a worker at which it is recycled: at least 1 s, because each start costs capacity.
+const AGE: RangeInclusive<Duration> = Duration::from_secs(1)..=MAX_DURATION;
 
 /// The time that an orchestrator may allow from its first step to its SIGKILL.
 const LIMIT: RangeInclusive<Duration> = LEAST_LIMIT..=MAX_DURATION;
@@ -248,6 +251,15 @@ keys! {
         MEMORY_GATE: MemoryShare [Percent(10)..=Percent(99)] = MemoryShare(None);
             "worker.memory_gate", "memory-gate", ["OJS_WORKER_MEMORY_GATE"];
             "Share of the container's memory limit above which no job is fetched, until it is 5 points below";
+        MAX_JOBS: Option<u32> [1..=u32::MAX] = None;
+            "worker.max_jobs", "max-jobs", ["OJS_WORKER_MAX_JOBS"];
+            "Recycle the worker after so many jobs, less up to a fifth by chance";
+        MAX_MEMORY: Option<MemoryLimit> = None;
+            "worker.max_memory", "max-memory", ["OJS_WORKER_MAX_MEMORY"];
+            "Recycle the worker when it uses more memory with all its descendants: bytes, or a share of the container's limit";
+        MAX_AGE: Option<Duration> [AGE] = None;
+            "worker.max_age", "max-age", ["OJS_WORKER_MAX_AGE"];
+            "Recycle the worker after so long, less up to a fifth by chance";
         EXIT_WHEN_IDLE: TimeOrOff [PERIOD] = TimeOrOff(None);
             "worker.exit_when_idle", "exit-when-idle", ["OJS_EXIT_WHEN_IDLE"];
             "End as after SIGTERM when FETCHes have found no job for so long and none is active; off: never";
@@ -263,6 +275,9 @@ keys! {
         PROCESSES: u32 [1..=MAX_PROCESSES] = 1;
             "worker.processes", "processes", ["OJS_PROCESSES"];
             "Copies of COMMAND that run side by side, each with its number in OJS_PROCESS_INDEX";
+        RECYCLE_OVERLAP: RecycleOverlap = RecycleOverlap::Auto;
+            "worker.recycle_overlap", "recycle-overlap", ["OJS_WORKER_RECYCLE_OVERLAP"];
+            "Socket: start the next worker before the recycled one ends: auto (if there is memory for two), on or off";
         TYPE_WAIT: Duration [ANY_DURATION] = secs(5);
             "worker.type_wait", "type-wait", ["OJS_TYPE_WAIT"];
             "How long a job whose type no connection takes waits for one that may still come, from the last ready on";
@@ -314,7 +329,7 @@ keys! {
         EXEC_REDACT: Redactions = Redactions::default();
             "exec.redact", "exec-redact", ["OJS_EXEC_REDACT"];
             "Variables whose values are struck out of the standard error that a failed job's details hold";
-        EXEC_MAX_MEMORY: Option<JobMemory> = None;
+        EXEC_MAX_MEMORY: Option<MemoryLimit> = None;
             "exec.max_memory", "exec-max-memory", ["OJS_EXEC_MAX_MEMORY"];
             "A job that takes more memory with all its processes is ended, and has failed";
         EXEC_NICE: Option<Nice> [Nice(-20)..=Nice(19)] = None, "unchanged";

@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::values::duration::Bytes;
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
 use super::values::exec::{ExecRoutes, Redactions, Verdicts};
-use super::values::limits::{JobMemory, Nice, Percent, Rlimits, Uids};
+use super::values::limits::{MemoryLimit, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::log_levels::LogLevels;
 use super::values::loopback::Loopback;
@@ -161,7 +161,7 @@ sections! {
         leftovers: ExecLeftovers = settings.value(&keys::EXEC_LEFTOVERS),
         exit: Verdicts = settings.value(&keys::EXEC_EXIT),
         redact: Redactions = settings.value(&keys::EXEC_REDACT),
-        max_memory: Option<JobMemory> = settings.value(&keys::EXEC_MAX_MEMORY),
+        max_memory: Option<MemoryLimit> = settings.value(&keys::EXEC_MAX_MEMORY),
         /// `None`: the value of ojs-init.
         nice: Option<Nice> = settings.value(&keys::EXEC_NICE),
         rlimits: Rlimits = settings.value(&keys::EXEC_RLIMITS),

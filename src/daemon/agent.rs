@@ -30,7 +30,7 @@ use crate::daemon::log::remedy::remedy;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
-use crate::daemon::memory_watch::MemoryWatch;
+use crate::daemon::memory_watch::{self, MemoryWatch};
 use crate::daemon::options::{self, announce};
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::probes::links::ProbeLinks;
@@ -41,6 +41,7 @@ use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::start::{self, StartFailure};
 use crate::daemon::surroundings::surroundings;
 use crate::daemon::tokens::TokenOwner;
+use crate::daemon::two_workers::TwoWorkers;
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
@@ -166,7 +167,7 @@ fn set_up(
     let plan = plan(config, command, environ, &way.variables)?.run_as(credentials);
     let plan = plan.with_open_files(way.open_files);
     blank_secrets(environ);
-    keep_memory_to_ourselves();
+    memory_watch::keep_memory_to_ourselves();
     init::detach_stdin_tty();
     let facts = facts(config, command);
     let event_loop = EventLoop {
@@ -188,6 +189,7 @@ fn set_up(
         started_at: now(),
         log,
         worker: None,
+        two: TwoWorkers::of(config),
         oom_kills: OomKills::find(),
         memory,
         memory_look_at: None,
@@ -328,16 +330,6 @@ fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control
 fn blank_secrets(environ: &mut Environ) {
     for name in SECRET_VARIABLES {
         environ.overwrite(name);
-    }
-}
-
-/// Without this the worker could read the token in the memory of ojs-init.
-fn keep_memory_to_ourselves() {
-    if let Err(error) = init::forbid_dumps() {
-        warn!(
-            "cannot keep our memory from processes of the same user (PR_SET_DUMPABLE): {error}; the worker can read the \
-             token there: run it as another user (--user), or allow prctl in the seccomp profile"
-        );
     }
 }
 

@@ -25,7 +25,9 @@ impl EventLoop {
         while let Some(effect) = self.machine.poll_effect() {
             self.metrics.observe(&effect);
             match effect {
-                Effect::StartWorker => self.start_worker(),
+                Effect::StartWorker { keeps_name } => self.start_worker(keeps_name),
+                Effect::StartNext => self.start_next(),
+                Effect::TakeOver(process) => self.take_over(process),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
                 Effect::SignalProcess(process, signal) => self.processes.signal(process, signal),
                 Effect::TerminateDescendants => self.descendants.terminate(),
@@ -48,6 +50,7 @@ impl EventLoop {
                     is_again,
                 } => {
                     Narrator::calling(&call);
+                    self.look_at_worker_memory(&call);
                     self.backend.send(id, call, give_up, is_again);
                 }
                 Effect::AbandonCall(call) => self.backend.abandon(call),
@@ -66,15 +69,17 @@ impl EventLoop {
         None
     }
 
-    fn start_worker(&mut self) {
+    fn start_worker(&mut self, keeps_name: bool) {
         self.oom_kills.iter_mut().for_each(OomKills::begin);
         let event = match start::try_spawn(&self.plan, &self.program) {
             Ok(pid) => {
                 let process = self.processes.worker_started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
-                self.metrics.worker_started(now());
+                self.metrics.worker_started(now(), keeps_name);
                 self.usage.worker_started(pid);
-                let worker = WorkerId(Uuid::now_v7().to_string().into());
+                let name = self.two.name.take().filter(|_| keeps_name);
+                let worker = name.unwrap_or_else(|| WorkerId(Uuid::now_v7().to_string().into()));
+                self.two.name = Some(worker.clone());
                 let watch = self.processes.watch_of(process);
                 self.facts.caller_proof = self.interface.worker_started(pid, watch.as_ref(), &worker);
                 if let Some(act) = self.on_first_start.take() {

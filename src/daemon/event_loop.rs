@@ -24,6 +24,7 @@ use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
+use crate::daemon::two_workers::TwoWorkers;
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
@@ -92,6 +93,8 @@ pub struct EventLoop {
     /// The program of the plan, for a message that it could not be started.
     pub(super) program: String,
     pub(super) worker: Option<Worker>,
+    /// The next process of the worker, or its old one.
+    pub(super) two: TwoWorkers,
     /// The kernel's count of processes that it ended because memory ran out, if there is one.
     pub(super) oom_kills: Option<OomKills>,
     /// The memory of this container, if a gate is configured.
@@ -367,6 +370,10 @@ impl EventLoop {
     }
 
     fn reap(&mut self) {
+        if let Some(beside) = self.two.beside.filter(|beside| reaper::has_ended(beside.pid)) {
+            // Before it is reaped, because its number and that of its group are its own until then.
+            self.processes.ended(beside.process, &mut self.inbox);
+        }
         for _ in 0..REAPS_PER_TURN {
             match reaper::reap_one() {
                 Ok(Reaped::Process(pid, ended)) if self.worker.is_some_and(|worker| worker.pid == pid) => {
@@ -375,6 +382,11 @@ impl EventLoop {
                     }
                     self.look_at_memory(ended);
                     self.inbox.push_back(Event::WorkerEnded(ended));
+                }
+                Ok(Reaped::Process(pid, _)) if self.two.beside.is_some_and(|beside| beside.pid == pid) => {
+                    if let Some(beside) = self.two.beside.take() {
+                        self.processes.worker_reaped(beside.process);
+                    }
                 }
                 Ok(Reaped::Process(pid, ended)) => {
                     self.metrics.orphans_reaped += 1;

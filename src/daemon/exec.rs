@@ -10,7 +10,7 @@ use log::warn;
 use ojs_values::small;
 
 use crate::config::values::duration::Bytes;
-use crate::config::values::limits::{JobMemory, LEAST_JOB_MEMORY};
+use crate::config::values::limits::{LEAST_JOB_MEMORY, MemoryLimit};
 use crate::config::{self, Config, Mode, OwnProgram, RUNNER_VARIABLE, RunnerSettings, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
@@ -44,7 +44,7 @@ pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailur
     let mut settings = config.settings.clone();
     let source = |key: &config::Row| config.settings.source(key).clone();
     if config.mode == Mode::Exec {
-        let max_memory = memory_limit(config).map(|bytes| JobMemory::Bytes(Bytes(bytes)));
+        let max_memory = memory_limit(config).map(|bytes| MemoryLimit::Bytes(Bytes(bytes)));
         settings.replace(&keys::EXEC_MAX_MEMORY, max_memory, source(&keys::EXEC_MAX_MEMORY));
     }
     let format = Some(sink::format(config.log.format));
@@ -69,9 +69,9 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());
     let setting = || config.settings.describe(&keys::EXEC_MAX_MEMORY);
     let bytes = match (limit, container) {
-        (JobMemory::Bytes(bytes), _) => bytes.0,
-        (JobMemory::Share(share), Some(container)) => share.of(container),
-        (JobMemory::Share(_), None) => {
+        (MemoryLimit::Bytes(bytes), _) => bytes.0,
+        (MemoryLimit::Share(share), Some(container)) => share.of(container),
+        (MemoryLimit::Share(_), None) => {
             warn!(
                 "{}: this container has no memory limit of which that could be a share; jobs are not limited; set a memory \
                  limit, or a size",

@@ -55,6 +55,7 @@ mod surroundings;
 #[cfg(feature = "agent")]
 pub mod tokens;
 #[cfg(feature = "agent")]
+mod two_workers;
 mod window_signal;
 #[cfg(feature = "agent")]
 mod worker_usage;

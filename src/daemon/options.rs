@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use log::{info, warn};
 
+use crate::config::values::enums::RecycleOverlap;
+use crate::config::values::limits::MemoryLimit;
 use crate::config::{Config, Mode, OwnProgram, TERMINATE_SIGNAL, keys};
 use ojs_lifecycle::api::{
-    LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Text, TransitionSignals, Wake,
+    LimitSource, MAX_CONCURRENCY, Options, Queues, RecycleLimits, ShutdownTimes, Surroundings, Text, TransitionSignals,
+    Wake,
 };
+use ojs_os::cgroup_memory::MemoryCgroup;
 use ojs_wire::text::seconds;
 
 /// The options of the lifecycle.
@@ -22,6 +26,12 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         enforce_timeouts: settings.value(&keys::ENFORCE_TIMEOUTS),
         isolates_suspects: config.mode != Mode::Exec,
         restart: settings.value(&keys::RESTART),
+        recycle: RecycleLimits {
+            max_jobs: settings.value(&keys::MAX_JOBS),
+            max_memory: max_memory(config),
+            max_age: settings.value(&keys::MAX_AGE),
+            overlap: config.mode == Mode::Socket && settings.value(&keys::RECYCLE_OVERLAP) != RecycleOverlap::Off,
+        },
         ready_timeout: settings.value(&keys::READY_TIMEOUT),
         type_wait: worker.type_wait,
         memory_gate: worker.memory_gate.map(|most| most.0),
@@ -60,6 +70,24 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         shutdown_error_type: settings.value(&keys::SHUTDOWN_ERROR_TYPE).into(),
         shutdown_error_code: settings.value(&keys::SHUTDOWN_ERROR_CODE).into(),
         seed,
+    }
+}
+
+/// `worker.max_memory` in bytes. A share of no limit is none, which is a warning.
+fn max_memory(config: &Config) -> Option<u64> {
+    match config.settings.value(&keys::MAX_MEMORY)? {
+        MemoryLimit::Bytes(bytes) => Some(bytes.0),
+        MemoryLimit::Share(share) => {
+            let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());
+            if container.is_none() {
+                warn!(
+                    "{}: this container has no memory limit of which that could be a share; the worker is not recycled for its \
+                     memory; set a memory limit, or a size",
+                    config.settings.describe(&keys::MAX_MEMORY)
+                );
+            }
+            container.map(|limit| share.of(limit))
+        }
     }
 }
 

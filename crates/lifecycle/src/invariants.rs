@@ -179,6 +179,8 @@ impl Lifecycle {
             }
             WorkerTimer::HungUp(process) | WorkerTimer::KillProcess(process) => holders.process(process).is_some(),
             WorkerTimer::Pull(pull) => self.workers.pulls().get(pull).is_some(),
+            WorkerTimer::MaxAge => self.workers.supervision().is_alive() && !self.phase().is_terminating(),
+            WorkerTimer::Recycle => self.workers.recycling().under_way().is_some(),
             WorkerTimer::KillDescendants
             | WorkerTimer::GiveUpOnDescendants
             | WorkerTimer::Rescan

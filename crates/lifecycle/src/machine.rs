@@ -38,7 +38,7 @@ type Consequence = fn(&mut Lifecycle, Moment);
 
 /// The possible consequences of each event, in this order. A later one relies on the effects of the
 /// earlier ones.
-const CONSEQUENCES: [Consequence; 10] = [
+const CONSEQUENCES: [Consequence; 11] = [
     Lifecycle::resolve_gone_processes,
     Lifecycle::start_next_worker,
     Lifecycle::end_if_idle,
@@ -47,6 +47,7 @@ const CONSEQUENCES: [Consequence; 10] = [
     Lifecycle::hand_over,
     Lifecycle::isolate,
     Lifecycle::answer_asked_pulls,
+    Lifecycle::recycle,
     Lifecycle::send_reports,
     Lifecycle::look_after_link,
 ];
@@ -84,7 +85,7 @@ impl Lifecycle {
             operators: Operators::default(),
             options,
         };
-        machine.order(Effect::StartWorker);
+        machine.order(Effect::StartWorker { keeps_name: false });
         machine
     }
 
@@ -109,10 +110,11 @@ impl Lifecycle {
             Event::OperatorConnected(client) => self.operator_connected(client, now),
             Event::OperatorAsked(client, request) => self.operator_asked(client, request, now),
             Event::OperatorLeft(client) => self.operator_left(client),
-            Event::WorkerStarted { process, worker } => {
-                self.workers(now, |workers, cx| workers.worker_started(process, worker, cx));
-            }
+            Event::WorkerStarted { process, worker } => self.worker_started(process, worker, now),
+            Event::NextStarted(process) => self.next_worker_started(process, now),
+            Event::NextNotStarted => self.workers(now, Workers::next_not_started),
             Event::WorkerNotStarted(why) => self.workers(now, |workers, cx| workers.worker_not_started(why, cx)),
+            Event::WorkerMemory(bytes) => self.workers(now, |workers, cx| workers.memory_is(bytes, cx)),
             Event::MemoryRanOut(kills) => self.workers.memory_ran_out(kills),
             Event::WorkerEnded(ended) => self.worker_ended(ended, now),
             Event::Reaped { children_left } => self.reaped(children_left, now),
@@ -136,7 +138,10 @@ impl Lifecycle {
             Event::ReadingStopped(holder) => self.workers(now, |workers, cx| workers.reading_paused(holder, true, cx)),
             Event::ReadingResumed(holder) => self.workers(now, |workers, cx| workers.reading_paused(holder, false, cx)),
             Event::HungUp(holder) => self.hung_up(holder, now),
-            Event::ProcessGone(process) => self.workers(now, |workers, cx| workers.process_gone(process, cx)),
+            Event::ProcessGone(process) => self.workers(now, |workers, cx| {
+                workers.process_gone(process, cx);
+                workers.one_of_two_is_gone(process, cx);
+            }),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
             Event::StreamSaid(call, news) => self.link(now, |link, cx| link.stream_said(call, news, cx)),
             Event::CredentialsChanged => self.link(now, Link::credentials_changed),

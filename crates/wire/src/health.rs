@@ -46,6 +46,10 @@ fn reason(trouble: &Unhealthy) -> UnhealthyReason {
             "worker_not_ready",
             "the worker has not asked the gateway for jobs: it has to take its address from OJS_URL".to_owned(),
         ),
+        Unhealthy::Recycling => (
+            "recycling",
+            "the worker is being recycled: it gets no jobs until its next process is ready".to_owned(),
+        ),
         Unhealthy::WorkerPaused => (
             "worker_paused",
             "the worker asks for no jobs: a concurrency of 0".to_owned(),

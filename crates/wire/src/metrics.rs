@@ -337,9 +337,14 @@ impl Page {
         );
         self.counter(
             "ojs_init_worker_restarts_total",
-            "Workers that were started after the first one.",
+            "Workers that were started after the first one, recycled ones apart.",
             metrics.restarts(),
         );
+        let name = "ojs_init_worker_recycles_total";
+        self.family(name, Type::Counter, "Recyclings of the worker, by reason.");
+        for (reason, count) in &metrics.recycles {
+            self.sample(name, &[("reason", reason)], count);
+        }
         self.counter(
             "ojs_init_reaped_orphans_total",
             "Processes that were reaped and are not the worker.",

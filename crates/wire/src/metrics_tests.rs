@@ -56,7 +56,7 @@ fn draining() -> Snapshot {
 /// With a worker that was started after 5 s.
 fn metrics() -> Metrics {
     let mut metrics = Metrics::new(at(0), Duration::from_millis(1_800_000_000_250));
-    metrics.worker_started(at(5));
+    metrics.worker_started(at(5), false);
     metrics
 }
 

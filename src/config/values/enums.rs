@@ -35,6 +35,15 @@ pub enum GatewayAllow {
     Any,
 }
 
+/// Whether the next worker process starts while the old one works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecycleOverlap {
+    /// If the container has memory for two.
+    Auto,
+    On,
+    Off,
+}
+
 /// The standard input of a job's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecInput {
@@ -105,6 +114,7 @@ words! {
     StopSignal { Graceful = "graceful", Stop = "stop", Exit = "exit" }
     Restart { Never = "never", Hung = "hung", OnFailure = "on-failure", Always = "always" }
     Wake { Auto = "auto", Off = "off" }
+    RecycleOverlap { Auto = "auto", On = "on", Off = "off" }
     Leftovers { Fail = "fail", Requeue = "requeue" }
     FinalState { Terminate = "terminate", Terminated = "terminated", Both = "both" }
 }

@@ -71,7 +71,7 @@ impl Value for MemoryShare {
 
 /// The memory of one job, in bytes or as a share of the container's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobMemory {
+pub enum MemoryLimit {
     Bytes(Bytes),
     Share(Percent),
 }
@@ -79,7 +79,7 @@ pub enum JobMemory {
 /// The least that a job can be limited to: less is not enough to start a program.
 pub const LEAST_JOB_MEMORY: Bytes = Bytes(1 << 20);
 
-impl Value for JobMemory {
+impl Value for MemoryLimit {
     type Limits = ();
     const NOTATION: Notation = Notation::new(
         Form::StringOrInteger,
@@ -285,10 +285,10 @@ mod tests {
             ("50%", "50%"),
             ("100%", "100%"),
         ] {
-            assert_eq!(JobMemory::read(&[text], &()).unwrap().show(), shown);
+            assert_eq!(MemoryLimit::read(&[text], &()).unwrap().show(), shown);
         }
         for text in ["", "%", "0%", "101%", "300%", "-5%", "1.5%", "1023KiB", "much", "0.5"] {
-            assert!(JobMemory::read(&[text], &()).is_err(), "{text:?}");
+            assert!(MemoryLimit::read(&[text], &()).is_err(), "{text:?}");
         }
         assert_eq!(Percent(50).of(1 << 30), 1 << 29);
         assert_eq!(Percent(100).of(u64::MAX), u64::MAX);

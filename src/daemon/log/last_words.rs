@@ -215,7 +215,9 @@ fn how_it_ended(end: WorkerEnd, fields: RecordFields) -> RecordFields {
 pub fn about_cause(cause: &EndCause) -> RecordFields {
     match cause {
         EndCause::Hung { job, .. } => RecordFields::of_job(job, None),
-        EndCause::Silent | EndCause::Deaf | EndCause::Disconnected | EndCause::Orphaned => RecordFields::default(),
+        EndCause::Silent | EndCause::Deaf | EndCause::Disconnected | EndCause::Recycled | EndCause::Orphaned => {
+            RecordFields::default()
+        }
     }
 }
 

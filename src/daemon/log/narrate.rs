@@ -93,6 +93,15 @@ impl Narrator {
         say(&self.started(u64::try_from(pid.number()).unwrap_or_default(), worker));
     }
 
+    /// The next worker was started beside the one that runs.
+    pub fn next_started(pid: Pid) {
+        let fields = RecordFields::default().with("pid", u64::try_from(pid.number()).unwrap_or_default());
+        say(&info(format_args!(
+            "the next worker was started beside the old one, with pid {pid}"
+        ))
+        .about(fields));
+    }
+
     /// There is no process for the worker at the moment, for this reason.
     pub fn no_process_yet(&mut self, why: String, remedy: &'static str) {
         self.last_words.no_process_yet(why, remedy);

@@ -7,7 +7,7 @@ use log::Level;
 use crate::daemon::log::last_words::{LastWords, about_cause, worker_ended, worker_was_ended};
 use crate::daemon::log::record::{LogRecord, RecordFields, clipped};
 use crate::daemon::log::words::{info, jobs, warn};
-use ojs_lifecycle::api::{CapacityNews, EndCause, HolderId, ProcessId, Text, WorkerNotice};
+use ojs_lifecycle::api::{CapacityNews, EndCause, HolderId, ProcessId, RecycleReason, Text, WorkerNotice};
 use ojs_wire::text::{milliseconds, seconds};
 
 /// Characters of a client's name that are logged; it may send a novel.
@@ -26,6 +26,9 @@ pub fn record(notice: &WorkerNotice, last_words: &LastWords) -> LogRecord {
         WorkerNotice::WorkerEnded(end, manner) => worker_ended(*end, *manner, last_words),
         WorkerNotice::WorkerWasEnded { end, cause } => worker_was_ended(*end, cause),
         WorkerNotice::DescendantsLeft(left) => descendants_left(*left),
+        WorkerNotice::Recycling { reason, held, grace } => recycling(*reason, *held, *grace),
+        WorkerNotice::NextNotReady(pause) => next_not_ready(*pause),
+        WorkerNotice::Recycled { reason, took } => recycled(*reason, *took),
         WorkerNotice::RestartIn(pause) => restart_in(*pause),
         WorkerNotice::TooManyRestarts => LogRecord::new(Level::Error, TOO_MANY_RESTARTS),
         WorkerNotice::StartPostponed => last_words.start_postponed(),
@@ -66,6 +69,34 @@ fn descendants_left(left: Duration) -> LogRecord {
         seconds(left)
     ))
     .about(fields)
+}
+
+fn recycling(reason: RecycleReason, held: usize, grace: Duration) -> LogRecord {
+    let fields = RecordFields::default().with("reason", reason.word());
+    let fields = fields
+        .with("active_jobs", held)
+        .with("remaining_ms", milliseconds(grace));
+    info(format_args!(
+        "recycling the worker, because {reason}: it holds {}, gets no more jobs and starts again when they are done, or after {} (shutdown.grace_period)",
+        jobs(held),
+        seconds(grace)
+    ))
+    .about(fields)
+}
+
+fn next_not_ready(pause: Duration) -> LogRecord {
+    let fields = RecordFields::default().with("retry_ms", milliseconds(pause));
+    warn(format_args!(
+        "the next worker ended before it said ready, so the old one goes on; another attempt in {}",
+        seconds(pause)
+    ))
+    .about(fields)
+}
+
+fn recycled(reason: RecycleReason, took: Duration) -> LogRecord {
+    let fields = RecordFields::default().with("reason", reason.word());
+    info(format_args!("the worker was recycled in {}", seconds(took)))
+        .about(fields.with("duration_ms", milliseconds(took)))
 }
 
 fn restart_in(pause: Duration) -> LogRecord {

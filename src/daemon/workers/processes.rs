@@ -41,6 +41,9 @@ struct Watched {
     is_worker: bool,
     /// The process may hold jobs, or is being ended: it was given a job or a signal.
     is_needed: bool,
+    /// SIGKILL ends its process group with it: it is one of two worker processes, and what it
+    /// leaves cannot be told from what the other one has started.
+    ends_with_its_group: bool,
     /// The machine was informed that the process is gone.
     is_gone: bool,
 }
@@ -146,6 +149,7 @@ impl Processes {
             connections: 0,
             is_worker,
             is_needed: false,
+            ends_with_its_group: false,
             is_gone: false,
         };
         self.processes.insert(id, watched);
@@ -214,6 +218,35 @@ impl Processes {
         }
     }
 
+    /// SIGKILL ends the process group of this worker process with it.
+    pub fn ends_with_its_group(&mut self, id: ProcessId) {
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.ends_with_its_group = true;
+        }
+    }
+
+    /// The process group of this worker process outlasts it.
+    pub fn ends_alone(&mut self, id: ProcessId) {
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.ends_with_its_group = false;
+        }
+    }
+
+    /// Reports once that a process is gone which has ended and is not reaped.
+    pub fn ended(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
+        let Some(watched) = self.processes.get_mut(&id).filter(|watched| !watched.is_gone) else {
+            return;
+        };
+        watched.is_gone = true;
+        if watched.ends_with_its_group
+            && let Err(error) = process::signal_group(watched.pid, Signal::KILL)
+        {
+            debug!("SIGKILL to the group of process {id}: {error}");
+        }
+        events.push_back(Event::ProcessGone(id));
+        self.forget_if_done(id);
+    }
+
     /// Reports once that the process with this number is gone, if it is.
     pub fn look_at(&mut self, number: u64, events: &mut VecDeque<Event>) {
         let range = ProcessId(number << 32)..=ProcessId(number << 32 | u64::from(u32::MAX));
@@ -223,9 +256,7 @@ impl Processes {
             && watched.has_ended()
         {
             let id = *id;
-            watched.is_gone = true;
-            events.push_back(Event::ProcessGone(id));
-            self.forget_if_done(id);
+            self.ended(id, events);
         }
     }
 

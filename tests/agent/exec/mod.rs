@@ -12,6 +12,7 @@ mod large;
 mod leftovers;
 mod outcomes;
 mod privacy;
+mod recycling;
 mod shutdown;
 mod starts;
 mod surroundings;

@@ -8,6 +8,7 @@ mod ends;
 mod front;
 mod outcomes;
 mod pauses;
+mod recycling;
 mod requests;
 mod sizes;
 mod streams;

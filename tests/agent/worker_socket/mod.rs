@@ -16,6 +16,7 @@ mod frames;
 mod hangs;
 mod inheritance;
 mod memory;
+mod recycling;
 mod redelivery;
 mod secrets;
 mod short_limits;

@@ -14,7 +14,16 @@ use ojs_values::signal::Signal;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Start the worker; answer with `WorkerStarted` or `WorkerNotStarted`.
-    StartWorker,
+    StartWorker {
+        /// The process is one more of the same worker: it keeps the name of the one before.
+        keeps_name: bool,
+    },
+    /// Start one more worker process beside the present one; answer with `NextStarted` or
+    /// `NextNotStarted`.
+    StartNext,
+    /// The process of `NextStarted` is the worker from here on. The process that was the worker is
+    /// another process like any other, and its end is reported as `ProcessGone`.
+    TakeOver(ProcessId),
     /// Signal the worker, or its process group with `-g`. The machine orders it only between the
     /// worker's start and its end.
     SignalWorker(Signal),

@@ -26,6 +26,9 @@ pub enum EndCause {
     Deaf,
     /// The process closed a connection on which it holds jobs, and did not end.
     Disconnected,
+    /// The worker is being recycled, and its grace period ended before its jobs did. The process
+    /// itself has no fault.
+    Recycled,
     /// The worker that the process belongs to ended. The process itself has no fault.
     Orphaned,
 }
@@ -47,6 +50,7 @@ impl fmt::Display for EndCause {
             Self::Silent => f.write_str("it did not answer three pings"),
             Self::Deaf => f.write_str("it does not read what it is sent"),
             Self::Disconnected => f.write_str("its connection was closed while it holds jobs"),
+            Self::Recycled => f.write_str("its worker is being recycled"),
             Self::Orphaned => f.write_str("the worker that it belongs to ended"),
         }
     }

@@ -27,8 +27,15 @@ pub enum Event {
         process: ProcessId,
         worker: WorkerId,
     },
+    /// One more worker process runs beside the present one.
+    NextStarted(ProcessId),
+    /// There is no process, or no memory, for one more worker process.
+    NextNotStarted,
     /// The worker could not be started.
     WorkerNotStarted(NotStarted),
+    /// The worker and all its descendants use so many bytes of memory. Reported about once for each
+    /// heartbeat if there is a limit (`worker.max_memory`).
+    WorkerMemory(u64),
     /// The number of processes of this container that the kernel has killed since the worker's
     /// start because memory ran out. Reported right before the end of a worker that may be one of
     /// them.
@@ -96,6 +103,8 @@ pub enum OperatorRequest {
     Terminate,
     /// As a second SIGTERM.
     Stop,
+    /// Recycle the worker.
+    Recycle,
     /// The orchestrator's preStop hook runs: quiet, and the clock runs from now.
     Prestop,
     /// Changes nothing. The reply waits until the time or the longest possible drain has passed, or

@@ -23,6 +23,8 @@ pub enum Unhealthy {
     Quiet,
     /// The end was requested, or the worker ended.
     Terminate,
+    /// The worker is being recycled, and the next one is not ready yet.
+    Recycling,
     /// The worker's process does not run: not yet, or not again.
     WorkerNotRunning,
     /// The worker runs, but none of its holders has sent ready.

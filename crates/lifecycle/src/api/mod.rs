@@ -35,6 +35,7 @@ pub mod outage;
 pub mod outcome;
 pub mod phase;
 pub mod processes;
+pub mod recycle;
 pub mod snapshot;
 pub mod status;
 pub mod stream;
@@ -77,6 +78,7 @@ pub use processes::{
     KILL_RESCAN_AFTER, MAX_RESTARTS, RESCAN_AFTER, RESTART_WINDOW, SHORTAGE_WINDOW, doubled, restart_pause,
     shortage_pause, time_to_kill,
 };
+pub use recycle::{RecycleLimits, RecycleReason};
 pub use snapshot::Snapshot;
 pub use status::{
     BackendStatus, FinalStep, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,

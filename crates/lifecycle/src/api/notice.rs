@@ -15,6 +15,7 @@ use crate::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::api::job::Subject;
 use crate::api::outage::Outage;
 use crate::api::outcome::{JobEnd, Outcome};
+use crate::api::recycle::RecycleReason;
 use crate::api::words::{CancelReason, DropCause, Reason, WorkerState};
 use crate::api::worker_end::{Manner, StillThere, WorkerEnd};
 
@@ -194,6 +195,19 @@ pub enum WorkerNotice {
     WorkerWasEnded { end: WorkerEnd, cause: EndCause },
     /// The worker left processes behind, which have this long to end.
     DescendantsLeft(Duration),
+    /// ojs-init recycles the worker, for this reason. The worker gets no more jobs.
+    Recycling {
+        reason: RecycleReason,
+        /// Jobs that the worker has.
+        held: usize,
+        /// The longest time for these jobs.
+        grace: Duration,
+    },
+    /// The next worker process ended before it was ready. The old one goes on, and ojs-init tries
+    /// again after this pause.
+    NextNotReady(Duration),
+    /// The next worker is ready, so long after the recycling began.
+    Recycled { reason: RecycleReason, took: Duration },
     /// ojs-init will restart the worker after this pause.
     RestartIn(Duration),
     /// The worker ended too often. ojs-init does not restart it.

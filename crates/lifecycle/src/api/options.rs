@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::api::budget::ShutdownTimes;
 use crate::api::ids::Text;
+use crate::api::recycle::RecycleLimits;
 use ojs_values::exit::RemapExit;
 use ojs_values::signal::Signal;
 
@@ -32,6 +33,8 @@ pub struct Options {
     pub isolates_suspects: bool,
     /// Whether ojs-init restarts a worker that ended.
     pub restart: Restart,
+    /// When ojs-init recycles the worker.
+    pub recycle: RecycleLimits,
     /// Warn if no holder has sent ready within this time.
     pub ready_timeout: Duration,
     /// How long a job waits for a holder of its type if there is none yet.

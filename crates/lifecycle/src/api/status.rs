@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::api::frames::Progress;
 use crate::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::api::job::Subject;
+use crate::api::recycle::RecycleReason;
 use crate::api::snapshot::Snapshot;
 use crate::api::trouble::Trouble;
 use crate::api::words::Reason;
@@ -112,6 +113,8 @@ pub struct WorkerStatus {
     pub ended: Option<Ended>,
     /// Restarts within the last 10 minutes.
     pub restarts: usize,
+    /// Why the worker is being recycled, and since when. None otherwise.
+    pub recycling: Option<(RecycleReason, Duration)>,
     /// Time until the next start, if one is due.
     pub starts_in: Option<Duration>,
     /// Number of holders.

@@ -68,6 +68,10 @@ pub enum WorkerTimer {
     StartAnyway,
     /// The worker's time to send ready ends.
     Ready,
+    /// The worker reaches its longest age.
+    MaxAge,
+    /// The time of a worker that is being recycled ends: for its jobs, then for its exit handlers.
+    Recycle,
     /// A change of the holders' capacity is logged.
     Capacity,
     /// All holders have probably connected.

@@ -24,6 +24,16 @@ impl WorkerEnd {
         ended.status() == Ended::Signalled(Signal::KILL).status()
     }
 
+    /// Whether a worker ends like this after a SIGTERM, or a SIGKILL, of ojs-init.
+    #[must_use]
+    pub fn is_as_asked(self) -> bool {
+        let is_ours = match self.ended {
+            Ended::Exited(status) => status == 0 || status == Ended::Signalled(Signal::TERM).status(),
+            Ended::Signalled(signal) => signal == Signal::TERM || signal == Signal::KILL,
+        };
+        is_ours && self.oom_kills == 0
+    }
+
     /// ` (out of memory: ...)`, or empty if that is unknown.
     #[must_use]
     pub fn out_of_memory(self) -> String {

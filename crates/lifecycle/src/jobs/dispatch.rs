@@ -274,8 +274,10 @@ impl Jobs {
             self.fail(claim, error("timeout", message, true), cx);
         } else if cx.end.phase == Phase::Stop {
             self.cut_off_by_shutdown(claim, cx);
-        } else if ended_for_another_job(held.holder, cx) {
+        } else if was_ended_for(held.holder, |cause| matches!(cause, EndCause::Hung { .. }), cx) {
             self.requeue(claim, "its process was ended because another job of it hung", cx);
+        } else if was_ended_for(held.holder, |cause| *cause == EndCause::Recycled, cx) {
+            self.cut_off_by_recycling(claim, cx);
         } else {
             let mut error = error("worker_death", &death.to_string(), true);
             error.details = Some(death.details().into());
@@ -291,6 +293,22 @@ impl Jobs {
             Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", cx),
             Leftovers::Fail => {
                 let error = (cx.shutdown_error)();
+                self.fail(claim, error, cx);
+            }
+        }
+    }
+
+    /// Decides a job that ran on after the grace period of a recycling, as a shutdown would.
+    fn cut_off_by_recycling(&mut self, claim: Claim, cx: &Context) {
+        match cx.options.leftovers {
+            Leftovers::Requeue => self.requeue(claim, "interrupted because its worker was recycled", cx),
+            Leftovers::Fail => {
+                let error = JobError {
+                    code: Some(cx.options.shutdown_error_code.clone()),
+                    kind: Some(cx.options.shutdown_error_type.clone()),
+                    details: Some(r#"{"reason":"recycled"}"#.into()),
+                    ..JobError::new("the worker was recycled before the job was finished")
+                };
                 self.fail(claim, error, cx);
             }
         }
@@ -354,16 +372,12 @@ pub(super) fn offered(job: &Job) -> Offered<'_> {
     }
 }
 
-/// Whether the holder's process was ended because a handler hung. The process's other jobs are not
-/// at fault.
-fn ended_for_another_job(holder: HolderId, cx: &Context) -> bool {
+/// Whether ojs-init ended the holder's process, or the worker, for a cause like this.
+fn was_ended_for(holder: HolderId, is: impl Fn(&EndCause) -> bool, cx: &Context) -> bool {
     let of_process = cx
         .takers
         .process_of(holder)
         .and_then(|process| cx.takers.ending(process));
     let causes = [of_process, cx.takers.worker_ended_for()];
-    causes
-        .into_iter()
-        .flatten()
-        .any(|cause| matches!(cause, EndCause::Hung { .. }))
+    causes.into_iter().flatten().any(is)
 }

@@ -42,6 +42,11 @@ impl Jitter {
         self.below(longest, longest)
     }
 
+    /// A number from 0 to 1,023.
+    pub fn chance(&mut self) -> u64 {
+        u64::from(self.next() % 1024)
+    }
+
     /// `longest` less a random part of `spread`.
     fn below(&mut self, longest: Duration, spread: Duration) -> Duration {
         longest.saturating_sub(spread.saturating_mul(self.next() % 1024) / 1024)

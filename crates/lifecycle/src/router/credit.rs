@@ -12,7 +12,8 @@ impl Lifecycle {
 
     /// Jobs that the concurrency has room for, with or without a taker.
     pub(crate) fn room(&self) -> usize {
-        if self.is_open_for_jobs() && !self.ending.has_its_one_job(&self.options) {
+        let is_recycling = self.workers.recycling().is_closed_for_jobs();
+        if self.is_open_for_jobs() && !is_recycling && !self.ending.has_its_one_job(&self.options) {
             self.most_active().saturating_sub(self.jobs.ledger().reserved())
         } else {
             0

@@ -49,7 +49,7 @@ impl Lifecycle {
     fn suspect(&mut self, job: Option<&Subject>, death: &Death, now: Moment) {
         let is_evidence = match &death.departure {
             Departure::Worker(_) | Departure::Other => true,
-            Departure::WasEnded { cause, .. } => *cause != EndCause::Orphaned,
+            Departure::WasEnded { cause, .. } => !matches!(cause, EndCause::Orphaned | EndCause::Recycled),
         };
         if let Some(job) = job.filter(|_| is_evidence) {
             self.jobs.remember_crash(job.id.clone(), now);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_values::small;
 
-use crate::api::{Effect, EndReport, EndingNotice, LinkNotice, Moment, Reason};
+use crate::api::{Effect, EndCause, EndReport, EndingNotice, LinkNotice, Moment, Reason};
 use crate::backend::link::Link;
 use crate::backend::purpose::Purpose;
 use crate::jobs::part::Jobs;
@@ -60,6 +60,7 @@ impl Lifecycle {
 
     fn facts(&self, now: Moment) -> Facts {
         let jobs = self.jobs.ledger();
+        let is_recycling = self.workers.recycling().is_felt();
         let is_out = |is: fn(&Purpose) -> bool| self.link.calls().is_any(is);
         Facts {
             unfinished: jobs.unfinished(),
@@ -69,10 +70,15 @@ impl Lifecycle {
             // waits for them.
             has_nothing_to_do: jobs.reserved() + jobs.beside() == 0 && jobs.lost() == jobs.unanswered(),
             is_fetching: self.link.is_fetching(),
-            is_looking_for_jobs: self.is_looking_for_jobs(),
+            // The idle time goes on with the next worker.
+            is_looking_for_jobs: self.is_looking_for_jobs() || is_recycling && self.link.is_able_to_fetch(),
+            is_recycling,
             worker_is_alive: self.workers.supervision().is_alive(),
             worker_is_over: self.workers.supervision().is_over(),
-            worker_was_just_ended: self.workers.supervision().has_just_ended_for(now).is_some(),
+            worker_was_just_ended: {
+                let cause = self.workers.supervision().has_just_ended_for(now);
+                cause.is_some_and(|cause| *cause != EndCause::Recycled)
+            },
             operators_have_left: self.operators.have_left(),
             is_known: self.link.session().is_known(),
             owes_farewell: self.link.session().has_registered(),

@@ -109,9 +109,21 @@ impl Lifecycle {
         self.link.trouble(&self.options, self.jobs.ledger(), now)
     }
 
-    /// Whether new jobs may arrive: they may be given out, and there is memory for them.
+    /// Whether new jobs may arrive: they may be given out, and the gate is open.
     pub(crate) fn is_open_for_jobs(&self) -> bool {
-        self.is_taking_jobs() && !self.link.memory_gate().is_closed()
+        self.is_taking_jobs() && !self.is_gate_closed()
+    }
+
+    /// Whether no job may be fetched, although the worker could be given one: there is no memory
+    /// for more jobs, or the worker is being recycled. The jobs of a FETCH in flight are given out.
+    pub(crate) fn is_gate_closed(&self) -> bool {
+        let is_recycling = self.workers.recycling().is_closed_for_jobs();
+        self.link.memory_gate().is_closed() || is_recycling && !self.may_bring_jobs()
+    }
+
+    /// Whether a FETCH in flight may bring jobs, or a job waits for a holder.
+    pub(crate) fn may_bring_jobs(&self) -> bool {
+        self.link.is_fetching() || !self.jobs.ledger().waiting().is_empty()
     }
 
     /// Retires former workers that have no job left, and asks for streams of events.

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::api::ids::{HolderId, JobId};
+use crate::api::ids::{HolderId, JobId, ProcessId, WorkerId};
 use crate::api::{FromWorker, JobNotice, Moment, Reason, Subject};
 use crate::backend::link::Link;
+use crate::jobs::job::Job;
 use crate::jobs::part::Jobs;
 use crate::machine::Lifecycle;
+use crate::retry::jitter::Jitter;
 use crate::shutdown::phase::Trigger;
 use crate::worker::conversation::Came;
 use crate::worker::workers::{Context, Workers};
@@ -23,7 +25,7 @@ impl Lifecycle {
             phase: self.ending.phase(),
             has_killed: shutdown.has_killed(),
             is_killing: shutdown.is_killing(),
-            gate_is_closed: self.link.memory_gate().is_closed(),
+            gate_is_closed: self.is_gate_closed(),
             has_jobs: !self.jobs.ledger().is_empty(),
             now,
         };
@@ -143,6 +145,54 @@ impl Lifecycle {
             self.end_process_if_stuck(process, now);
             self.workers(now, Workers::expect_ready);
         }
+    }
+
+    pub(crate) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, now: Moment) {
+        let chance = self.chance_of_life();
+        self.workers(now, |workers, cx| workers.worker_started(process, worker, chance, cx));
+    }
+
+    /// See [`Workers::next_started`].
+    pub(crate) fn next_worker_started(&mut self, process: ProcessId, now: Moment) {
+        let chance = self.chance_of_life();
+        self.workers(now, |workers, cx| workers.next_started(process, chance, cx));
+    }
+
+    /// Chance for the limits of a worker process.
+    fn chance_of_life(&self) -> u64 {
+        let life = self.workers.recycling().lives();
+        Jitter::new(self.options.seed.wrapping_add(life)).chance()
+    }
+
+    /// Recycles a worker that has reached a limit, and asks it to end once nothing is left for it
+    /// to do. The jobs of a FETCH in flight are still the old worker's.
+    pub(crate) fn recycle(&mut self, now: Moment) {
+        if self.workers.recycling().is_at_its_limit() {
+            self.workers(now, Workers::recycle_if_due);
+        }
+        if self.workers.recycling().is_closed_for_jobs() {
+            // The last job that could arrive may have been given out just now.
+            self.end_pulls(now);
+        }
+        if self.workers.recycling().is_draining() && self.is_recycled_worker_idle() {
+            self.jobs(now, |jobs, cx| jobs.outcomes_are_ours(cx));
+            self.workers(now, Workers::end_recycled);
+        }
+    }
+
+    /// Whether a worker that is being recycled has nothing left to do. Its last outcomes may come
+    /// back to it, so the backend has them first if there is time.
+    fn is_recycled_worker_idle(&self) -> bool {
+        let recycling = self.workers.recycling();
+        if recycling.has_old() {
+            return self.workers.holders().held_by_old() == 0;
+        }
+        let is_on_its_way = |job: &Job| {
+            job.report()
+                .is_some_and(|report| !report.is_surplus && !report.is_held())
+        };
+        let is_idle = !self.has_held_jobs() && !self.may_bring_jobs();
+        is_idle && (recycling.is_cancelling() || !self.jobs.ledger().iter().any(|(_, job)| is_on_its_way(job)))
     }
 
     pub(crate) fn worker_ended(&mut self, ended: Ended, now: Moment) {

@@ -34,7 +34,7 @@ impl Ending {
             self.tally.has_ended_too_often = true;
         }
         if let Notice::Worker(WorkerNotice::EndingProcess { cause, .. }) = notice
-            && *cause != EndCause::Orphaned
+            && !matches!(cause, EndCause::Orphaned | EndCause::Recycled)
         {
             self.account_for_ended_process(cause);
         }

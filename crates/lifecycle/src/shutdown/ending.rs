@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) is_fetching: bool,
     /// A job that becomes available would be fetched.
     pub(crate) is_looking_for_jobs: bool,
+    /// Jobs wait because the worker is being recycled.
+    pub(crate) is_recycling: bool,
     pub(crate) worker_is_alive: bool,
     /// The worker and all its descendants have ended.
     pub(crate) worker_is_over: bool,

@@ -68,7 +68,7 @@ impl Ending {
         };
         if !cx.facts.has_nothing_to_do || !cx.facts.is_looking_for_jobs {
             self.renew_idle_time();
-        } else if since.elapsed(cx.now) >= longest && !cx.facts.is_fetching {
+        } else if since.elapsed(cx.now) >= longest && !cx.facts.is_fetching && !cx.facts.is_recycling {
             let due = since.after(longest);
             if self.idle.asked_at.is_some_and(|asked_at| asked_at >= due) {
                 self.go(Trigger::Terminate, Reason::Idle(longest), cx);

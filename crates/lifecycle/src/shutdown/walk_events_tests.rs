@@ -87,6 +87,7 @@ impl Others {
             has_nothing_to_do: !has_jobs,
             is_fetching: self.jobs == Jobs::Asked,
             is_looking_for_jobs: self.worker == Worker::Alive,
+            is_recycling: false,
             worker_is_alive: self.worker == Worker::Alive,
             worker_is_over: self.worker == Worker::Over,
             worker_was_just_ended: false,

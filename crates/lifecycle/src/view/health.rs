@@ -21,7 +21,7 @@ impl Lifecycle {
     pub fn health(&self, probe: Probe, now: Moment) -> Health {
         let troubles = match probe {
             Probe::Live => self.disconnected(now).into_iter().collect(),
-            Probe::Ready => [self.withdrawn(), self.unready(), self.unheard_of(now)]
+            Probe::Ready => [self.withdrawn(), self.unready(now), self.unheard_of(now)]
                 .into_iter()
                 .flatten()
                 .collect(),
@@ -42,8 +42,13 @@ impl Lifecycle {
         }
     }
 
-    fn unready(&self) -> Option<Unhealthy> {
-        if !self.workers.supervision().is_alive() {
+    fn unready(&self, now: Moment) -> Option<Unhealthy> {
+        let worker = self.workers.supervision();
+        // A worker that is not ready for so long has another reason for that.
+        let is_late = worker.is_alive() && worker.ready_by(self.options.ready_timeout) <= now;
+        if self.workers.recycling().is_felt() && (self.workers.recycling().is_closed_for_jobs() || !is_late) {
+            Some(Unhealthy::Recycling)
+        } else if !self.workers.supervision().is_alive() {
             Some(Unhealthy::WorkerNotRunning)
         } else if self.workers.holders().ready() == 0 {
             Some(if self.options.queues.are_named_by_holders() {
@@ -84,6 +89,7 @@ impl Lifecycle {
         let is_disconnected = self.phase() == Phase::Running
             && self.workers.supervision().is_alive()
             && self.workers.supervision().has_been_ready()
+            && !self.workers.recycling().is_felt()
             && self.workers.holders().ready() == 0
             && !self.options.queues.are_named_by_holders();
         self.health_state.disconnected_since = if is_disconnected {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::api::{
-    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, JobNotice, LinkNotice, Moment, Notice, Outcome, Reply,
-    Subject, Text,
+    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, JobNotice, LinkNotice, Moment, Notice, Outcome,
+    RecycleReason, Reply, Subject, Text, WorkerNotice,
 };
 
 /// Most pairs of queue and job type with a separate count; further pairs count as [`OTHER`], both
@@ -142,6 +142,8 @@ pub struct Metrics {
     /// How often a type, or a job, began to be given back again and again.
     pub give_back_loops: u64,
     workers_started: u64,
+    /// Recyclings of the worker, by the word for their reason.
+    pub recycles: BTreeMap<&'static str, u64>,
     /// When the last worker was started.
     worker_started_at: Option<Moment>,
     /// Jobs that were given to it.
@@ -168,6 +170,7 @@ impl Metrics {
             jobs_dropped: 0,
             give_back_loops: 0,
             workers_started: 0,
+            recycles: RecycleReason::WORDS.map(|word| (word, 0)).into(),
             worker_started_at: None,
             worker_jobs: 0,
             orphans_reaped: 0,
@@ -187,6 +190,8 @@ impl Metrics {
     fn noticed(&mut self, notice: &Notice) {
         if let Notice::Job(notice) = notice {
             self.job_noticed(notice);
+        } else if let Notice::Worker(WorkerNotice::Recycling { reason, .. }) = notice {
+            *self.recycles.entry(reason.word()).or_default() += 1;
         } else if let Notice::Link(LinkNotice::WokenUp) = notice {
             self.wakeups += 1;
         }
@@ -258,9 +263,9 @@ impl Metrics {
         }
     }
 
-    /// A worker was started.
-    pub fn worker_started(&mut self, now: Moment) {
-        self.workers_started += 1;
+    /// A worker was started; after a recycling, that is no restart.
+    pub fn worker_started(&mut self, now: Moment, is_recycled: bool) {
+        self.workers_started += u64::from(!is_recycled);
         self.worker_started_at = Some(now);
         self.worker_jobs = 0;
     }

@@ -280,7 +280,7 @@ fn the_first_worker_is_no_restart() {
     let mut metrics = metrics();
     let restarts: Vec<u64> = (0..3)
         .map(|_| {
-            metrics.worker_started(at(0));
+            metrics.worker_started(at(0), false);
             metrics.restarts()
         })
         .collect();
@@ -291,7 +291,7 @@ fn the_first_worker_is_no_restart() {
 fn a_new_worker_is_young_and_has_had_no_job() {
     let mut metrics = metrics();
     assert_eq!(metrics.worker_age(at(5)), None);
-    metrics.worker_started(at(1_000));
+    metrics.worker_started(at(1_000), false);
     let given = || Notice::Job(JobNotice::HandedOver(job("a", "t", "q"), HolderId(1)));
     say(&mut metrics, Notice::Job(JobNotice::Claimed(job("a", "t", "q"))));
     say(&mut metrics, given());
@@ -300,7 +300,7 @@ fn a_new_worker_is_young_and_has_had_no_job() {
         (metrics.worker_age(at(4_000)), metrics.worker_jobs()),
         (Some(Duration::from_secs(3)), 2)
     );
-    metrics.worker_started(at(5_000));
+    metrics.worker_started(at(5_000), false);
     assert_eq!(
         (metrics.worker_age(at(5_500)), metrics.worker_jobs()),
         (Some(Duration::from_millis(500)), 0)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::api::{
     ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason,
-    ShownToOperator, Timer,
+    RecycleReason, ShownToOperator, Timer,
 };
 use crate::machine::Lifecycle;
 use crate::shutdown::ending::Ending;
@@ -42,6 +42,7 @@ impl Lifecycle {
                 let health = self.health(probe, now);
                 return self.show(client, ShownToOperator::Health(probe, health), Client::Answered, now);
             }
+            OperatorRequest::Recycle => return self.operator_recycles(client, now),
             OperatorRequest::Quiet | OperatorRequest::Prestop => Trigger::Quiet,
             OperatorRequest::Resume => Trigger::Resume,
             OperatorRequest::Terminate => Trigger::Terminate,
@@ -58,7 +59,10 @@ impl Lifecycle {
             OperatorRequest::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
             OperatorRequest::Stop => self.end(now, |ending, cx| ending.force(Force::BY_OPERATOR, cx)),
             OperatorRequest::Prestop => self.end(now, Ending::prestop),
-            OperatorRequest::Wait { .. } | OperatorRequest::Status { .. } | OperatorRequest::Health(_) => {}
+            OperatorRequest::Recycle
+            | OperatorRequest::Wait { .. }
+            | OperatorRequest::Status { .. }
+            | OperatorRequest::Health(_) => {}
         }
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
@@ -79,6 +83,20 @@ impl Lifecycle {
             // In terminate no jobs are accepted either, so a request for quiet has its effect
             // already.
             Verdict::Stay(_) => Disposition::Already,
+        };
+        self.answer(client, taken, now);
+    }
+
+    fn operator_recycles(&mut self, client: ClientId, now: Moment) {
+        let is_under_way = self.workers.recycling().under_way().is_some();
+        let taken = if self.phase().is_terminating() {
+            Disposition::Refused("ojs-init ends, and starts no worker again")
+        } else if self.workers(now, |workers, cx| workers.recycle(RecycleReason::Operator, cx)) {
+            Disposition::Done
+        } else if is_under_way {
+            Disposition::Already
+        } else {
+            Disposition::Refused("the worker does not run at the moment")
         };
         self.answer(client, taken, now);
     }

@@ -156,6 +156,10 @@ impl Lifecycle {
             up: worker.up(now),
             ended: worker.ended().map(|end| end.ended),
             restarts: worker.restarts(now),
+            recycling: workers
+                .recycling()
+                .under_way()
+                .map(|(reason, since)| (reason, since.elapsed(now))),
             starts_in: starts_in.map(|at| at.remaining(now)),
             holders: workers.holders().len(),
             most_loaded: most_loaded(workers.holders(), workers.pulls()),

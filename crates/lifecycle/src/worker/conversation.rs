@@ -53,9 +53,11 @@ impl Workers {
         };
         self.holders.add(holder, process, manners);
         let is_kept = self.kept == Some(process);
+        let is_given_up = self.recycling.has_old() && self.holders.is_old(process);
         self.holders.change(holder, |holder| {
             holder.is_of_unknown_process = is_of_unknown_process;
             holder.is_kept = is_kept;
+            holder.is_given_up = is_given_up;
         });
         match greeting {
             (Some(worker), state) => self.tell(holder, ToWorker::Hello { worker, state }),
@@ -98,12 +100,14 @@ impl Workers {
             self.capacity_is_said(notice, is_first, cx);
         }
         self.timers.cancel(WorkerTimer::Ready);
+        self.next_may_be_ready(id, cx);
         true
     }
 
     /// Notes that the worker accepts jobs.
     pub(crate) fn said_ready(&mut self, cx: &Context) {
         self.supervision.said_ready(cx.now);
+        self.next_is_ready(cx);
     }
 
     /// Handles input from the holder that is no message. It `counts` towards the end of the

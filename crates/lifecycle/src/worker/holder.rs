@@ -190,6 +190,8 @@ pub struct Process {
     pub ending: Option<EndCause>,
     /// The process has ended.
     pub(super) is_gone: bool,
+    /// The process was there before the next worker process, while two of them run.
+    pub(super) is_old: bool,
     /// How many jobs were unanswered when the first of them was decided after the process's end.
     pub(super) left_unanswered: Option<usize>,
     /// Its holders.

@@ -15,7 +15,7 @@ pub struct Holders {
     /// The processes behind the holders. An entry stays as long as one of its holders does. The
     /// entry of a process that is being ended stays until the process has ended, or SIGKILL was
     /// sent.
-    processes: BTreeMap<ProcessId, Process>,
+    pub(super) processes: BTreeMap<ProcessId, Process>,
     /// Processes that have ended and have closed holders.
     over: BTreeSet<ProcessId>,
     offers: Offers,
@@ -28,6 +28,8 @@ pub struct Holders {
     pulling: usize,
     concurrency: u64,
     free: usize,
+    /// Jobs of the processes that were there before the next worker process.
+    pub(super) held_by_old: usize,
     /// Holders that have jobs and did not end with their process.
     at_work: usize,
     served: u64,
@@ -98,6 +100,7 @@ impl Holders {
             return;
         };
         process_of.held += share.held;
+        self.held_by_old += if process_of.is_old { share.held } else { 0 };
         process_of.works += share.works;
         process_of.room += share.room;
         if share.is_overdue {
@@ -124,6 +127,7 @@ impl Holders {
             return;
         };
         process_of.held -= share.held;
+        self.held_by_old -= if process_of.is_old { share.held } else { 0 };
         process_of.works -= share.works;
         process_of.room -= share.room;
         process_of.overdue.remove(&id);
@@ -452,6 +456,7 @@ impl Holders {
             let process = Process {
                 ending: process.ending.clone(),
                 is_gone: process.is_gone,
+                is_old: process.is_old,
                 left_unanswered: process.left_unanswered,
                 ..Process::default()
             };
@@ -484,6 +489,7 @@ impl Holders {
             ("those that pull", self.pulling == right.pulling),
             ("concurrency", self.concurrency == right.concurrency),
             ("free credit", self.free == right.free),
+            ("jobs of old processes", self.held_by_old == right.held_by_old),
             ("those at work", self.at_work == right.at_work),
         ];
         let wrong = kept.iter().find(|(_, is_right)| !is_right);

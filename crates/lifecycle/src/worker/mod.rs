@@ -10,6 +10,7 @@
 //! |---|---|
 //! | where does the part begin? | `workers`; its orders: `workers_said` |
 //! | how does the process start, end and start again? | `supervise`, with the state in `supervision`; the cause of an end: `blame` |
+//! | when is the process replaced while all is well? | `recycling`, with the state in `recycling_state`; with two processes at one time: `overlap`, `old_holders` |
 //! | which messages does a holder send, and is it still connected? | `conversation` |
 //! | which holder can accept a job? | `holders`, `holder`, `offers`; for pulls: `pulls`, `pulling`, `asks`, `takers` |
 //! | how many jobs can the worker accept? | `capacity`; its log line: `capacity_news` |
@@ -27,8 +28,12 @@ pub(super) mod conversation;
 pub(super) mod holder;
 pub(super) mod holders;
 pub(super) mod offers;
+mod old_holders;
+mod overlap;
 mod pulling;
 pub(super) mod pulls;
+mod recycling;
+pub(super) mod recycling_state;
 mod supervise;
 pub(super) mod supervision;
 mod takers;

@@ -42,7 +42,7 @@ impl Workers {
         let left = usize::try_from(count.min(MAX_CONCURRENCY)).unwrap_or(usize::MAX);
         if is_there {
             self.timers.cancel(WorkerTimer::Ready);
-            self.supervision.said_ready(cx.now);
+            self.said_ready(cx);
             self.say(Said::JobsAskedFor(left + self.pulls.wanted()));
         }
         let queues = self.queues_to_take(id, queues, cx);
@@ -118,6 +118,7 @@ impl Workers {
     pub(crate) fn answer_pull(&mut self, id: PullId, jobs: Vec<GivenJob>) {
         let Some(pull) = self.pulls.take(id) else { return };
         self.timers.cancel(WorkerTimer::Pull(id));
+        self.recycling.was_given(jobs.len());
         let holder = pull.holder;
         self.order(Effect::AnswerPull { holder, pull: id, jobs });
     }

@@ -32,7 +32,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 const SUCCESSFUL_LIFE: Duration = Duration::from_secs(60);
 
 impl Workers {
-    pub(crate) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, cx: &Context) {
+    pub(crate) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, chance: u64, cx: &Context) {
         self.supervision.state = WorkerProcessState::Alive(process);
         self.supervision.started_at = cx.now;
         self.supervision.ready_since = None;
@@ -40,12 +40,15 @@ impl Workers {
         self.supervision.is_asked_to_end = false;
         self.supervision.blame = None;
         self.supervision.ended_for = None;
+        self.life_begins(chance, cx);
         self.capacity_begins_anew();
         if !cx.is_terminating() {
             self.timers
                 .arm(WorkerTimer::Ready, cx.now.after(cx.options.ready_timeout));
         }
-        self.say(Said::Began(worker));
+        if !self.recycling.keeps_name() {
+            self.say(Said::Began(worker));
+        }
         if cx.has_killed {
             self.order(Effect::KillEverything);
         } else if cx.is_ending_the_worker() {
@@ -90,6 +93,7 @@ impl Workers {
     }
 
     fn will_not_start(&mut self, status: u8) {
+        self.recycling_is_off();
         self.supervision.start_failure_status = Some(status);
         self.supervision.ended_for = None;
         self.supervision.state = WorkerProcessState::Over;
@@ -114,6 +118,7 @@ impl Workers {
         };
         self.timers.cancel(WorkerTimer::Ready);
         self.say_how_it_ended(process, end, manner, cx);
+        self.recycled_worker_ended();
         if !cx.is_ending_the_worker() {
             let patience = cx.options.cancel_grace.saturating_add(KILL_PATIENCE);
             self.timers
@@ -137,6 +142,8 @@ impl Workers {
         let is_asked_to_end = cx.is_ending_the_worker();
         self.supervision.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
         self.notify(match self.supervision.ended_for.clone() {
+            Some(EndCause::Recycled) if end.is_as_asked() => WorkerNotice::WorkerEnded(end, Manner::Orderly),
+            Some(EndCause::Recycled) => WorkerNotice::WorkerEnded(end, Manner::Disorderly),
             Some(cause) => WorkerNotice::WorkerWasEnded { end, cause },
             None => WorkerNotice::WorkerEnded(end, manner),
         });
@@ -145,6 +152,10 @@ impl Workers {
     /// Remembers that ojs-init ends this process, as the reason if the worker ends because of that.
     pub(super) fn blame(&mut self, process: ProcessId, cause: &EndCause, cx: &Context) {
         let main = self.supervision.process();
+        // The old one of two worker processes takes no other with it.
+        if *cause == EndCause::Recycled && Some(process) != main {
+            return;
+        }
         let is_of_main = |blame: &Blame| Some(blame.process) == main;
         if *cause == EndCause::Orphaned || self.supervision.blame.as_ref().is_some_and(is_of_main) {
             return;
@@ -207,7 +218,7 @@ impl Workers {
         }
     }
 
-    fn notify_of_kill(&mut self) {
+    pub(super) fn notify_of_kill(&mut self) {
         let held = self.holders.with_jobs().map(|(_, holder)| holder.held()).sum();
         self.notify(WorkerNotice::Killing { held });
     }
@@ -259,6 +270,7 @@ impl Workers {
     /// Begins the end: ojs-init starts no further worker process and reports no change of its
     /// capacity.
     pub(crate) fn end_begins(&mut self) {
+        self.recycling_is_off();
         for timer in [
             WorkerTimer::Start,
             WorkerTimer::StartAnyway,
@@ -301,6 +313,9 @@ impl Workers {
             .is_some_and(|since| since.elapsed(cx.now) >= SUCCESSFUL_LIFE);
         if was_successful {
             self.supervision.failures = 0;
+        }
+        if self.next_follows_recycled() {
+            return self.say(Said::NobodyWorks);
         }
         if self.may_restart(cx) {
             let pause = restart_pause(self.supervision.failures);
@@ -345,7 +360,7 @@ impl Workers {
     pub(super) fn start_is_due(&mut self, cx: &Context) {
         if self.supervision.state == WorkerProcessState::Postponed && !cx.is_terminating() {
             self.supervision.state = WorkerProcessState::Starting;
-            self.order(Effect::StartWorker);
+            self.order_start();
         }
     }
 
@@ -368,6 +383,11 @@ impl Workers {
         // If the system has no process left, the life of the last worker must not count once more.
         self.supervision.ready_since = None;
         self.supervision.shortages = 0;
-        self.order(Effect::StartWorker);
+        self.order_start();
+    }
+
+    fn order_start(&mut self) {
+        let keeps_name = self.recycling.next_keeps_name();
+        self.order(Effect::StartWorker { keeps_name });
     }
 }

@@ -11,6 +11,7 @@ use crate::timers::Timers;
 use crate::worker::capacity::Capacity;
 use crate::worker::holders::Holders;
 use crate::worker::pulls::Pulls;
+use crate::worker::recycling_state::Recycling;
 use crate::worker::supervision::Supervision;
 use crate::worker::workers_said::Said;
 
@@ -21,6 +22,7 @@ pub(crate) struct Workers {
     pub(super) pulls: Pulls,
     pub(super) capacity: Capacity,
     pub(super) supervision: Supervision,
+    pub(super) recycling: Recycling,
     /// The process that is kept for one job. Its holders get no other.
     pub(super) kept: Option<ProcessId>,
     pub(super) timers: Timers<WorkerTimer>,
@@ -36,7 +38,7 @@ pub(crate) struct Context<'a> {
     pub(crate) has_killed: bool,
     /// The end waits for processes that got SIGKILL.
     pub(crate) is_killing: bool,
-    /// There is no memory for more jobs.
+    /// No job may be fetched: there is no memory for more, or the worker is being recycled.
     pub(crate) gate_is_closed: bool,
     /// A job is not finished, whatever its place.
     pub(crate) has_jobs: bool,
@@ -61,6 +63,7 @@ impl Workers {
             pulls: Pulls::default(),
             capacity: Capacity::default(),
             supervision: Supervision::new(now),
+            recycling: Recycling::default(),
             kept: None,
             timers: Timers::default(),
             said: Vec::new(),
@@ -80,6 +83,10 @@ impl Workers {
 
     pub(crate) fn supervision(&self) -> &Supervision {
         &self.supervision
+    }
+
+    pub(crate) fn recycling(&self) -> &Recycling {
+        &self.recycling
     }
 
     pub(crate) fn timers(&self) -> &Timers<WorkerTimer> {
@@ -113,9 +120,9 @@ impl Workers {
     }
 
     /// Whether new jobs may be given out. Not after the worker process ended, because its
-    /// descendants are being ended too.
+    /// descendants are being ended too, and not to a worker that is about to be ended.
     pub(crate) fn are_taking_jobs(&self, phase: Phase) -> bool {
-        phase == Phase::Running && self.supervision.is_alive()
+        phase == Phase::Running && self.supervision.is_alive() && !self.recycling.is_over_for_jobs()
     }
 }
 
@@ -132,6 +139,8 @@ impl Workers {
                 Queues::Configured => WorkerNotice::NotReady,
                 Queues::AsAsked | Queues::Only(_) => WorkerNotice::NothingAskedFor,
             }),
+            WorkerTimer::MaxAge => self.is_of_age(cx),
+            WorkerTimer::Recycle => self.recycle_is_due(cx),
             WorkerTimer::Capacity => self.tell_capacity(cx),
             WorkerTimer::Settled => self.has_settled(cx),
             WorkerTimer::HungUp(process) => self.lingered_after_hang_up(process, cx),
@@ -161,6 +170,7 @@ impl Workers {
     /// A job is written to this holder.
     pub(crate) fn give(&mut self, holder: HolderId, word: ToWorker, cx: &Context) {
         self.holders.serve(holder);
+        self.recycling.was_given(1);
         self.order(Effect::Tell(holder, word));
         self.outbound(holder, true, cx);
     }

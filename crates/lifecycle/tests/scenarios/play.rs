@@ -389,7 +389,9 @@ impl Player {
                 }
                 Effect::AbandonCall(id) => self.is_abandoned(id),
                 Effect::Exit(_) => self.has_exited = true,
-                Effect::StartWorker
+                Effect::StartWorker { .. }
+                | Effect::StartNext
+                | Effect::TakeOver(_)
                 | Effect::SignalWorker(_)
                 | Effect::SignalProcess(..)
                 | Effect::TerminateDescendants
@@ -422,33 +424,18 @@ impl Player {
     }
 
     fn is_shown(&self, effect: &Effect) -> bool {
-        match effect {
-            Effect::Notify(Notice::CallFailed { .. }) => self.shows_log && !self.hides_failures,
-            // The notice is for the metrics alone.
-            Effect::Notify(Notice::Job(JobNotice::OutcomeSent { .. })) => false,
-            Effect::Notify(_) => self.shows_log,
-            Effect::WriteTerminationLog(_) => self.shows_termination_log,
-            Effect::CallBackend { call, .. } => {
-                let text = render::call(call);
-                !self.hidden.iter().any(|begin| text.starts_with(begin))
-            }
-            Effect::StartWorker
-            | Effect::SignalWorker(_)
-            | Effect::SignalProcess(..)
-            | Effect::TerminateDescendants
-            | Effect::KillDescendants
-            | Effect::KillEverything
-            | Effect::Tell(..)
-            | Effect::ReadToEnd(_)
-            | Effect::Close(..)
-            | Effect::Answer(..)
-            | Effect::Show(..)
-            | Effect::AbandonCall(_)
-            | Effect::AnswerPull { .. }
-            | Effect::AnswerBeat { .. }
-            | Effect::DropClient(_)
-            | Effect::Exit(_) => true,
+        if let Effect::CallBackend { call, .. } = effect {
+            let text = render::call(call);
+            return !self.hidden.iter().any(|begin| text.starts_with(begin));
         }
+        if let Effect::WriteTerminationLog(_) = effect {
+            return self.shows_termination_log;
+        }
+        let Effect::Notify(notice) = effect else { return true };
+        // The notice of an outcome that is sent is for the metrics alone.
+        let is_hidden = matches!(notice, Notice::CallFailed { .. }) && self.hides_failures
+            || matches!(notice, Notice::Job(JobNotice::OutcomeSent { .. }));
+        self.shows_log && !is_hidden
     }
 
     /// Advances time: timers, and answers that never arrived.

@@ -67,6 +67,7 @@ pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
         "resume" => OperatorRequest::Resume,
         "terminate" => OperatorRequest::Terminate,
         "stop" => OperatorRequest::Stop,
+        "recycle" => OperatorRequest::Recycle,
         "prestop" => OperatorRequest::Prestop,
         "wait" => {
             let until_idle =
@@ -90,7 +91,7 @@ pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
             OperatorRequest::Health(probe)
         }
         _ => {
-            let known = "quiet, resume, terminate, stop, prestop, wait, status, health";
+            let known = "quiet, resume, terminate, stop, recycle, prestop, wait, status, health";
             let message = format!("unknown request; this version knows {known}");
             return Err(NoRequest::new("unknown_request", message));
         }
@@ -114,6 +115,7 @@ pub fn encode_request(request: OperatorRequest) -> Vec<u8> {
         OperatorRequest::Resume => json!({"request": "resume"}),
         OperatorRequest::Terminate => json!({"request": "terminate"}),
         OperatorRequest::Stop => json!({"request": "stop"}),
+        OperatorRequest::Recycle => json!({"request": "recycle"}),
         OperatorRequest::Prestop => json!({"request": "prestop"}),
         OperatorRequest::Wait { until_idle, most } => {
             json!({"request": "wait", "until_idle": until_idle, "most_ms": milliseconds(most)})
@@ -223,6 +225,7 @@ mod tests {
             OperatorRequest::Resume,
             OperatorRequest::Terminate,
             OperatorRequest::Stop,
+            OperatorRequest::Recycle,
             OperatorRequest::Prestop,
             wait(true, 0),
             wait(false, 5_000),

@@ -294,6 +294,9 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
     if let Some(next) = worker.starts_in_ms {
         parts.push((Style::Plain, format!("next start in {}", time(next))));
     }
+    if let Some((reason, since)) = worker.recycling.as_ref().zip(worker.recycling_for_ms) {
+        parts.push((Style::Warning, format!("recycling for {} ({reason})", time(since))));
+    }
     parts.push((Style::Plain, several(worker.restarts, "restart")));
     if is_exec(report) {
         // Its one connection is that of the runner, and no program has one.

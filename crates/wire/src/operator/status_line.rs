@@ -108,6 +108,8 @@ struct PublicWorker {
     up_ms: Option<u64>,
     restarts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    recycling: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     starts_in_ms: Option<u64>,
     connections: u64,
     ready: u64,
@@ -168,6 +170,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             running: worker.process.is_some(),
             up_ms: worker.process.map(|_| milliseconds(worker.up)),
             restarts: count(worker.restarts),
+            recycling: worker.recycling.map(|(reason, _)| reason.word()),
             starts_in_ms: worker.starts_in.map(milliseconds),
             connections: count(worker.holders),
             ready: count(snapshot.ready_holders),
@@ -181,6 +184,28 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             streams: count(snapshot.streams),
             trouble: backend.trouble.as_ref().map(|trouble| trouble_report(trouble, None)),
         },
+    }
+}
+
+/// The worker's process, for an operator.
+fn worker_report(status: &Status, facts: &InstanceInfo) -> WorkerReport {
+    let (snapshot, worker) = (&status.snapshot, &status.worker);
+    WorkerReport {
+        program: shortened(&facts.program, LONGEST_NAME),
+        pid: worker.process.map(|process| process.pid()),
+        up_ms: worker.process.map(|_| milliseconds(worker.up)),
+        last_end: worker.ended.map(|ended| ended.to_string()),
+        restarts: count(worker.restarts),
+        recycling: worker.recycling.map(|(reason, _)| reason.word().to_owned()),
+        recycling_for_ms: worker.recycling.map(|(_, since)| milliseconds(since)),
+        starts_in_ms: worker.starts_in.map(milliseconds),
+        connections: count(worker.holders),
+        ready: count(snapshot.ready_holders),
+        capacity: snapshot.capacity,
+        jobs: facts.worker_jobs,
+        processes: facts.usage.map(|usage| count(usage.processes)),
+        memory_bytes: facts.usage.map(|usage| usage.memory_bytes),
+        cpu_ms: facts.usage.map(|usage| milliseconds(usage.cpu)),
     }
 }
 
@@ -225,21 +250,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         memory_gate: memory_gate(snapshot).map(str::to_owned),
         mode: facts.mode.clone(),
         caller_proof: facts.caller_proof.map(str::to_owned),
-        worker: WorkerReport {
-            program: shortened(&facts.program, LONGEST_NAME),
-            pid: worker.process.map(|process| process.pid()),
-            up_ms: worker.process.map(|_| milliseconds(worker.up)),
-            last_end: worker.ended.map(|ended| ended.to_string()),
-            restarts: count(worker.restarts),
-            starts_in_ms: worker.starts_in.map(milliseconds),
-            connections: count(worker.holders),
-            ready: count(snapshot.ready_holders),
-            capacity: snapshot.capacity,
-            jobs: facts.worker_jobs,
-            processes: facts.usage.map(|usage| count(usage.processes)),
-            memory_bytes: facts.usage.map(|usage| usage.memory_bytes),
-            cpu_ms: facts.usage.map(|usage| milliseconds(usage.cpu)),
-        },
+        worker: worker_report(status, facts),
         backend: BackendReport {
             url: shortened(&facts.url, LONGEST_URL),
             worker_id: backend.worker.as_ref().map(|worker| shortened(&worker.0, LONGEST_NAME)),

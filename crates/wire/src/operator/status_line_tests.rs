@@ -5,7 +5,7 @@ use crate::operator::control::NoRequest;
 use crate::operator::status_reply::{decode_health, decode_report, printable};
 use ojs_lifecycle::api::{
     BackendStatus, Failure, HolderId, HolderState, HolderStatus, JobId, Phase, ProcessId, Progress, Reason as Why,
-    Snapshot, Subject, Trouble, Unhealthy, WorkerId, WorkerState, WorkerStatus,
+    RecycleReason, Snapshot, Subject, Trouble, Unhealthy, WorkerId, WorkerState, WorkerStatus,
 };
 use ojs_lifecycle::view::status::{MOST_HOLDERS_SHOWN, MOST_JOBS_SHOWN, MOST_TYPES_SHOWN};
 use ojs_values::exit::Ended;
@@ -95,6 +95,7 @@ fn everything() -> Status {
             up: ms(9_000),
             ended: Some(Ended::Signalled(Signal::KILL)),
             restarts: 6,
+            recycling: Some((RecycleReason::Jobs(50), ms(3_000))),
             starts_in: Some(ms(800)),
             holders: 2,
             most_loaded: vec![shown_holder(3)],
@@ -152,7 +153,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"#,
         r#""connections":[{"connection":3,"pid":78,"jobs":2,"concurrency":7,"state":"given up"}],"connections_not_shown":1,"queues":["secret-queue"],"queues_refused":["secret-refused"],"#,
         r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
-        r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7,"jobs":9,"#,
+        r#""last_end":"killed by SIGKILL","restarts":6,"recycling":"max_jobs","recycling_for_ms":3000,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7,"jobs":9,"#,
         r#""processes":3,"memory_bytes":50000000,"cpu_ms":12340},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
         r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2,"trouble":{"kind":"unauthorized","#,
@@ -316,7 +317,7 @@ fn whoever_reaches_the_port_is_told_no_name() {
         "held_back": 6, "cut_off": 4,
         "oldest_job_age_ms": 1_500, "memory_taken_percent": 91, "memory_gate": "closed",
         "worker": {
-            "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,
+            "running": true, "up_ms": 9_000, "restarts": 6, "recycling": "max_jobs", "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,
         },
         "backend": {
             "reachable": false, "heartbeat_age_ms": 700, "heartbeat_interval_ms": 5_000, "requests": 3,

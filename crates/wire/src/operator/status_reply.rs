@@ -209,6 +209,11 @@ pub struct WorkerReport {
     pub last_end: Option<String>,
     /// Starts again within the last 10 minutes.
     pub restarts: u64,
+    /// Why the worker is being recycled, and for how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recycling: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recycling_for_ms: Option<u64>,
     /// The time until the next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts_in_ms: Option<u64>,

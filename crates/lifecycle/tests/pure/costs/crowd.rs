@@ -162,7 +162,9 @@ impl Crowd {
                     self.inbox.push_back(Event::OutboundEmptied(holder));
                 }
                 Effect::Answer(..) => self.answered += 1,
-                Effect::StartWorker
+                Effect::StartWorker { .. }
+                | Effect::StartNext
+                | Effect::TakeOver(_)
                 | Effect::SignalWorker(_)
                 | Effect::SignalProcess(..)
                 | Effect::TerminateDescendants

@@ -418,7 +418,8 @@ impl World {
 
     fn notice(&mut self, effect: &Effect) {
         match effect {
-            Effect::StartWorker => self.start_is_ordered = true,
+            Effect::StartWorker { .. } | Effect::StartNext => self.start_is_ordered = true,
+            Effect::TakeOver(_) => {}
             Effect::SignalWorker(signal) => match self.worker {
                 Some(process) => self.may_end(*signal, |id| id == process),
                 None => self.break_promise("a signal to a worker that is not there"),

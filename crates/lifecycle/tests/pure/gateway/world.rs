@@ -457,7 +457,9 @@ impl World {
             }
             Effect::Notify(notice) => self.noticed(&notice),
             Effect::Exit(_) => self.is_exited = true,
-            Effect::StartWorker
+            Effect::StartWorker { .. }
+            | Effect::StartNext
+            | Effect::TakeOver(_)
             | Effect::AnswerBeat { .. }
             | Effect::SignalWorker(_)
             | Effect::SignalProcess(..)

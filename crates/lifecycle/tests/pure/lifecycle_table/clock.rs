@@ -270,7 +270,9 @@ fn step(effect: &Effect) -> Option<Step> {
             | Call::Listen { .. } => None,
         },
         Effect::Exit(_) => Some(Step::Exit),
-        Effect::StartWorker
+        Effect::StartWorker { .. }
+        | Effect::StartNext
+        | Effect::TakeOver(_)
         | Effect::SignalWorker(_)
         | Effect::SignalProcess(..)
         | Effect::TerminateDescendants

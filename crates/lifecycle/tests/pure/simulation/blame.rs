@@ -37,6 +37,14 @@ pub struct Blame {
     /// Whether the last worker was ended by ojs-init, and because of a handler that hung.
     was_ended: bool,
     has_hung: bool,
+    /// The last worker was ended for a recycling, which is no fault to be reported.
+    was_recycled: bool,
+    /// The present worker is being recycled.
+    is_recycling: bool,
+    /// The old one of two worker processes, which is asked to end.
+    old: Option<ProcessId>,
+    /// How many of the first endings are no cause for an end of the present worker.
+    of_old: usize,
     ended: Option<Ended>,
     restarts: Vec<Duration>,
 }
@@ -53,6 +61,7 @@ impl Blame {
             let cause = self.cause_of_end(*ended, options, now);
             let cause = cause.filter(|_| !matches!(phase, Phase::EndGame | Phase::Stop));
             self.was_ended = cause.is_some();
+            self.was_recycled = cause == Some(EndCause::Recycled);
             self.has_hung = matches!(cause, Some(EndCause::Hung { .. }));
             self.ended = Some(*ended);
             self.main = None;
@@ -61,12 +70,25 @@ impl Blame {
         }
     }
 
+    /// The next of two worker processes is the worker from here on.
+    pub fn takes_over(&mut self, process: ProcessId) {
+        self.old = self.main.replace(process);
+        self.of_old = self.endings.len();
+        self.is_recycling = false;
+    }
+
     /// The cause of the main process's own end, else of the last end of another one, if that was a
     /// moment ago.
     fn cause_of_end(&self, ended: Ended, options: &Options, now: Duration) -> Option<EndCause> {
-        let of_main = self.endings.iter().find(|ending| Some(ending.process) == self.main);
+        let of_main = self
+            .endings
+            .iter()
+            .skip(self.of_old)
+            .find(|ending| Some(ending.process) == self.main);
         let is_recent = |ending: &&Ending| now < ending.at + options.cancel_grace + CONSEQUENCE;
-        let ending = of_main.or(self.endings.last().filter(is_recent))?;
+        let mut others = self.endings.iter().skip(self.of_old).rev();
+        let last = others.find(|ending| ending.cause != EndCause::Recycled);
+        let ending = of_main.or(last.filter(is_recent))?;
         let by_signal = matches!(
             ended,
             Ended::Exited(143) | Ended::Signalled(Signal::TERM | Signal::KILL)
@@ -79,11 +101,23 @@ impl Blame {
             Effect::Notify(notice) => self.notice(notice, ledger, options, now),
             Effect::CallBackend { call, .. } => self.call(call, ledger),
             Effect::SignalProcess(process, Signal::TERM) => {
-                let is_said = self.main.is_none() || self.endings.iter().any(|ending| ending.process == *process);
+                let is_said = self.main.is_none()
+                    || self.old == Some(*process)
+                    || self.endings.iter().any(|ending| ending.process == *process);
                 promise!("nobody is ended in silence", is_said, "{effect:?}");
                 Ok(())
             }
-            Effect::StartWorker
+            Effect::SignalWorker(Signal::TERM) if self.is_recycling => {
+                self.endings.extend(self.main.map(|process| Ending {
+                    process,
+                    cause: EndCause::Recycled,
+                    at: now,
+                }));
+                Ok(())
+            }
+            Effect::StartWorker { .. }
+            | Effect::StartNext
+            | Effect::TakeOver(_)
             | Effect::SignalWorker(_)
             | Effect::SignalProcess(..)
             | Effect::TerminateDescendants
@@ -121,8 +155,11 @@ impl Blame {
                 cause: cause.clone(),
                 at: now,
             });
+        } else if let Notice::Worker(WorkerNotice::Recycling { .. }) = notice {
+            self.is_recycling = true;
         } else if let Notice::Worker(WorkerNotice::WorkerEnded(..)) = notice {
-            promise!("a worker that was ended is called that", !self.was_ended, "{notice:?}");
+            let is_fault = self.was_ended && !self.was_recycled;
+            promise!("a worker that was ended is called that", !is_fault, "{notice:?}");
         } else if let Notice::Worker(WorkerNotice::WorkerWasEnded { .. }) = notice {
             promise!(
                 "a worker that ended by itself is called that",
@@ -214,11 +251,13 @@ impl Blame {
             |link: &&Link| !link.is_hung_up && !link.is_closing && ledger.gone.get(&link.process) == Some(&false);
         // A process that is being ended gets no jobs.
         let is_ending = |link: &Link| self.endings.iter().any(|ending| ending.process == link.process);
+        // Numbers of processes grow, and the next of two workers has the higher ones.
+        let is_old = |link: &Link| self.old.is_some() && Some(link.process) < self.main;
         let taker = ledger
             .links
             .values()
             .filter(is_open)
-            .find(|link| takes(link) && !is_ending(link));
+            .find(|link| takes(link) && !is_ending(link) && !is_old(link));
         promise!(
             "a job without a handler is one that nobody takes",
             taker.is_none() || ledger.main.is_none(),

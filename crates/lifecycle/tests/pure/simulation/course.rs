@@ -12,6 +12,7 @@ use ojs_values::signal::Signal;
 
 use super::allowances::{OPERATOR_LEAVE_LIMIT, SAME_REQUEST, SLACK};
 use super::promise::{Kept, promise};
+use super::recycles::asks_to_end;
 
 /// The requesters of quiet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +124,7 @@ impl Course {
                 self.lingers.remove(client);
             }
             Event::WorkerStarted { .. } => self.worker_is_gone = false,
+            Event::NextStarted(_) | Event::NextNotStarted => {}
             Event::WorkerEnded(ended) => {
                 self.worker_is_gone = true;
                 self.own_status = self.options.remap_exit.apply(*ended);
@@ -153,6 +155,7 @@ impl Course {
             | Event::BackendReplied(..)
             | Event::StreamSaid(..)
             | Event::MemoryTaken(_)
+            | Event::WorkerMemory(_)
             | Event::CredentialsChanged => {}
         }
     }
@@ -209,6 +212,7 @@ impl Course {
                 self.be_quiet();
             }
             OperatorRequest::Prestop
+            | OperatorRequest::Recycle
             | OperatorRequest::Wait { .. }
             | OperatorRequest::Status { .. }
             | OperatorRequest::Health(_) => {}
@@ -342,7 +346,7 @@ impl Course {
             }
             Effect::Notify(Notice::Link(LinkNotice::Hedged(_))) => self.is_hedging = true,
             Effect::CallBackend { call, .. } => self.called(call)?,
-            Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
+            effect if asks_to_end(effect) => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
             Effect::Answer(client, _) => {
                 promise!(
@@ -369,15 +373,14 @@ impl Course {
                 );
                 self.lingers.remove(client);
             }
-            Effect::StartWorker => promise!(
-                "terminate is irreversible",
-                self.state != WorkerState::Terminate,
-                "a worker is started"
-            ),
-            Effect::SignalWorker(_)
+            Effect::StartWorker { .. }
+            | Effect::StartNext
+            | Effect::TakeOver(_)
+            | Effect::SignalWorker(_)
             | Effect::SignalProcess(..)
             | Effect::TerminateDescendants
             | Effect::KillDescendants
+            | Effect::KillEverything
             | Effect::Tell(..)
             | Effect::ReadToEnd(_)
             | Effect::Close(..)

@@ -99,7 +99,7 @@ impl Ledger {
         let (released, others): (Vec<&Claim>, Vec<&Claim>) = self
             .open()
             .filter(|claim| !claim.is_lost && counts(claim))
-            .partition(|claim| claim.answer == Some(Answer::Release));
+            .partition(|claim| claim.answer == Some(Answer::Release) || self.braked.contains(&claim.id));
         others.len() + released.len().saturating_sub(8 * places)
     }
 

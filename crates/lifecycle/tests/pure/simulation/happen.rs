@@ -39,6 +39,7 @@ impl World {
             Item::Ask(request) => self.ask(request),
             Item::Leave(client) => self.tell(Event::OperatorLeft(client)),
             Item::Memory(taken) => self.tell(Event::MemoryTaken(taken)),
+            Item::WorkerMemory(bytes) => self.tell(Event::WorkerMemory(bytes)),
             Item::NewToken => self.tell(Event::CredentialsChanged),
             Item::Directive(directive) => self.direct(directive),
             Item::Stall(length) => {
@@ -56,6 +57,7 @@ impl World {
             Item::SigtermAtLast if self.course.t0.is_none() => self.tell(Event::SignalArrived(Signal::TERM)),
             Item::SigtermAtLast => Ok(()),
             Item::Start(number) => self.start(number),
+            Item::StartNext(number) => self.start_next(number),
             Item::Connect(connection) => self.connect(connection),
             Item::Ready(connection) => {
                 let plan = self.scene.sockets.get(&connection).map(|socket| socket.plan.clone());
@@ -116,6 +118,29 @@ impl World {
         if let Err(why) = life.start {
             return self.tell(Event::WorkerNotStarted(why));
         }
+        let first = self.begin(&life);
+        self.scene.main = Some(first);
+        self.scene.worker = Some(first);
+        let worker = WorkerId(format!("w{}", self.named).into());
+        self.tell(Event::WorkerStarted {
+            process: process_id(first),
+            worker,
+        })
+    }
+
+    /// The next worker process, beside the present one.
+    fn start_next(&mut self, number: u64) -> Kept {
+        let life = self.life(number).unwrap_or_else(usual_life);
+        if life.start.is_err() {
+            return self.tell(Event::NextNotStarted);
+        }
+        let first = self.begin(&life);
+        self.ledger.gone.entry(process_id(first)).or_insert(false);
+        self.tell(Event::NextStarted(process_id(first)))
+    }
+
+    /// The processes of a worker, and their connections to come. Returns the first process.
+    fn begin(&mut self, life: &Life) -> u64 {
         let first = FIRST_PID + u64::try_from(self.scene.procs.len()).unwrap();
         let pid_of = |index: usize| first + u64::try_from(index).unwrap();
         for (index, plan) in life.processes.iter().enumerate() {
@@ -137,7 +162,6 @@ impl World {
             };
             self.scene.procs.insert(pid_of(index), proc);
         }
-        self.scene.main = Some(first);
         for plan in &life.links {
             let connection = HolderId(1 + self.scene.sockets.len() as u64);
             let socket = Socket {
@@ -152,11 +176,7 @@ impl World {
             self.scene.sockets.insert(connection, socket);
             self.soon(1 + plan.connect, Item::Connect(connection));
         }
-        let worker = WorkerId(format!("w{number}").into());
-        self.tell(Event::WorkerStarted {
-            process: process_id(first),
-            worker,
-        })
+        first
     }
 
     fn connect(&mut self, connection: HolderId) -> Kept {
@@ -348,7 +368,7 @@ impl World {
         self.die(pid, ended);
     }
 
-    fn die(&mut self, pid: u64, ended: Ended) {
+    pub fn die(&mut self, pid: u64, ended: Ended) {
         if !self.scene.is_alive(pid) {
             return;
         }
@@ -372,8 +392,11 @@ impl World {
     }
 
     fn reap(&mut self, pid: u64, ended: Ended) -> Kept {
-        if self.scene.procs.get(&pid).is_some_and(|proc| proc.parent.is_none()) {
+        let is_main = self.scene.procs.get(&pid).is_some_and(|proc| proc.parent.is_none());
+        if is_main && self.scene.worker == Some(pid) {
             self.tell(Event::WorkerEnded(ended))?;
+        } else if is_main {
+            self.process_gone(pid)?;
         }
         let children_left = self.scene.anybody_lives();
         self.tell(Event::Reaped { children_left })

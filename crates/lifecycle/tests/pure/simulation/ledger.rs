@@ -66,6 +66,8 @@ impl Claim {
 /// The record of all claims.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    /// Jobs that were given back too often, and are held before they go back.
+    pub braked: BTreeSet<JobId>,
     pub claims: Vec<Claim>,
     pub links: BTreeMap<HolderId, Link>,
     /// Processes with connections; true if they have ended.
@@ -102,7 +104,11 @@ impl Ledger {
 
     pub fn event(&mut self, event: &Event, now: Duration) -> Kept {
         match event {
-            Event::WorkerStarted { process, .. } => self.main = Some(*process),
+            Event::WorkerStarted { process, .. } => {
+                self.main = Some(*process);
+                self.gone.entry(*process).or_insert(false);
+            }
+            Event::NextStarted(_) | Event::NextNotStarted => {}
             Event::WorkerEnded(_) => {
                 for claim in &mut self.claims {
                     claim.is_decided |= claim.is_waiting();
@@ -161,6 +167,7 @@ impl Ledger {
             | Event::BackendReplied(..)
             | Event::StreamSaid(..)
             | Event::MemoryTaken(_)
+            | Event::WorkerMemory(_)
             | Event::CredentialsChanged => {}
         }
         Ok(())
@@ -405,8 +412,10 @@ impl Ledger {
             JobNotice::ResultDropped(job) => self.result_dropped(&job.id),
             JobNotice::RunsAlone(job) => self.runs_alone(&job.id)?,
             JobNotice::Unanswered(job, _) => self.unanswered(&job.id)?,
-            JobNotice::GivenBackAgain { .. }
-            | JobNotice::TimeoutPassed(..)
+            JobNotice::GivenBackAgain { job, .. } => {
+                self.braked.insert(job.id.clone());
+            }
+            JobNotice::TimeoutPassed(..)
             | JobNotice::AnswerMended(..)
             | JobNotice::Dropped(..)
             | JobNotice::NamedAgain(_)

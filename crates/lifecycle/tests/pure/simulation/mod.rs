@@ -26,6 +26,7 @@ mod memory;
 mod outcomes;
 mod plan;
 mod promise;
+mod recycles;
 mod scene;
 mod shell;
 mod steps;
@@ -104,7 +105,7 @@ fn survey() {
 }
 
 /// Orders and notices of the machine, without those that no run of this world can cause.
-const KINDS: [&str; 73] = [
+const KINDS: [&str; 78] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -153,6 +154,11 @@ const KINDS: [&str; 73] = [
     "WorkerWasEnded",
     "DescendantsLeft",
     "RestartIn",
+    "Recycling",
+    "Recycled",
+    "StartNext",
+    "TakeOver",
+    "NextNotReady",
     "StartPostponed",
     "NotReady",
     "HolderReady",

@@ -5,24 +5,22 @@ use std::time::Duration;
 
 use ojs_lifecycle::api::StopSignal::{Exit, Graceful, Stop};
 use ojs_lifecycle::api::{
-    Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, Restart, ShutdownTimes,
-    TransitionSignals, stop_margin,
+    Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, RecycleLimits, Restart,
+    ShutdownTimes, TransitionSignals, stop_margin,
 };
 use ojs_values::exit::{Ended, RemapExit};
 use ojs_values::signal::Signal;
 
 use super::asks::asks;
 use super::chance::Chance;
-use super::{fetches, idle, memory, streams};
+use super::{fetches, idle, memory, recycles, streams};
 use crate::script::settings;
 
-/// Status of a shutdown that cut jobs off, in every run: unlike any other.
+/// Status of a shutdown that cut jobs off.
 pub const INTERRUPTED: u8 = 75;
 
-/// The one type of job that not every connection accepts.
 pub const RARE_KIND: &str = "rare";
 
-/// A run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub options: Options,
@@ -34,7 +32,6 @@ pub struct Plan {
     pub timers_first: bool,
 }
 
-/// The kind of this backend.
 #[derive(Debug, Clone)]
 pub struct BackendHabits {
     /// `None`: the backend has no registration. Else: the interval that it recommends.
@@ -214,7 +211,7 @@ impl LinkPlan {
 impl Plan {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
-        let options = options(&mut chance, seed);
+        let mut options = options(&mut chance, seed);
         let horizon = *chance.pick(&[800, 3_000, 8_000, 15_000, 40_000]);
         let backend = backend(&mut chance);
         let mut twists = Vec::new();
@@ -226,6 +223,7 @@ impl Plan {
         handlers(&mut chance, &mut twists);
         incidents(&mut chance, horizon, &mut twists);
         super::hangs::hangs(&mut chance, horizon, &mut twists);
+        options.recycle.overlap &= !recycles::is_held_by_kernel(&twists);
         Self {
             options,
             backend,
@@ -242,7 +240,8 @@ impl Plan {
 }
 
 /// Changes that make a run easier to read. Each is tried when a run is made small.
-pub const SIMPLER: [fn(&mut Plan); 14] = [
+pub const SIMPLER: [fn(&mut Plan); 15] = [
+    |plan| plan.options.recycle = RecycleLimits::default(),
     |plan| plan.horizon = 800,
     |plan| plan.horizon = plan.horizon.min(3_000),
     |plan| plan.horizon = plan.horizon.min(8_000),
@@ -287,6 +286,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         ready_timeout: ms(*chance.pick(&[300, 2_000, 60_000])),
         type_wait: ms(*chance.pick(&[0, 200, 3_000])),
         memory_gate: memory::gate(seed),
+        recycle: recycles::limits(seed),
         exit_when_idle: idle::time(seed),
         once: idle::once(seed),
         job_timeout: None,

@@ -1,7 +1,7 @@
 //! The worker: its processes, their connections, the handlers of its jobs. Its true state, known to
 //! the machine or not.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ojs_lifecycle::api::{ErrorCode, FromWorker, HolderId, JobError, JobId, ProcessId, Progress, Ready};
@@ -55,6 +55,12 @@ pub struct Scene {
     pub sockets: BTreeMap<HolderId, Socket>,
     pub handlers: Vec<Handler>,
     pub main: Option<u64>,
+    /// The process that the shell takes for the worker, dead or alive.
+    pub worker: Option<u64>,
+    /// The old one of two workers, until its end is reported.
+    pub old: Option<u64>,
+    /// Processes whose end by their pid was reported.
+    pub reported: BTreeSet<u64>,
 }
 
 impl Scene {
@@ -136,13 +142,22 @@ impl Scene {
             let is_endable = self.is_ours(*pid) && proc.stubborn != Some(Stubbornness::HeldByKernel);
             proc.is_alive && *pid != main && self.main_of(*pid) == main && (is_main || is_endable)
         };
-        let has_ended = running != Some(process_id(main));
+        let has_ended = running != Some(process_id(main)) && self.old != Some(main);
         let descendants = || has_ended && self.procs.iter().any(may_work);
         Some(Holder {
             is_dead: !self.is_alive(socket.process) && !descendants(),
             is_read: socket.is_over,
             wrote: handler.wrote.filter(|_| !socket.is_cut),
         })
+    }
+
+    /// The living descendants of a process that SIGKILL ends.
+    pub fn killable_below(&self, main: u64) -> Vec<u64> {
+        let is_below = |(pid, proc): &(&u64, &Proc)| {
+            let is_held = proc.stubborn == Some(Stubbornness::HeldByKernel);
+            proc.is_alive && **pid != main && self.main_of(**pid) == main && !is_held
+        };
+        self.procs.iter().filter(is_below).map(|(pid, _)| *pid).collect()
     }
 
     /// The main process of the worker that a process is of.

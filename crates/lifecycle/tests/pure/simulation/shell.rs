@@ -7,7 +7,7 @@ use ojs_values::signal::Signal;
 
 use super::plan::{Answer, Fault, Habit, Stubbornness, Twist};
 use super::promise::{Kept, promise};
-use super::scene::{Handler, killed, process_id, usual_habit};
+use super::scene::{Handler, Proc, killed, process_id, usual_habit};
 use super::talk::Holder;
 use super::world::{Exchange, Item, World, since_start};
 
@@ -57,6 +57,10 @@ impl World {
                     link.is_closing = true;
                 }
             }
+            Effect::TakeOver(process) => {
+                self.ledger.main = Some(*process);
+                self.blame.takes_over(*process);
+            }
             Effect::SignalWorker(_) => promise!("no signal to nobody", self.ledger.main.is_some(), "{effect:?}"),
             Effect::SignalProcess(process, signal) => {
                 let is_there = self.ledger.gone.get(process) == Some(&false);
@@ -64,7 +68,8 @@ impl World {
                 let is_meant = *signal != Signal::URG || self.ledger.may_be_woken_up(*process);
                 promise!("who gets SIGURG has something to stop", is_meant, "{effect:?}");
             }
-            Effect::StartWorker
+            Effect::StartWorker { .. }
+            | Effect::StartNext
             | Effect::TerminateDescendants
             | Effect::KillDescendants
             | Effect::KillEverything
@@ -137,11 +142,15 @@ impl World {
     /// Does it.
     pub fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::StartWorker => {
-                let number = self.lives;
-                self.lives += 1;
-                let delay = self.life(number).map_or(1, |life| life.start_delay);
-                self.soon(delay, Item::Start(number));
+            Effect::StartWorker { keeps_name } => {
+                self.named = if keeps_name { self.named } else { self.lives };
+                self.start_soon(Item::Start);
+            }
+            Effect::StartNext => self.start_soon(Item::StartNext),
+            Effect::TakeOver(process) => {
+                let is_alive = self.scene.is_alive(process.0);
+                self.scene.main = is_alive.then_some(process.0);
+                self.scene.old = self.scene.worker.replace(process.0);
             }
             Effect::SignalWorker(signal) => {
                 if let Some(main) = self.scene.main {
@@ -198,9 +207,21 @@ impl World {
         }
     }
 
+    fn start_soon(&mut self, item: fn(u64) -> Item) {
+        let number = self.lives;
+        self.lives += 1;
+        let delay = self.life(number).map_or(1, |life| life.start_delay);
+        self.soon(delay, item(number));
+    }
+
     fn descendants(&self) -> Vec<u64> {
         let procs = self.scene.procs.iter();
-        let ours = procs.filter(|(pid, proc)| proc.is_alive && proc.parent.is_some() && self.scene.is_ours(**pid));
+        let is_ours = |pid: u64, proc: &Proc| match proc.parent {
+            Some(_) => self.scene.is_ours(pid),
+            // The other one of two workers.
+            None => self.scene.worker != Some(pid),
+        };
+        let ours = procs.filter(|(pid, proc)| proc.is_alive && is_ours(**pid, proc));
         ours.map(|(pid, _)| *pid).collect()
     }
 
@@ -418,6 +439,17 @@ impl World {
     }
 
     pub fn process_gone(&mut self, pid: u64) -> Kept {
+        if !self.scene.reported.insert(pid) {
+            return Ok(());
+        }
+        let is_main = self.scene.procs.get(&pid).is_some_and(|proc| proc.parent.is_none());
+        self.scene.old = self.scene.old.filter(|old| *old != pid);
+        if is_main && self.scene.worker != Some(pid) {
+            // The shell ends what one of two workers leaves in its process group.
+            for below in self.scene.killable_below(pid) {
+                self.die(below, killed());
+            }
+        }
         self.tell(ojs_lifecycle::api::Event::ProcessGone(process_id(pid)))
     }
 }

@@ -23,6 +23,7 @@ use super::ledger::Ledger;
 use super::memory::{self, Memory};
 use super::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
 use super::promise::{Broken, Kept, promise};
+use super::recycles::{self, Cause, Recycles};
 use super::scene::{Proc, Scene, ms};
 use super::steps::Several;
 use super::streams::Streams;
@@ -46,12 +47,14 @@ pub enum Item {
     Leave(ClientId),
     NewToken,
     Memory(u8),
+    WorkerMemory(u64),
     Directive(Option<Directive>),
     Stall(u64),
     Offer(JobPlan),
     Fate(u64, Fate),
     SigtermAtLast,
     Start(u64),
+    StartNext(u64),
     Connect(HolderId),
     Ready(HolderId),
     Act(usize),
@@ -100,16 +103,19 @@ pub struct World {
     /// When the stop phase began.
     pub stop_began: Option<Duration>,
     pub lives: u64,
+    /// The number in the name of the present worker.
+    pub named: u64,
     pub clients: u64,
     /// Requests of holders for jobs, so far.
     pub pulls: u64,
     pub terminated: BTreeSet<u64>,
     pub course: Course,
     accounts: Accounts,
-    blame: Blame,
+    pub blame: Blame,
     stuck: Stuck,
     pub streams: Streams,
     memory: Memory,
+    recycles: Recycles,
     idle: Idle,
     figures: Metrics,
     pub ledger: Ledger,
@@ -133,6 +139,7 @@ impl World {
             hung: BTreeMap::new(),
             stop_began: None,
             lives: 0,
+            named: 0,
             clients: 0,
             pulls: 0,
             terminated: BTreeSet::new(),
@@ -141,6 +148,7 @@ impl World {
             stuck: Stuck::default(),
             streams: Streams::default(),
             memory: Memory::new(plan.options.memory_gate),
+            recycles: Recycles::new(plan.options.clone()),
             idle: Idle::new(&plan.options),
             figures: Metrics::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
@@ -156,6 +164,13 @@ impl World {
         }
         for (at, taken) in memory::course(world.plan.options.seed, world.plan.horizon) {
             world.at(at, Item::Memory(taken));
+        }
+        for (at, cause) in recycles::course(world.plan.options.seed, world.plan.horizon) {
+            let item = match cause {
+                Cause::Memory(bytes) => Item::WorkerMemory(bytes),
+                Cause::Operator => Item::Ask(OperatorRequest::Recycle),
+            };
+            world.at(at, item);
         }
         world.at(world.plan.horizon, Item::SigtermAtLast);
         world
@@ -241,6 +256,7 @@ impl World {
         }
         self.ledger.event(&event, self.now)?;
         self.memory.event(&event, self.now);
+        self.recycles.event(&event, self.now)?;
         self.course.event(&event, self.now);
         let phase = self.machine.snapshot().phase;
         self.blame.event(&event, phase, &self.plan.options, self.now);
@@ -279,6 +295,7 @@ impl World {
         self.idle.effect(effect, is_busy, &mut self.course, self.now)?;
         self.course.effect(effect, self.now)?;
         self.memory.effect(effect)?;
+        self.recycles.effect(effect, self.course.state, self.now)?;
         self.blame.effect(effect, &self.ledger, &self.plan.options, self.now)?;
         let grace = self.plan.options.timeout_grace;
         self.stuck.effect(effect, &self.ledger, grace, self.now)?;
@@ -322,7 +339,9 @@ impl World {
                 self.ledger.notice(notice)
             }
             Effect::WriteTerminationLog(account) => self.accounts.written(account),
-            Effect::StartWorker
+            Effect::StartWorker { .. }
+            | Effect::StartNext
+            | Effect::TakeOver(_)
             | Effect::Tell(..)
             | Effect::SignalWorker(_)
             | Effect::SignalProcess(..)
@@ -381,11 +400,14 @@ impl World {
             );
         }
         self.idle.after(
-            !self.ledger.is_at_work(&self.idle.unanswered) && self.ledger.main.is_some(),
+            !self.ledger.is_at_work(&self.idle.unanswered)
+                && (self.ledger.main.is_some() || self.recycles.is_under_way()),
             self.course.state,
         );
         self.streams.after(self.course.state)?;
         self.memory.after(&snapshot, self.now)?;
+        let is_held_by_kernel = recycles::is_held_by_kernel(&self.plan.twists);
+        self.recycles.after(&snapshot, is_held_by_kernel, self.now)?;
         self.stuck
             .after(&self.ledger, self.plan.options.timeout_grace, self.now)?;
         let owes_quiet_beat = std::mem::take(&mut self.course.owes_quiet_beat);

@@ -85,7 +85,8 @@ impl Fleet<'_> {
     fn obey(&mut self, worker: usize, cause: Cause) {
         while let Some(effect) = self.workers[worker].machine.poll_effect() {
             match effect {
-                Effect::StartWorker => self.start(worker),
+                Effect::StartWorker { .. } | Effect::StartNext => self.start(worker),
+                Effect::TakeOver(_) => {}
                 Effect::CallBackend { id, call, .. } => self.send(worker, id, call, cause),
                 Effect::AbandonCall(call) => {
                     self.give_up(worker, call);

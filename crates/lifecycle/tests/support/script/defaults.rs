@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ojs_lifecycle::api::{
-    FinalState, Leftovers, LimitSource, Options, Queues, Restart, ShutdownTimes, StopSignal, TransitionSignals,
+    FinalState, Leftovers, LimitSource, Options, Queues, RecycleLimits, Restart, ShutdownTimes, StopSignal,
+    TransitionSignals,
 };
 use ojs_values::exit::RemapExit;
 
@@ -17,6 +18,7 @@ pub fn defaults() -> Options {
         enforce_timeouts: true,
         isolates_suspects: true,
         restart: Restart::Hung,
+        recycle: RecycleLimits::default(),
         ready_timeout: Duration::from_secs(60),
         type_wait: Duration::from_secs(5),
         memory_gate: None,

@@ -15,7 +15,10 @@ use super::words::OPERATOR;
 /// One effect.
 pub fn effect(effect: &Effect) -> String {
     match effect {
-        Effect::StartWorker => "start the worker".to_owned(),
+        Effect::StartWorker { keeps_name: false } => "start the worker".to_owned(),
+        Effect::StartWorker { keeps_name: true } => "start the worker again".to_owned(),
+        Effect::StartNext => "start the next worker beside it".to_owned(),
+        Effect::TakeOver(process) => format!("process {process} is the worker"),
         Effect::SignalWorker(signal) => format!("signal the worker {signal}"),
         Effect::SignalProcess(process, signal) => format!("signal process {process} {signal}"),
         Effect::TerminateDescendants => "ask the descendants to end".to_owned(),

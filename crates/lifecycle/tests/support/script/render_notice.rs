@@ -134,6 +134,14 @@ fn worker(notice: &WorkerNotice) -> String {
         WorkerNotice::DescendantsLeft(patience) => {
             format!("descendants left: they get {}", seconds(*patience))
         }
+        WorkerNotice::Recycling { reason, held, grace } => format!(
+            "recycling the worker with {held} jobs, within {}: {reason}",
+            seconds(*grace)
+        ),
+        WorkerNotice::NextNotReady(pause) => format!("the next worker ended, another in {}", seconds(*pause)),
+        WorkerNotice::Recycled { reason, took } => {
+            format!("recycled in {} ({})", seconds(*took), reason.word())
+        }
         WorkerNotice::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
         WorkerNotice::TooManyRestarts => "too many restarts".to_owned(),
         WorkerNotice::StartPostponed => "start postponed: no process to be had".to_owned(),

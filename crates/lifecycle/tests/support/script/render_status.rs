@@ -47,6 +47,9 @@ pub fn show_status(status: &Status) -> String {
         worker.holders,
         snapshot.ready_holders
     ));
+    if let Some((reason, since)) = worker.recycling {
+        lines.push(format!("recycling since {}: {reason}", seconds(since)));
+    }
     lines.extend(worker.most_loaded.iter().map(holder));
     let backend = &status.backend;
     let reachable = if backend.is_unreachable {

@@ -70,6 +70,9 @@ fn memory(text: &str) -> Result<Event, Wrong> {
     if let Some(bytes) = text.strip_prefix("taken: ") {
         return Ok(Event::MemoryTaken(number(bytes)?));
     }
+    if let Some(bytes) = text.strip_prefix("of the worker: ") {
+        return Ok(Event::WorkerMemory(number(bytes)?));
+    }
     let kills = text.strip_prefix("ran out: oom_kill ");
     Ok(Event::MemoryRanOut(number(
         kills.ok_or_else(|| wrong("what about the memory", text))?,
@@ -137,6 +140,7 @@ fn request(text: &str) -> Result<OperatorRequest, Wrong> {
         "resume" => OperatorRequest::Resume,
         "terminate" => OperatorRequest::Terminate,
         "stop" => OperatorRequest::Stop,
+        "recycle" => OperatorRequest::Recycle,
         "prestop" => OperatorRequest::Prestop,
         "status" => OperatorRequest::Status { until_end: false },
         "status until the end" => OperatorRequest::Status { until_end: true },
@@ -147,12 +151,20 @@ fn request(text: &str) -> Result<OperatorRequest, Wrong> {
 }
 
 fn worker(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
-    if let Some(process) = text.strip_prefix("started as ") {
-        *incarnation += 1;
+    let is_same = text.starts_with("started again as ");
+    let process = text.strip_prefix("started as ");
+    if let Some(process) = process.or_else(|| text.strip_prefix("started again as ")) {
+        *incarnation += u32::from(!is_same);
         return Ok(Event::WorkerStarted {
             process: ProcessId(number(process)?),
             worker: WorkerId(format!("w{incarnation}").into()),
         });
+    }
+    if let Some(process) = text.strip_prefix("next started as ") {
+        return Ok(Event::NextStarted(ProcessId(number(process)?)));
+    }
+    if text == "next not started" {
+        return Ok(Event::NextNotStarted);
     }
     if text == "not started: no process to be had" {
         return Ok(Event::WorkerNotStarted(NotStarted::Shortage));

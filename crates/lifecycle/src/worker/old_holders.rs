@@ -1,0 +1,47 @@
+//! The holders of the old one of two worker processes.
+
+use crate::api::ids::ProcessId;
+use crate::worker::holders::Holders;
+
+impl Holders {
+    /// The next worker process runs: the present ones are the old ones from here on.
+    pub fn all_are_old(&mut self) {
+        self.held_by_old = 0;
+        for process in self.processes.values_mut() {
+            process.is_old = true;
+            self.held_by_old += process.held;
+        }
+    }
+
+    /// One worker process runs again.
+    pub fn none_is_old(&mut self) {
+        self.held_by_old = 0;
+        for process in self.processes.values_mut() {
+            process.is_old = false;
+        }
+    }
+
+    /// Whether this process was there before the next worker process.
+    #[must_use]
+    pub fn is_old(&self, process: ProcessId) -> bool {
+        self.processes.get(&process).is_some_and(|process| process.is_old)
+    }
+
+    /// The processes that were there before the next worker process.
+    #[must_use]
+    pub fn old_processes(&self) -> Vec<ProcessId> {
+        let old = self.processes.iter().filter(|(_, process)| process.is_old);
+        old.map(|(id, _)| *id).collect()
+    }
+
+    /// Jobs of the processes that were there before the next worker process.
+    #[must_use]
+    pub fn held_by_old(&self) -> usize {
+        self.held_by_old
+    }
+
+    /// Every process.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessId> {
+        self.processes.keys().copied()
+    }
+}

@@ -1,0 +1,237 @@
+//! Recycling: a new process of the worker replaces the old one, and no job is lost.
+
+use crate::backend::{Endpoint, Outcome};
+use crate::operator::{OBEYS, run};
+use crate::probe_client::Probes;
+use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::proc;
+use crate::support::wait::wait_until;
+
+/// A worker that notes that it runs, and acks whatever it gets, two jobs at a time.
+const WORKS: &str = "
+note('runs')
+link = Link()
+link.ready(2)
+link.work()";
+
+/// The old worker ends before the next one starts.
+const ONE_AT_A_TIME: (&str, &str) = ("OJS_WORKER_RECYCLE_OVERLAP", "off");
+
+/// How many worker processes there were.
+fn lives(init: &Init, note: &str) -> usize {
+    init.notes().iter().filter(|line| line.starts_with(note)).count()
+}
+
+#[test]
+fn a_worker_that_was_given_all_its_jobs_is_replaced_and_the_backend_sees_one_worker() {
+    let stage = Stage::new();
+    let start = stage.worker(WORKS).with("OJS_WORKER_MAX_JOBS", "5");
+    let mut init = start.with_all(&[ONE_AT_A_TIME]).start();
+    stage.enqueue(1..=30);
+    stage.wait_for_outcomes();
+    // Five jobs each at most, and one more if two were given at once.
+    assert!(lives(&init, "runs") >= 5, "{}", init.story());
+    assert_eq!(stage.count(Endpoint::Register), 1);
+    assert!(!init.log().contains("starting the worker again"), "{}", init.story());
+    init.stops();
+    assert_eq!(stage.count(Endpoint::Deregister), 1);
+    for number in 1..=30 {
+        assert_eq!(stage.outcomes(&format!("j{number}")), [Outcome::Acked(None)]);
+    }
+}
+
+#[test]
+fn an_operator_recycles_the_worker_and_its_job_is_finished_first() {
+    let stage = Stage::new();
+    let script = "
+note('runs', os.getpid())
+link = Link()
+link.ready()
+while True:
+    held = link.job()
+    while held not in orders():
+        time.sleep(0.01)
+    link.ack(held)";
+    let start = stage.worker(script).with("OJS_HEALTH_LISTEN", "127.0.0.1:0");
+    let mut init = start.with_all(&[ONE_AT_A_TIME]).start();
+    let probes = Probes::of(&mut init);
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    let came = run(&stage, &init, &["recycle"]);
+    assert_eq!(
+        came.stdout, "the worker is recycled: it finishes its jobs and starts again, 1 job active\n",
+        "{came:?}"
+    );
+    let came = run(&stage, &init, &["recycle"]);
+    assert_eq!(
+        came.stdout, "the worker is being recycled already, 1 job active\n",
+        "{came:?}"
+    );
+    let answer = probes.get("/readyz");
+    assert!(answer.reasons().contains(&"recycling".to_owned()), "{answer:?}");
+    assert_eq!(probes.get("/healthz").status, 200);
+    assert_eq!(probes.get("/livez").status, 200);
+    let shown = run(&stage, &init, &["status"]).stdout;
+    assert!(shown.contains("(operator)"), "{shown}");
+    stage.are_not_fetched([2]);
+    init.order("j1");
+    init.logs("the worker was recycled in ");
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    init.notes_line("job j2");
+    init.order("j2");
+    stage.becomes("j2", &[Outcome::Acked(None)]);
+    probes.become_([200, 200, 200]);
+    init.stops();
+}
+
+#[test]
+fn the_next_worker_takes_jobs_before_the_old_one_has_ended() {
+    let stage = Stage::new();
+    let script = "
+note('runs', os.getpid())
+link = Link()
+link.ready()
+while True:
+    held = link.job()
+    note('has', held, os.getpid())
+    while held not in orders():
+        time.sleep(0.01)
+    link.ack(held)";
+    let start = stage.worker(script).with("OJS_HEALTH_LISTEN", "127.0.0.1:0");
+    let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    let probes = Probes::of(&mut init);
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    probes.become_([200, 200, 200]);
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    stage.enqueue([2]);
+    init.notes_line("job j2");
+    assert_eq!(probes.get("/readyz").status, 200);
+    assert!(!init.log().contains("was recycled"), "{}", init.story());
+    init.order("j1");
+    init.logs("the worker was recycled in ");
+    init.order("j2");
+    for job in ["j1", "j2"] {
+        stage.becomes(job, &[Outcome::Acked(None)]);
+    }
+    assert_eq!(lives(&init, "runs "), 2, "{}", init.story());
+    assert_eq!(stage.count(Endpoint::Register), 1);
+    init.stops();
+}
+
+#[test]
+fn a_next_worker_that_cannot_run_leaves_the_old_one_at_work() {
+    let stage = Stage::new();
+    let script = "
+note('runs')
+if os.path.exists(os.environ['BROKEN']):
+    os._exit(7)
+link = Link()
+link.ready()
+link.work()";
+    let broken = stage.at("broken");
+    let start = stage.worker(script).with("BROKEN", &broken);
+    let mut init = start.with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    std::fs::write(&broken, "").unwrap();
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.logs("the next worker ended before it said ready, so the old one goes on; another attempt in 1 s");
+    stage.enqueue([2]);
+    stage.becomes("j2", &[Outcome::Acked(None)]);
+    std::fs::remove_file(&broken).unwrap();
+    init.logs("the worker was recycled in ");
+    init.stops();
+}
+
+#[test]
+fn what_an_old_worker_leaves_in_its_process_group_ends_with_it() {
+    let stage = Stage::new();
+    let script = "
+child(rest)
+note('left')
+link = Link()
+link.ready()
+link.work()";
+    let mut init = stage.worker(script).with("OJS_WORKER_RECYCLE_OVERLAP", "on").start();
+    init.notes_times("left", 1);
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.logs("the worker was recycled in ");
+    init.notes_times("left", 2);
+    // The next worker and its child.
+    let are_two = || proc::descendants(init.pid).len() == 2;
+    assert!(wait_until(PATIENCE, are_two), "{}", init.story());
+    init.stops();
+}
+
+#[test]
+fn a_job_that_outlasts_the_grace_period_is_cancelled_and_fails_as_in_a_shutdown() {
+    let stage = Stage::new();
+    let script = "
+note('runs')
+link = Link()
+link.ready()
+link.job()
+link.until('cancel')
+note('cancelled')
+rest()";
+    let start = stage.worker(script).with("OJS_SHUTDOWN_GRACE_PERIOD", "300ms");
+    let start = start.with_all(&[ONE_AT_A_TIME]);
+    let mut init = start.with("OJS_CANCEL_GRACE", "200ms").start();
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.notes_line("cancelled");
+    let error = stage.failure("j1");
+    assert_eq!(error["code"], "shutdown", "{error}");
+    assert_eq!(error["retryable"], true, "{error}");
+    init.notes_times("runs", 2);
+    init.stops();
+}
+
+#[test]
+fn a_worker_that_takes_too_much_memory_is_replaced_before_it_takes_more() {
+    let stage = Stage::new();
+    let script = "
+note('runs')
+link = Link()
+link.ready()
+kept = []
+while True:
+    held = link.job()
+    kept.append(b'x' * (4 << 20))
+    with open('/proc/self/statm') as pages:
+        note('rss', int(pages.read().split()[1]) * 4096 >> 20)
+    time.sleep(0.02)
+    link.ack(held)";
+    let start = stage.worker(script).with("OJS_WORKER_MAX_MEMORY", "100MiB");
+    let mut init = start.with("OJS_HEARTBEAT_INTERVAL", "50ms").start();
+    stage.enqueue(1..=80);
+    stage.wait_for_outcomes();
+    assert!(lives(&init, "runs") >= 3, "{}", init.story());
+    init.logs("(worker.max_memory)");
+    let most = init
+        .notes()
+        .iter()
+        .filter_map(|line| line.strip_prefix("rss ")?.parse::<u64>().ok())
+        .max();
+    // Two heartbeats may pass until the next look, with a job of 4 MiB every 20 ms.
+    assert!(most.is_some_and(|most| most < 180), "{most:?} MiB");
+    init.stops();
+}
+
+#[test]
+fn a_sigterm_in_a_recycling_ends_the_worker_for_good_and_counts_as_a_shutdown() {
+    let stage = Stage::new();
+    let mut init = stage.worker(OBEYS).with_all(&[ONE_AT_A_TIME]).start();
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    assert_eq!(run(&stage, &init, &["recycle"]).status, Some(0));
+    init.signal(libc::SIGTERM);
+    let came = run(&stage, &init, &["recycle"]);
+    assert_eq!(came.status, Some(1), "{came:?}");
+    init.order("ack j1");
+    init.ends_with(0);
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+    assert!(!init.log().contains("was recycled"), "{}", init.story());
+}
