@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::api::{
-    ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason,
-    ShownToOperator, Timer,
+    CancelAnswer, ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase,
+    Reason, ShownToOperator, Timer,
 };
 use crate::machine::Lifecycle;
 use crate::shutdown::ending::Ending;
@@ -35,12 +35,20 @@ impl Lifecycle {
     }
 
     pub(crate) fn operator_asked(&mut self, client: ClientId, request: OperatorRequest, now: Moment) {
-        let trigger = match request {
-            OperatorRequest::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
-            OperatorRequest::Status { until_end } => return self.show_status(client, until_end, now),
+        let trigger = match &request {
+            OperatorRequest::Wait { until_idle, most } => return self.wait(client, *until_idle, *most, now),
+            OperatorRequest::Status { until_end } => return self.show_status(client, *until_end, now),
             OperatorRequest::Health(probe) => {
-                let health = self.health(probe, now);
-                return self.show(client, ShownToOperator::Health(probe, health), Client::Answered, now);
+                let health = self.health(*probe, now);
+                return self.show(client, ShownToOperator::Health(*probe, health), Client::Answered, now);
+            }
+            OperatorRequest::Jobs => {
+                let jobs = ShownToOperator::Jobs(Box::new(self.job_list(now)));
+                return self.show(client, jobs, Client::Answered, now);
+            }
+            OperatorRequest::Cancel(job) => {
+                let answer = ShownToOperator::Cancel(Box::new(self.operator_cancels(job, now)));
+                return self.show(client, answer, Client::Answered, now);
             }
             OperatorRequest::Quiet | OperatorRequest::Prestop => Trigger::Quiet,
             OperatorRequest::Resume => Trigger::Resume,
@@ -58,7 +66,11 @@ impl Lifecycle {
             OperatorRequest::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
             OperatorRequest::Stop => self.end(now, |ending, cx| ending.force(Force::BY_OPERATOR, cx)),
             OperatorRequest::Prestop => self.end(now, Ending::prestop),
-            OperatorRequest::Wait { .. } | OperatorRequest::Status { .. } | OperatorRequest::Health(_) => {}
+            OperatorRequest::Wait { .. }
+            | OperatorRequest::Status { .. }
+            | OperatorRequest::Health(_)
+            | OperatorRequest::Jobs
+            | OperatorRequest::Cancel(_) => {}
         }
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
@@ -81,6 +93,18 @@ impl Lifecycle {
             Verdict::Stay(_) => Disposition::Already,
         };
         self.answer(client, taken, now);
+    }
+
+    /// Cancels a job. In a drain the stop phase may come before the time of the handler ends.
+    fn operator_cancels(&mut self, job: &str, now: Moment) -> CancelAnswer {
+        let mut answer = self.jobs(now, |jobs, cx| jobs.operator_cancels(job, cx));
+        if let CancelAnswer::Stops(stopping) = &mut answer {
+            stopping.drain_left = match self.phase() {
+                Phase::Delay | Phase::Drain => self.time_left(now),
+                Phase::Running | Phase::Quiet | Phase::EndGame | Phase::Stop | Phase::Exited => None,
+            };
+        }
+        answer
     }
 
     /// A preStop hook may hold up the orchestrator only for as long as a drain may take.

@@ -110,12 +110,11 @@ impl Course {
             Event::SignalArrived(signal) => self.signal(*signal, now),
             Event::OperatorAsked(client, request) => {
                 self.unanswered.insert(*client);
+                self.watching.remove(client);
                 if matches!(request, OperatorRequest::Status { until_end: true }) {
                     self.watching.insert(*client);
-                } else {
-                    self.watching.remove(client);
                 }
-                self.asked(*request, now);
+                self.asked(request, now);
             }
             Event::OperatorLeft(client) => {
                 self.unanswered.remove(client);
@@ -192,7 +191,7 @@ impl Course {
         }
     }
 
-    fn asked(&mut self, request: OperatorRequest, now: Duration) {
+    fn asked(&mut self, request: &OperatorRequest, now: Duration) {
         match request {
             OperatorRequest::Quiet => {
                 self.quiet.operator = true;
@@ -211,6 +210,8 @@ impl Course {
             OperatorRequest::Prestop
             | OperatorRequest::Wait { .. }
             | OperatorRequest::Status { .. }
+            | OperatorRequest::Jobs
+            | OperatorRequest::Cancel(_)
             | OperatorRequest::Health(_) => {}
         }
     }

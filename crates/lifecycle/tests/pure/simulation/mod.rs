@@ -104,7 +104,7 @@ fn survey() {
 }
 
 /// Orders and notices of the machine, without those that no run of this world can cause.
-const KINDS: [&str; 73] = [
+const KINDS: [&str; 74] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -168,6 +168,7 @@ const KINDS: [&str; 73] = [
     "Unanswered",
     "ReservationLost",
     "TimedOut",
+    "CancelledByOperator",
     "ResultDropped",
     "CheckpointNotSaved",
     "NoHandler",
