@@ -39,7 +39,7 @@ pub enum CommandLine {
 }
 
 /// Requests to an instance that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Fetch no new jobs.
     Quiet,
@@ -61,6 +61,13 @@ pub enum Order {
     },
     /// Check the health of the instance.
     Health(HealthOf),
+    /// Show the active jobs.
+    Jobs { as_json: bool },
+    /// Cancel one active job.
+    Cancel {
+        /// The id of the job, or a beginning that no other active job has.
+        job: String,
+    },
 }
 
 /// Messages and questions of a job's process.

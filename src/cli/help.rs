@@ -83,6 +83,7 @@ Subcommands:
   quiet, resume, terminate, stop   as SIGTSTP, SIGCONT, SIGTERM, second SIGTERM
   prestop                          for a preStop hook: quiet, then wait
   status [--json] [--watch]        state, time left, jobs, worker, backend
+  jobs [--json]; cancel JOB        the active jobs; cancel one of them
   health [live|ready]              for a HEALTHCHECK: status 0 when it is well
   job WORD                         in mode exec: arguments, progress and more
   completions SHELL                completions for bash, zsh, fish and others

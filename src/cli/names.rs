@@ -7,7 +7,7 @@ pub(super) const JOB: &str = "job";
 pub(super) const JOB_USAGE: &str = "ojs-init job progress FRACTION [MESSAGE] | checkpoint JSON |\n                    heartbeat | cancelled | arg PATH";
 
 /// Each subcommand for a running instance, with its usage and the beginning of its help.
-pub(super) const ORDERS: [(&str, &str, &str); 8] = [
+pub(super) const ORDERS: [(&str, &str, &str); 10] = [
     (
         "quiet",
         "ojs-init quiet [OPTIONS]",
@@ -42,6 +42,16 @@ pub(super) const ORDERS: [(&str, &str, &str); 8] = [
         "status",
         "ojs-init status [--json] [--watch] [OPTIONS]",
         "Show state, time left, jobs, worker and backend",
+    ),
+    (
+        "jobs",
+        "ojs-init jobs [--json] [OPTIONS]",
+        "Show each active job: its state, its holder, its progress and its timeout",
+    ),
+    (
+        "cancel",
+        "ojs-init cancel JOB [OPTIONS]",
+        "Cancel one active job here: its handler is told to stop, or its process ends",
     ),
     (
         "health",

@@ -201,6 +201,7 @@ fn the_subcommands_for_an_instance_take_its_directory_and_the_file() {
         ("prestop", Order::Prestop(PrestopWait::For(Duration::from_secs(5)))),
         ("status", status(false, false)),
         ("health", Order::Health(HealthOf::Both)),
+        ("jobs", Order::Jobs { as_json: false }),
     ];
     for (word, order) in words {
         let expected = CommandLine::Control {
@@ -243,6 +244,20 @@ fn a_status_is_text_or_json_once_or_until_the_end_and_health_is_of_one_probe() {
     assert!(message(&["health", "well"]).contains("live"));
     assert!(message(&["health", "--json"]).contains("ojs-init health [live|ready]"));
     assert!(message(&["quiet", "--watch"]).contains("--watch"));
+    assert_eq!(order(&["jobs", "--json"]), Order::Jobs { as_json: true });
+}
+
+#[test]
+fn a_cancel_names_one_job() {
+    let cancel = CommandLine::Control {
+        order: Order::Cancel { job: "j1".to_owned() },
+        flags: Flags::default(),
+        pid: Some(7),
+    };
+    assert_eq!(parsed(&["cancel", "j1", "--pid", "7"]), Ok(cancel));
+    for wrong in [&["cancel"][..], &["cancel", ""], &["cancel", "j1", "j2"]] {
+        assert!(message(wrong).contains("ojs-init cancel JOB"), "{wrong:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::command_line::{HealthOf, JobWord, Order, PrestopWait};
@@ -45,6 +45,16 @@ The instance is looked for in the runtime directory, else in /run/ojs-init,
 $XDG_RUNTIME_DIR, /tmp and /dev/shm. Colours only on a terminal, unless NO_COLOR
 is set. Exit status 0: shown; 1: no instance is there, or no answer; 2: wrong
 usage.";
+
+/// Notes below the options of `cancel`.
+const CANCEL_NOTES: &str = "\
+The line that is printed says what happens and by when; the command does not
+wait for it. The instance is looked for in the runtime directory, else in
+/run/ojs-init, $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: cancelled, or
+it was so already; 1: not possible, or no instance is there; 2: wrong usage.";
+
+/// The argument with the id of a job.
+const JOB_ID: &str = "ID";
 
 /// Notes below the options of `health`.
 const HEALTH_NOTES: &str = "\
@@ -92,6 +102,8 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
             "prestop" => command.arg(wait_for()).arg(until_idle()),
             "status" => command.arg(json()).arg(watch()).after_help(STATUS_NOTES),
             "health" => command.arg(probe()).after_help(HEALTH_NOTES),
+            "jobs" => command.arg(json()).after_help(STATUS_NOTES),
+            "cancel" => command.arg(cancelled_job()).after_help(CANCEL_NOTES),
             _ => command,
         }
     })
@@ -190,6 +202,14 @@ fn json() -> Arg {
         .help("Print one line of JSON; docs/control.md explains each name")
 }
 
+fn cancelled_job() -> Arg {
+    Arg::new(JOB_ID)
+        .value_name("JOB")
+        .required(true)
+        .value_parser(NonEmptyStringValueParser::new())
+        .help("The id of the job as `ojs-init jobs` shows it, or a beginning that no other\nactive job has")
+}
+
 fn watch() -> Arg {
     Arg::new(WATCH)
         .long(WATCH)
@@ -243,6 +263,12 @@ pub(super) fn order(name: &str, matches: &ArgMatches) -> Option<Order> {
         "status" => Some(Order::Status {
             as_json: matches.get_flag(JSON),
             watches: matches.get_flag(WATCH),
+        }),
+        "jobs" => Some(Order::Jobs {
+            as_json: matches.get_flag(JSON),
+        }),
+        "cancel" => Some(Order::Cancel {
+            job: matches.get_one::<String>(JOB_ID)?.clone(),
         }),
         "health" => Some(Order::Health(
             match matches.get_one::<String>(PROBE).map(String::as_str) {

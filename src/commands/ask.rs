@@ -89,12 +89,12 @@ impl Incoming {
 }
 
 /// Sends a request, and waits for the answer, at most `limit`.
-pub fn ask(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result<ControlReply, NoAnswer> {
+pub fn ask(stream: &Stream, request: &OperatorRequest, limit: Duration) -> Result<ControlReply, NoAnswer> {
     control::decode_answer(&exchange(stream, request, limit)?).ok_or(NoAnswer::Strange)
 }
 
 /// Like [`ask`], but returns the answer as it was received.
-pub fn exchange(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
+pub fn exchange(stream: &Stream, request: &OperatorRequest, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
     let give_up = clock::monotonic().saturating_add(limit);
     send(stream, request)?;
     let mut incoming = Incoming::new();
@@ -113,7 +113,7 @@ pub fn exchange(stream: &Stream, request: OperatorRequest, limit: Duration) -> R
 }
 
 /// Sends a request.
-pub fn send(mut stream: &Stream, request: OperatorRequest) -> Result<(), NoAnswer> {
+pub fn send(mut stream: &Stream, request: &OperatorRequest) -> Result<(), NoAnswer> {
     // A request always fits into the buffer of a connection that holds no other.
     match stream.write(&control::encode_request(request)) {
         Ok(_) => Ok(()),

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `quiet`, `resume`, `terminate`, `stop`, `prestop` | `operate` |
 //! | `status`, `health` | `status`; `status --watch`: `watch` |
+//! | `jobs`, `cancel` | `jobs` |
 //! | `job` | `job` |
 //!
 //! The folder may use `cli`, `config`, `wire`, `os`, `lifecycle::api`, `daemon::log` and
@@ -17,6 +18,7 @@
 mod ask;
 mod common;
 mod job;
+mod jobs;
 mod operate;
 mod status;
 mod watch;
@@ -56,6 +58,8 @@ fn carry_out(order: Order, target: Target, terminal: Terminal) -> Exit {
         } => return status::status(as_json, target, terminal),
         Order::Status { as_json, watches: true } => return watch::run(as_json, target, terminal),
         Order::Health(of) => return status::health(of, target, begin),
+        Order::Jobs { as_json } => return jobs::list(as_json, target),
+        Order::Cancel { job } => return jobs::cancel(&job, target),
     };
-    operate::operate(request, target)
+    operate::operate(&request, target)
 }

@@ -35,7 +35,7 @@ const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 const NOTHING_LEFT: Duration = Duration::from_millis(5);
 
 /// Sends a request, and reports its result.
-pub(super) fn operate(request: OperatorRequest, target: Target) -> Exit {
+pub(super) fn operate(request: &OperatorRequest, target: Target) -> Exit {
     SignalSet::inherited().set_as_mask();
     let search = match target.warned() {
         Ok(search) => search,
@@ -48,7 +48,7 @@ pub(super) fn operate(request: OperatorRequest, target: Target) -> Exit {
     }
 }
 
-fn told(stream: &'static Stream, request: OperatorRequest, limit: Duration) -> Result<ControlReply, String> {
+fn told(stream: &'static Stream, request: &OperatorRequest, limit: Duration) -> Result<ControlReply, String> {
     ask(stream, request, limit).map_err(|error| error.to_string())
 }
 
@@ -67,7 +67,7 @@ pub(super) fn prestop(wait: PrestopWait, target: Target, begin: Duration) -> Exi
         let stream = connect(&search, FIND_WITHIN.min(left()))?;
         Ok((
             stream,
-            told(stream, OperatorRequest::Prestop, ANSWER_WITHIN.min(left()))?,
+            told(stream, &OperatorRequest::Prestop, ANSWER_WITHIN.min(left()))?,
         ))
     });
     let wait_anyway = |message: &str| {
@@ -86,7 +86,7 @@ pub(super) fn prestop(wait: PrestopWait, target: Target, begin: Duration) -> Exi
         PrestopWait::UntilIdle => told.left.unwrap_or(USUAL_WAIT),
     };
     let limit = most.saturating_add(WAIT_SLACK);
-    let line = match ask(stream, OperatorRequest::Wait { until_idle, most }, limit) {
+    let line = match ask(stream, &OperatorRequest::Wait { until_idle, most }, limit) {
         Ok(told) if told.is_ok => {
             let waited = clock::monotonic().saturating_sub(begin);
             format!(
@@ -113,7 +113,7 @@ fn why_now(told: &ControlReply, until_idle: bool) -> &'static str {
     }
 }
 
-fn say(line: &str) -> Exit {
+pub(super) fn say(line: &str) -> Exit {
     if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
         // The request was accepted even if the output fails. If standard error fails too, the exit
         // status still shows it.
@@ -123,7 +123,7 @@ fn say(line: &str) -> Exit {
 }
 
 /// Describes in a line the result of an accepted request.
-fn happened(request: OperatorRequest, told: &ControlReply) -> String {
+fn happened(request: &OperatorRequest, told: &ControlReply) -> String {
     let jobs = active_jobs(told.active);
     let now = if told.has_changed { "now" } else { "already" };
     match (request, told.phase.as_str()) {
@@ -218,7 +218,7 @@ mod tests {
             ),
         ];
         for (request, told, expected) in cases {
-            assert_eq!(happened(request, &told), expected);
+            assert_eq!(happened(&request, &told), expected);
         }
     }
 }

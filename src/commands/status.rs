@@ -30,27 +30,31 @@ const USUAL_SIZE: (u16, u16) = (80, 24);
 
 /// Shows the instance once.
 pub(super) fn status(as_json: bool, target: Target, terminal: Terminal) -> Exit {
-    let search = match target.warned() {
-        Ok(search) => search,
-        Err(message) => return failed(&message, Exit::Usage),
-    };
-    SignalSet::inherited().set_as_mask();
-    let answered = connect(&search, FIND_WITHIN).and_then(|stream| {
-        let request = OperatorRequest::Status { until_end: false };
-        exchange(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string())
-    });
-    let line = match answered {
+    let line = match answer(&OperatorRequest::Status { until_end: false }, target) {
         Ok(line) => line,
-        Err(message) => return failed(&message, NOT_TAKEN),
+        Err(exit) => return exit,
     };
     let Some(shown) = decode_report(&line) else {
         return failed(&refusal(&line), NOT_TAKEN);
     };
-    let text = if as_json {
+    write(&if as_json {
         json(&line)
     } else {
         text(&draw(&shown, &screen(terminal.has_colour)))
-    };
+    })
+}
+
+/// The line that answers a request, or the exit status after its error was reported.
+pub(super) fn answer(request: &OperatorRequest, target: Target) -> Result<Vec<u8>, Exit> {
+    let search = target.warned().map_err(|message| failed(&message, Exit::Usage))?;
+    SignalSet::inherited().set_as_mask();
+    let answered = connect(&search, FIND_WITHIN)
+        .and_then(|stream| exchange(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string()));
+    answered.map_err(|message| failed(&message, NOT_TAKEN))
+}
+
+/// Writes a view to standard output.
+pub(super) fn write(text: &str) -> Exit {
     match stdio::write_output(text.as_bytes(), OUTPUT_LIMIT) {
         Ok(()) => Exit::Success,
         Err(error) => failed(&format!("cannot write to standard output: {error}"), NOT_TAKEN),
@@ -69,7 +73,7 @@ pub(super) fn health(of: HealthOf, target: Target, begin: Duration) -> Exit {
     let left = || give_up.saturating_sub(clock::monotonic());
     let answered = target.warned().and_then(|search| {
         let stream = connect(&search, left())?;
-        exchange(stream, OperatorRequest::Health(probe), left()).map_err(|error| error.to_string())
+        exchange(stream, &OperatorRequest::Health(probe), left()).map_err(|error| error.to_string())
     });
     let line = match answered {
         Ok(line) => line,

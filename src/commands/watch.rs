@@ -178,7 +178,7 @@ impl Talk {
             self.asked_at = Some(now);
             self.next = now.saturating_add(LOOK_EVERY);
             // A connection that is broken is noticed by its end.
-            let _ = send(&self.instance.stream, OperatorRequest::Status { until_end: true });
+            let _ = send(&self.instance.stream, &OperatorRequest::Status { until_end: true });
         }
     }
 

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 
 use super::key::{Row, Scope};
 use super::keys::{
-    CONCURRENCY, KEYS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, ON_TERMINATE, PROCESS_GROUP, PROCESSES, RESTART, TIMEOUT_GRACE,
+    CONCURRENCY, KEYS, LEFTOVERS, LOG_FORMAT, LOG_LEVEL, MAX_FRAME, ON_TERMINATE, PROCESS_GROUP, PROCESSES, RESTART,
+    TIMEOUT_GRACE,
 };
 use super::sections::{Config, Exec, Log, Worker};
 use super::settings::Settings;
 use super::source::Source;
 use super::values::enums::Mode;
 use super::values::limits::MemoryLimit;
+use ojs_lifecycle::api::Leftovers;
 use ojs_values::signal::Signal;
 
 /// The variable of the runner's environment that has them. Jobs do not see it, and there is no
@@ -66,6 +68,8 @@ pub struct RunnerSettings {
     pub process_group: bool,
     /// The signal that copies get when the drain begins.
     pub on_terminate: Option<Signal>,
+    /// The outcome of a job that ends because it was cancelled.
+    pub leftovers: Leftovers,
 }
 
 impl RunnerSettings {
@@ -111,6 +115,7 @@ impl RunnerSettings {
             log: Log::of(&settings),
             process_group: settings.value(&PROCESS_GROUP),
             on_terminate: settings.value(&ON_TERMINATE),
+            leftovers: settings.value(&LEFTOVERS),
         })
     }
 
@@ -126,13 +131,14 @@ impl RunnerSettings {
 }
 
 fn is_needed(key: &Row) -> bool {
-    let shared: [&Row; 9] = [
+    let shared: [&Row; 10] = [
         &CONCURRENCY,
         &TIMEOUT_GRACE,
         &MAX_FRAME,
         &PROCESSES,
         &RESTART,
         &ON_TERMINATE,
+        &LEFTOVERS,
         &PROCESS_GROUP,
         &LOG_FORMAT,
         &LOG_LEVEL,

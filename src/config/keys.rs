@@ -383,7 +383,7 @@ keys! {
             "Longest wait for an answer of the backend";
         LEFTOVERS: Leftovers = Leftovers::Fail;
             "backend.leftovers", "leftovers", ["OJS_LEFTOVERS"];
-            "What becomes of a job that a shutdown cut off";
+            "What becomes of a job that a shutdown cut off, or that an operator cancelled";
         SHUTDOWN_ERROR_TYPE: String = "ShutdownError".to_owned();
             "backend.shutdown_error_type", "shutdown-error-type", ["OJS_INIT_SHUTDOWN_ERROR_TYPE"];
             "Error type in the FAIL of such a job";

@@ -15,7 +15,7 @@ use ojs_os::cgroup::OomKills;
 use ojs_os::{image, init, process};
 use ojs_values::exit::Exit;
 use ojs_values::signal::Signal;
-use ojs_wire::operator::status_line;
+use ojs_wire::operator::shown;
 use ojs_wire::termination_log;
 
 impl EventLoop {
@@ -128,14 +128,14 @@ impl EventLoop {
         }
     }
 
-    fn show(&mut self, client: ClientId, shown: &ShownToOperator) {
+    fn show(&mut self, client: ClientId, view: &ShownToOperator) {
         let up = self.started_at.elapsed(now());
         self.facts.backend_error = self.narrator.backend_error();
-        if let ShownToOperator::Status(status) = shown {
+        if let ShownToOperator::Status(status) = view {
             self.facts.worker_jobs = self.metrics.worker_jobs();
             self.facts.usage = self.usage.read(status.snapshot.heartbeat_interval, now());
         }
-        let line = status_line::encode(shown, &self.facts, up, self.log.dropped());
+        let line = shown::encode(view, &self.facts, up, self.log.dropped());
         self.control.write(client, &line, &mut self.inbox);
     }
 

@@ -72,7 +72,10 @@ impl RunningJob {
     /// Notes why the job has to end. Its cancellation or loss replaces every other cause; otherwise
     /// the first cause stays.
     pub fn blame(&mut self, cause: EndedFor) {
-        let is_last_word = matches!(cause, EndedFor::Cancel(CancelReason::Cancelled | CancelReason::Lost));
+        let is_last_word = matches!(
+            cause,
+            EndedFor::Cancel(CancelReason::Cancelled | CancelReason::Operator | CancelReason::Lost)
+        );
         if self.cause.is_none() || is_last_word {
             self.cause = Some(cause);
         }

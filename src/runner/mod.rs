@@ -173,7 +173,7 @@ fn assemble(
         poll,
         signals,
         connection,
-        meanings: Meanings::new(&settings.exec),
+        meanings: Meanings::new(&settings.exec, settings.leftovers),
         reader: OutputReader::new(redaction),
         starter: Starter {
             routes,

@@ -8,7 +8,7 @@ use crate::config::Exec;
 use crate::config::values::enums::ExecOutput;
 use crate::config::values::exec::{ExitVerdict, ProcessEnd, Verdicts};
 use crate::runner::redaction::Redaction;
-use ojs_lifecycle::api::{CancelReason, JobError};
+use ojs_lifecycle::api::{CANCELLED_BY_OPERATOR, CancelReason, JobError, Leftovers};
 use ojs_values::exit::Ended;
 use ojs_wire::runner::frames;
 use ojs_wire::text::{beginning, milliseconds};
@@ -25,6 +25,8 @@ pub struct Meanings {
     verdicts: Verdicts,
     output: ExecOutput,
     output_limit: u64,
+    /// The outcome of a cancelled job.
+    leftovers: Leftovers,
 }
 
 /// The end of a job's process, and the facts about it.
@@ -89,7 +91,15 @@ impl JobOutcome {
         })
     }
 
-    /// Its name in the log. The outcome of a job that was cancelled or lost does not count.
+    /// Sets the error type to the error code.
+    fn has_its_code_as_type(&mut self) {
+        if let Self::Fail(error) = self {
+            error.kind = error.code.clone();
+        }
+    }
+
+    /// Its name in the log. The outcome of a job that was lost, or cancelled at the backend, does
+    /// not count.
     pub fn name(&self, cause: Option<EndedFor>) -> &'static str {
         match self {
             _ if cause == Some(EndedFor::Cancel(CancelReason::Cancelled)) => "cancelled",
@@ -105,11 +115,12 @@ impl JobOutcome {
 
 impl Meanings {
     /// The meanings that the settings have.
-    pub fn new(exec: &Exec) -> Self {
+    pub fn new(exec: &Exec, leftovers: Leftovers) -> Self {
         Self {
             verdicts: exec.exit.clone(),
             output: exec.output,
             output_limit: exec.output_limit,
+            leftovers,
         }
     }
 
@@ -156,7 +167,18 @@ impl Meanings {
     pub fn not_started(&self, reason: CancelReason) -> JobOutcome {
         match reason {
             CancelReason::Timeout => JobOutcome::failure("timeout", "timed out before its process was started", true),
-            CancelReason::Shutdown | CancelReason::Cancelled | CancelReason::Lost => release("not started", 0),
+            CancelReason::Cancelled | CancelReason::Operator if self.leftovers == Leftovers::Fail => {
+                let mut outcome = JobOutcome::failure(
+                    CANCELLED_BY_OPERATOR,
+                    "an operator cancelled the job before its process was started",
+                    true,
+                );
+                outcome.has_its_code_as_type();
+                outcome
+            }
+            CancelReason::Shutdown | CancelReason::Cancelled | CancelReason::Operator | CancelReason::Lost => {
+                release("not started", 0)
+            }
         }
     }
 
@@ -179,7 +201,17 @@ impl Meanings {
         match reason {
             CancelReason::Timeout => failure(ending, redaction, "timeout", "timed out".to_owned(), true),
             CancelReason::Shutdown => JobOutcome::CutOff,
-            CancelReason::Cancelled => release("cancelled", 0),
+            // If the job was cancelled at the backend, its reservation is lost and no outcome
+            // counts. The outcome of a job that an operator cancelled here counts.
+            CancelReason::Cancelled | CancelReason::Operator => match self.leftovers {
+                Leftovers::Fail => {
+                    let message = "an operator cancelled the job".to_owned();
+                    let mut outcome = failure(ending, redaction, CANCELLED_BY_OPERATOR, message, true);
+                    outcome.has_its_code_as_type();
+                    outcome
+                }
+                Leftovers::Requeue => release("cancelled", 0),
+            },
             CancelReason::Lost => release("lost", 0),
         }
     }
@@ -194,9 +226,7 @@ fn release(reason: &str, after_ms: u64) -> JobOutcome {
 
 fn out_of_memory(ending: &JobEnding<'_>, redaction: &Redaction, message: String) -> JobOutcome {
     let mut outcome = failure(ending, redaction, "out_of_memory", message, true);
-    if let JobOutcome::Fail(error) = &mut outcome {
-        error.kind = error.code.clone();
-    }
+    outcome.has_its_code_as_type();
     outcome
 }
 

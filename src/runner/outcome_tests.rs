@@ -36,7 +36,7 @@ fn ending(ended: Ended, cause: Option<EndedFor>) -> JobEnding<'static> {
 }
 
 fn judged(ended: Ended, cause: Option<EndedFor>) -> JobOutcome {
-    Meanings::new(&usual()).judge(&ending(ended, cause), &Redaction::default())
+    Meanings::new(&usual(), Leftovers::Requeue).judge(&ending(ended, cause), &Redaction::default())
 }
 
 fn failed(outcome: JobOutcome) -> (String, bool, String) {
@@ -75,7 +75,8 @@ fn a_signal_has_a_meaning_of_its_own_and_is_no_status() {
     let (code, retryable, message) = failed(judged(signalled(11), None));
     assert_eq!((code.as_str(), retryable), ("signal", true));
     assert!(message.contains("SIGSEGV"), "{message}");
-    let judged = Meanings::new(&exec(&["9=ack"])).judge(&ending(signalled(9), None), &Redaction::default());
+    let judged =
+        Meanings::new(&exec(&["9=ack"]), Leftovers::Fail).judge(&ending(signalled(9), None), &Redaction::default());
     assert_eq!(failed(judged).0, "signal");
 }
 
@@ -103,6 +104,31 @@ fn a_job_that_gives_itself_back_after_its_timeout_has_failed_and_one_that_finish
         assert_eq!((code.as_str(), retryable), ("timeout", true));
     }
     assert_eq!(judged(Ended::Exited(0), cause), acked());
+}
+
+#[test]
+fn a_job_that_an_operator_cancels_fails_unless_cancelled_jobs_go_back() {
+    let cause = Some(EndedFor::Cancel(CancelReason::Cancelled));
+    let meanings = Meanings::new(&usual(), Leftovers::Fail);
+    let judged = |ended| meanings.judge(&ending(ended, cause), &Redaction::default());
+    let JobOutcome::Fail(error) = judged(signalled(15)) else {
+        panic!("not failed");
+    };
+    assert_eq!(error.kind.as_deref(), Some("cancelled_by_operator"));
+    assert!(error.details.is_some_and(|details| details.contains("SIGTERM")));
+    assert!(failed(judged(Ended::Exited(1))).1);
+    assert_eq!(
+        failed(meanings.not_started(CancelReason::Cancelled)).0,
+        "cancelled_by_operator"
+    );
+    // The job's own word counts.
+    assert_eq!(judged(Ended::Exited(0)), acked());
+    assert!(matches!(judged(Ended::Exited(75)), JobOutcome::Release { .. }));
+    let gives_back = Meanings::new(&usual(), Leftovers::Requeue);
+    assert!(matches!(
+        gives_back.not_started(CancelReason::Cancelled),
+        JobOutcome::Release { .. }
+    ));
 }
 
 #[test]
@@ -151,11 +177,11 @@ fn a_result_that_is_too_long_is_no_result_unless_there_is_none() {
     let mut ending = ending(Ended::Exited(0), None);
     ending.stdout_is_cut = true;
     let mut exec = usual();
-    let judged = Meanings::new(&exec).judge(&ending, &Redaction::default());
+    let judged = Meanings::new(&exec, Leftovers::Fail).judge(&ending, &Redaction::default());
     let (code, retryable, _) = failed(judged);
     assert_eq!((code.as_str(), retryable), ("result_too_large", false));
     exec.output = ExecOutput::Log;
-    let judged = Meanings::new(&exec).judge(&ending, &Redaction::default());
+    let judged = Meanings::new(&exec, Leftovers::Fail).judge(&ending, &Redaction::default());
     assert_eq!(judged, JobOutcome::Ack { result: None });
 }
 

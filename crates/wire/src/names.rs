@@ -1,6 +1,6 @@
 //! The names of the lifecycle's values on the wire.
 
-use ojs_lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, JobEnd, Phase, Probe, WorkerState};
+use ojs_lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, JobActivity, JobEnd, Phase, Probe, WorkerState};
 
 /// The `code` of an error frame.
 #[must_use]
@@ -36,8 +36,36 @@ pub fn cancel_reason(reason: CancelReason) -> &'static str {
     match reason {
         CancelReason::Shutdown => "shutdown",
         CancelReason::Timeout => "timeout",
-        CancelReason::Cancelled => "cancelled",
+        CancelReason::Cancelled | CancelReason::Operator => "cancelled",
         CancelReason::Lost => "lost",
+    }
+}
+
+/// The `cancel_reason` of a job on the control socket, which tells an operator's cancel from one at
+/// the backend.
+#[must_use]
+pub fn shown_cancel_reason(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::Operator => "operator",
+        CancelReason::Shutdown | CancelReason::Timeout | CancelReason::Cancelled | CancelReason::Lost => {
+            cancel_reason(reason)
+        }
+    }
+}
+
+/// The `state` of a job on the control socket.
+#[must_use]
+pub fn activity(activity: JobActivity) -> &'static str {
+    match activity {
+        JobActivity::WaitsForHandler => "waits for a handler",
+        JobActivity::WaitsForLook => "waits for a look at its earlier delivery",
+        JobActivity::WaitsForTurn => "waits to run alone",
+        JobActivity::Runs => "runs",
+        JobActivity::RunsPastTimeout => "runs past its timeout",
+        JobActivity::Stops(_) => "is told to stop",
+        JobActivity::IsDropped => "is dropped",
+        JobActivity::Reports(_) => "outcome waits for the backend",
+        JobActivity::GoesBack => "goes back later",
     }
 }
 

@@ -77,6 +77,7 @@ impl JobNarrator {
             JobNotice::ReservationLost(job, reason) => reservation_lost(job, *reason, words),
             JobNotice::Unanswered(job, reason) => unanswered(job, *reason),
             JobNotice::DoneTwice(job) => note(Level::Warn, job, None, &format!("{DONE_TWICE}{}", in_parentheses(said))),
+            JobNotice::CancelledByOperator { job, has_handler } => cancelled_by_operator(job, *has_handler),
             JobNotice::TimedOut(job, elapsed) => timed_out(job, *elapsed),
             JobNotice::TimeoutPassed(job, elapsed) => timeout_passed(job, *elapsed),
             JobNotice::Dropped(job, why) => dropped(job, *why),
@@ -234,12 +235,22 @@ fn unanswered(job: &Subject, reason: CancelReason) -> LogRecord {
             Some("cancelled"),
             "Job was cancelled, and its handler has not answered the cancel in time; it holds its place in the worker",
         ),
-        CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
+        CancelReason::Operator | CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
             let message =
                 "Job was lost, and its handler has not answered the cancel in time; it holds its place in the worker";
             note(Level::Warn, job, None, message)
         }
     }
+}
+
+/// An operator cancelled it on the control socket.
+fn cancelled_by_operator(job: &Subject, has_handler: bool) -> LogRecord {
+    let message = if has_handler {
+        "Job cancelled by an operator; its handler is told to stop"
+    } else {
+        "Job cancelled by an operator before it was started"
+    };
+    note(Level::Info, job, Some("active"), message)
 }
 
 /// Its own timeout has passed.

@@ -155,9 +155,15 @@ fn settled(attempt: u64, outcome: Outcome) -> Notice {
 /// left out.
 fn about_jobs() -> Vec<Notice> {
     let job = job(3);
+    let cancelled = |has_handler| {
+        let job = Arc::clone(&job);
+        Notice::Job(JobNotice::CancelledByOperator { job, has_handler })
+    };
     vec![
         Notice::Job(JobNotice::Claimed(Arc::clone(&job))),
         Notice::Job(JobNotice::HandedOver(Arc::clone(&job), HolderId(1))),
+        cancelled(true),
+        cancelled(false),
         Notice::Job(JobNotice::TimedOut(Arc::clone(&job), TOOK)),
         Notice::Job(JobNotice::TimeoutPassed(Arc::clone(&job), TOOK)),
         Notice::Job(JobNotice::Dropped(Arc::clone(&job), DropCause::NotNamed)),

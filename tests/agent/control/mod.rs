@@ -9,5 +9,6 @@
 
 mod commands;
 mod instances;
+mod jobs;
 mod prestop;
 mod socket;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::api::health::{Health, Probe};
+use crate::api::operator_cancel::CancelAnswer;
 use crate::api::phase::Phase;
-use crate::api::status::Status;
+use crate::api::status::{JobList, Status};
 use crate::api::words::WorkerState;
 
 /// The reply to an operator. `wire::operator::control` has its text.
@@ -20,12 +21,16 @@ pub struct OperatorAnswer {
     pub left: Option<Duration>,
 }
 
-/// The status for an operator. `wire::operator::status_line` has its text.
+/// A view for an operator. `wire::operator::status_line` has its text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ShownToOperator {
     /// The phase and the status of all parts.
     Status(Box<Status>),
     Health(Probe, Health),
+    /// The jobs, the oldest first.
+    Jobs(Box<JobList>),
+    /// The consequence of the cancel of a job.
+    Cancel(Box<CancelAnswer>),
 }
 
 /// The result of an operator's request.

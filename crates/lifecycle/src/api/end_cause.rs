@@ -43,6 +43,7 @@ impl fmt::Display for EndCause {
                 let what = match told {
                     CancelReason::Timeout => return write!(f, "job {id} ({kind}) ran {grace} s past its timeout"),
                     CancelReason::Cancelled => "it was cancelled",
+                    CancelReason::Operator => "an operator cancelled it",
                     CancelReason::Lost | CancelReason::Shutdown => "its reservation was lost",
                 };
                 write!(f, "job {id} ({kind}) did not stop within {grace} s after {what}")

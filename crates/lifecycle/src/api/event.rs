@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::api::call::Reply;
 use crate::api::frames::FromWorker;
 use crate::api::health::Probe;
-use crate::api::ids::{CallId, ClientId, HolderId, ProcessId, WorkerId};
+use crate::api::ids::{CallId, ClientId, HolderId, ProcessId, Text, WorkerId};
 use crate::api::manners::Manners;
 use crate::api::stream::StreamNews;
 use ojs_values::exit::Ended;
@@ -92,8 +92,9 @@ pub enum Event {
 }
 
 /// Requests of operators. The first four equal signals, but only signals start the orchestrator's
-/// clock. Each request gets one reply: `Effect::Answer`, or `Effect::Show` if it changes nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// clock. Each request gets one reply: `Effect::Answer`, or `Effect::Show` if it is about jobs or
+/// changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum OperatorRequest {
     /// As SIGTSTP.
     Quiet,
@@ -121,6 +122,10 @@ pub enum OperatorRequest {
     },
     /// Changes nothing. The answer of a probe is shown at once.
     Health(Probe),
+    /// Changes nothing. The jobs are shown at once.
+    Jobs,
+    /// Cancel the job with this id, or the only one whose id begins with this text.
+    Cancel(Text),
 }
 
 /// Why the worker did not start.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which events does the machine receive? | `event`; frames of a worker: `frames`; answers of the backend: `call`, `stream` |
 //! | which orders does it return? | `effect`; requests to the backend: `call`, `endpoint`, `forms` |
-//! | which reports does it make? | `notice`, `end_report`, `status`, `health`, `snapshot` |
+//! | which reports does it make? | `notice`, `end_report`, `status`, `health`, `snapshot`, `operator_cancel` |
 //! | how is it configured? | `options`, `budget` |
 //! | which names and times do all of these use? | `ids`, `time`, `timer`, `phase`, `words` |
 //!
@@ -30,6 +30,7 @@ pub mod ids;
 pub mod job;
 pub mod manners;
 pub mod notice;
+pub mod operator_cancel;
 pub mod options;
 pub mod outage;
 pub mod outcome;
@@ -68,6 +69,7 @@ pub use ids::{CallId, Claim, ClientId, HolderId, JobId, ProcessId, PullId, Text,
 pub use job::{Delivery, JobError, JobState, JobView, Reservation, Subject, Trace};
 pub use manners::Manners;
 pub use notice::{EndingNotice, InPlaceOfDeaf, JobNotice, LinkNotice, Notice, WorkerNotice};
+pub use operator_cancel::{CancelAnswer, CancelRefusal, StoppingJob};
 pub use options::{
     FinalState, Leftovers, MAX_CONCURRENCY, Options, Queues, Restart, StopSignal, TransitionSignals, Wake,
 };
@@ -81,12 +83,13 @@ pub use processes::{
 pub use recycle::{RecycleLimits, RecycleReason};
 pub use snapshot::Snapshot;
 pub use status::{
-    BackendStatus, FinalStep, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
+    BackendStatus, FinalStep, HolderState, HolderStatus, JobActivity, JobList, JobPlace, JobStatus, NotRunningBecause,
+    Status, WorkerStatus,
 };
 pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;
 pub use timer::{EndingTimer, JobTimer, LinkTimer, Timer, WorkerTimer};
 pub use trouble::Trouble;
-pub use words::{About, CancelReason, DropCause, Reason, WorkerState};
+pub use words::{About, CANCELLED_BY_OPERATOR, CancelReason, DropCause, Reason, WorkerState};
 pub use worker_end::{Manner, StillThere, WorkerEnd};

@@ -295,6 +295,8 @@ pub enum JobNotice {
     /// The backend answered the only ACK that the job was completed already. Another worker did the
     /// job as well.
     DoneTwice(Arc<Subject>),
+    /// An operator cancelled the job. Its handler, if it has one, is told to stop.
+    CancelledByOperator { job: Arc<Subject>, has_handler: bool },
     /// The job's own timeout expired, this long after the job was given to a worker.
     TimedOut(Arc<Subject>, Option<Duration>),
     /// The job's timeout expired, but ojs-init ends no process for it. The job continues.

@@ -6,10 +6,11 @@ use std::time::Duration;
 use crate::api::frames::Progress;
 use crate::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::api::job::Subject;
+use crate::api::outcome::JobEnd;
 use crate::api::recycle::RecycleReason;
 use crate::api::snapshot::Snapshot;
 use crate::api::trouble::Trouble;
-use crate::api::words::Reason;
+use crate::api::words::{CancelReason, Reason};
 use ojs_values::exit::Ended;
 
 /// The status at one moment. Times are relative to it.
@@ -83,10 +84,48 @@ pub struct JobStatus {
     /// The job was cancelled, or its reservation is lost.
     pub is_cancelled: bool,
     /// Time until ojs-init ends the job's process, unless the handler answers. Set if the job's
-    /// timeout expired.
+    /// timeout expired, or if an operator cancelled it.
     pub ends_in: Option<Duration>,
-    /// The last progress from the job's handler.
-    pub progress: Option<Progress>,
+    /// The last progress from the job's handler, and how long ago that was.
+    pub progress: Option<(Progress, Duration)>,
+    pub activity: JobActivity,
+    /// The process of the holder; none if it is unknown, or if no holder has the job.
+    pub process: Option<ProcessId>,
+    /// Time since a holder got the job.
+    pub held_for: Option<Duration>,
+    /// Time until the job's own timeout.
+    pub times_out_in: Option<Duration>,
+}
+
+/// The activity of a job, or what it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JobActivity {
+    /// Waits in the buffer of ojs-init for a handler.
+    WaitsForHandler,
+    /// Was delivered again. Waits until the backend shows what an earlier outcome did.
+    WaitsForLook,
+    /// May have crashed its process before. Waits until it can run alone.
+    WaitsForTurn,
+    Runs,
+    /// Its timeout is over, and ojs-init ends no process for that.
+    RunsPastTimeout,
+    /// Its handler is told to stop.
+    Stops(CancelReason),
+    /// No heartbeat of the worker names it.
+    IsDropped,
+    /// Its outcome is on its way to the backend.
+    Reports(JobEnd),
+    /// Was given back, and is held before the requeue is sent.
+    GoesBack,
+}
+
+/// The jobs for an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct JobList {
+    /// The oldest jobs, at most `MOST_JOBS_LISTED`.
+    pub jobs: Vec<JobStatus>,
+    /// Jobs that are not in `jobs`.
+    pub not_shown: usize,
 }
 
 /// The place of a job.

@@ -88,8 +88,13 @@ pub enum CancelReason {
     Timeout,
     /// The job was cancelled at the backend.
     Cancelled,
+    /// An operator cancelled the job here. A worker gets the same word as for `Cancelled`.
+    Operator,
     Lost,
 }
+
+/// Error type and code of a job that fails because an operator cancelled it.
+pub const CANCELLED_BY_OPERATOR: &str = "cancelled_by_operator";
 
 /// The frame of a worker that an `ok` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

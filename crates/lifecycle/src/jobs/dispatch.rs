@@ -272,6 +272,9 @@ impl Jobs {
         } else if held.cancelled == Some(CancelReason::Timeout) && !has_time_left {
             let message = "the handler did not end within the job's timeout";
             self.fail(claim, error("timeout", message, true), cx);
+        } else if held.cancelled == Some(CancelReason::Operator) && !has_time_left {
+            let why = "an operator cancelled the job, and its handler did not answer in time";
+            self.end_cancelled(claim, why, cx);
         } else if cx.end.phase == Phase::Stop {
             self.cut_off_by_shutdown(claim, cx);
         } else if was_ended_for(held.holder, |cause| matches!(cause, EndCause::Hung { .. }), cx) {

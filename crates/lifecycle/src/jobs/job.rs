@@ -204,8 +204,9 @@ pub struct Missing {
 pub struct News {
     /// To be sent.
     pub progress: Option<Progress>,
-    /// The newest, sent or not, for operators; without its data, and with a bounded message.
-    pub last_progress: Option<Box<Progress>>,
+    /// The newest with its time, sent or not, for operators; without its data, and with a bounded
+    /// message.
+    pub last_progress: Option<Box<(Progress, Moment)>>,
     /// Sent.
     pub progress_call: Option<CallId>,
     /// To be sent.

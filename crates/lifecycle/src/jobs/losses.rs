@@ -156,8 +156,9 @@ impl Jobs {
         let was_dropped = self.ledger.get(claim).is_some_and(|job| job.is_dropped);
         self.is_ours_again(claim);
         if let Some(Place::Held(held)) = self.ledger.get(claim).map(|job| job.place.clone()) {
-            // Messages from here on are about the new reservation.
-            let cancelled = None;
+            // Messages from here on are about the new reservation. An operator's cancel is about
+            // the handler, so it stays.
+            let cancelled = held.cancelled.filter(|reason| *reason == CancelReason::Operator);
             let mut beats = BeatRecord::named_at(cx.now);
             beats.was_adopted = was_dropped;
             let held = Held {

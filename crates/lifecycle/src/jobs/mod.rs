@@ -18,6 +18,7 @@
 //! | who answers a holder that waits? | `answers`, `memory` |
 //! | what slows a job that is given back again and again? | `brake`, `returns` |
 //! | what happens at the end? | `at_the_end` |
+//! | what happens to a job that an operator cancels? | `operator_cancel` |
 //!
 //! The part asks about the others by `facts` and answers with `said`. It may use `api`, `timers`,
 //! `groups` and `retry`. Start with `part` and `job`, then `dispatch`.
@@ -37,6 +38,7 @@ pub(super) mod losses;
 mod marks;
 pub(super) mod memory;
 mod moves;
+mod operator_cancel;
 pub(super) mod part;
 pub(super) mod progress;
 pub(super) mod pulled;

@@ -23,7 +23,7 @@ impl Jobs {
     pub(crate) fn progress(&mut self, claim: Claim, progress: Progress, cx: &Context) {
         let holder = self.ledger.get(claim).and_then(|job| job.holder());
         if let Some(job) = self.ledger.get_mut(claim) {
-            job.news.last_progress = Some(Box::new(for_operators(&progress)));
+            job.news.last_progress = Some(Box::new((for_operators(&progress), cx.now)));
         }
         if cx.backend.has_no_progress() {
             if let (Some(holder), Some(job)) = (holder, self.ledger.get(claim)) {

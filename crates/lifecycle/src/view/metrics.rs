@@ -339,7 +339,9 @@ fn end(notice: &JobNotice) -> Option<(&Subject, JobEnd)> {
     } else if let JobNotice::ReservationLost(job, reason) = notice {
         let end = match reason {
             CancelReason::Cancelled => JobEnd::Cancelled,
-            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => JobEnd::Lost,
+            CancelReason::Operator | CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
+                JobEnd::Lost
+            }
         };
         Some((job, end))
     } else {

@@ -7,7 +7,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what does `status` show? | `status` |
+//! | what does `status` show? | `status`; which jobs: `job_list` |
 //! | what do `/livez`, `/readyz` and `/healthz` reply? | `health` |
 //! | what is counted for `/metrics`? | `metrics`: it reads orders and replies, and the machine does not know it |
 //! | when does an operator get a reply? | `operators` |
@@ -16,6 +16,7 @@
 
 pub mod health;
 pub(super) mod health_state;
+pub mod job_list;
 pub mod metrics;
 pub(super) mod operator_state;
 pub(super) mod operators;

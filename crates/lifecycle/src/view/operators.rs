@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::api::{
-    ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason,
-    RecycleReason, ShownToOperator, Timer,
+    CancelAnswer, ClientId, Disposition, Effect, EndingTimer, Force, Moment, OperatorAnswer, OperatorRequest, Phase,
+    Reason, RecycleReason, ShownToOperator, Timer,
 };
 use crate::machine::Lifecycle;
 use crate::shutdown::ending::Ending;
@@ -35,12 +35,20 @@ impl Lifecycle {
     }
 
     pub(crate) fn operator_asked(&mut self, client: ClientId, request: OperatorRequest, now: Moment) {
-        let trigger = match request {
-            OperatorRequest::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
-            OperatorRequest::Status { until_end } => return self.show_status(client, until_end, now),
+        let trigger = match &request {
+            OperatorRequest::Wait { until_idle, most } => return self.wait(client, *until_idle, *most, now),
+            OperatorRequest::Status { until_end } => return self.show_status(client, *until_end, now),
             OperatorRequest::Health(probe) => {
-                let health = self.health(probe, now);
-                return self.show(client, ShownToOperator::Health(probe, health), Client::Answered, now);
+                let health = self.health(*probe, now);
+                return self.show(client, ShownToOperator::Health(*probe, health), Client::Answered, now);
+            }
+            OperatorRequest::Jobs => {
+                let jobs = ShownToOperator::Jobs(Box::new(self.job_list(now)));
+                return self.show(client, jobs, Client::Answered, now);
+            }
+            OperatorRequest::Cancel(job) => {
+                let answer = ShownToOperator::Cancel(Box::new(self.operator_cancels(job, now)));
+                return self.show(client, answer, Client::Answered, now);
             }
             OperatorRequest::Recycle => return self.operator_recycles(client, now),
             OperatorRequest::Quiet | OperatorRequest::Prestop => Trigger::Quiet,
@@ -62,7 +70,9 @@ impl Lifecycle {
             OperatorRequest::Recycle
             | OperatorRequest::Wait { .. }
             | OperatorRequest::Status { .. }
-            | OperatorRequest::Health(_) => {}
+            | OperatorRequest::Health(_)
+            | OperatorRequest::Jobs
+            | OperatorRequest::Cancel(_) => {}
         }
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
@@ -99,6 +109,18 @@ impl Lifecycle {
             Disposition::Refused("the worker does not run at the moment")
         };
         self.answer(client, taken, now);
+    }
+
+    /// Cancels a job. In a drain the stop phase may come before the time of the handler ends.
+    fn operator_cancels(&mut self, job: &str, now: Moment) -> CancelAnswer {
+        let mut answer = self.jobs(now, |jobs, cx| jobs.operator_cancels(job, cx));
+        if let CancelAnswer::Stops(stopping) = &mut answer {
+            stopping.drain_left = match self.phase() {
+                Phase::Delay | Phase::Drain => self.time_left(now),
+                Phase::Running | Phase::Quiet | Phase::EndGame | Phase::Stop | Phase::Exited => None,
+            };
+        }
+        answer
     }
 
     /// A preStop hook may hold up the orchestrator only for as long as a drain may take.

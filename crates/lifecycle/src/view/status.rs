@@ -5,10 +5,9 @@ use std::time::Duration;
 use ojs_values::small;
 
 use crate::api::{
-    BackendStatus, Claim, EndingTimer, FinalStep, HolderId, HolderState, HolderStatus, JobPlace, JobStatus, JobTimer,
-    Moment, NotRunningBecause, Phase, Status, Text, WorkerState, WorkerStatus, WorkerTimer,
+    BackendStatus, EndingTimer, FinalStep, HolderId, HolderState, HolderStatus, Moment, NotRunningBecause, Phase,
+    Status, Text, WorkerState, WorkerStatus, WorkerTimer,
 };
-use crate::jobs::job::{Job, Place};
 use crate::machine::Lifecycle;
 use crate::shutdown::steps::StopStep;
 use crate::worker::holder::Holder;
@@ -40,7 +39,7 @@ impl Lifecycle {
             left,
             left_of: left.and(self.whole_time()),
             not_shown: self.jobs.ledger().iter().count().saturating_sub(MOST_JOBS_SHOWN),
-            jobs: self.shown_jobs(now),
+            jobs: self.shown_jobs(MOST_JOBS_SHOWN, now),
             given_back: self.shown_returns(now),
             queues: takes.queues,
             refused_queues: self.workers.refused_queues().to_vec(),
@@ -102,36 +101,6 @@ impl Lifecycle {
                 Some(self.options.times.drain(Duration::ZERO))
             }
         }
-    }
-
-    fn shown_jobs(&self, now: Moment) -> Vec<JobStatus> {
-        let mut jobs: Vec<(Claim, &Job)> = self.jobs.ledger().iter().collect();
-        small::sort_by(&mut jobs, |(claim, one), (of_other, other)| {
-            (one.claimed_at, *claim) < (other.claimed_at, *of_other)
-        });
-        jobs.truncate(MOST_JOBS_SHOWN);
-        jobs.into_iter()
-            .map(|(claim, job)| {
-                let (place, is_cancelled) = match &job.place {
-                    Place::Waiting => (JobPlace::Waiting, false),
-                    Place::Held(held) => (JobPlace::Held(held.holder), held.cancelled.is_some()),
-                    Place::Reporting(report) if report.is_held() => (JobPlace::GoesBack, false),
-                    Place::Reporting(_) => (JobPlace::Reporting, false),
-                };
-                JobStatus {
-                    subject: job.subject(),
-                    age: job.claimed_at.elapsed(now),
-                    place,
-                    is_cancelled: is_cancelled || job.is_lost,
-                    ends_in: self
-                        .jobs
-                        .timers()
-                        .deadline_of(JobTimer::JobGrace(claim))
-                        .map(|at| at.remaining(now)),
-                    progress: job.news.last_progress.as_deref().cloned(),
-                }
-            })
-            .collect()
     }
 
     fn shown_returns(&self, now: Moment) -> Vec<(Text, u32)> {

@@ -6,7 +6,7 @@
 //! use ojs_wire::operator::control::{decode_request, encode_request};
 //!
 //! assert_eq!(decode_request(br#"{"request":"quiet"}"#), Ok(OperatorRequest::Quiet));
-//! assert_eq!(encode_request(OperatorRequest::Quiet), b"{\"request\":\"quiet\"}\n");
+//! assert_eq!(encode_request(&OperatorRequest::Quiet), b"{\"request\":\"quiet\"}\n");
 //! ```
 
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::names;
 use crate::text::{is_terminal_control, milliseconds};
 use ojs_lifecycle::api::{Disposition, OperatorAnswer, OperatorRequest, Probe};
 
-/// Longest request, and longest answer that shows neither status nor health, in bytes, the `\n` not
-/// counted. These two have [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
+/// Longest request, and longest answer that shows neither status, health nor jobs, in bytes, the
+/// `\n` not counted. These have [`MAX_ANSWER`](crate::operator::status_line::MAX_ANSWER).
 pub const MAX_LINE: usize = 4096;
 
 /// Most characters of a text that an answer shows.
@@ -58,7 +58,8 @@ impl NoRequest {
 pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
     let not_json = || NoRequest::new("not_json", "a request is one JSON object on one line");
     let text = std::str::from_utf8(line).map_err(|_| not_json())?;
-    let fields = Fields::read(text, ["request", "until_idle", "most_ms", "watch", "probe"]).map_err(|_| not_json())?;
+    let fields =
+        Fields::read(text, ["request", "until_idle", "most_ms", "watch", "probe", "job"]).map_err(|_| not_json())?;
     let name = fields.get("request").and_then(fields::exact_text);
     let invalid = |message: &str| NoRequest::new("invalid_request", message);
     let name = name.ok_or_else(|| invalid("request is missing or no string"))?;
@@ -90,8 +91,16 @@ pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
             };
             OperatorRequest::Health(probe)
         }
+        "jobs" => OperatorRequest::Jobs,
+        "cancel" => {
+            let job = fields
+                .get("job")
+                .and_then(fields::exact_text)
+                .filter(|job| !job.is_empty());
+            OperatorRequest::Cancel(job.ok_or_else(|| invalid("job is missing or no id"))?.into())
+        }
         _ => {
-            let known = "quiet, resume, terminate, stop, recycle, prestop, wait, status, health";
+            let known = "quiet, resume, terminate, stop, recycle, prestop, wait, status, health, jobs, cancel";
             let message = format!("unknown request; this version knows {known}");
             return Err(NoRequest::new("unknown_request", message));
         }
@@ -109,7 +118,7 @@ fn switch(value: Option<&str>) -> Option<bool> {
 
 /// A request as a line, with its `\n`.
 #[must_use]
-pub fn encode_request(request: OperatorRequest) -> Vec<u8> {
+pub fn encode_request(request: &OperatorRequest) -> Vec<u8> {
     line(&match request {
         OperatorRequest::Quiet => json!({"request": "quiet"}),
         OperatorRequest::Resume => json!({"request": "resume"}),
@@ -118,10 +127,12 @@ pub fn encode_request(request: OperatorRequest) -> Vec<u8> {
         OperatorRequest::Recycle => json!({"request": "recycle"}),
         OperatorRequest::Prestop => json!({"request": "prestop"}),
         OperatorRequest::Wait { until_idle, most } => {
-            json!({"request": "wait", "until_idle": until_idle, "most_ms": milliseconds(most)})
+            json!({"request": "wait", "until_idle": until_idle, "most_ms": milliseconds(*most)})
         }
         OperatorRequest::Status { until_end } => json!({"request": "status", "watch": until_end}),
-        OperatorRequest::Health(probe) => json!({"request": "health", "probe": names::probe(probe)}),
+        OperatorRequest::Health(probe) => json!({"request": "health", "probe": names::probe(*probe)}),
+        OperatorRequest::Jobs => json!({"request": "jobs"}),
+        OperatorRequest::Cancel(job) => json!({"request": "cancel", "job": &**job}),
     })
 }
 
@@ -234,8 +245,10 @@ mod tests {
             OperatorRequest::Health(Probe::Live),
             OperatorRequest::Health(Probe::Ready),
             OperatorRequest::Health(Probe::Healthy),
+            OperatorRequest::Jobs,
+            OperatorRequest::Cancel("job \"1\"".into()),
         ] {
-            let line = encode_request(request);
+            let line = encode_request(&request);
             let (last, rest) = line.split_last().unwrap();
             assert_eq!((*last, decode_request(rest)), (b'\n', Ok(request)));
         }
@@ -266,6 +279,9 @@ mod tests {
             r#"{"request":"status","watch":1}"#,
             r#"{"request":"health"}"#,
             r#"{"request":"health","probe":"dead"}"#,
+            r#"{"request":"cancel"}"#,
+            r#"{"request":"cancel","job":""}"#,
+            r#"{"request":"cancel","job":7}"#,
         ] {
             assert_eq!(code(line), "invalid_request", "{line}");
         }

@@ -440,7 +440,7 @@ fn rows(job: &JobReport, is_exec: bool, screen: &Screen) -> Vec<String> {
         &format!("{}  {}  {age:>AGE$}  ", fit(&job.id, id), fit(&job.kind, kind)),
     );
     match (job.ends_in_ms, job.cancelled, job.connection) {
-        (Some(_), _, _) => line.put(Style::Bad, "timed out"),
+        (Some(_), _, _) => line.put(Style::Bad, why_it_ends(job)),
         (None, true, _) => line.put(Style::Warning, "cancelled"),
         (None, false, Some(_)) if is_exec => line.put(Style::Plain, "running"),
         (None, false, Some(connection)) => line.put(Style::Plain, &format!("conn {connection}")),
@@ -449,7 +449,7 @@ fn rows(job: &JobReport, is_exec: bool, screen: &Screen) -> Vec<String> {
     let mut below = Line::new(screen);
     if let Some(left) = job.ends_in_ms {
         let end = if is_exec { "SIGKILL" } else { "process ends" };
-        below.put(Style::Bad, &format!("  timed out, {end} in {}", time(left)));
+        below.put(Style::Bad, &format!("  {}, {end} in {}", why_it_ends(job), time(left)));
     }
     if let Some(Fraction(fraction)) = job.progress {
         let message = job.progress_message.as_deref().unwrap_or_default();
@@ -457,6 +457,14 @@ fn rows(job: &JobReport, is_exec: bool, screen: &Screen) -> Vec<String> {
     }
     let below = Some(below.text).filter(|text| !text.is_empty());
     [line.text].into_iter().chain(below).collect()
+}
+
+/// Why the process of a job is ended.
+fn why_it_ends(job: &JobReport) -> &'static str {
+    match job.cancel_reason.as_deref() {
+        Some("operator") => "cancelled",
+        _ => "timed out",
+    }
 }
 
 /// Columns of id and type.
@@ -467,7 +475,7 @@ fn widths(screen: &Screen) -> (usize, usize) {
 }
 
 /// Milliseconds as short as they can be read: `3.2s`, `42s`, `3m20s`, `2h3m`, `3d4h`.
-fn time(ms: u64) -> String {
+pub(super) fn time(ms: u64) -> String {
     let seconds = ms / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {

@@ -14,17 +14,17 @@ use crate::operator::status_reply::{
 use crate::text::{count, milliseconds, shortened};
 use crate::trouble;
 use ojs_lifecycle::api::{
-    FinalStep, Health, HolderState, HolderStatus, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator,
-    Snapshot, Status, Text, Trouble,
+    FinalStep, Health, HolderState, HolderStatus, JobActivity, JobPlace, JobStatus, NotRunningBecause, Probe, Snapshot,
+    Status, Text, Trouble,
 };
 use ojs_values::usage::WorkerUsage;
 
-/// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all
-/// of it escaped.
-pub const MAX_ANSWER: usize = 256 << 10;
+/// Longest answer in bytes, its `\n` not counted: a status with the most jobs, each with the
+/// longest names, all of it escaped, or a list of 1,000 jobs with usual names.
+pub const MAX_ANSWER: usize = 512 << 10;
 
 /// Most characters of a name; of a longer one the middle is left out.
-const LONGEST_NAME: usize = 80;
+pub(super) const LONGEST_NAME: usize = 80;
 
 /// Most characters of a handler's progress message.
 const LONGEST_MESSAGE: usize = 60;
@@ -128,19 +128,17 @@ struct PublicBackend {
     trouble: Option<TroubleReport>,
 }
 
-/// The reply on the control socket, as a line with its `\n`. `up` is the time since ojs-init
-/// started.
-#[must_use]
-pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_records_dropped: u64) -> Vec<u8> {
-    match shown {
-        ShownToOperator::Status(status) => {
-            let mut report = report(status, facts);
-            report.up_ms = milliseconds(up);
-            report.log_records_dropped = log_records_dropped;
-            line(&report)
-        }
-        ShownToOperator::Health(probe, health) => line(&health_line(*probe, health, facts.backend_error.as_deref())),
-    }
+/// The status as a line with its `\n`. `up` is the time since ojs-init started.
+pub(super) fn encode_status(status: &Status, facts: &InstanceInfo, up: Duration, log_records_dropped: u64) -> Vec<u8> {
+    let mut report = report(status, facts);
+    report.up_ms = milliseconds(up);
+    report.log_records_dropped = log_records_dropped;
+    line(&report)
+}
+
+/// The answer of a probe as a line with its `\n`.
+pub(super) fn encode_health(probe: Probe, health: &Health, facts: &InstanceInfo) -> Vec<u8> {
+    line(&health_line(probe, health, facts.backend_error.as_deref()))
 }
 
 /// The body of `/status`.
@@ -290,12 +288,24 @@ fn memory_gate(snapshot: &Snapshot) -> Option<&'static str> {
     snapshot.memory_taken.map(|_| word)
 }
 
-fn job(job: &JobStatus, kill_lead: Duration) -> JobReport {
+pub(super) fn job(job: &JobStatus, kill_lead: Duration) -> JobReport {
     let (place, connection) = match job.place {
         JobPlace::Waiting => ("waiting", None),
         JobPlace::Held(connection) => ("held", Some(connection.0)),
         JobPlace::Reporting => ("reporting", None),
         JobPlace::GoesBack => ("going back", None),
+    };
+    let progress = job.progress.as_ref().map(|(progress, _)| progress);
+    let (reason, outcome) = match job.activity {
+        JobActivity::Stops(reason) => (Some(reason), None),
+        JobActivity::Reports(end) => (None, Some(end)),
+        JobActivity::WaitsForHandler
+        | JobActivity::WaitsForLook
+        | JobActivity::WaitsForTurn
+        | JobActivity::Runs
+        | JobActivity::RunsPastTimeout
+        | JobActivity::IsDropped
+        | JobActivity::GoesBack => (None, None),
     };
     JobReport {
         id: shortened(&job.subject.id.0, LONGEST_NAME),
@@ -307,15 +317,18 @@ fn job(job: &JobStatus, kill_lead: Duration) -> JobReport {
         connection,
         cancelled: job.is_cancelled,
         ends_in_ms: job.ends_in.map(|left| milliseconds(left.saturating_sub(kill_lead))),
-        progress: job
-            .progress
-            .as_ref()
-            .and_then(|progress| progress.fraction.parse().ok()),
-        progress_message: job
-            .progress
-            .as_ref()
+        progress: progress.and_then(|progress| progress.fraction.parse().ok()),
+        progress_message: progress
             .and_then(|progress| progress.message.as_ref())
             .map(|message| shortened(message, LONGEST_MESSAGE)),
+        progress_age_ms: job.progress.as_ref().map(|(_, age)| milliseconds(*age)),
+        max_attempts: job.subject.max_attempts,
+        state: names::activity(job.activity).to_owned(),
+        cancel_reason: reason.map(|reason| names::shown_cancel_reason(reason).to_owned()),
+        outcome: outcome.map(|end| names::end(end).to_owned()),
+        pid: job.process.map(|process| process.pid()),
+        held_ms: job.held_for.map(milliseconds),
+        timeout_in_ms: job.times_out_in.map(milliseconds),
     }
 }
 
@@ -376,7 +389,7 @@ fn names<T: AsRef<str>>(names: &[T]) -> Vec<String> {
     names.map(|name| shortened(name.as_ref(), LONGEST_NAME)).collect()
 }
 
-fn line(object: &impl Serialize) -> Vec<u8> {
+pub(super) fn line(object: &impl Serialize) -> Vec<u8> {
     // Texts and numbers only: the encoding cannot fail.
     let mut line = serde_json::to_vec(object).unwrap_or_default();
     line.push(b'\n');

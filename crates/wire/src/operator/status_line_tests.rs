@@ -2,10 +2,12 @@ use std::sync::Arc;
 
 use super::*;
 use crate::operator::control::NoRequest;
+use crate::operator::shown::encode;
 use crate::operator::status_reply::{decode_health, decode_report, printable};
 use ojs_lifecycle::api::{
-    BackendStatus, Failure, HolderId, HolderState, HolderStatus, JobId, Phase, ProcessId, Progress, Reason as Why,
-    RecycleReason, Snapshot, Subject, Trouble, Unhealthy, WorkerId, WorkerState, WorkerStatus,
+    BackendStatus, CancelReason, Failure, HolderId, HolderState, HolderStatus, JobId, Phase, ProcessId, Progress,
+    Reason as Why, RecycleReason, ShownToOperator, Snapshot, Subject, Trouble, Unhealthy, WorkerId, WorkerState,
+    WorkerStatus,
 };
 use ojs_lifecycle::view::status::{MOST_HOLDERS_SHOWN, MOST_JOBS_SHOWN, MOST_TYPES_SHOWN};
 use ojs_values::exit::Ended;
@@ -29,11 +31,18 @@ fn shown_job(id: &str, kind: &str, queue: &str) -> JobStatus {
         place: JobPlace::Held(HolderId(3)),
         is_cancelled: true,
         ends_in: Some(ms(3_200)),
-        progress: Some(Progress {
-            fraction: "0.5".into(),
-            message: Some("secret-message".into()),
-            data: None,
-        }),
+        progress: Some((
+            Progress {
+                fraction: "0.5".into(),
+                message: Some("secret-message".into()),
+                data: None,
+            },
+            ms(700),
+        )),
+        activity: JobActivity::Stops(CancelReason::Timeout),
+        process: Some(ProcessId(5 << 32 | 78)),
+        held_for: Some(ms(1_400)),
+        times_out_in: None,
     }
 }
 
@@ -150,7 +159,8 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""exit_status":75,"concurrency":10,"uncapped":true,"most_asked":25,"active":3,"waiting":1,"held":1,"reporting":1,"held_back":6,"dropped":2,"#,
         r#""given_back":[{"type":"secret.type","times":37}],"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
-        r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message"}],"jobs_not_shown":2,"#,
+        r#""place":"held","connection":3,"cancelled":true,"ends_in_ms":3200,"progress":0.5,"progress_message":"secret-message","#,
+        r#""progress_age_ms":700,"state":"is told to stop","cancel_reason":"timeout","pid":78,"held_ms":1400}],"jobs_not_shown":2,"#,
         r#""connections":[{"connection":3,"pid":78,"jobs":2,"concurrency":7,"state":"given up"}],"connections_not_shown":1,"queues":["secret-queue"],"queues_refused":["secret-refused"],"#,
         r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
         r#""last_end":"killed by SIGKILL","restarts":6,"recycling":"max_jobs","recycling_for_ms":3000,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7,"jobs":9,"#,
@@ -251,12 +261,20 @@ fn the_longest_answer_keeps_its_bound() {
         job.place = JobPlace::Held(HolderId(u64::MAX));
         let mut subject = (*job.subject).clone();
         subject.attempt = Some(u64::MAX);
+        subject.max_attempts = Some(u64::MAX);
         job.subject = Arc::new(subject);
-        job.progress = Some(Progress {
-            fraction: "0.5".into(),
-            message: Some(worst.as_str().into()),
-            data: None,
-        });
+        job.progress = Some((
+            Progress {
+                fraction: "0.5".into(),
+                message: Some(worst.as_str().into()),
+                data: None,
+            },
+            Duration::MAX,
+        ));
+        job.activity = JobActivity::Stops(CancelReason::Cancelled);
+        job.process = Some(ProcessId(u64::MAX));
+        job.held_for = Some(Duration::MAX);
+        job.times_out_in = Some(Duration::MAX);
     }
     status.worker.holders = usize::MAX;
     status.worker.most_loaded = vec![

@@ -129,7 +129,8 @@ pub struct JobReport {
     pub connection: Option<u64>,
     /// The worker was asked to stop the job, or the job's reservation is lost.
     pub cancelled: bool,
-    /// The job has timed out: its process is ended in this time unless it answers.
+    /// The job has timed out, or an operator cancelled it: its process is ended in this time unless
+    /// it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ends_in_ms: Option<u64>,
     /// The last progress that its handler reported, 0 to 1.
@@ -138,6 +139,29 @@ pub struct JobReport {
     /// The words of the handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_message: Option<String>,
+    /// How long ago the handler reported the progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_age_ms: Option<u64>,
+    /// Most attempts, if the backend sends that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u64>,
+    /// The activity of the job, or what it waits for: see `names::activity`.
+    pub state: String,
+    /// Why its handler is told to stop: shutdown, timeout, cancelled, operator or lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_reason: Option<String>,
+    /// The outcome on its way to the backend: acked, failed or requeued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// The pid of the process that holds it; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Time since the worker got it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_ms: Option<u64>,
+    /// Time until its own timeout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_in_ms: Option<u64>,
 }
 
 /// One connection of the worker; in mode gateway one of its processes.

@@ -31,6 +31,7 @@ impl World {
         if self.left.terminate > 0 {
             actions.push(Action::OperatorTerminates);
         }
+        self.cancels(&mut actions);
         for (id, call, _) in &self.asked {
             actions.extend(self.answers(call).into_iter().map(|answer| Action::Answer(*id, answer)));
         }

@@ -10,6 +10,7 @@
 //! Two states are equal if they differ only in the time of day, in the numbers of requests and
 //! claims, and in the place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
 
+mod cancels;
 mod choices;
 mod fetches;
 mod fingerprint;
@@ -33,6 +34,7 @@ const NOTHING: Budget = Budget {
     sigtstp: 0,
     sigcont: 0,
     terminate: 0,
+    cancels: 0,
     jobs: 0,
     surplus: 0,
     failures: 0,

@@ -23,6 +23,8 @@ pub struct Budget {
     pub sigtstp: u8,
     pub sigcont: u8,
     pub terminate: u8,
+    /// How often an operator cancels a job.
+    pub cancels: u8,
     pub jobs: u8,
     /// Jobs of an answer beyond the requested number.
     pub surplus: u8,
@@ -83,6 +85,7 @@ pub enum Action {
     TimeComesToTheNextTimer,
     Signal(Signal),
     OperatorTerminates,
+    OperatorCancels(JobId),
     Answer(CallId, Answer),
     Worker(HolderId, JobId, Kind),
     Ends(ProcessId),
@@ -275,6 +278,7 @@ impl World {
                 self.gone_within_the_limit();
                 self.happen(Event::OperatorAsked(ClientId(1), OperatorRequest::Terminate));
             }
+            Action::OperatorCancels(job) => self.operator_cancels(job),
             Action::Answer(call, answer) => self.answer(*call, *answer),
             Action::Worker(holder, job, kind) => self.worker_answers(*holder, job, *kind),
             Action::Ends(process) => self.process_ends(*process),

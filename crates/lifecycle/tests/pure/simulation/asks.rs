@@ -8,7 +8,33 @@ use ojs_values::signal::Signal;
 use super::chance::Chance;
 use super::plan::Twist;
 
-pub fn asks(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
+/// Separates the chance of cancels from that of the plan, so the other twists of all seeds stay
+/// unchanged.
+const APART: u64 = 0x0CA2_CE15;
+
+/// An operator cancels jobs, by their ids or the beginning of one, in one run of three.
+fn cancels(seed: u64, horizon: u64, twists: &mut Vec<Twist>) {
+    let mut chance = Chance::new(seed ^ APART);
+    if !chance.one_in(3) {
+        return;
+    }
+    for _ in 0..=chance.below(4) {
+        let job = match chance.below(10) {
+            0 => "j".to_owned(),
+            1 => "no such job".to_owned(),
+            _ => format!("j{}", chance.below(8)),
+        };
+        let request = if chance.one_in(8) {
+            OperatorRequest::Jobs
+        } else {
+            OperatorRequest::Cancel(job.into())
+        };
+        twists.push(Twist::Ask(chance.below(horizon + 3_000), request));
+    }
+}
+
+pub fn asks(seed: u64, chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
+    cancels(seed, horizon, twists);
     let signals = [
         Signal::TERM,
         Signal::INT,
@@ -41,7 +67,7 @@ pub fn asks(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
         let at = if chance.one_in(3) { burst } else { chance.below(horizon) };
         let twist = match chance.below(5) {
             0 | 1 => Twist::Signal(at, *chance.pick(&signals)),
-            2 => Twist::Ask(at, *chance.pick(&requests)),
+            2 => Twist::Ask(at, chance.pick(&requests).clone()),
             3 => Twist::Directive(
                 at,
                 *chance.pick(&[

@@ -111,12 +111,11 @@ impl Course {
             Event::SignalArrived(signal) => self.signal(*signal, now),
             Event::OperatorAsked(client, request) => {
                 self.unanswered.insert(*client);
+                self.watching.remove(client);
                 if matches!(request, OperatorRequest::Status { until_end: true }) {
                     self.watching.insert(*client);
-                } else {
-                    self.watching.remove(client);
                 }
-                self.asked(*request, now);
+                self.asked(request, now);
             }
             Event::OperatorLeft(client) => {
                 self.unanswered.remove(client);
@@ -195,7 +194,7 @@ impl Course {
         }
     }
 
-    fn asked(&mut self, request: OperatorRequest, now: Duration) {
+    fn asked(&mut self, request: &OperatorRequest, now: Duration) {
         match request {
             OperatorRequest::Quiet => {
                 self.quiet.operator = true;
@@ -215,6 +214,8 @@ impl Course {
             | OperatorRequest::Recycle
             | OperatorRequest::Wait { .. }
             | OperatorRequest::Status { .. }
+            | OperatorRequest::Jobs
+            | OperatorRequest::Cancel(_)
             | OperatorRequest::Health(_) => {}
         }
     }

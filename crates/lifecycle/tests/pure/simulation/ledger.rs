@@ -409,6 +409,7 @@ impl Ledger {
             JobNotice::Adopted(job) | JobNotice::Replaced(job) => self.adopted(&job.id)?,
             JobNotice::ReservationLost(job, _) | JobNotice::DoneTwice(job) => self.lost(&job.id)?,
             JobNotice::TimedOut(job, _) => self.find(&job.id).into_iter().for_each(|it| it.may_be_decided = true),
+            JobNotice::CancelledByOperator { job, .. } => self.cancelled(&job.id),
             JobNotice::ResultDropped(job) => self.result_dropped(&job.id),
             JobNotice::RunsAlone(job) => self.runs_alone(&job.id)?,
             JobNotice::Unanswered(job, _) => self.unanswered(&job.id)?,

@@ -105,7 +105,7 @@ fn survey() {
 }
 
 /// Orders and notices of the machine, without those that no run of this world can cause.
-const KINDS: [&str; 78] = [
+const KINDS: [&str; 79] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -174,6 +174,7 @@ const KINDS: [&str; 78] = [
     "Unanswered",
     "ReservationLost",
     "TimedOut",
+    "CancelledByOperator",
     "ResultDropped",
     "CheckpointNotSaved",
     "NoHandler",

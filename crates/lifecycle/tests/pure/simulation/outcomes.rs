@@ -44,4 +44,13 @@ impl Ledger {
         promise!("the time with a worker is told once", is_first, "{id}");
         Ok(())
     }
+
+    /// An operator cancels a job: one that waits is decided at once, and a shutdown need not be the
+    /// reason for the end of another.
+    pub fn cancelled(&mut self, id: &JobId) {
+        for claim in self.claims.iter_mut().filter(|claim| claim.id == *id) {
+            claim.is_decided |= claim.is_waiting();
+            claim.may_be_decided = true;
+        }
+    }
 }

@@ -218,7 +218,7 @@ impl Plan {
         lives(&mut chance, &mut twists);
         jobs(&mut chance, horizon, &mut twists);
         fetches::many_jobs(seed, &mut twists);
-        asks(&mut chance, horizon, &mut twists);
+        asks(seed, &mut chance, horizon, &mut twists);
         faults(&mut chance, horizon, &mut twists);
         handlers(&mut chance, &mut twists);
         incidents(&mut chance, horizon, &mut twists);

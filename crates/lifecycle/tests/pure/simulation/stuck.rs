@@ -19,6 +19,8 @@ pub struct Stuck {
     told: BTreeMap<JobId, Duration>,
     /// Processes that are being ended.
     ending: Vec<ProcessId>,
+    /// Since when jobs with a handler are cancelled by an operator.
+    cancelled: BTreeMap<JobId, Duration>,
 }
 
 impl Stuck {
@@ -28,6 +30,10 @@ impl Stuck {
             self.told.insert(job.id.clone(), now);
         } else if let Notice::Job(JobNotice::Adopted(job)) = notice {
             self.told.remove(&job.id);
+        } else if let Notice::Job(JobNotice::CancelledByOperator { job, has_handler: true }) = notice {
+            self.cancelled.insert(job.id.clone(), now);
+        } else if let Notice::Job(JobNotice::HandedOver(job, _)) = notice {
+            self.cancelled.remove(&job.id);
         } else if let Notice::Worker(WorkerNotice::EndingProcess { process, cause, .. }) = notice {
             if let EndCause::Hung {
                 job,
@@ -43,7 +49,10 @@ impl Stuck {
                     .any(|claim| claim.id == job.id && claim.has_a_timeout);
                 promise!(
                     "nobody is ended for a lost job who can do something else",
-                    has_a_timeout || is_old || self.can_do_nothing(*process, ledger, grace, now),
+                    has_a_timeout
+                        || is_old
+                        || self.cancelled.contains_key(&job.id)
+                        || self.can_do_nothing(*process, ledger, grace, now),
                     "{notice:?}"
                 );
             }
@@ -63,6 +72,24 @@ impl Stuck {
                 "who can do nothing but work for nobody is ended",
                 !is_left || !self.can_do_nothing(*process, ledger, grace + SLACK, now),
                 "{process:?}"
+            );
+        }
+        self.cancelled_jobs_end(ledger, grace + SLACK, now)
+    }
+
+    /// A process that goes on with a job for the whole grace after an operator has cancelled it is
+    /// ended.
+    fn cancelled_jobs_end(&self, ledger: &Ledger, grace: Duration, now: Duration) -> Kept {
+        for claim in ledger.claims.iter().filter(|claim| claim.is_held()) {
+            let since = self.cancelled.get(&claim.id);
+            let process = claim.holder.and_then(|holder| Some(ledger.links.get(&holder)?.process));
+            let Some(process) = process.filter(|_| since.is_some_and(|since| *since + grace < now)) else {
+                continue;
+            };
+            promise!(
+                "who goes on with a job that an operator cancelled is ended",
+                self.ending.contains(&process) || ledger.gone.get(&process) == Some(&true),
+                "{claim:?} in {process:?}"
             );
         }
         Ok(())

@@ -5,6 +5,7 @@ pub mod defaults;
 pub mod ends;
 pub mod holders;
 pub mod render;
+pub mod render_jobs;
 pub mod render_notice;
 pub mod render_status;
 pub mod replies;

@@ -8,6 +8,7 @@ use ojs_lifecycle::api::{
 };
 use ojs_wire::termination_log;
 
+use super::render_jobs::{show_cancel, show_jobs};
 use super::render_notice::said;
 use super::render_status::show_status;
 use super::words::OPERATOR;
@@ -63,6 +64,8 @@ fn show(shown: &ShownToOperator) -> String {
     match shown {
         ShownToOperator::Status(status) => show_status(status),
         ShownToOperator::Health(probe, health) => format!("{probe:?}: {:?}", health.troubles),
+        ShownToOperator::Jobs(list) => show_jobs(list),
+        ShownToOperator::Cancel(answer) => show_cancel(answer),
     }
 }
 
@@ -280,6 +283,7 @@ pub fn cancelled_by(reason: CancelReason) -> &'static str {
         CancelReason::Shutdown => "shutdown",
         CancelReason::Timeout => "timeout",
         CancelReason::Cancelled => "cancelled",
+        CancelReason::Operator => "operator",
         CancelReason::Lost => "lost",
     }
 }

@@ -195,6 +195,11 @@ fn about_job(notice: &JobNotice) -> String {
         JobNotice::Unanswered(job, reason) => {
             format!("the handler of {job} does not answer: {}", cancelled_by(*reason))
         }
+        JobNotice::CancelledByOperator { job, has_handler: true } => format!("an operator cancels {job}"),
+        JobNotice::CancelledByOperator {
+            job,
+            has_handler: false,
+        } => format!("an operator cancels {job} before its start"),
         JobNotice::TimedOut(job, _) => format!("{job} timed out"),
         JobNotice::TimeoutPassed(job, _) => format!("the timeout of {job} is over, and it goes on"),
         JobNotice::Dropped(job, why) => format!("{job} is dropped: {why:?}"),

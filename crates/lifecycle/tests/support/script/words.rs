@@ -135,12 +135,16 @@ fn request(text: &str) -> Result<OperatorRequest, Wrong> {
             most: period(most.ok_or_else(|| wrong("how long does it wait", wait))?)?,
         });
     }
+    if let Some(job) = text.strip_prefix("cancel ") {
+        return Ok(OperatorRequest::Cancel(job.into()));
+    }
     Ok(match text {
         "quiet" => OperatorRequest::Quiet,
         "resume" => OperatorRequest::Resume,
         "terminate" => OperatorRequest::Terminate,
         "stop" => OperatorRequest::Stop,
         "recycle" => OperatorRequest::Recycle,
+        "jobs" => OperatorRequest::Jobs,
         "prestop" => OperatorRequest::Prestop,
         "status" => OperatorRequest::Status { until_end: false },
         "status until the end" => OperatorRequest::Status { until_end: true },
