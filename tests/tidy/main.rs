@@ -11,6 +11,7 @@ mod budgets;
 mod calls;
 mod circles;
 mod documented;
+mod ignored;
 mod imports;
 mod modules;
 mod names;
