@@ -14,9 +14,11 @@ mod documented;
 mod ignored;
 mod imports;
 mod modules;
+mod named_tests;
 mod names;
 mod prose;
 mod table;
+mod unsafe_code;
 mod versions;
 
 use std::collections::BTreeMap;
