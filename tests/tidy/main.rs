@@ -11,6 +11,7 @@ mod budgets;
 mod calls;
 mod circles;
 mod documented;
+mod elf;
 mod ignored;
 mod imports;
 mod modules;
