@@ -40,6 +40,36 @@ fn is_name(word: &str) -> bool {
     word.split('_').count() >= FEWEST_WORDS && word.bytes().all(is_of_a_name)
 }
 
+/// The names of tests in a page: words of this form between backticks.
+fn named(page: &str) -> Vec<&str> {
+    page.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| is_name(word))
+        .collect()
+}
+
+#[test]
+fn each_promise_of_the_page_on_security_names_a_test_that_exists() {
+    let page = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let tests = all();
+    let mut promises = 0;
+    let mut is_promise = false;
+    for row in page.lines() {
+        is_promise = (is_promise && row.starts_with('|')) || row == "| promise | test |";
+        if is_promise && !row.starts_with("| promise") && !row.starts_with("|---") {
+            promises += 1;
+            assert!(!named(row).is_empty(), "no test shows: {row}");
+        }
+    }
+    assert!(promises >= 40, "{promises} promises");
+    let unknown: Vec<&str> = named(&page).into_iter().filter(|name| !tests.contains(*name)).collect();
+    assert!(
+        unknown.is_empty(),
+        "SECURITY.md names tests that do not exist: {unknown:#?}"
+    );
+}
+
 #[test]
 fn a_test_is_found_by_its_attribute_and_in_the_list_of_a_program() {
     let tests = all();
