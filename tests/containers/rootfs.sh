@@ -94,7 +94,7 @@ go)
     ln -s ../local/go/bin/go "$root/usr/bin/go"
     ;;
 java)
-    packages openjdk-17-jdk-headless coreutils dash findutils libjackson2-core-java libjackson2-annotations-java \
+    packages openjdk-17-jdk-headless coreutils dash findutils sed libjackson2-core-java libjackson2-annotations-java \
         libjackson2-databind-java libslf4j-java
     alternative java javac jar javadoc
     ;;

@@ -92,12 +92,12 @@ pub fn holds(mode: &str, phases: &[char], run: fn() -> Vec<Names>) {
             .flatten()
             .filter(|name| !known.contains(name))
             .collect();
-        assert!(unknown.is_empty(), "mode {mode} makes calls that {RENEW}: {unknown:#?}");
+        assert!(unknown.is_empty(), "{mode} calls {unknown:?}, which {RENEW}");
         if new.is_empty() {
             return;
         }
     }
-    panic!("mode {mode} makes calls in phases that {RENEW}: {new:#?}");
+    panic!("{mode} calls {new:?}, which {RENEW}");
 }
 
 /// Adds the calls of each phase to the table; those that it did not have.
