@@ -58,7 +58,7 @@ sleep 0.3; echo idle >>"$NOTES"
 while :; do sleep 0.1; done"#;
     let start = stage
         .command(&["sh", "-c", script])
-        .with_all(&[("OJS_MODE", "none"), ("OJS_TERMINATION_GRACE_PERIOD", "3s")]);
+        .with_all(&[("OJS_MODE", "none"), ("OJS_TERMINATION_GRACE_PERIOD", "8s")]);
     let (mut init, mut recording) = strace::start(&stage, start);
     init.notes_line("started");
     recording.next_phase();

@@ -127,7 +127,9 @@ fn calls(text: &str, phases: &[u64]) -> Vec<Names> {
         };
         let process = processes.entry(pid).or_insert(inherited);
         let name = call.split_once('(').map_or("", |(name, _)| name);
-        let is_call = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        // strace makes up a name of this form for a process that is killed in a call.
+        let is_name = !name.is_empty() && !name.starts_with("syscall_0x");
+        let is_call = is_name && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if is_call && process.is_ours {
             found[phase].insert(name.to_owned());
         }
