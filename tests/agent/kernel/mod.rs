@@ -13,6 +13,7 @@ use crate::backend::{Endpoint, Outcome};
 use crate::probe_client::Probes;
 use crate::stage::{PATIENCE, Stage, job, root};
 use crate::support::under_test::is_static;
+use crate::support::wait::wait_until;
 use crate::support::{proc, sys};
 
 use page::{END, IDLE, JOB, RUN, START};
@@ -66,7 +67,9 @@ while :; do sleep 0.1; done"#;
     init.signal(libc::SIGHUP);
     init.notes_line("heard");
     recording.next_phase();
-    init.stops();
+    init.signal(libc::SIGTERM);
+    // Under strace a busy machine may let the child get to its end or not.
+    assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
     recording.end()
 }
 
