@@ -65,12 +65,12 @@ pub fn calls() -> Names {
 }
 
 /// Most runs of a mode. A call that is on the page for another mode or phase counts only if each of
-/// them makes it: on a busy machine a connection is made anew, and a phase sees the end of the one
+/// them makes it. On a busy machine a connection is made anew, and a phase sees the end of the one
 /// before it.
 const RUNS: usize = 3;
 
-/// Compares the calls of a mode with the table. With UPDATE_GOLDEN it adds them: which calls a phase
-/// makes is in part chance, so no run shows that one is made no more.
+/// Compares the calls of a mode with the table. With UPDATE_GOLDEN it adds them. Which calls a
+/// phase makes is in part chance, so no run shows that one is made no more.
 pub fn holds(mode: &str, phases: &[char], run: fn() -> Vec<Names>) {
     let is_renewed = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut always_new: Option<Names> = None;
