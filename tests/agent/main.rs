@@ -47,6 +47,7 @@ mod cost;
 mod exec;
 mod gateway;
 mod idle;
+mod kernel;
 mod logging;
 mod metrics;
 mod probes;

@@ -9,7 +9,7 @@ use crate::support::proc;
 use crate::{PATIENCE, images, looks_until};
 
 /// Every test of this file.
-pub const ALL: [(&str, fn()); 6] = [
+pub const ALL: [(&str, fn()); 7] = [
     (
         "a_worker_of_nobody_without_capabilities_on_a_read_only_root_does_its_jobs_and_stops",
         confined,
@@ -28,6 +28,10 @@ pub const ALL: [(&str, fn()); 6] = [
         out_of_memory_and_back,
     ),
     ("the_plain_init_passes_the_status_of_its_command_on", plain),
+    (
+        "the_seccomp_profile_refuses_root_with_sys_admin_what_reaches_into_others_and_the_kernel",
+        profile,
+    ),
 ];
 
 /// Memory of a container that is to run out of it.
@@ -145,4 +149,59 @@ fn plain() {
     assert_eq!(exit(&["sh", "-c", "exit 7"]), 7);
     assert_eq!(exit(&["sh", "-c", "kill -KILL $$"]), 137);
     assert_eq!(exit(&["/does-not-exist"]), 127);
+}
+
+/// Makes each call with arguments that harm nobody, and prints those that are not permitted. The
+/// numbers are those of x86_64.
+const FORBIDDEN_CALLS: &str = "
+import ctypes, errno, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+DETACH, NEWUTS, NEWUSER = 17, 0x04000000, 0x10000000
+calls = {
+    'ptrace': (101, DETACH), 'process_vm_readv': (310, 1), 'pidfd_getfd': (438, 0), 'unshare': (272, NEWUTS),
+    'clone': (56, NEWUSER | 17), 'setns': (308, 0), 'mount': (165, 0), 'io_uring_setup': (425, 0), 'bpf': (321, 0),
+    'perf_event_open': (298, 0), 'userfaultfd': (323, 0), 'keyctl': (250, 0),
+}
+refused = []
+for name, (number, argument) in calls.items():
+    ctypes.set_errno(0)
+    result = libc.syscall(number, argument, 0, 0, 0, 0)
+    if result == 0 and name == 'clone':
+        os._exit(0)
+    if result == -1 and ctypes.get_errno() == errno.EPERM:
+        refused.append(name)
+for family in ('AF_ALG', 'AF_PACKET', 'AF_VSOCK'):
+    try:
+        socket.socket(getattr(socket, family), socket.SOCK_RAW).close()
+    except PermissionError:
+        refused.append(family)
+    except OSError:
+        pass
+print(*refused)";
+
+fn profile() {
+    let refused = |start: Start| {
+        let container = start
+            .option("--network=none")
+            .option("--user=0")
+            .option("--cap-add=SYS_ADMIN")
+            .option("--cap-add=SYS_PTRACE")
+            .option("--entrypoint=python3")
+            .words(&["-c", FORBIDDEN_CALLS])
+            .start();
+        assert_eq!(container.ends(PATIENCE).status, 0, "{}", container.log());
+        container.log().trim().to_owned()
+    };
+    assert_eq!(
+        refused(Start::of(images::PYTHON)),
+        "ptrace process_vm_readv pidfd_getfd unshare clone setns mount io_uring_setup bpf perf_event_open userfaultfd keyctl \
+         AF_ALG AF_PACKET AF_VSOCK"
+    );
+    let unconfined = refused(Start::of(images::PYTHON).with_profile("unconfined"));
+    for name in ["ptrace", "unshare", "AF_PACKET"] {
+        assert!(
+            !unconfined.split(' ').any(|it| it == name),
+            "{name} fails without the profile as well: {unconfined}"
+        );
+    }
 }

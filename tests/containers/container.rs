@@ -9,7 +9,10 @@ use ojs_devserver::{JobState, Server};
 use serde_json::Value;
 
 use crate::support::wait::{now, wait_until};
-use crate::{PATIENCE, engine, images, looks_until};
+use crate::{PATIENCE, engine, images, looks_until, root};
+
+/// The seccomp profile that ships. Every container has it.
+const PROFILE: &str = "packaging/seccomp/ojs-init.json";
 
 /// The status of a process that SIGKILL ended.
 pub const KILLED: i64 = 137;
@@ -28,6 +31,8 @@ pub struct Start {
     options: Vec<String>,
     image: String,
     words: Vec<String>,
+    /// The seccomp profile, if it is not the one that ships.
+    profile: Option<String>,
 }
 
 impl Start {
@@ -37,6 +42,7 @@ impl Start {
             options: Vec::new(),
             image: image.to_owned(),
             words: Vec::new(),
+            profile: None,
         }
     }
 
@@ -70,6 +76,12 @@ impl Start {
         self
     }
 
+    /// Another seccomp profile than the one that ships.
+    pub fn with_profile(mut self, profile: &str) -> Self {
+        self.profile = Some(profile.to_owned());
+        self
+    }
+
     /// The command that is run instead of the image's.
     pub fn words(mut self, words: &[&str]) -> Self {
         self.words = words.iter().map(ToString::to_string).collect();
@@ -81,7 +93,11 @@ impl Start {
     pub fn start(self) -> Container {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ojs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut words = vec!["run", "--detach", "--name", &name];
+        let profile = self
+            .profile
+            .unwrap_or_else(|| images::text(&root().join(PROFILE)).to_owned());
+        let profile = format!("--security-opt=seccomp={profile}");
+        let mut words = vec!["run", "--detach", "--name", &name, &profile];
         words.extend(self.options.iter().map(String::as_str));
         words.push(&self.image);
         words.extend(self.words.iter().map(String::as_str));

@@ -61,7 +61,9 @@ python)
     take "$python" /bin/sleep /bin/dash
     ln -s "$python" "$root/usr/bin/python3"
     ln -s dash "$root/bin/sh"
-    # Without what only developers need, and without extensions that bring libraries of their own.
+    # One extension of Python has a library of its own that a test needs.
+    set -- "$@" "$library"/lib-dynload/_ctypes.*.so
+    # Without what only developers need.
     tar -C / -c --exclude='*/test' --exclude='*/config-*' --exclude='*/ensurepip' --exclude='*/idlelib' \
         --exclude='*/lib2to3' --exclude='*/tkinter' --exclude='*/pydoc_data' "${library#/}" | tar -x -C "$root"
     ;;
@@ -92,7 +94,7 @@ go)
     ln -s ../local/go/bin/go "$root/usr/bin/go"
     ;;
 java)
-    packages openjdk-17-jdk-headless coreutils dash findutils libjackson2-core-java libjackson2-annotations-java \
+    packages openjdk-17-jdk-headless coreutils dash findutils sed libjackson2-core-java libjackson2-annotations-java \
         libjackson2-databind-java libslf4j-java
     alternative java javac jar javadoc
     ;;

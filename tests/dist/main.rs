@@ -236,6 +236,7 @@ fn the_apk_works_in_an_alpine_and_leaves_nothing_when_it_is_removed() {
         "man/man1/ojs-init.1.gz",
         "zsh/site-functions/_ojs-init",
         "doc/ojs-init/NOTICES",
+        "doc/ojs-init/seccomp.json",
     ] {
         assert!(alpine.path("usr/share").join(path).exists(), "{path}");
     }

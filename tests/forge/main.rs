@@ -1,5 +1,5 @@
-//! The files for a forge: workflows, issue forms, and the check of a release's tag. No forge is
-//! asked.
+//! The files for a forge: workflows, issue forms, the check of a release's tag, and the rules for
+//! dependencies. No forge is asked.
 //!
 //! Needs git, ssh-keygen, python3, and what `scripts/setup.sh test` puts into the target folder.
 #![allow(
@@ -9,6 +9,7 @@
     reason = "the test is the outside world, and one that cannot read the files has failed"
 )]
 
+mod dependencies;
 mod forms;
 mod release_tag;
 mod workflows;

@@ -11,11 +11,15 @@ mod budgets;
 mod calls;
 mod circles;
 mod documented;
+mod elf;
+mod ignored;
 mod imports;
 mod modules;
+mod named_tests;
 mod names;
 mod prose;
 mod table;
+mod unsafe_code;
 mod versions;
 
 use std::collections::BTreeMap;

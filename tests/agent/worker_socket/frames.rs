@@ -199,7 +199,6 @@ rest()";
 }
 
 #[test]
-#[ignore = "takes 45 s: ten seconds of silence, and three pings without an answer"]
 fn a_process_that_floods_and_never_reads_is_ended() {
     let stage = Stage::new();
     let bad = "link = Link()

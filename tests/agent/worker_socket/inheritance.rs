@@ -70,3 +70,19 @@ die()";
         init.stops();
     }
 }
+
+/// Execs the words behind it with a terminal on standard input, whose other end stays open.
+const ON_A_TERMINAL: &str = "import os, sys
+other, terminal = os.openpty()
+os.set_inheritable(other, True)
+os.dup2(terminal, 0)
+os.execv(sys.argv[1], sys.argv[1:])";
+
+#[test]
+fn a_worker_does_not_read_from_the_terminal_that_the_init_was_started_on() {
+    let stage = Stage::new();
+    let script = "note('input', os.readlink('/proc/self/fd/0')); link = Link(); link.ready(); link.work()";
+    let mut init = stage.worker(script).through(&["python3", "-c", ON_A_TERMINAL]).start();
+    assert_eq!(init.noted("input"), "/dev/null");
+    init.stops();
+}

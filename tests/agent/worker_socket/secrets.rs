@@ -62,3 +62,57 @@ fn token_and_headers_stay_with_a_worker_that_is_to_have_them() {
     assert!(noted.contains("OJS_INIT_HEADERS=X-Access: sekrit-4711"), "{noted}");
     init.stops();
 }
+
+/// Tries what processes of the same user can do to each other, with PID 1, and notes the error of
+/// each.
+const ATTACKS: &str = "
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+class Piece(ctypes.Structure):
+    _fields_ = [('base', ctypes.c_void_p), ('length', ctypes.c_size_t)]
+mine = Piece(ctypes.cast(ctypes.create_string_buffer(16), ctypes.c_void_p), 16)
+theirs = Piece(0x400000, 16)
+ATTACH, GET_FD, PIDFD_OPEN = 16, 438, 434
+attacks = {
+    'attach': lambda: libc.ptrace(ATTACH, 1, None, None),
+    'read': lambda: libc.process_vm_readv(1, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0),
+    'write': lambda: libc.process_vm_writev(1, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0),
+    'take': lambda: libc.syscall(GET_FD, libc.syscall(PIDFD_OPEN, 1, 0), 3, 0),
+}
+for name, attack in attacks.items():
+    ctypes.set_errno(0)
+    note(name, errno.errorcode.get(ctypes.get_errno(), 'none') if attack() < 0 else 'done')
+asks_for_an_end = {signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
+others = signal.valid_signals() - asks_for_an_end - {signal.SIGCONT, signal.SIGTSTP}
+for number in others - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+    # The init passes them on to us.
+    signal.signal(number, signal.SIG_IGN)
+for number in others:
+    os.kill(1, number)
+note('tried')
+link = Link()
+link.ready()
+link.work()";
+
+#[test]
+fn a_worker_of_our_own_user_neither_traces_the_init_nor_ends_it_by_a_signal_that_asks_for_no_end() {
+    let stage = Stage::new();
+    let mut init = stage
+        .worker(ATTACKS)
+        .through(&[
+            "setpriv",
+            "--reuid=54321",
+            "--regid=54321",
+            "--clear-groups",
+            "--inh-caps=-all",
+        ])
+        .start();
+    init.notes_line("tried");
+    let notes = init.notes();
+    for attack in ["attach", "read", "write", "take"] {
+        assert!(notes.contains(&format!("{attack} EPERM")), "{notes:?}");
+    }
+    stage.enqueue([1]);
+    stage.wait_for_outcomes();
+    init.stops();
+}
