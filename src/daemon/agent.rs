@@ -41,6 +41,7 @@ use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::start::{self, StartFailure};
 use crate::daemon::surroundings::surroundings;
 use crate::daemon::tokens::TokenOwner;
+use crate::daemon::traces::exporter::{Exporter, HEADERS_VARIABLE};
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
@@ -156,7 +157,7 @@ fn set_up(
     let control = open_control(&directory, allowed.own(), &poll)?;
     let way = way(config, allowed, &directory, environ, &poll)?;
     let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a signal descriptor"))?;
-    let backend = start_backend(config, &poll)?;
+    let (backend, traces) = start_clients(config, &poll)?;
     let token_file = config.backend.auth_token_file.as_deref();
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
@@ -176,6 +177,7 @@ fn set_up(
         interface: way.interface,
         control,
         backend,
+        traces,
         probes,
         metrics: Metrics::new(now(), clock::since_1970()),
         token_file,
@@ -324,7 +326,7 @@ fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control
 }
 
 fn blank_secrets(environ: &mut Environ) {
-    for name in SECRET_VARIABLES {
+    for name in SECRET_VARIABLES.into_iter().chain([HEADERS_VARIABLE]) {
         environ.overwrite(name);
     }
 }
@@ -380,17 +382,17 @@ fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<Pro
     probes.transpose().map_err(failed("cannot watch the health endpoints"))
 }
 
-/// Starts the client of the backend, on the loop.
-fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> {
+/// Starts the clients of the backend and of the collector of traces, on the loop.
+fn start_clients(config: &Config, poll: &Poll) -> Result<(Backend, Option<Box<Exporter>>), StartFailure> {
+    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token());
+    let waker = Arc::new(waker.map_err(failed("cannot create an event descriptor"))?);
     let settings = BackendSettings {
         backend: config.backend.clone(),
         url_setting: config.settings.describe(&keys::URL),
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token())
-        .map_err(failed("cannot create an event descriptor"))?;
-    let backend = Backend::start(settings, Arc::new(waker)).map_err(|error| StartFailure {
+    let backend = Backend::start(settings, Arc::clone(&waker)).map_err(|error| StartFailure {
         message: error.to_string(),
         exit: Exit::Usage,
     })?;
@@ -402,7 +404,8 @@ fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> 
         "backend: {}{proxy}",
         config.backend.url.as_ref().map_or("", |url| url.as_str())
     );
-    Ok(backend)
+    let traces = Exporter::start(config, &waker, now()).map_err(internal)?;
+    Ok((backend, traces))
 }
 
 /// A notice when the token changes. Without it a new one is found within a second.

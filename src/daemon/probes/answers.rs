@@ -6,6 +6,7 @@ use std::time::Duration;
 use log::trace;
 
 use crate::daemon::log::sink::LogHandle;
+use crate::daemon::traces::exporter::SpanCounts;
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
@@ -29,6 +30,8 @@ pub struct ProbeContext<'a> {
     pub metrics: &'a Metrics,
     /// The log, which counts the records that it drops.
     pub log: &'a LogHandle,
+    /// The spans of jobs.
+    pub spans: SpanCounts,
 }
 
 /// Makes the responses to probes.
@@ -101,6 +104,8 @@ fn metrics_text(sources: &ProbeContext<'_>, now: Moment) -> String {
         snapshot: &sources.machine.snapshot(),
         drain_left: sources.machine.drain_left(now),
         log_records_dropped: sources.log.dropped(),
+        spans_sent: sources.spans.sent,
+        spans_dropped: sources.spans.dropped,
         now,
     })
 }
