@@ -54,4 +54,5 @@ mod reach;
 mod requirements;
 mod status;
 mod termination_log;
+mod traces;
 mod worker_socket;
