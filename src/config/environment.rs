@@ -13,6 +13,10 @@ use super::source::Source;
 /// The beginning of the ecosystem's variables.
 const OURS: &[u8] = b"OJS_";
 
+/// The beginning of OpenTelemetry's variables. They are for COMMAND first, so no mistake in one
+/// keeps it from its start.
+const OF_TELEMETRY: &[u8] = b"OTEL_";
+
 /// Variables without that prefix that are read: the proxies of all programs, the variables of tini,
 /// and HOME.
 const OF_OTHERS: [&str; 10] = [
@@ -54,7 +58,7 @@ impl<'a> Environment<'a> {
     pub fn from_entries(entries: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut environment = Self::default();
         for entry in entries {
-            if entry.starts_with(OURS) {
+            if entry.starts_with(OURS) || entry.starts_with(OF_TELEMETRY) {
                 environment.add(entry);
             } else if let Some(directory) = entry.strip_prefix(b"XDG_RUNTIME_DIR=") {
                 environment.user_runtime_dir = environment.user_runtime_dir.or(Some(directory));
@@ -125,7 +129,9 @@ impl<'a> Environment<'a> {
                 return;
             }
         }
-        self.unknown.push(name);
+        if name.starts_with(OURS) {
+            self.unknown.push(name);
+        }
     }
 
     /// Puts every variable into the settings. Of several for one key the first listed wins.
@@ -142,9 +148,13 @@ impl<'a> Environment<'a> {
             let winner = self.known[..position].iter().find(|other| other.key == variable.key);
             warnings.extend(winner.and_then(|winner| winner.difference(variable)));
             // A hidden value is checked as well.
-            variable
-                .offer(settings)
-                .or_else(|error| on_mistake(Some(variable.key), error))?;
+            match variable.offer(settings) {
+                Ok(()) => {}
+                Err(error) if variable.name().as_bytes().starts_with(OF_TELEMETRY) => {
+                    warnings.push(format!("{error}; ojs-init ignores it, and COMMAND gets it as it is."));
+                }
+                Err(error) => on_mistake(Some(variable.key), error)?,
+            }
         }
         Ok(())
     }

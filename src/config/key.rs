@@ -84,6 +84,7 @@ pub enum Group {
     Backend,
     Worker,
     Exec,
+    Traces,
     Operation,
 }
 
@@ -98,6 +99,7 @@ impl Group {
             Self::Backend => "Backend (agent)",
             Self::Worker => "Worker (agent)",
             Self::Exec => "Mode exec (agent)",
+            Self::Traces => "Traces (agent)",
             Self::Operation => "Operation (agent)",
         }
     }

@@ -31,6 +31,7 @@ use super::values::lists::Rewrites;
 use super::values::log_levels::LogLevels;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
+use super::values::otel::{Collector, CollectorHeaders, ResourceAttributes};
 use super::values::proxy::ProxySetting;
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
@@ -392,6 +393,27 @@ keys! {
             "Error code in the FAIL of such a job";
     }
 
+    in Traces, Agent {
+        OTEL_ENDPOINT: Option<Collector> = None;
+            "otel.endpoint", "otel-endpoint", ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+            "Where spans of jobs are sent as OTLP over HTTP, a whole URL; or off, whatever other variables say";
+        OTEL_ALL: Option<Collector> = None;
+            _, _, ["OTEL_EXPORTER_OTLP_ENDPOINT"];
+            "The same for all signals, without the variable for traces: /v1/traces is added";
+        OTEL_HEADERS: CollectorHeaders = CollectorHeaders::default();
+            "otel.headers", "otel-headers", ["OTEL_EXPORTER_OTLP_HEADERS"];
+            "Headers for the collector, their values secrets: rather in the environment";
+        OTEL_SERVICE_NAME: Option<String> = None, "unknown_service:ojs-init";
+            "otel.service_name", "otel-service-name", ["OTEL_SERVICE_NAME"];
+            "The service that the spans belong to";
+        OTEL_RESOURCE_ATTRIBUTES: ResourceAttributes = ResourceAttributes::default();
+            "otel.resource_attributes", "otel-resource-attributes", ["OTEL_RESOURCE_ATTRIBUTES"];
+            "Further attributes of all spans";
+        OTEL_SDK_DISABLED: bool = false;
+            _, _, ["OTEL_SDK_DISABLED"];
+            "No spans, here and in the SDKs of COMMAND";
+    }
+
     in Operation, OwnWorker {
         ON_QUIET: Option<Signal> [Signals::Catchable] = None;
             "signals.on_quiet", "on-quiet", ["OJS_ON_QUIET"];
@@ -454,7 +476,9 @@ mod tests {
             let (flag, variable) = (key.flag.unwrap().replace('-', "_"), key.env.first().unwrap());
             if ["gateway", "exec", "otel"].contains(&section) {
                 assert_eq!(flag, format!("{section}_{name}"));
-                assert_eq!(*variable, format!("OJS_{}", flag.to_uppercase()));
+                // OpenTelemetry has names for those.
+                let is_known = section == "otel" && variable.starts_with("OTEL_");
+                assert!(is_known || *variable == format!("OJS_{}", flag.to_uppercase()));
             } else {
                 assert_eq!(flag, name);
             }

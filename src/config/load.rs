@@ -13,7 +13,7 @@ use super::keys::{
 use super::sections::{Config, Paths};
 use super::settings::Settings;
 use super::values::enums::{LogFormat, Mode};
-use super::{file, misspelt, of_others, proxy_choice, validate};
+use super::{collector_choice, file, misspelt, of_others, proxy_choice, validate};
 
 /// The merged configuration of the flags, the environment and the TOML file.
 ///
@@ -41,6 +41,7 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     let mode = settings.value(&MODE);
     if HAS_AGENT {
         proxy_choice::apply(&mut settings, mode, environment, &mut warnings)?;
+        collector_choice::apply(&mut settings);
     } else if mode != Mode::None {
         return Err(ConfigError::new(&absent(&settings.describe(&MODE))).into());
     } else if environment.names_a_backend() && !settings.is_set(&MODE) {

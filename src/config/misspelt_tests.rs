@@ -131,10 +131,16 @@ fn a_thousand_misspelt_variables_are_a_bounded_number_of_lines_and_the_same_one_
     assert_eq!(Given::agent().variable(&long).config().warnings, [""; 0]);
 }
 
+/// The names with the prefix of ojs-init: those of OpenTelemetry are for other programs as well.
+fn our_names() -> Vec<&'static str> {
+    let names = KEYS.iter().flat_map(|key| key.env).copied();
+    names.filter(|name| name.starts_with(ECOSYSTEM)).collect()
+}
+
 proptest! {
     #[test]
     fn one_slip_in_a_name_of_ours_finds_a_name_of_ours(
-        key in prop::sample::select(KEYS.iter().flat_map(|key| key.env).copied().collect::<Vec<_>>()),
+        key in prop::sample::select(our_names()),
         place in any::<prop::sample::Index>(),
         letter in "[A-Z]",
         slip in 0..3,

@@ -9,6 +9,7 @@
 //! with [`keys`], then `sections`; `validate` has the rules for several values together.
 
 mod build;
+mod collector_choice;
 mod doubtful_times;
 mod environment;
 mod error;
@@ -46,7 +47,7 @@ pub use flags::Flags;
 pub use handover::{OwnProgram, RUNNER_VARIABLE, RunnerSettings, TERMINATE_SIGNAL};
 pub use key::{Key, Row};
 pub use load::{Salvaged, load, load_paths, salvage};
-pub use sections::{Backend, Config, Exec, Gateway, Health, Init, Log, Paths, Process, Shutdown, Worker};
+pub use sections::{Backend, Config, Exec, Gateway, Health, Init, Log, Otel, Paths, Process, Shutdown, Worker};
 pub use settings::{Setting, Settings};
 pub use show::{check_report, show, warning_lines};
 pub use similar::most_alike;

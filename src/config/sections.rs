@@ -54,6 +54,7 @@ sections! {
         exec: Exec = Exec::of(&settings),
         /// Signals for a worker that knows no protocol.
         signals: TransitionSignals = signals(&settings),
+        otel: Otel = Otel::of(&settings),
         health: Health = Health::of(&settings),
         paths: Paths = Paths::of(&settings, environment),
         /// Each key with its value and source.
@@ -169,6 +170,17 @@ sections! {
         users: Option<Uids> = settings.value(&keys::EXEC_USERS),
     }
 
+    /// Traces of jobs.
+    Otel(settings: &Settings) {
+        /// `None`: no spans are recorded.
+        endpoint: Option<BackendUrl> = collector(settings),
+        headers: Vec<Header> = settings.value(&keys::OTEL_HEADERS).0,
+        /// True if all SDKs are switched off; then there is no `endpoint`.
+        is_disabled: bool = settings.value(&keys::OTEL_SDK_DISABLED),
+        /// The attributes of all spans; the name of the service is among them.
+        resource: Vec<(String, String)> = resource(settings),
+    }
+
     /// The health endpoints.
     Health(settings: &Settings) {
         /// `None`: the default address with the agent, nowhere without.
@@ -200,6 +212,28 @@ fn proxy(settings: &Settings) -> Option<Proxy> {
         ProxySetting::Off => None,
         ProxySetting::Through(proxy) => Some(proxy),
     }
+}
+
+fn collector(settings: &Settings) -> Option<BackendUrl> {
+    let endpoint = settings.value(&keys::OTEL_ENDPOINT);
+    endpoint.filter(|_| !settings.value(&keys::OTEL_SDK_DISABLED))?.url()
+}
+
+/// The attribute with the name of the service.
+const SERVICE_NAME: &str = "service.name";
+
+fn resource(settings: &Settings) -> Vec<(String, String)> {
+    let mut attributes = settings.value(&keys::OTEL_RESOURCE_ATTRIBUTES).0;
+    let is_name = |(name, _): &(String, String)| name == SERVICE_NAME;
+    let name = match settings.value(&keys::OTEL_SERVICE_NAME) {
+        None if attributes.iter().any(is_name) => return attributes,
+        // OpenTelemetry wants the name of the program behind it.
+        None => "unknown_service:ojs-init".to_owned(),
+        Some(name) => name,
+    };
+    attributes.retain(|attribute| !is_name(attribute));
+    attributes.insert(0, (SERVICE_NAME.to_owned(), name));
+    attributes
 }
 
 fn limits(settings: &Settings) -> Limits {

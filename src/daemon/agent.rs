@@ -41,6 +41,7 @@ use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::start::{self, StartFailure};
 use crate::daemon::surroundings::surroundings;
 use crate::daemon::tokens::TokenOwner;
+use crate::daemon::traces::exporter::{Exporter, HEADERS_VARIABLE};
 use crate::daemon::two_workers::TwoWorkers;
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
@@ -158,7 +159,7 @@ fn set_up(
     let control = open_control(&directory, allowed.own(), &poll)?;
     let way = way(config, allowed, &directory, environ, &poll)?;
     let signals = SignalFd::new(SignalSet::ALL).map_err(failed("cannot create a signal descriptor"))?;
-    let backend = start_backend(config, &poll)?;
+    let (backend, traces) = start_clients(config, &poll)?;
     let token_file = config.backend.auth_token_file.as_deref();
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
@@ -166,8 +167,7 @@ fn set_up(
     // have them.
     let plan = plan(config, command, environ, &way.variables)?.run_as(credentials);
     let plan = plan.with_open_files(way.open_files);
-    blank_secrets(environ);
-    memory_watch::keep_memory_to_ourselves();
+    hide_secrets(environ);
     init::detach_stdin_tty();
     let facts = facts(config, command);
     let event_loop = EventLoop {
@@ -178,6 +178,7 @@ fn set_up(
         interface: way.interface,
         control,
         backend,
+        traces,
         probes,
         metrics: Metrics::new(now(), clock::since_1970()),
         usage: UsageReader::new(config.own_program().is_some()),
@@ -327,10 +328,11 @@ fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control
     Control::new(listener, own, poll.registry()).map_err(failed("cannot watch the control socket"))
 }
 
-fn blank_secrets(environ: &mut Environ) {
-    for name in SECRET_VARIABLES {
+fn hide_secrets(environ: &mut Environ) {
+    for name in SECRET_VARIABLES.into_iter().chain([HEADERS_VARIABLE]) {
         environ.overwrite(name);
     }
+    memory_watch::keep_memory_to_ourselves();
 }
 
 /// The child, but for its user.
@@ -374,17 +376,17 @@ fn watch_probes(listener: Option<TcpListener>, poll: &Poll) -> Result<Option<Pro
     probes.transpose().map_err(failed("cannot watch the health endpoints"))
 }
 
-/// Starts the client of the backend, on the loop.
-fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> {
+/// Starts the clients of the backend and of the collector of traces, on the loop.
+fn start_clients(config: &Config, poll: &Poll) -> Result<(Backend, Option<Box<Exporter>>), StartFailure> {
+    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token());
+    let waker = Arc::new(waker.map_err(failed("cannot create an event descriptor"))?);
     let settings = BackendSettings {
         backend: config.backend.clone(),
         url_setting: config.settings.describe(&keys::URL),
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token())
-        .map_err(failed("cannot create an event descriptor"))?;
-    let backend = Backend::start(settings, Arc::new(waker)).map_err(|error| StartFailure {
+    let backend = Backend::start(settings, Arc::clone(&waker)).map_err(|error| StartFailure {
         message: error.to_string(),
         exit: Exit::Usage,
     })?;
@@ -396,7 +398,8 @@ fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> 
         "backend: {}{proxy}",
         config.backend.url.as_ref().map_or("", |url| url.as_str())
     );
-    Ok(backend)
+    let traces = Exporter::start(config, &waker, now()).map_err(internal)?;
+    Ok((backend, traces))
 }
 
 /// A notice when the token changes. Without it a new one is found within a second.

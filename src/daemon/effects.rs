@@ -10,7 +10,7 @@ use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::start::{self, NotStartedNow};
-use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, WorkerId};
+use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
 use ojs_os::cgroup::OomKills;
 use ojs_os::{image, init, process};
 use ojs_values::exit::Exit;
@@ -24,6 +24,7 @@ impl EventLoop {
     pub(super) fn perform(&mut self) -> Option<Exit> {
         while let Some(effect) = self.machine.poll_effect() {
             self.metrics.observe(&effect);
+            self.traces.iter_mut().for_each(|traces| traces.observe(&effect));
             match effect {
                 Effect::StartWorker { keeps_name } => self.start_worker(keeps_name),
                 Effect::StartNext => self.start_next(),
@@ -33,9 +34,13 @@ impl EventLoop {
                 Effect::TerminateDescendants => self.descendants.terminate(),
                 Effect::KillDescendants => descendants::kill_children(),
                 Effect::KillEverything => self.kill_everything(),
-                Effect::Tell(holder, word) => self.with_interface(|interface, turn| interface.tell(holder, word, turn)),
+                Effect::Tell(holder, word) => {
+                    let context = self.context_of_word(&word);
+                    self.with_span(context, |interface, turn| interface.tell(holder, word, turn));
+                }
                 Effect::AnswerBeat { .. } | Effect::AnswerPull { .. } => {
-                    self.with_interface(|interface, turn| interface.answer(&effect, turn));
+                    let context = self.context_of_answer(&effect);
+                    self.with_span(context, |interface, turn| interface.answer(&effect, turn));
                 }
                 Effect::ReadToEnd(holder) => {
                     self.with_interface(|interface, turn| interface.read_to_end(holder, turn));
@@ -67,6 +72,32 @@ impl EventLoop {
             }
         }
         None
+    }
+
+    /// The context of the job's span, if this gives a job to a worker.
+    fn context_of_word(&self, word: &ToWorker) -> Option<Trace> {
+        let traces = self.traces.as_ref()?;
+        match word {
+            ToWorker::Job { subject, .. } => traces.context_of(&subject.id),
+            ToWorker::Hello { .. }
+            | ToWorker::Lifecycle { .. }
+            | ToWorker::Cancel { .. }
+            | ToWorker::Ok { .. }
+            | ToWorker::Error { .. }
+            | ToWorker::Ping { .. } => None,
+        }
+    }
+
+    /// The context of the job's span, if this answer has one job. Several have no common context.
+    fn context_of_answer(&self, answer: &Effect) -> Option<Trace> {
+        let traces = self.traces.as_ref()?;
+        if let Effect::AnswerPull { jobs, .. } = answer
+            && let [job] = jobs.as_slice()
+        {
+            traces.context_of(&job.subject.id)
+        } else {
+            None
+        }
     }
 
     fn start_worker(&mut self, keeps_name: bool) {

@@ -24,12 +24,13 @@ use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
+use crate::daemon::traces::exporter::Exporter;
 use crate::daemon::two_workers::TwoWorkers;
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::ids::ProcessId;
-use ojs_lifecycle::api::{Event, Moment, WorkerEnd};
+use ojs_lifecycle::api::{Event, Moment, Trace, WorkerEnd};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
 use ojs_os::allocator;
@@ -81,6 +82,8 @@ pub struct EventLoop {
     pub(super) interface: Interface,
     pub(super) control: Control,
     pub(super) backend: Backend,
+    /// The spans of jobs, if a collector is configured.
+    pub(super) traces: Option<Box<Exporter>>,
     /// The connections of probes, unless health endpoints are off.
     pub(super) probes: Option<ProbeLinks>,
     /// The counters for the metrics.
@@ -150,9 +153,11 @@ impl EventLoop {
             // This comes before the machine asks for jobs, which an event or a due timer can cause.
             self.look_at_memory_gate();
             if let Some(exit) = self.dispatch() {
+                self.send_last_spans(&mut ready);
                 return Ok(exit);
             }
             self.serve_backend();
+            self.serve_collector();
             self.with_interface(Interface::send_answers);
             self.answer_probes();
             self.return_memory();
@@ -190,9 +195,11 @@ impl EventLoop {
     /// The next event for the machine, with the words of the answer that it may be.
     fn next_event(&mut self) -> Option<(Event, Heard)> {
         if let Some(event) = self.inbox.pop_front() {
+            self.traces.iter_mut().for_each(|traces| traces.handles(None));
             return Some((event, Heard::default()));
         }
         let BackendAnswer { call, reply, heard } = self.answers.pop_front()?;
+        self.traces.iter_mut().for_each(|traces| traces.handles(Some(call)));
         Some((Event::BackendReplied(call, reply), heard))
     }
 
@@ -208,6 +215,7 @@ impl EventLoop {
                 metrics: &self.metrics,
                 usage: &mut self.usage,
                 log: &self.log,
+                spans: self.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default(),
             };
             probes.turn(&mut sources, self.poll.registry(), now());
         }
@@ -218,6 +226,7 @@ impl EventLoop {
         // Asked here, because an effect may have made room for another connection, or ended one.
         let has_more = !self.is_all_told()
             || self.backend.has_more()
+            || self.traces.as_ref().is_some_and(|traces| traces.has_more())
             || self.interface.has_more()
             || self.control.has_more()
             || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
@@ -246,13 +255,15 @@ impl EventLoop {
         let of_backend = self.backend.next_deadline();
         let of_interface = self.interface.next_deadline();
         let of_memory = self.memory_look_at;
+        let of_traces = self.traces.as_ref().and_then(|traces| traces.next_deadline());
         let others = of_probes
             .into_iter()
             .chain(of_control)
             .chain(of_processes)
             .chain(of_backend)
             .chain(of_interface)
-            .chain(of_memory);
+            .chain(of_memory)
+            .chain(of_traces);
         of_machine.into_iter().chain(others).min()
     }
 
@@ -266,6 +277,9 @@ impl EventLoop {
                 TokenOwner::BackendThreads => {}
                 TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
                 TokenOwner::Tunnel(slot) => self.backend.tunnel_is_ready(slot, event),
+                TokenOwner::Collector(slot) => {
+                    self.traces.iter_mut().for_each(|traces| traces.is_ready(slot, event));
+                }
                 TokenOwner::TokenFile => self.look_at_token_file(),
                 TokenOwner::Interface => self.interface.is_acceptable(),
                 TokenOwner::Connection(id) => self.interface.is_ready(id, event, &mut self.inbox),
@@ -319,6 +333,7 @@ impl EventLoop {
             backend,
             poll,
             metrics,
+            traces,
             inbox,
             answers,
             ..
@@ -326,6 +341,9 @@ impl EventLoop {
         backend.turn(poll.registry(), now(), |call, says| match says {
             BackendSays::Answer(reply, heard) => {
                 metrics.answered(call, &reply, heard.status, now());
+                if let Some(traces) = traces {
+                    traces.answered(call, &reply, heard.status);
+                }
                 answers.push_back(BackendAnswer { call, reply, heard });
             }
             BackendSays::News(news) => inbox.push_back(Event::StreamSaid(call, news)),
@@ -334,6 +352,15 @@ impl EventLoop {
 
     /// Runs `act` with the interface and the context that it needs.
     pub(super) fn with_interface(&mut self, act: impl FnOnce(&mut Interface, &mut InterfaceTurn<'_>)) {
+        self.with_span(None, act);
+    }
+
+    /// As [`EventLoop::with_interface`], for a job whose span has this context.
+    pub(super) fn with_span(
+        &mut self,
+        context: Option<Trace>,
+        act: impl FnOnce(&mut Interface, &mut InterfaceTurn<'_>),
+    ) {
         let mut turn = InterfaceTurn {
             machine: &self.machine,
             backend: &mut self.backend,
@@ -341,6 +368,7 @@ impl EventLoop {
             registry: self.poll.registry(),
             events: &mut self.inbox,
             answer: self.heard.outcome.as_ref(),
+            context,
             now: now(),
         };
         act(&mut self.interface, &mut turn);

@@ -94,7 +94,14 @@ impl Interface {
     pub fn tell(&mut self, holder: HolderId, word: ToWorker, turn: &mut InterfaceTurn<'_>) {
         match self {
             Self::Socket(socket) => {
-                socket.tell(holder, word, turn.processes, turn.registry, turn.events);
+                socket.tell(
+                    holder,
+                    word,
+                    turn.context.as_ref(),
+                    turn.processes,
+                    turn.registry,
+                    turn.events,
+                );
                 keep_spare(socket, turn);
             }
             Self::Gateway(gateway) => gateway.tell(holder, &word, turn),
@@ -129,7 +136,7 @@ impl Interface {
         if let Effect::AnswerBeat { holder, state, jobs } = answer {
             gateway.hear_beat(*holder, *state, jobs);
         } else if let Effect::AnswerPull { holder, pull, jobs } = answer {
-            gateway.answer_pull(*holder, *pull, jobs, turn.events);
+            gateway.answer_pull(*holder, *pull, jobs, turn.context.as_ref(), turn.events);
         }
     }
 }

@@ -5,10 +5,10 @@
 //! |---|---|
 //! | how does a start go? | `prepare`, `start`, `exec`; as a rehearsal: `rehearsal` |
 //! | how does the plain init run? | `plain_loop`, `descendants` |
-//! | how does the agent run? | `agent`, `event_loop`, `effects`, `options` |
+//! | how does the agent run? | `agent`, `event_loop`, `effects`, `span_turns`, `options` |
 //! | who owns a token of the poll? | `tokens`; who accepts connections: `acceptor` |
 //! | how do a worker's programs connect? | `interface`, for `workers` (a Unix socket) and `gateway` (HTTP) |
-//! | who talks to the backend? | `backend` |
+//! | who talks to the backend? | `backend`; to a collector of traces: `traces` |
 //! | who answers operators and probes? | `control`, `probes`; from `worker_usage` too |
 //! | where do sockets and log lines go? | `runtime`, `log` |
 //!
@@ -50,10 +50,14 @@ pub mod rehearsal;
 mod rehearsal_agent;
 #[cfg(feature = "agent")]
 pub mod runtime;
+#[cfg(feature = "agent")]
+mod span_turns;
 mod start;
 mod surroundings;
 #[cfg(feature = "agent")]
 pub mod tokens;
+#[cfg(feature = "agent")]
+pub mod traces;
 #[cfg(feature = "agent")]
 mod two_workers;
 mod window_signal;

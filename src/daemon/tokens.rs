@@ -16,6 +16,9 @@ pub const BACKEND_SLOTS: usize = 260;
 /// connections, and attempts at further addresses.
 pub const TUNNEL_SLOTS: usize = 192;
 
+/// Slots of connections to the collector of traces: one, and attempts at further addresses.
+pub const COLLECTOR_SLOTS: usize = 8;
+
 /// The first token of a probe's connection. Those below are single ones.
 const FIRST_PROBE: usize = 16;
 
@@ -25,9 +28,11 @@ const FIRST_BACKEND: usize = FIRST_CLIENT + CLIENT_SLOTS;
 
 const FIRST_TUNNEL: usize = FIRST_BACKEND + BACKEND_SLOTS;
 
+const FIRST_COLLECTOR: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
+
 /// Tokens of workers start here. Connections and processes alternate, because the number of each is
 /// unknown.
-const FIRST_WORKER: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
+const FIRST_WORKER: usize = FIRST_COLLECTOR + COLLECTOR_SLOTS;
 
 /// Connections and processes alternate there.
 const WORKER_KINDS: usize = 2;
@@ -35,7 +40,8 @@ const WORKER_KINDS: usize = 2;
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
 const LAST_CLIENT: usize = FIRST_BACKEND - 1;
 const LAST_BACKEND: usize = FIRST_TUNNEL - 1;
-const LAST_TUNNEL: usize = FIRST_WORKER - 1;
+const LAST_TUNNEL: usize = FIRST_COLLECTOR - 1;
+const LAST_COLLECTOR: usize = FIRST_WORKER - 1;
 
 /// The owner of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +64,8 @@ pub enum TokenOwner {
     Backend(usize),
     /// A connection to the backend for a request of a gateway's client, in this slot.
     Tunnel(usize),
+    /// A connection to the collector of traces, in this slot.
+    Collector(usize),
     /// A connection of one of the worker's programs, by its number.
     Connection(u64),
     /// A process of the worker, by its number.
@@ -81,6 +89,7 @@ impl TokenOwner {
             Self::Client(slot) => FIRST_CLIENT + slot,
             Self::Backend(slot) => FIRST_BACKEND + slot,
             Self::Tunnel(slot) => FIRST_TUNNEL + slot,
+            Self::Collector(slot) => FIRST_COLLECTOR + slot,
             Self::Connection(number) => of_worker(number, 0),
             Self::Process(number) => of_worker(number, 1),
         })
@@ -99,6 +108,7 @@ impl TokenOwner {
             slot @ FIRST_CLIENT..=LAST_CLIENT => Self::Client(slot - FIRST_CLIENT),
             slot @ FIRST_BACKEND..=LAST_BACKEND => Self::Backend(slot - FIRST_BACKEND),
             slot @ FIRST_TUNNEL..=LAST_TUNNEL => Self::Tunnel(slot - FIRST_TUNNEL),
+            slot @ FIRST_COLLECTOR..=LAST_COLLECTOR => Self::Collector(slot - FIRST_COLLECTOR),
             worker @ FIRST_WORKER.. => {
                 let number = worker - FIRST_WORKER;
                 // Half of a token always fits.
@@ -141,6 +151,7 @@ mod tests {
             .chain((0..CLIENT_SLOTS).map(TokenOwner::Client))
             .chain((0..BACKEND_SLOTS).map(TokenOwner::Backend))
             .chain((0..TUNNEL_SLOTS).map(TokenOwner::Tunnel))
+            .chain((0..COLLECTOR_SLOTS).map(TokenOwner::Collector))
             .chain(workers.map(TokenOwner::Connection))
             .chain(workers.map(TokenOwner::Process))
             .collect();

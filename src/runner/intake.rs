@@ -56,7 +56,7 @@ impl Runner {
     }
 
     fn take_job(&mut self, order: JobOrder, now: Moment) {
-        let Some(facts) = JobFacts::read(&order.envelope) else {
+        let Some(facts) = order.facts() else {
             warn!(
                 "a job whose envelope has no id is ignored, as it cannot be answered; report it with the lines before it"
             );
@@ -86,7 +86,7 @@ impl Runner {
 
     /// Tries again to start the process of a job, after a shortage.
     pub fn try_again(&mut self, number: JobNumber, waiting: PostponedJob, now: Moment) {
-        let facts = JobFacts::read(&waiting.order.envelope).unwrap_or_default();
+        let facts = waiting.order.facts().unwrap_or_default();
         let started = self.starter.start(number, &waiting.order, &facts);
         self.go_on(number, waiting, started, now);
     }

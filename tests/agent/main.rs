@@ -55,4 +55,5 @@ mod reach;
 mod requirements;
 mod status;
 mod termination_log;
+mod traces;
 mod worker_socket;

@@ -17,12 +17,13 @@ const RENEW: &str = "UPDATE_GOLDEN=1 cargo test --test docs configuration";
 const BEGINS: &str = "<!-- begin: rendered from src/config/keys.rs -->\n";
 const ENDS: &str = "<!-- end -->\n";
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     Group::Backend,
     Group::Worker,
     Group::Exec,
     Group::Shutdown,
     Group::Operation,
+    Group::Traces,
     Group::Log,
     Group::Init,
 ];

@@ -19,7 +19,7 @@ const MAX_SLACK: usize = 10;
 pub const BINARIES: [(&str, &str); 2] = [("BINARY_UNDER_TEST", "binary"), ("INIT_ONLY", "binary-init")];
 
 /// The modules that are counted apart. The rest of a crate is a module under the crate's own name.
-const MODULES: [&str; 13] = [
+const MODULES: [&str; 14] = [
     "lifecycle/api",
     "lifecycle/backend",
     "lifecycle/jobs",
@@ -32,6 +32,7 @@ const MODULES: [&str; 13] = [
     "daemon/log",
     "daemon/probes",
     "daemon/runtime",
+    "daemon/traces",
     "daemon/workers",
 ];
 

@@ -11,13 +11,15 @@
 //! | a worker on the worker socket | `worker`, with the lines of `frame` |
 //! | a worker that is built on an SDK | `gateway`, over `http` |
 //! | the backend | `backend`, over `http` |
+//! | a collector of OpenTelemetry | `traces`, over `http` |
 //! | an operator, a probe, an orchestrator | `operator`, `http::probe`, `metrics`, `termination_log` |
 //! | the runner of mode exec, and its jobs | `runner` |
 //!
 //! Without its feature `agent` the crate has only the texts that the plain init needs.
 //!
-//! The crate may use `ojs_lifecycle::api`, the counts of `ojs_lifecycle::view::metrics` and
-//! `ojs_values`. Start with `frame`, then `worker`: the other protocols are read in the same way.
+//! The crate may use `ojs_lifecycle::api`, the counts of
+//! `ojs_lifecycle::view::metrics`, the spans of `ojs_lifecycle::view::traces` and `ojs_values`.
+//! Start with `frame`, then `worker`: the other protocols are read in the same way.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "agent")]
@@ -42,6 +44,8 @@ pub mod operator;
 pub mod runner;
 pub mod termination_log;
 pub mod text;
+#[cfg(feature = "agent")]
+pub mod traces;
 pub mod trouble;
 #[cfg(feature = "agent")]
 pub mod worker;

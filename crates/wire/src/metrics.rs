@@ -31,6 +31,9 @@ pub struct Observed<'a> {
     /// The memory and the processor time of the worker; `None` if they cannot be read.
     pub usage: Option<WorkerUsage>,
     pub log_records_dropped: u64,
+    /// Spans that a collector of traces has accepted.
+    pub spans_sent: u64,
+    pub spans_dropped: u64,
     pub now: Moment,
 }
 
@@ -354,6 +357,16 @@ impl Page {
             "ojs_init_log_records_dropped_total",
             "Records of the log that were dropped because standard error was too slow.",
             observed.log_records_dropped,
+        );
+        self.counter(
+            "ojs_init_spans_sent_total",
+            "Spans of jobs that the collector of traces has accepted.",
+            observed.spans_sent,
+        );
+        self.counter(
+            "ojs_init_spans_dropped_total",
+            "Spans of jobs that were dropped: the collector was away, slow, or did not accept them.",
+            observed.spans_dropped,
         );
         let name = "ojs_init_build_info";
         self.family(name, Type::Gauge, "Always 1; the label says which version runs.");

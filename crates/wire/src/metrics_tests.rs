@@ -66,6 +66,8 @@ fn shown(metrics: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
 
 fn shown_with(drain_left: Option<u64>, metrics: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
     text(&Observed {
+        spans_sent: 5,
+        spans_dropped: 6,
         metrics,
         snapshot,
         drain_left: drain_left.map(Duration::from_secs),

@@ -1,10 +1,12 @@
 //! Values that the tests of this folder send and get.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::request::{Answer, HttpAnswer, Identity, read, read_jobs};
 use ojs_lifecycle::api::{
-    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Reply, Takes, WorkerId, WorkerState,
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Reply, Subject, Takes, WorkerId,
+    WorkerState,
 };
 
 pub(super) fn us() -> Identity {
@@ -24,6 +26,17 @@ pub(super) fn worker() -> WorkerId {
 
 pub(super) fn job(id: &str) -> JobId {
     JobId(id.into())
+}
+
+pub(super) fn subject() -> Arc<Subject> {
+    Arc::new(Subject {
+        id: job("j"),
+        kind: "t".into(),
+        queue: "q".into(),
+        attempt: None,
+        max_attempts: None,
+        trace: None,
+    })
 }
 
 pub(super) fn ack() -> Call {

@@ -14,6 +14,7 @@ pub mod log_levels;
 pub mod loopback;
 pub(in crate::config) mod masked;
 pub mod network;
+pub mod otel;
 pub mod proxy;
 pub mod scalars;
 pub mod user;

@@ -22,16 +22,26 @@ impl BackendUrl {
     /// # Errors
     /// The fault, as the end of a sentence that begins with the value.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let url = Self::as_written(
+            text,
+            "holds a credential, which logs would show; put it into the file of backend.auth_token_file \
+             or into OJS_AUTH_TOKEN",
+        )?;
+        Ok(Self(url.0.trim_end_matches('/').to_owned()))
+    }
+
+    /// Reads such a URL, and keeps a slash at its end. `credential` says what to do about one.
+    ///
+    /// # Errors
+    /// The fault, as the end of a sentence that begins with the value.
+    pub(super) fn as_written(text: &str, credential: &'static str) -> Result<Self, &'static str> {
         let (scheme, rest) = text.split_once("://").ok_or("is not a URL")?;
         if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
             return Err("is neither http nor https");
         }
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err(
-                "holds a credential, which logs would show; put it into the file of backend.auth_token_file \
-                        or into OJS_AUTH_TOKEN",
-            );
+            return Err(credential);
         }
         if path.contains(['?', '#']) {
             return Err("has a query or a fragment; a base URL has neither");
@@ -43,7 +53,13 @@ impl BackendUrl {
             return Err("has a path with blanks, control or non-ASCII characters");
         }
         let scheme = scheme.to_ascii_lowercase();
-        Ok(Self(format!("{scheme}://{authority}{}", path.trim_end_matches('/'))))
+        Ok(Self(format!("{scheme}://{authority}{path}")))
+    }
+
+    /// The URL with this path behind its own.
+    #[must_use]
+    pub fn joined(&self, path: &str) -> Self {
+        Self(format!("{}{path}", self.0.trim_end_matches('/')))
     }
 
     /// The URL.

@@ -23,9 +23,9 @@ pub(in crate::daemon) struct UrlParts {
     /// Port.
     pub(in crate::daemon) port: u16,
     /// The prefix of each path: empty, or with a slash at its beginning and none at its end.
-    prefix: String,
+    pub(in crate::daemon) prefix: String,
     /// The host as it is spelled in the header of that name.
-    authority: String,
+    pub(in crate::daemon) authority: String,
 }
 
 /// The lines that ojs-init adds to a request that passes through.

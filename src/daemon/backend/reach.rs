@@ -23,7 +23,7 @@ use ojs_lifecycle::api::Moment;
 #[derive(Debug)]
 pub(in crate::daemon) struct Reach<O> {
     /// The slots of the connections.
-    pub(in crate::daemon::backend) slots: ConnectionSlots<O>,
+    pub(in crate::daemon) slots: ConnectionSlots<O>,
     /// Connections that no request has at the moment.
     pub(in crate::daemon::backend) kept: KeptConnections,
     /// Requests that open a connection.

@@ -10,14 +10,22 @@ use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, Filled, LinkStage, Pulling};
 use crate::daemon::gateway::{Gateway, InterfaceTurn};
 use ojs_lifecycle::api::{
-    About, ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, WorkerState,
+    About, ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, Trace, WorkerState,
 };
 use ojs_os::clock;
 use ojs_wire::gateway as wire;
 
 impl Gateway {
-    /// Answers a request for jobs. The jobs go back if its client is gone.
-    pub fn answer_pull(&mut self, holder: HolderId, pull: PullId, jobs: &[GivenJob], events: &mut VecDeque<Event>) {
+    /// Answers a request for jobs. The jobs go back if its client is gone. `context` is that of the
+    /// only job's span, if it has one.
+    pub fn answer_pull(
+        &mut self,
+        holder: HolderId,
+        pull: PullId,
+        jobs: &[GivenJob],
+        context: Option<&Trace>,
+        events: &mut VecDeque<Event>,
+    ) {
         let asked = Pulling { holder, pull };
         let waits = |stage: &LinkStage| matches!(stage, LinkStage::Asked(Asked::Jobs(waiting)) if *waiting == asked);
         let id = self.book.take_pull(pull).unwrap_or_default();
@@ -28,7 +36,7 @@ impl Gateway {
         // A client that left in this very turn must not receive jobs.
         link.look_again();
         let is_gone = link.is_deaf || link.fill(&mut self.buffer) == Filled::End;
-        link.say(&wire::fetched(if is_gone { &[] } else { jobs }, link.form));
+        link.say(&wire::fetched(if is_gone { &[] } else { jobs }, context, link.form));
         link.stage = LinkStage::Answering(Some(asked).filter(|_| !jobs.is_empty() && !is_gone));
         if is_gone {
             give_back(holder, pull, jobs, events);

@@ -91,7 +91,7 @@ impl Gateway {
         let forgotten = self.book.forget(holder);
         turn.events.push_back(Event::HungUp(holder));
         for pull in forgotten.pulls {
-            self.answer_pull(holder, pull, &[], turn.events);
+            self.answer_pull(holder, pull, &[], None, turn.events);
         }
         for link in forgotten.beats {
             self.answer_beat(link, WorkerState::Running, &[]);

@@ -58,7 +58,7 @@ use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pullin
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
-use ojs_lifecycle::api::{Event, FromWorker, Moment, WorkerId};
+use ojs_lifecycle::api::{Event, FromWorker, Moment, Trace, WorkerId};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::timers::Timers;
 use ojs_os::open_files::open_files_limit;
@@ -120,6 +120,8 @@ pub struct InterfaceTurn<'a> {
     pub events: &'a mut VecDeque<Event>,
     /// The backend's answer to an ACK or a FAIL, while the lifecycle handles that answer.
     pub answer: Option<&'a OutcomeReply>,
+    /// The context of the span of the job that is given out, if it has one.
+    pub context: Option<Trace>,
     /// The time of the turn.
     pub now: Moment,
 }

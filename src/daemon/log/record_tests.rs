@@ -7,6 +7,7 @@ use ojs_lifecycle::api::JobId;
 use super::*;
 
 const TRACE: Trace = Trace {
+    is_sampled: true,
     trace: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
     span: 0xf067_aa0b_a902,
 };

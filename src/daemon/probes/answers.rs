@@ -6,6 +6,7 @@ use std::time::Duration;
 use log::trace;
 
 use crate::daemon::log::sink::LogHandle;
+use crate::daemon::traces::exporter::SpanCounts;
 use crate::daemon::worker_usage::UsageReader;
 use ojs_lifecycle::api::Moment;
 use ojs_lifecycle::machine::Lifecycle;
@@ -32,6 +33,8 @@ pub struct ProbeContext<'a> {
     pub usage: &'a mut UsageReader,
     /// The log, which counts the records that it drops.
     pub log: &'a LogHandle,
+    /// The spans of jobs.
+    pub spans: SpanCounts,
 }
 
 /// Makes the responses to probes.
@@ -106,6 +109,8 @@ fn metrics_text(sources: &mut ProbeContext<'_>, now: Moment) -> String {
         drain_left: sources.machine.drain_left(now),
         usage: sources.usage.read(snapshot.heartbeat_interval, now),
         log_records_dropped: sources.log.dropped(),
+        spans_sent: sources.spans.sent,
+        spans_dropped: sources.spans.dropped,
         now,
     })
 }

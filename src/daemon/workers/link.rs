@@ -10,11 +10,12 @@ use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use ojs_lifecycle::api::ids::{HolderId, ProcessId};
-use ojs_lifecycle::api::{Event, FromWorker, ToWorker};
+use ojs_lifecycle::api::{Event, FromWorker, ToWorker, Trace};
 use ojs_os::clock;
 use ojs_os::socket::{Piece, Stream};
 use ojs_wire::backend::split::LARGE_JOB;
 use ojs_wire::frame::{Frame, FrameReader};
+use ojs_wire::traces::traceparent;
 use ojs_wire::worker::{HelloContext, decode, encode, encode_around, too_long};
 
 /// Bytes read from all connections together in one turn; then signals, timers and the backend get
@@ -237,14 +238,21 @@ impl WorkerLink {
     }
 
     /// Writes a message, or as much of it as the worker's buffer accepts.
-    pub fn tell(&mut self, word: ToWorker, hello: &HelloContext, events: &mut VecDeque<Event>) -> LinkState {
+    /// `context` is that of a job's span, if it has one.
+    pub fn tell(
+        &mut self,
+        word: ToWorker,
+        context: Option<&Trace>,
+        hello: &HelloContext,
+        events: &mut VecDeque<Event>,
+    ) -> LinkState {
         if self.is_ending() {
             return LinkState::Open;
         }
         let is_job = matches!(word, ToWorker::Job { .. });
         let kind = if is_job { Kind::Job } else { Kind::Control };
         let was_waiting = self.outbound.len() > 0;
-        match self.write(word, kind, hello) {
+        match self.write(word, context, kind, hello) {
             Written::All if is_job => events.push_back(Event::OutboundEmptied(self.id)),
             Written::All => {}
             Written::Some if was_waiting => {}
@@ -264,11 +272,22 @@ impl WorkerLink {
         LinkState::Open
     }
 
-    fn write(&mut self, word: ToWorker, kind: Kind, hello: &HelloContext) -> Written {
-        if let ToWorker::Job { envelope, checkpoint } = &word
-            && envelope.len() >= LARGE_JOB
+    fn write(&mut self, word: ToWorker, context: Option<&Trace>, kind: Kind, hello: &HelloContext) -> Written {
+        if let ToWorker::Job {
+            envelope, checkpoint, ..
+        } = &word
+            && (envelope.len() >= LARGE_JOB || context.is_some())
         {
-            let (head, tail) = encode_around(checkpoint.as_deref());
+            let checkpoint = checkpoint.as_deref();
+            let (head, mut tail) = encode_around(checkpoint, context.map(traceparent).as_deref());
+            if head.len() + envelope.len() + tail.len() > hello.max_frame + "\n".len() {
+                // The job fits into a frame, and its span's context does not.
+                tail = encode_around(checkpoint, None).1;
+            }
+            if envelope.len() < LARGE_JOB {
+                let frame = [&head, envelope.as_bytes(), &tail].concat();
+                return self.outbound.send(&frame, kind, &mut self.stream);
+            }
             let frame = (head, envelope.clone(), tail);
             // The memory of the envelope is free once the only clone is written.
             drop(word);

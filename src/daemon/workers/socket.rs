@@ -18,7 +18,7 @@ use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::link::{LinkState, READ_BYTES, ReadBudget, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use ojs_lifecycle::api::ids::HolderId;
-use ojs_lifecycle::api::{Event, Manners, ToWorker};
+use ojs_lifecycle::api::{Event, Manners, ToWorker, Trace};
 use ojs_os::clock;
 use ojs_os::open_files::open_files_limit;
 use ojs_os::socket::{Accepted, Listener};
@@ -151,11 +151,12 @@ impl WorkerSocket {
         self.links.len() < self.most
     }
 
-    /// Writes a word to a connection.
+    /// Writes a word to a connection. `context` is that of a job's span, if it has one.
     pub fn tell(
         &mut self,
         id: HolderId,
         word: ToWorker,
+        context: Option<&Trace>,
         processes: &mut Processes,
         registry: &Registry,
         events: &mut VecDeque<Event>,
@@ -164,7 +165,7 @@ impl WorkerSocket {
         if matches!(word, ToWorker::Job { .. }) {
             processes.got_job(link.process);
         }
-        let is_open = link.tell(word, &self.hello, events) == LinkState::Open;
+        let is_open = link.tell(word, context, &self.hello, events) == LinkState::Open;
         self.free.append(&mut link.take_free());
         if !is_open || !watch_for_room(link, id, registry) {
             self.hang_up(id, processes, registry, events);

@@ -1,10 +1,11 @@
 //! The messages of a worker, and the messages to it (worker socket protocol).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::envelope::Envelope;
 use crate::api::ids::{JobId, PullId, Text, WorkerId};
-use crate::api::job::JobError;
+use crate::api::job::{JobError, Subject};
 use crate::api::words::{About, CancelReason, Reason, WorkerState};
 
 /// A parsed frame from a worker.
@@ -124,6 +125,8 @@ pub struct Wants {
 /// A job for a holder that asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GivenJob {
+    /// The job's name, for the shell. The answer does not have it.
+    pub subject: Arc<Subject>,
     /// The job as the backend sent it.
     pub envelope: Envelope,
     /// Where an earlier attempt wants this one to continue.
@@ -191,6 +194,8 @@ pub enum ToWorker {
         state: WorkerState,
     },
     Job {
+        /// The job's name, for the shell. The frame does not have it.
+        subject: Arc<Subject>,
         /// The job as the backend sent it.
         envelope: Envelope,
         /// Where an earlier attempt wants this one to continue.

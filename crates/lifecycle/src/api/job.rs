@@ -89,6 +89,8 @@ pub struct Trace {
     pub trace: u128,
     /// 8 bytes; never 0.
     pub span: u64,
+    /// The flag *sampled*: whether its spans are recorded.
+    pub is_sampled: bool,
 }
 
 /// A reservation of a job, with the fields that differ from an earlier one.

@@ -161,8 +161,18 @@ impl Jobs {
     }
 
     pub(super) fn give(&mut self, claim: Claim, holder: HolderId, cx: &Context) {
-        if let Some(GivenJob { envelope, checkpoint }) = self.hand_to(claim, holder, None, cx) {
-            self.say(Said::Give(holder, ToWorker::Job { envelope, checkpoint }));
+        if let Some(given) = self.hand_to(claim, holder, None, cx) {
+            let GivenJob {
+                subject,
+                envelope,
+                checkpoint,
+            } = given;
+            let job = ToWorker::Job {
+                subject,
+                envelope,
+                checkpoint,
+            };
+            self.say(Said::Give(holder, job));
             self.tell_of_handover(claim, holder);
         }
     }
@@ -176,6 +186,7 @@ impl Jobs {
         cx: &Context,
     ) -> Option<GivenJob> {
         let job = self.ledger.get_mut(claim)?;
+        let subject = job.subject();
         let envelope = std::mem::take(&mut job.delivery.envelope);
         let checkpoint = job.delivery.checkpoint.take();
         job.handover = Some(Handover {
@@ -197,7 +208,11 @@ impl Jobs {
         if let Some(timeout) = timeout {
             self.timers.arm(JobTimer::JobTimeout(claim), cx.now.after(timeout));
         }
-        Some(GivenJob { envelope, checkpoint })
+        Some(GivenJob {
+            subject,
+            envelope,
+            checkpoint,
+        })
     }
 
     pub(crate) fn tell_of_handover(&mut self, claim: Claim, holder: HolderId) {

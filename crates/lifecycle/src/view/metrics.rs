@@ -2,6 +2,7 @@
 //! size is bounded: job types, errors and statuses beyond a bound are counted under one name.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{
@@ -327,7 +328,7 @@ impl Metrics {
 }
 
 /// The reservation that ended with this.
-fn end(notice: &JobNotice) -> Option<(&Subject, JobEnd)> {
+pub(super) fn end(notice: &JobNotice) -> Option<(&Arc<Subject>, JobEnd)> {
     if let JobNotice::Settled { job, outcome, .. } = notice {
         Some((job, outcome.end()))
     } else if let JobNotice::Abandoned(job, _) | JobNotice::Dropped(job, DropCause::NotNamed | DropCause::Silent) =

@@ -434,7 +434,7 @@ fn asked_for(answered: HttpAnswer<'_>) -> Option<Duration> {
 }
 
 /// Whole or decimal seconds, or a date (requirements C-36); a past date means now.
-fn retry_after(value: &str, now: Duration) -> Option<Duration> {
+pub(crate) fn retry_after(value: &str, now: Duration) -> Option<Duration> {
     let value = value.trim();
     let is_decimal = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if is_decimal {

@@ -6,6 +6,9 @@ use ojs_lifecycle::api::Trace;
 /// Length of `00-<32 digits>-<16 digits>-<2 digits>`. A later version may continue behind a dash.
 const LENGTH: usize = 55;
 
+/// The flag that the spans of the trace are recorded.
+const SAMPLED: u128 = 1;
+
 /// Reads it; `None` if the recommendation calls it invalid: another shape, capital letters, an id
 /// with only zeroes, version `ff`, version `00` with text behind it.
 #[must_use]
@@ -14,13 +17,29 @@ pub fn read(text: &str) -> Option<Trace> {
     let version = hex(fields.next()?, 2)?;
     let trace = hex(fields.next()?, 32)?;
     let span = u64::try_from(hex(fields.next()?, 16)?).ok()?;
-    hex(fields.next()?, 2)?;
+    let flags = hex(fields.next()?, 2)?;
     let is_known_shape = if version == 0 {
         text.len() == LENGTH
     } else {
         version != 0xff
     };
-    (is_known_shape && trace != 0 && span != 0).then_some(Trace { trace, span })
+    let is_sampled = flags & SAMPLED != 0;
+    (is_known_shape && trace != 0 && span != 0).then_some(Trace {
+        trace,
+        span,
+        is_sampled,
+    })
+}
+
+/// Writes it in version `00`.
+#[must_use]
+pub fn write(context: &Trace) -> String {
+    let Trace {
+        trace,
+        span,
+        is_sampled,
+    } = context;
+    format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(*is_sampled))
 }
 
 fn hex(text: &str, digits: usize) -> Option<u128> {
@@ -39,10 +58,31 @@ mod tests {
         let trace = Trace {
             trace: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
             span: 0x00f0_67aa_0ba9_02b7,
+            is_sampled: true,
         };
         assert_eq!(read(GOOD), Some(trace));
         assert_eq!(read(&GOOD.replacen("00-", "01-", 1)), Some(trace));
         assert_eq!(read(&format!("{}-more", GOOD.replacen("00-", "cc-", 1))), Some(trace));
+    }
+
+    #[test]
+    fn the_flag_sampled_is_the_last_bit_of_the_flags() {
+        for (flags, is_sampled) in [("00", false), ("01", true), ("02", false), ("ff", true)] {
+            let context = read(&format!("{}{flags}", &GOOD[..GOOD.len() - 2])).unwrap();
+            assert_eq!(context.is_sampled, is_sampled, "{flags}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let context = read(GOOD).unwrap();
+        assert_eq!(write(&context), GOOD);
+        let small = Trace {
+            trace: 1,
+            span: 2,
+            is_sampled: false,
+        };
+        assert_eq!(read(&write(&small)), Some(small));
     }
 
     #[test]

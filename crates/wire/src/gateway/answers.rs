@@ -9,7 +9,8 @@ use crate::http::message::{BadMessage, MOST_HEAD_BYTES, MOST_HEADER_LINES};
 use crate::http::response::response;
 use crate::http::tunnel::{TunnelBody, TunnelHead, USUAL_HEAD_BYTES};
 use crate::names;
-use ojs_lifecycle::api::{ErrorCode, GivenJob, JobId, WorkerState};
+use crate::traces::traceparent;
+use ojs_lifecycle::api::{ErrorCode, GivenJob, JobId, Trace, WorkerState};
 
 /// The interim response for a client that waits before it sends a body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -105,8 +106,13 @@ impl AnswerForm {
     }
 
     fn write(self, status: &str, body: &[u8]) -> Vec<u8> {
+        self.write_with("", status, body)
+    }
+
+    /// `more` are further header lines.
+    fn write_with(self, more: &str, status: &str, body: &[u8]) -> Vec<u8> {
         let lines = format!(
-            "Server: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n{}",
+            "Server: ojs-init/{}\r\nContent-Type: {OJS_TYPE}{JSON_ALIAS}\r\nOJS-Version: {OJS_VERSION}\r\n{more}{}",
             env!("CARGO_PKG_VERSION"),
             self.connection(),
         );
@@ -120,9 +126,9 @@ impl AnswerForm {
 }
 
 /// The answer to a FETCH: the envelopes as the backend sent them, and the first one also in the
-/// field that older clients read.
+/// field that older clients read. `context` is that of the only job's span, if it has one.
 #[must_use]
-pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
+pub fn fetched(jobs: &[GivenJob], context: Option<&Trace>, form: AnswerForm) -> Vec<u8> {
     let length: usize = jobs.iter().map(|job| job.envelope.len() + 1).sum();
     let first = jobs.first().map_or(0, |job| job.envelope.len());
     let mut body = String::with_capacity(length + first + 32);
@@ -139,7 +145,11 @@ pub fn fetched(jobs: &[GivenJob], form: AnswerForm) -> Vec<u8> {
         body.push_str(&first.envelope);
     }
     body.push('}');
-    form.write(AnswerStatus::Ok.line(), body.as_bytes())
+    let context = context.filter(|_| jobs.len() == 1);
+    let line = context.map_or(String::new(), |context| {
+        format!("traceparent: {}\r\n", traceparent(context))
+    });
+    form.write_with(&line, AnswerStatus::Ok.line(), body.as_bytes())
 }
 
 /// The answer to an accepted ACK or FAIL; `state` is the job's new state, if known.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::http::answer_head;
+use crate::test_support::subject;
 
 const KEPT: AnswerForm = AnswerForm {
     wants_body: true,
@@ -19,26 +20,42 @@ fn parts(answer: Vec<u8>) -> (String, String) {
 
 fn job(envelope: &str) -> GivenJob {
     GivenJob {
+        subject: subject(),
         envelope: envelope.into(),
         checkpoint: None,
     }
 }
 
 #[test]
+fn the_context_of_a_span_is_a_header_where_there_is_one_job() {
+    let context = Trace {
+        trace: 0xab,
+        span: 0xcd,
+        is_sampled: true,
+    };
+    let line = "traceparent: 00-000000000000000000000000000000ab-00000000000000cd-01";
+    let head = |jobs: &[GivenJob]| parts(fetched(jobs, Some(&context), KEPT)).0;
+    assert!(head(&[job("{}")]).contains(line));
+    assert!(!head(&[job("{}"), job("{}")]).contains("traceparent"));
+    assert!(!parts(fetched(&[job("{}")], None, KEPT)).0.contains("traceparent"));
+}
+
+#[test]
 fn envelopes_are_in_the_answer_byte_for_byte_and_the_first_one_twice() {
-    let (_, body) = parts(fetched(&[job("{\"a\" :1e400}"), job("{\"b\":\"\\u00e4\"}")], KEPT));
+    let jobs = [job("{\"a\" :1e400}"), job("{\"b\":\"\\u00e4\"}")];
+    let (_, body) = parts(fetched(&jobs, None, KEPT));
     assert_eq!(
         body,
         "{\"jobs\":[{\"a\" :1e400},{\"b\":\"\\u00e4\"}],\"job\":{\"a\" :1e400}}"
     );
-    assert_eq!(parts(fetched(&[], KEPT)).1, "{\"jobs\":[]}");
+    assert_eq!(parts(fetched(&[], None, KEPT)).1, "{\"jobs\":[]}");
 }
 
 #[test]
 fn every_answer_says_that_it_is_ours_in_a_type_that_every_sdk_takes() {
     let error = GatewayError::of_message(BadMessage::HeadTooLarge);
     for answer in [
-        fetched(&[], KEPT),
+        fetched(&[], None, KEPT),
         failed(&error, KEPT),
         beat(WorkerState::Running, &[], "", KEPT),
     ] {
@@ -118,8 +135,8 @@ fn head_gets_the_head_that_get_would_get() {
         wants_body: false,
         ..KEPT
     };
-    assert_eq!(parts(fetched(&[], KEPT)).0, parts(fetched(&[], without)).0);
-    assert_eq!(parts(fetched(&[], without)).1, "");
+    assert_eq!(parts(fetched(&[], None, KEPT)).0, parts(fetched(&[], None, without)).0);
+    assert_eq!(parts(fetched(&[], None, without)).1, "");
 }
 
 #[test]

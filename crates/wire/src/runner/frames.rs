@@ -46,12 +46,28 @@ pub struct JobOrder {
     pub envelope: String,
     /// The checkpoint of an earlier attempt, from which this one continues, as JSON.
     pub checkpoint: Option<String>,
+    /// The context of the span that PID 1 records of the job, if it records one.
+    pub traceparent: Option<String>,
 }
 
-const FIELDS: [&str; 9] = [
+impl JobOrder {
+    /// The facts of the job; `None` if its envelope has no id. The span of PID 1 is the parent of
+    /// the job's own, in place of the one that the job was enqueued in.
+    #[must_use]
+    pub fn facts(&self) -> Option<JobFacts<'_>> {
+        let facts = JobFacts::read(&self.envelope)?;
+        Some(JobFacts {
+            traceparent: self.traceparent.clone().or(facts.traceparent),
+            ..facts
+        })
+    }
+}
+
+const FIELDS: [&str; 10] = [
     "type",
     "job",
     "checkpoint",
+    "traceparent",
     "job_id",
     "reason",
     "grace_ms",
@@ -72,6 +88,7 @@ pub fn decode(line: &[u8]) -> Option<Told> {
         "job" => Some(Told::Job(JobOrder {
             envelope: frame.get("job")?.to_owned(),
             checkpoint: frame.any("checkpoint").map(str::to_owned),
+            traceparent: text("traceparent"),
         })),
         "cancel" => Some(Told::Cancel {
             job: text("job_id")?,
@@ -116,7 +133,7 @@ pub struct JobFacts<'a> {
     pub timeout: Option<Duration>,
     /// The arguments, as JSON.
     pub args: Option<&'a str>,
-    /// The W3C trace context that it was enqueued in.
+    /// The W3C trace context that it runs in: it was enqueued in that one, or PID 1 records it.
     pub traceparent: Option<String>,
 }
 

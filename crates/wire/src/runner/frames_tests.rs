@@ -1,6 +1,7 @@
 use super::*;
 
-use crate::worker::{self, HelloContext};
+use crate::test_support::subject;
+use crate::worker::{self, HelloContext, encode_around};
 use ojs_lifecycle::api::{FromWorker, JobId, Ready, Reason, Text, ToWorker, WorkerId, WorkerState};
 
 fn context() -> HelloContext {
@@ -75,14 +76,35 @@ fn an_envelope_and_a_checkpoint_arrive_as_they_are_spelled() {
     let envelope = r#"{"id":"a","args":[1.0e400, 12345678901234567890],"x":1,"x":2}"#;
     let checkpoint = r#"{ "at":1E2 }"#;
     let job = ToWorker::Job {
+        subject: subject(),
         envelope: envelope.into(),
         checkpoint: Some(checkpoint.into()),
     };
     let expected = JobOrder {
         envelope: envelope.to_owned(),
         checkpoint: Some(checkpoint.to_owned()),
+        traceparent: None,
     };
     assert_eq!(decode(&line(&job)), Some(Told::Job(expected)));
+}
+
+#[test]
+fn the_span_of_pid_1_goes_before_the_one_that_the_job_was_enqueued_in() {
+    let envelope = r#"{"id":"a","meta":{"traceparent":"00-1"}}"#;
+    let traceparent = |context: Option<&str>| {
+        let (head, tail) = encode_around(Some("7"), context);
+        let frame = [&head, envelope.as_bytes(), &tail].concat();
+        let Some(Told::Job(order)) = decode(&frame) else {
+            panic!()
+        };
+        assert_eq!(
+            (order.envelope.as_str(), order.checkpoint.as_deref()),
+            (envelope, Some("7"))
+        );
+        order.facts().unwrap().traceparent
+    };
+    assert_eq!(traceparent(None).as_deref(), Some("00-1"));
+    assert_eq!(traceparent(Some("00-2")).as_deref(), Some("00-2"));
 }
 
 #[test]

@@ -40,7 +40,9 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
             .number("concurrency", context.concurrency)
             .json("queues", &queues(&context.queues))
             .number("max_frame", context.max_frame),
-        ToWorker::Job { envelope, checkpoint } => FrameLine::new("job")
+        ToWorker::Job {
+            envelope, checkpoint, ..
+        } => FrameLine::new("job")
             .json("job", envelope)
             .optional(checkpoint.as_deref(), |line, state| line.json("checkpoint", state)),
         ToWorker::Lifecycle {
@@ -67,12 +69,14 @@ pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     .end()
 }
 
-/// The frame for a large job, whose envelope is written from its own memory: the bytes before it,
-/// and the bytes behind it. The envelope is on one line.
+/// The frame for a job whose envelope is written from its own memory, or which has the context of a
+/// span: the bytes before the envelope, and the bytes behind it. The envelope is on one line.
 #[must_use]
-pub fn encode_around(checkpoint: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+pub fn encode_around(checkpoint: Option<&str>, traceparent: Option<&str>) -> (Vec<u8>, Vec<u8>) {
     let head = FrameLine::new("job").json("job", "");
-    let tail = FrameLine(String::new()).optional(checkpoint, |line, state| line.json("checkpoint", state));
+    let tail = FrameLine(String::new())
+        .optional(checkpoint, |line, state| line.json("checkpoint", state))
+        .optional(traceparent, |line, context| line.text("traceparent", context));
     (head.0.into_bytes(), tail.end())
 }
 

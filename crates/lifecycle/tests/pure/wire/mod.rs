@@ -236,6 +236,7 @@ fn a_refusal_quotes_neither_values_nor_more_than_the_beginning_of_a_type() {
 #[test]
 fn an_envelope_over_several_lines_is_sent_on_one() {
     let word = ToWorker::Job {
+        subject: words::subject(),
         envelope: "{\r\n \"id\": \"a\\nb\",\n \"n\": 1e400\n}".into(),
         checkpoint: Some("[1,\r2]\n".into()),
     };
@@ -250,18 +251,18 @@ fn an_envelope_over_several_lines_is_sent_on_one() {
 fn the_length_of_a_job_frame_is_known_before_it_is_written() {
     let (envelope, checkpoint) = (Envelope::from(r#"{"id":"job-1"}"#), Text::from("[1]"));
     let length = envelope.len() + checkpoint.len() + worker::JOB_OVERHEAD;
-    let checkpoint = Some(checkpoint);
-    let frame = encode(&ToWorker::Job { envelope, checkpoint }, &words::context(1, &[], 1));
+    let word = words::job(&envelope, Some(&checkpoint));
+    let frame = encode(&word, &words::context(1, &[], 1));
     assert_eq!(frame.len(), length + "\n".len());
 }
 
 #[test]
 fn what_is_written_around_a_large_job_is_the_frame_of_a_small_one() {
     for state in [None, Some("[1]"), Some("{\n\"a\":\r1}")] {
-        let (envelope, checkpoint) = (Envelope::from(r#"{"id":"job-1"}"#), state.map(Text::from));
-        let (head, tail) = encode_around(state);
+        let envelope = r#"{"id":"job-1"}"#;
+        let (head, tail) = encode_around(state, None);
         let parts = [&head, envelope.as_bytes(), &tail].concat();
-        let frame = encode(&ToWorker::Job { envelope, checkpoint }, &words::context(1, &[], 1));
+        let frame = encode(&words::job(envelope, state), &words::context(1, &[], 1));
         assert_eq!(String::from_utf8(parts).unwrap(), String::from_utf8(frame).unwrap());
     }
 }

@@ -1,8 +1,11 @@
 //! The word behind each vector of ojs-init.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ojs_lifecycle::api::{About, CancelReason, ErrorCode, JobId, Reason, Text, ToWorker, WorkerId, WorkerState};
+use ojs_lifecycle::api::{
+    About, CancelReason, ErrorCode, JobId, Reason, Subject, Text, ToWorker, WorkerId, WorkerState,
+};
 use ojs_wire::worker::HelloContext;
 
 const MAIL: &str = r#"{"id":"job-1","type":"mail.send"}"#;
@@ -16,8 +19,20 @@ fn hello(worker: &str, state: WorkerState) -> ToWorker {
     ToWorker::Hello { worker, state }
 }
 
-fn job(envelope: &str, checkpoint: Option<&str>) -> ToWorker {
+pub fn subject() -> Arc<Subject> {
+    Arc::new(Subject {
+        id: job_id(),
+        kind: "t".into(),
+        queue: "q".into(),
+        attempt: None,
+        max_attempts: None,
+        trace: None,
+    })
+}
+
+pub fn job(envelope: &str, checkpoint: Option<&str>) -> ToWorker {
     ToWorker::Job {
+        subject: subject(),
         envelope: envelope.into(),
         checkpoint: checkpoint.map(Text::from),
     }

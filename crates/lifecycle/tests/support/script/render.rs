@@ -99,7 +99,9 @@ pub fn state(state: WorkerState) -> &'static str {
 fn word(word: &ToWorker) -> String {
     match word {
         ToWorker::Hello { worker, state: now } => format!("hello {worker}, {}", state(*now)),
-        ToWorker::Job { envelope, checkpoint } => {
+        ToWorker::Job {
+            envelope, checkpoint, ..
+        } => {
             let shown: String = envelope.chars().take(40).collect();
             match checkpoint {
                 Some(checkpoint) => format!("job {shown}, checkpoint {checkpoint}"),

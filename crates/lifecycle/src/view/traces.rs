@@ -1,0 +1,447 @@
+//! The traces of jobs: spans for an OpenTelemetry collector. They decide nothing, and the machine
+//! does not know them. Their number is bounded, and what is too much is dropped and counted.
+//!
+//! The names and kinds of the spans are those of the OJS observability document (its section 6) and
+//! of the distributed tracing document. `wire` spells them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::ids::CallId;
+use crate::api::{
+    Call, CancelReason, Effect, Failure, GivenJob, JobEnd, JobError, JobId, JobNotice, Moment, Notice, Outcome, Reply,
+    Subject, ToWorker, Trace, WorkerId,
+};
+use crate::view::metrics;
+
+/// Most jobs whose spans are not finished. A further job takes the place of the oldest one.
+pub const MOST_OPEN_JOBS: usize = 4096;
+
+/// Most finished spans that wait for their way to the collector: as many as the batch processor of
+/// the OpenTelemetry SDKs holds.
+pub const MOST_WAITING_SPANS: usize = 2048;
+
+/// Most requests with the outcome of one job that are recorded. A backend that is away gets more.
+const MOST_REPORTS: usize = 8;
+
+/// Ids of traces and spans. They need not be secret, only different from those of other processes.
+#[derive(Debug)]
+struct SpanIds(u64);
+
+impl SpanIds {
+    /// The next number of the generator *SplitMix64*; never 0, which is no id.
+    fn next(&mut self) -> u64 {
+        loop {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = self.0;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^= mixed >> 31;
+            if mixed != 0 {
+                return mixed;
+            }
+        }
+    }
+}
+
+/// The date of a point on the monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WallClock {
+    /// A point on the monotonic clock,
+    pub at: Moment,
+    /// and its date: the time since the beginning of 1970.
+    pub since_1970: Duration,
+}
+
+impl WallClock {
+    /// Time from the beginning of 1970 to this point.
+    #[must_use]
+    pub fn date(&self, moment: Moment) -> Duration {
+        let later = self.since_1970.saturating_add(self.at.elapsed(moment));
+        later.saturating_sub(self.at.remaining(moment))
+    }
+}
+
+/// The FETCH that returned a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchSpan {
+    /// The span of this job; another job of the FETCH has another one.
+    pub span: u64,
+    /// The request was sent.
+    pub began: Moment,
+    /// The answer was received.
+    pub ended: Moment,
+    /// Jobs in the answer.
+    pub jobs: usize,
+}
+
+/// A request with the outcome of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportSpan {
+    pub span: u64,
+    /// An ACK, or else a FAIL or requeue.
+    pub is_ack: bool,
+    pub began: Moment,
+    pub ended: Moment,
+    /// The status of the answer; none: there was no answer.
+    pub status: Option<u16>,
+    pub failure: Option<Failure>,
+}
+
+/// An event within the span of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanEvent {
+    /// A FETCH returned the job.
+    Fetched,
+    /// A worker was given the job.
+    HandedOver,
+    /// The first progress of the handler went to the backend.
+    Progress,
+    /// The handler was asked to stop, for this reason.
+    Cancel(CancelReason),
+    /// The job's own timeout expired.
+    TimedOut,
+    /// The outcome was sent to the backend for the first time.
+    Outcome(JobEnd),
+}
+
+/// Most events of one job; all kinds of them once, and cancels for different reasons.
+const MOST_EVENTS: usize = 12;
+
+/// The spans of one reservation of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracedJob {
+    pub subject: Arc<Subject>,
+    /// The worker's name for the backend.
+    pub worker: Option<WorkerId>,
+    /// The trace of these spans. It is linked to that in which the job was enqueued.
+    pub trace: u128,
+    /// The span of the job itself.
+    pub span: u64,
+    pub began: Moment,
+    pub ended: Moment,
+    pub fetch: Option<FetchSpan>,
+    pub reports: Vec<ReportSpan>,
+    pub events: Vec<(Moment, SpanEvent)>,
+    /// Bytes of its envelope, once a worker was given the job.
+    pub bytes: Option<usize>,
+    /// None: nothing is known of its end.
+    pub end: Option<JobEnd>,
+    /// Its error, if it failed.
+    pub error: Option<JobError>,
+}
+
+impl TracedJob {
+    /// The number of its spans.
+    #[must_use]
+    pub fn spans(&self) -> usize {
+        1 + usize::from(self.fetch.is_some()) + self.reports.len()
+    }
+
+    fn sent_outcome(&self) -> Option<JobEnd> {
+        self.events.iter().find_map(|(_, event)| match event {
+            SpanEvent::Outcome(end) => Some(*end),
+            SpanEvent::Fetched
+            | SpanEvent::HandedOver
+            | SpanEvent::Progress
+            | SpanEvent::Cancel(_)
+            | SpanEvent::TimedOut => None,
+        })
+    }
+
+    fn note(&mut self, event: SpanEvent, now: Moment) {
+        let is_known = self.events.iter().any(|(_, other)| *other == event);
+        if !is_known && self.events.len() < MOST_EVENTS {
+            self.events.push((now, event));
+        }
+    }
+}
+
+/// A request that is on its way, and of which there will be a span.
+#[derive(Debug)]
+enum OpenCall {
+    Fetch { worker: WorkerId, began: Moment },
+    Report { job: JobId, is_ack: bool, began: Moment },
+}
+
+/// A FETCH with jobs that the machine has not handled yet, or handles now.
+#[derive(Debug)]
+struct Fetched {
+    worker: WorkerId,
+    began: Moment,
+    ended: Moment,
+    jobs: usize,
+}
+
+/// Records the spans of jobs.
+#[derive(Debug)]
+pub struct Traces {
+    ids: SpanIds,
+    open: BTreeMap<JobId, TracedJob>,
+    /// Each is answered.
+    calls: BTreeMap<CallId, OpenCall>,
+    /// FETCHes whose answers the machine has not handled yet.
+    fetched: BTreeMap<CallId, Fetched>,
+    /// The FETCH whose answer the machine handles now.
+    handled: Option<Fetched>,
+    finished: VecDeque<TracedJob>,
+    /// Spans of the finished jobs.
+    waiting: usize,
+    dropped: u64,
+}
+
+impl Traces {
+    /// A recorder without a span. `seed` is random: the ids of all spans follow from it.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            ids: SpanIds(seed),
+            open: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            fetched: BTreeMap::new(),
+            handled: None,
+            finished: VecDeque::new(),
+            waiting: 0,
+            dropped: 0,
+        }
+    }
+
+    /// The machine orders this. `now` is asked only if the order matters to a span.
+    pub fn observe(&mut self, effect: &Effect, now: impl FnOnce() -> Moment) {
+        if let Effect::CallBackend { id, call, .. } = effect {
+            self.called(*id, call, now);
+        } else if let Effect::Tell(_, word) = effect {
+            self.told(word, now);
+        } else if let Effect::AnswerPull { jobs, .. } = effect {
+            let now = now();
+            for GivenJob { subject, envelope, .. } in jobs {
+                self.handed_over(&subject.id, envelope.len(), now);
+            }
+        } else if let Effect::Notify(Notice::Job(notice)) = effect {
+            self.noticed(notice, now);
+        }
+    }
+
+    fn called(&mut self, id: CallId, call: &Call, now: impl FnOnce() -> Moment) {
+        let open = if let Call::Fetch { worker, .. } = call {
+            OpenCall::Fetch {
+                worker: worker.clone(),
+                began: now(),
+            }
+        } else if let Call::Report { job, outcome, .. } = call
+            && self.open.contains_key(job)
+        {
+            OpenCall::Report {
+                job: job.clone(),
+                is_ack: outcome.is_ack(),
+                began: now(),
+            }
+        } else if let Call::Progress { job, .. } = call {
+            return self.note(job, SpanEvent::Progress, now);
+        } else {
+            return;
+        };
+        self.calls.insert(id, open);
+    }
+
+    fn told(&mut self, word: &ToWorker, now: impl FnOnce() -> Moment) {
+        if let ToWorker::Job { subject, envelope, .. } = word {
+            self.handed_over(&subject.id, envelope.len(), now());
+        } else if let ToWorker::Cancel { job, reason, .. } = word {
+            self.note(job, SpanEvent::Cancel(*reason), now);
+        }
+    }
+
+    fn handed_over(&mut self, job: &JobId, bytes: usize, now: Moment) {
+        if let Some(job) = self.open.get_mut(job) {
+            job.bytes = Some(bytes);
+            job.note(SpanEvent::HandedOver, now);
+        }
+    }
+
+    fn noticed(&mut self, notice: &JobNotice, now: impl FnOnce() -> Moment) {
+        if let JobNotice::Claimed(job) = notice {
+            self.claimed(job, now());
+        } else if let JobNotice::TimedOut(job, _) | JobNotice::TimeoutPassed(job, _) = notice {
+            self.note(&job.id, SpanEvent::TimedOut, now);
+        } else if let JobNotice::OutcomeSent { job, end, .. } = notice {
+            self.note(&job.id, SpanEvent::Outcome(*end), now);
+        } else if let JobNotice::Adopted(job) | JobNotice::Replaced(job) = notice {
+            // The spans go on with the new reservation.
+            if let Some(open) = self.open.get_mut(&job.id) {
+                open.subject = Arc::clone(job);
+            }
+        } else if let JobNotice::Void(job, _) = notice {
+            if self.is_open(job) {
+                self.open.remove(&job.id);
+            }
+        } else if let Some((job, end)) = metrics::end(notice)
+            && self.is_open(job)
+        {
+            let now = now();
+            if let JobNotice::ReservationLost(job, reason) = notice {
+                self.note(&job.id, SpanEvent::Cancel(*reason), || now);
+            }
+            self.ended(&job.id, Some(end), error(notice), now);
+        }
+    }
+
+    /// Whether the spans of this very delivery are open, and not those of another one of its job.
+    fn is_open(&self, job: &Arc<Subject>) -> bool {
+        self.open
+            .get(&job.id)
+            .is_some_and(|open| Arc::ptr_eq(&open.subject, job))
+    }
+
+    fn note(&mut self, job: &JobId, event: SpanEvent, now: impl FnOnce() -> Moment) {
+        if let Some(job) = self.open.get_mut(job) {
+            job.note(event, now());
+        }
+    }
+
+    fn claimed(&mut self, subject: &Arc<Subject>, now: Moment) {
+        // The outcome of the delivery before it may still be on its way.
+        self.ended(&subject.id, None, None, now);
+        if subject.trace.is_some_and(|context| !context.is_sampled) {
+            return;
+        }
+        if self.open.len() >= MOST_OPEN_JOBS {
+            // Ids of jobs are in the order of their creation.
+            let oldest = self.open.pop_first();
+            self.dropped += oldest.map_or(0, |(_, job)| job.spans() as u64);
+        }
+        let fetch = self.handled.as_ref().map(|fetched| FetchSpan {
+            span: self.ids.next(),
+            began: fetched.began,
+            ended: fetched.ended,
+            jobs: fetched.jobs,
+        });
+        let began = fetch.as_ref().map_or(now, |fetch| fetch.ended);
+        let job = TracedJob {
+            subject: Arc::clone(subject),
+            worker: self.handled.as_ref().map(|fetched| fetched.worker.clone()),
+            trace: u128::from(self.ids.next()) << 64 | u128::from(self.ids.next()),
+            span: self.ids.next(),
+            began,
+            ended: began,
+            fetch,
+            reports: Vec::new(),
+            events: vec![(began, SpanEvent::Fetched)],
+            bytes: None,
+            end: None,
+            error: None,
+        };
+        self.open.insert(subject.id.clone(), job);
+    }
+
+    fn ended(&mut self, job: &JobId, end: Option<JobEnd>, error: Option<&JobError>, now: Moment) {
+        let Some(mut job) = self.open.remove(job) else { return };
+        if self.waiting + job.spans() > MOST_WAITING_SPANS {
+            self.dropped += job.spans() as u64;
+            return;
+        }
+        job.ended = now;
+        job.end = end.or_else(|| job.sent_outcome());
+        job.error = error.cloned();
+        self.waiting += job.spans();
+        self.finished.push_back(job);
+    }
+
+    /// A request was answered, with this HTTP status if there was an answer.
+    pub fn answered(&mut self, call: CallId, reply: &Reply, status: Option<u16>, now: Moment) {
+        match self.calls.remove(&call) {
+            Some(OpenCall::Fetch { worker, began }) => {
+                if let Reply::Fetched(jobs) = reply
+                    && !jobs.is_empty()
+                {
+                    let fetched = Fetched {
+                        worker,
+                        began,
+                        ended: now,
+                        jobs: jobs.len(),
+                    };
+                    self.fetched.insert(call, fetched);
+                }
+            }
+            Some(OpenCall::Report { job, is_ack, began }) => {
+                let failure = if let Reply::Failed(failure) = reply {
+                    Some(*failure)
+                } else {
+                    None
+                };
+                if let Some(job) = self.open.get_mut(&job)
+                    && job.reports.len() < MOST_REPORTS
+                {
+                    job.reports.push(ReportSpan {
+                        span: self.ids.next(),
+                        is_ack,
+                        began,
+                        ended: now,
+                        status,
+                        failure,
+                    });
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The machine handles the answer to this request now, or something else.
+    pub fn handles(&mut self, call: Option<CallId>) {
+        self.handled = call.and_then(|call| self.fetched.remove(&call));
+    }
+
+    /// The context for the spans of a job's handler; none if the job is not recorded.
+    #[must_use]
+    pub fn context_of(&self, job: &JobId) -> Option<Trace> {
+        let job = self.open.get(job)?;
+        Some(Trace {
+            trace: job.trace,
+            span: job.span,
+            is_sampled: true,
+        })
+    }
+
+    /// Finished spans that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Takes the oldest finished jobs: as many as have `most` spans together, and at least one.
+    pub fn take(&mut self, most: usize) -> Vec<TracedJob> {
+        let (mut jobs, mut spans) = (Vec::new(), 0);
+        while let Some(next) = self.finished.front() {
+            spans += next.spans();
+            if spans > most && !jobs.is_empty() {
+                break;
+            }
+            jobs.extend(self.finished.pop_front());
+        }
+        self.waiting -= jobs.iter().map(TracedJob::spans).sum::<usize>();
+        jobs
+    }
+
+    /// Spans that were dropped because too many waited, or too many jobs were open.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+fn error(notice: &JobNotice) -> Option<&JobError> {
+    if let JobNotice::Settled {
+        outcome: Outcome::Failed { error },
+        ..
+    } = notice
+    {
+        Some(error)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+#[path = "traces_tests.rs"]
+mod tests;

@@ -1,0 +1,347 @@
+//! When a batch of spans is sent, sent again, or dropped.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::{debug, info, warn};
+use mio::event::Event;
+use mio::{Registry, Waker};
+
+use crate::config::Config;
+use crate::daemon::backend::answer::Received;
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::settings::BackendError;
+use crate::daemon::traces::sender::Sender;
+use ojs_lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::{Effect, JobId, Moment, Reply, Trace};
+use ojs_lifecycle::view::traces::{Traces, WallClock};
+use ojs_os::clock;
+use ojs_wire::traces::{self, SpanSource};
+
+/// Spans of a batch that is sent at once. To write so many costs the loop less than 1 ms.
+const BATCH_SPANS: usize = 256;
+
+/// How long the first span of a smaller batch waits for others: the default of the OpenTelemetry
+/// SDKs.
+const BATCH_WAITS: Duration = Duration::from_secs(5);
+
+/// Longest wait for the answer to a batch, the connection included: the default of OpenTelemetry.
+const TRY_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often a batch is sent, before it is dropped.
+const MOST_TRIES: u32 = 3;
+
+/// The pause after a failure. Each further failure doubles it, until a batch arrives.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Longest pause that a collector can ask for (`Retry-After`).
+const LONGEST_WISH: Duration = Duration::from_secs(5 * 60);
+
+/// Longest time for the last spans before the exit, at most a quarter of what the orchestrator
+/// leaves.
+const LAST_SPANS: Duration = Duration::from_millis(500);
+
+/// The variable with the headers for the collector, which are secrets. The worker gets it, because
+/// its own SDK may need it.
+pub const HEADERS_VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
+/// Spans that left ojs-init since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpanCounts {
+    /// Spans that the collector has accepted.
+    pub sent: u64,
+    /// Spans that were dropped: too many waited, or the collector did not accept them.
+    pub dropped: u64,
+}
+
+/// A batch on its way.
+#[derive(Debug)]
+struct Batch {
+    body: String,
+    spans: u64,
+    tries: u32,
+}
+
+/// The spans of this process.
+#[derive(Debug)]
+pub struct Exporter {
+    recorder: Traces,
+    source: SpanSource,
+    sender: Sender,
+    /// The collector, for messages.
+    url: String,
+    batch: Option<Batch>,
+    /// The try ends at this time. None: no request is under way.
+    give_up: Option<Moment>,
+    /// The next batch is sent now or later.
+    due: Option<Moment>,
+    /// Nothing is sent before this time.
+    pause_until: Option<Moment>,
+    /// Failures since a batch arrived.
+    failures: u32,
+    counts: SpanCounts,
+    /// Spans that were dropped before the collector failed.
+    dropped_before: u64,
+    jitter: RandomState,
+}
+
+impl Exporter {
+    /// Records spans if a collector is configured. `waker` ends a wait of the loop.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn start(config: &Config, waker: &Arc<Waker>, now: Moment) -> Result<Option<Box<Self>>, BackendError> {
+        let Some(url) = &config.otel.endpoint else {
+            return Ok(None);
+        };
+        let waker = Arc::clone(waker);
+        let wake = Arc::new(move || {
+            // An error means that the loop has ended.
+            let _ = waker.wake();
+        });
+        let (server, port) = config
+            .backend
+            .url
+            .as_ref()
+            .map_or(("", 0), |backend| backend.host_and_port());
+        let source = SpanSource {
+            resource: resource(config),
+            server: server.to_owned(),
+            port,
+            clock: WallClock {
+                at: now,
+                since_1970: clock::since_1970(),
+            },
+        };
+        info!("traces: spans of jobs go to {}", url.as_str());
+        let jitter = RandomState::new();
+        Ok(Some(Box::new(Self {
+            recorder: Traces::new(jitter.hash_one(0)),
+            source,
+            sender: Sender::new(config, url, wake, now)?,
+            url: url.as_str().to_owned(),
+            batch: None,
+            give_up: None,
+            due: None,
+            pause_until: None,
+            failures: 0,
+            counts: SpanCounts::default(),
+            dropped_before: 0,
+            jitter,
+        })))
+    }
+
+    /// The machine orders this.
+    pub fn observe(&mut self, effect: &Effect) {
+        self.recorder.observe(effect, now);
+    }
+
+    /// The backend answered this.
+    pub fn answered(&mut self, call: CallId, reply: &Reply, status: Option<u16>) {
+        self.recorder.answered(call, reply, status, now());
+    }
+
+    /// The machine handles the answer to this request now, or something else.
+    pub fn handles(&mut self, call: Option<CallId>) {
+        self.recorder.handles(call);
+    }
+
+    /// The context for the spans of a job's handler.
+    pub fn context_of(&self, job: &JobId) -> Option<Trace> {
+        self.recorder.context_of(job)
+    }
+
+    /// The kernel reported an event on the connection in this slot.
+    pub fn is_ready(&mut self, slot: usize, event: &Event) {
+        self.sender.is_ready(slot, event);
+    }
+
+    /// The counts for the metrics.
+    pub fn counts(&self) -> SpanCounts {
+        let dropped = self.counts.dropped + self.recorder.dropped();
+        SpanCounts { dropped, ..self.counts }
+    }
+
+    /// True if another turn has work at once.
+    pub fn has_more(&self) -> bool {
+        self.sender.has_more()
+    }
+
+    /// When the next thing is due.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        if let Some(give_up) = self.give_up {
+            return Some(self.sender.next_deadline().map_or(give_up, |due| due.min(give_up)));
+        }
+        let due = if self.batch.is_some() {
+            self.pause_until
+        } else {
+            self.due
+        };
+        due.max(self.pause_until.filter(|_| due.is_some()))
+    }
+
+    /// Sends what is due, and takes in what was answered.
+    pub fn turn(&mut self, registry: &Registry, now: Moment) {
+        if let Some(result) = self.sender.turn(registry, now) {
+            self.ended(result, now);
+        }
+        if self.give_up.is_some_and(|give_up| give_up <= now) {
+            self.sender.give_up();
+            self.ended(Err(Fault::NoAnswerInTime), now);
+        }
+        if self.give_up.is_none() {
+            self.begin(now);
+            if self.give_up.is_some()
+                && let Some(result) = self.sender.turn(registry, now)
+            {
+                self.ended(result, now);
+            }
+        }
+    }
+
+    /// Begins to send the next batch, if it is time for that.
+    fn begin(&mut self, now: Moment) {
+        let waiting = self.recorder.waiting();
+        if waiting > 0 && self.due.is_none() {
+            self.due = Some(now.after(BATCH_WAITS));
+        }
+        if self.pause_until.is_some_and(|until| until > now) {
+            return;
+        }
+        if self.batch.is_none() {
+            let is_due = waiting >= BATCH_SPANS || self.due.is_some_and(|due| due <= now);
+            if waiting == 0 || !is_due {
+                return;
+            }
+            let jobs = self.recorder.take(BATCH_SPANS);
+            let spans = jobs.iter().map(|job| job.spans() as u64).sum();
+            let body = traces::request(&jobs, &self.source);
+            let tries = 0;
+            self.batch = Some(Batch { body, spans, tries });
+            self.due = None;
+        }
+        if let Some(batch) = &mut self.batch {
+            batch.tries += 1;
+            self.sender.send(batch.body.as_bytes());
+            self.give_up = Some(now.after(TRY_LIMIT));
+        }
+    }
+
+    /// A try has ended.
+    fn ended(&mut self, result: Result<Received, Fault>, now: Moment) {
+        self.give_up = None;
+        match result {
+            Ok(received) if (200..300).contains(&received.head.status) => self.arrived(&received),
+            Ok(received) => {
+                let status = received.head.status;
+                let may_come_again = matches!(status, 429 | 502..=504);
+                let wish = received.head.retry_after.as_deref();
+                let wish = wish.and_then(|wish| traces::retry_after(wish, clock::since_1970()));
+                let why = format!("it answers with status {status}");
+                self.failed(&why, may_come_again, wish, now);
+            }
+            Err(fault) => {
+                let why = self.sender.reason(&fault);
+                self.failed(&why, true, None, now);
+            }
+        }
+    }
+
+    fn arrived(&mut self, received: &Received) {
+        let spans = self.batch.take().map_or(0, |batch| batch.spans);
+        let rejected = traces::rejected(&received.body).min(spans);
+        self.counts.sent += spans - rejected;
+        self.counts.dropped += rejected;
+        self.pause_until = None;
+        if rejected > 0 {
+            debug!("traces: the collector has rejected {rejected} of {spans} spans");
+        }
+        if std::mem::take(&mut self.failures) > 0 {
+            let lost = self.counts().dropped - self.dropped_before;
+            info!("traces: {} takes spans again; {lost} were dropped", self.url);
+        }
+    }
+
+    fn failed(&mut self, why: &str, may_come_again: bool, wish: Option<Duration>, now: Moment) {
+        if self.failures == 0 {
+            self.dropped_before = self.counts().dropped;
+            warn!(
+                "traces: cannot send spans to {}: {why}; they are dropped while that lasts, and jobs go on as ever; \
+                 otel.endpoint has to be OTLP over HTTP (usually port 4318, not 4317)",
+                self.url
+            );
+        } else {
+            debug!("traces: cannot send spans to {}: {why}", self.url);
+        }
+        let doubled = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        let pause = doubled
+            .min(LONGEST_PAUSE)
+            .max(wish.unwrap_or_default().min(LONGEST_WISH));
+        // Up to a quarter more, so that the workers of a fleet do not come back all at once.
+        let more = pause.mul_f64((self.jitter.hash_one(self.failures) % 256) as f64 / 1024.0);
+        self.pause_until = Some(now.after(pause + more));
+        let is_over = |batch: &mut Batch| !may_come_again || batch.tries >= MOST_TRIES;
+        if let Some(batch) = self.batch.take_if(is_over) {
+            self.counts.dropped += batch.spans;
+        }
+    }
+
+    /// Begins the end: what waits is sent without a further wait. Returns until when, at most;
+    /// `left` is the time to the orchestrator's SIGKILL, if that is known. None: there is nothing
+    /// to send, or the collector is away.
+    pub fn begin_end(&mut self, left: Option<Duration>, now: Moment) -> Option<Moment> {
+        let most = left.map_or(LAST_SPANS, |left| LAST_SPANS.min(left / 4));
+        self.due = Some(now);
+        let is_over = most.is_zero() || self.failures > 0 || !self.has_spans();
+        (!is_over).then(|| now.after(most))
+    }
+
+    /// True if there are spans that the collector does not have, and it has not failed.
+    pub fn has_spans(&self) -> bool {
+        self.failures == 0 && (self.batch.is_some() || self.recorder.waiting() > 0)
+    }
+
+    /// In the end: the next batch goes out without a wait.
+    pub fn hurry(&mut self, now: Moment) {
+        self.due = Some(now);
+    }
+
+    /// Drops what is left.
+    pub fn end(&mut self) {
+        self.sender.give_up();
+        let waiting = self.recorder.waiting() as u64;
+        let left = waiting + self.batch.take().map_or(0, |batch| batch.spans);
+        self.counts.dropped += left;
+        if left > 0 {
+            info!(
+                "traces: the last {left} spans did not reach {} before the exit",
+                self.url
+            );
+        }
+    }
+}
+
+/// The attributes of all spans: of the configuration, and of this process.
+fn resource(config: &Config) -> Vec<(String, String)> {
+    let mut resource = config.otel.resource.clone();
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+    let own = [
+        ("host.name", host.unwrap_or_default()),
+        ("telemetry.sdk.name", "ojs-init".to_owned()),
+        ("telemetry.sdk.language", "rust".to_owned()),
+        ("telemetry.sdk.version", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    for (name, value) in own {
+        if !resource.iter().any(|(other, _)| other == name) {
+            resource.push((name.to_owned(), value));
+        }
+    }
+    resource
+}
+
+fn now() -> Moment {
+    Moment::new(clock::monotonic())
+}

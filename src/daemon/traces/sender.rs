@@ -1,0 +1,298 @@
+//! One request at a time to the collector, on the transport of the backend.
+
+use std::fmt;
+
+use mio::Registry;
+use mio::event::Event;
+
+use crate::config::{self, BackendUrl, Config};
+use crate::daemon::backend::answer::{AnswerReader, Received};
+use crate::daemon::backend::connection::{Buffers, ConnectionPhase};
+use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::head::UrlParts;
+use crate::daemon::backend::kept::{Used, Wanted};
+use crate::daemon::backend::lookup::LoopWake;
+use crate::daemon::backend::names::Names;
+use crate::daemon::backend::reach::{Reach, Reached, Sign, Way};
+use crate::daemon::backend::route::BackendRoute;
+use crate::daemon::backend::settings::BackendError;
+use crate::daemon::backend::tls;
+use crate::daemon::backend::token_reader::TokenReader;
+use crate::daemon::tokens::{COLLECTOR_SLOTS, TokenOwner};
+use ojs_lifecycle::api::ids::CallId;
+use ojs_lifecycle::api::{Lane, Moment};
+use ojs_wire::backend::spare::Spare;
+
+/// Most bytes of an answer that are read: it has the number of rejected spans and a message.
+const MOST_ANSWER_BYTES: usize = 64 << 10;
+
+/// The only request.
+const REQUEST: CallId = CallId(0);
+
+/// How far the request is.
+enum Stage {
+    /// There is none.
+    Idle,
+    /// The request is on its way to a connection; its next step is due at this time at the latest.
+    Reaching(Option<Moment>),
+    Exchanging(Box<Exchange>),
+}
+
+/// The connection to the collector.
+pub(super) struct Sender {
+    /// The collector, in the terms of the transport.
+    peer: config::Backend,
+    is_https: bool,
+    /// The request up to its length.
+    head: String,
+    reach: Reach<CallId>,
+    names: Names,
+    token: TokenReader,
+    route: BackendRoute,
+    buffers: Buffers,
+    stage: Stage,
+    /// The whole request, while it may have to be sent on another connection.
+    request: Vec<u8>,
+    /// A kept connection was closed under it: it gets a fresh one.
+    is_second: bool,
+    /// The request may take its next step at once.
+    is_ready: bool,
+    /// Kept connections with an event of the kernel.
+    stirred: Vec<usize>,
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    /// To this collector. `wake` wakes the loop when its name was looked up.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub(super) fn new(config: &Config, url: &BackendUrl, wake: LoopWake, now: Moment) -> Result<Self, BackendError> {
+        let peer = config::Backend {
+            url: Some(url.clone()),
+            auth_token_file: None,
+            auth_token: None,
+            headers: config.otel.headers.clone(),
+            proxy: None,
+            ca_file: None,
+            cert_file: None,
+            key_file: None,
+            ..config.backend.clone()
+        };
+        let place = UrlParts::of(url.as_str());
+        let tls = tls::config(&peer)?;
+        Ok(Self {
+            head: head(&peer, &place),
+            is_https: url.is_https(),
+            reach: Reach::new(COLLECTOR_SLOTS, TokenOwner::Collector),
+            names: Names::new(&place.host, place.port, wake.clone()),
+            token: TokenReader::new(&peer, wake, now),
+            route: BackendRoute::new(&peer, tls),
+            buffers: Buffers::default(),
+            stage: Stage::Idle,
+            request: Vec::new(),
+            is_second: false,
+            is_ready: false,
+            stirred: Vec::new(),
+            peer,
+        })
+    }
+
+    /// Begins a request with this body, in the next turn.
+    pub(super) fn send(&mut self, body: &[u8]) {
+        self.request = format!("{}{}\r\n\r\n", self.head, body.len()).into_bytes();
+        self.request.extend_from_slice(body);
+        self.stage = Stage::Reaching(None);
+        self.is_second = false;
+        self.is_ready = true;
+    }
+
+    /// Ends the request without its answer.
+    pub(super) fn give_up(&mut self) {
+        self.reach.give_up(REQUEST);
+        if let Stage::Exchanging(exchange) = std::mem::replace(&mut self.stage, Stage::Idle) {
+            self.reach.reset(exchange.slot);
+        }
+        self.request = Vec::new();
+    }
+
+    /// The kernel reported an event on the connection in this slot.
+    pub(super) fn is_ready(&mut self, slot: usize, event: &Event) {
+        let Some(connection) = self.reach.slots.get(slot) else {
+            return;
+        };
+        connection.is_ready(event);
+        if connection.owner.is_some() {
+            self.is_ready = true;
+        } else {
+            self.stirred.push(slot);
+        }
+    }
+
+    /// True if another turn has work at once.
+    pub(super) fn has_more(&self) -> bool {
+        self.is_ready || !self.stirred.is_empty()
+    }
+
+    /// When the request has its next step without an event.
+    pub(super) fn next_deadline(&self) -> Option<Moment> {
+        match self.stage {
+            Stage::Reaching(due) => due,
+            Stage::Idle | Stage::Exchanging(_) => None,
+        }
+    }
+
+    /// Advances the request. Returns its answer, or why there is none.
+    pub(super) fn turn(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
+        let has_names = self.names.take(now);
+        for slot in std::mem::take(&mut self.stirred) {
+            self.with_way(registry, now, |reach, way| reach.look_at_kept(slot, way));
+        }
+        self.reach.close_outdated(now);
+        let is_due = matches!(self.stage, Stage::Reaching(Some(due)) if due <= now);
+        if !(std::mem::take(&mut self.is_ready) || has_names || is_due) {
+            return None;
+        }
+        match self.stage {
+            Stage::Idle => None,
+            Stage::Reaching(_) => self.advance(registry, now),
+            Stage::Exchanging(_) => self.exchange(registry, now),
+        }
+    }
+
+    /// Why there is no answer, for a person.
+    pub(super) fn reason(&self, fault: &Fault) -> String {
+        // The transport knows no other peer than the backend.
+        let text = fault.reason(&self.peer, self.is_https, true);
+        text.replace("backend.url", "otel.endpoint")
+    }
+
+    fn with_way<T>(
+        &mut self,
+        registry: &Registry,
+        now: Moment,
+        act: impl FnOnce(&mut Reach<CallId>, &mut Way<'_>) -> T,
+    ) -> T {
+        // A collector that leaves matters to the next request only.
+        let mut signs: Vec<Sign> = Vec::new();
+        let mut way = Way {
+            registry,
+            now,
+            names: &mut self.names,
+            token: &mut self.token,
+            route: &self.route,
+            buffers: &mut self.buffers,
+            signs: &mut signs,
+        };
+        act(&mut self.reach, &mut way)
+    }
+
+    fn advance(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
+        let wanted = Wanted {
+            lane: Lane::Side,
+            may_come_twice: true,
+            takes_kept: !self.is_second,
+            used_since: None,
+        };
+        let reached = self.with_way(registry, now, |reach, way| {
+            reach.advance(REQUEST, wanted, way, &mut || false)
+        });
+        let due = match reached {
+            Reached::Open(slot) => {
+                let answer = AnswerReader::new(MOST_ANSWER_BYTES);
+                let exchange = Exchange::new(slot, self.request.clone(), answer);
+                self.stage = Stage::Exchanging(Box::new(exchange));
+                return self.exchange(registry, now);
+            }
+            Reached::Token(until) | Reached::Address(until) => until,
+            Reached::Dialing { next_at, is_paused } => {
+                self.is_ready = is_paused;
+                next_at
+            }
+            Reached::NoToken => return self.end(Err(Fault::Internal)),
+            Reached::Failed(fault) => return self.end(Err(fault)),
+        };
+        self.stage = Stage::Reaching(due);
+        None
+    }
+
+    fn exchange(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
+        let Stage::Exchanging(exchange) = &mut self.stage else {
+            return None;
+        };
+        let Some(connection) = self.reach.slots.get(exchange.slot) else {
+            return self.end(Err(Fault::Internal));
+        };
+        if connection.phase != ConnectionPhase::Open {
+            return None;
+        }
+        let has_served = connection.has_served;
+        match exchange.step(connection, &mut self.buffers, &mut Spare::default()) {
+            ExchangeStep::Waits => None,
+            ExchangeStep::Paused => {
+                self.is_ready = true;
+                None
+            }
+            ExchangeStep::Over(None) => self.finish(registry, now),
+            ExchangeStep::Over(Some(fault)) => {
+                self.reach.reset(exchange.slot);
+                if fault.is_hang_up() && has_served && !self.is_second {
+                    self.is_second = true;
+                    self.stage = Stage::Reaching(None);
+                    self.is_ready = true;
+                    return None;
+                }
+                self.end(Err(fault))
+            }
+        }
+    }
+
+    /// The answer is there: the connection is kept for the next request.
+    fn finish(&mut self, registry: &Registry, now: Moment) -> Option<Result<Received, Fault>> {
+        let Stage::Exchanging(exchange) = std::mem::replace(&mut self.stage, Stage::Idle) else {
+            return None;
+        };
+        let slot = exchange.slot;
+        let Some(received) = exchange.received() else {
+            self.reach.slots.close(slot);
+            return self.end(Err(Fault::Internal));
+        };
+        let used = Used {
+            since: now,
+            keep_alive: received.head.keep_alive,
+            lane: Lane::Side,
+        };
+        let leaves_open = received.leaves_connection_open;
+        self.with_way(registry, now, |reach, way| reach.keep(slot, used, leaves_open, way));
+        self.end(Ok(received))
+    }
+
+    fn end(&mut self, result: Result<Received, Fault>) -> Option<Result<Received, Fault>> {
+        self.give_up();
+        Some(result)
+    }
+}
+
+/// The head of each request up to its length.
+fn head(peer: &config::Backend, place: &UrlParts) -> String {
+    let path = if place.prefix.is_empty() { "/" } else { &place.prefix };
+    let mut head = format!("POST {path} HTTP/1.1\r\nHost: {}\r\n", place.authority);
+    let names_agent = peer
+        .headers
+        .iter()
+        .any(|header| header.name.eq_ignore_ascii_case("User-Agent"));
+    if !names_agent {
+        head.push_str(concat!("User-Agent: ojs-init/", env!("CARGO_PKG_VERSION"), "\r\n"));
+    }
+    for header in &peer.headers {
+        head.push_str(&format!("{}: {}\r\n", header.name, header.value));
+    }
+    head.push_str("Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: ");
+    head
+}
