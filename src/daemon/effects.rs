@@ -6,10 +6,11 @@ use log::{debug, warn};
 use uuid::Uuid;
 
 use crate::daemon::descendants;
-use crate::daemon::event_loop::{EventLoop, Worker, now};
+use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::remedy::{remedy, remedy_of_signal};
 use crate::daemon::start::{self, NotStartedNow};
+use crate::daemon::two_workers::Worker;
 use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, ToWorker, Trace, WorkerId};
 use ojs_os::cgroup::OomKills;
 use ojs_os::{image, init, process};

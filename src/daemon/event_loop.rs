@@ -25,11 +25,10 @@ use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::traces::exporter::Exporter;
-use crate::daemon::two_workers::TwoWorkers;
+use crate::daemon::two_workers::{TwoWorkers, Worker};
 use crate::daemon::window_signal::WindowSignal;
 use crate::daemon::worker_usage::UsageReader;
 use crate::daemon::workers::processes::Processes;
-use ojs_lifecycle::api::ids::ProcessId;
 use ojs_lifecycle::api::{Event, Moment, Trace, WorkerEnd};
 use ojs_lifecycle::machine::Lifecycle;
 use ojs_lifecycle::view::metrics::Metrics;
@@ -38,7 +37,6 @@ use ojs_os::cgroup::OomKills;
 use ojs_os::child::ChildPlan;
 use ojs_os::clock;
 use ojs_os::file_watch::FileWatch;
-use ojs_os::process::Pid;
 use ojs_os::reaper::{self, Reaped};
 use ojs_os::signal_fd::SignalFd;
 use ojs_os::signals;
@@ -62,14 +60,6 @@ const EVENTS_BEFORE_TIMERS: usize = 256;
 /// Memory that ojs-init needed before, but not for this long, returns to the kernel. In a series of
 /// bursts the jobs of the next one still find it.
 const CALM: Duration = Duration::from_millis(500);
-
-/// The worker that runs.
-#[derive(Debug, Clone, Copy)]
-pub struct Worker {
-    pub pid: Pid,
-    /// The lifecycle's name of the process.
-    pub process: ProcessId,
-}
 
 /// The machine, and all that it acts on.
 pub struct EventLoop {

@@ -45,6 +45,8 @@ pub mod plain_loop;
 pub mod prepare;
 #[cfg(feature = "agent")]
 mod probes;
+#[cfg(feature = "agent")]
+mod recycling;
 pub mod rehearsal;
 #[cfg(feature = "agent")]
 mod rehearsal_agent;

@@ -291,9 +291,8 @@ fn worker(report: &StatusReply, screen: &Screen) -> Vec<String> {
         None => program.push_str(" does not run"),
     }
     parts.insert(0, (if runs.is_some() { Style::Plain } else { Style::Bad }, program));
-    if let Some(next) = worker.starts_in_ms {
-        parts.push((Style::Plain, format!("next start in {}", time(next))));
-    }
+    let next = worker.starts_in_ms.map(|next| format!("next start in {}", time(next)));
+    parts.extend(next.map(|next| (Style::Plain, next)));
     if let Some((reason, since)) = worker.recycling.as_ref().zip(worker.recycling_for_ms) {
         parts.push((Style::Warning, format!("recycling for {} ({reason})", time(since))));
     }

@@ -367,11 +367,8 @@ impl Course {
                 self.lingers.insert(*client);
             }
             Effect::DropClient(client) => {
-                promise!(
-                    "who waits is not sent away",
-                    !self.unanswered.contains(client),
-                    "client {client}"
-                );
+                let is_answered = !self.unanswered.contains(client);
+                promise!("who waits is not sent away", is_answered, "client {client}");
                 self.lingers.remove(client);
             }
             Effect::StartWorker { .. }
