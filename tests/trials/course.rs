@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use ojs_devserver::{Dialect, Directive, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server};
 
+use super::asked::{Asked, Commanded, Sent};
 use super::ends::{is_stop, is_whole};
 use super::journal::{Journal, Note, Word};
 use super::kinds::{Behaviour, Occasion, Weather};
 use super::names::AddressBook;
-use super::operator::{self, Came};
+use super::operator;
 use super::plan::{Ask, HEARTBEAT, JobPlan, Onset, Plan};
+use super::recycles::{self, RECYCLE};
 use super::{exec, gateway, launch, weather};
 use crate::sdk::Kind;
 use crate::support::namespace::{spawn, spawn_as_pid_1};
@@ -51,70 +53,12 @@ pub const STOPS_APART_MS: f64 = 200.0;
 /// How long the witness has a job.
 const WITNESSED: Duration = Duration::from_millis(10);
 
-/// A signal that was sent.
-#[derive(Debug, Clone, Copy)]
-pub struct Sent {
-    /// When the signal was about to be sent, and when it was sent: milliseconds on the clock of the
-    /// backend's record.
-    pub began: f64,
-    pub ms: f64,
-    pub signal: i32,
-}
-
-/// A control command that was run.
-#[derive(Debug)]
-pub struct Commanded {
-    pub words: &'static [&'static str],
-    /// Milliseconds as above.
-    pub began: f64,
-    /// When it had ended.
-    pub ended: f64,
-    pub came: Came,
-}
-
-impl Commanded {
-    /// The subcommand.
-    pub fn verb(&self) -> &'static str {
-        self.words[0]
-    }
-
-    /// The init has done as it was asked, before it ended. A preStop hook ends well in any case,
-    /// and complains.
-    pub fn is_taken(&self) -> bool {
-        self.came.ended == Some(Ended::Code(0)) && self.came.complained.is_empty()
-    }
-}
-
-/// Everything that was asked for.
-#[derive(Debug, Default)]
-pub struct Asked {
-    pub sent: Vec<Sent>,
-    /// When the backend was told to say terminate.
-    pub directed: Option<f64>,
-    pub commands: Vec<Commanded>,
-    /// When the weather was over, if it was by then.
-    pub cleared: Option<f64>,
-}
-
-impl Asked {
-    /// Whether nobody had asked for anything by then.
-    pub fn is_nothing_asked_before(&self, ms: f64) -> bool {
-        let signals = self.sent.iter().map(|sent| sent.ms);
-        let commands = self.commands.iter().map(|command| command.began);
-        self.directed.is_none() && signals.chain(commands).all(|at| at >= ms)
-    }
-
-    /// The end, as far as can be told by now.
-    fn for_the_end(&self) -> bool {
-        let is_end = |command: &Commanded| ["terminate", "stop"].contains(&command.verb()) && command.is_taken();
-        !self.sent.is_empty() || self.directed.is_some() || self.commands.iter().any(is_end)
-    }
-}
-
 /// The outcome of a trial.
 #[derive(Debug)]
 pub struct Story {
     pub events: Vec<Event>,
+    /// When the record began: milliseconds of the day, as the log has it.
+    pub began_of_day: f64,
     pub jobs: Vec<JobSnapshot>,
     pub notes: Vec<Note>,
     pub log: String,
@@ -211,6 +155,7 @@ impl Course<'_> {
         let ours = |(worker, most): (String, usize)| is_ours(Some(&worker)).then_some(most);
         Story {
             events: self.server.events(),
+            began_of_day: recycles::ms_of_day() - self.now(),
             jobs: self.server.jobs(),
             notes: self.journal.read(self.epoch),
             log: std::fs::read_to_string(self.at("log")).unwrap_or_default(),
@@ -340,6 +285,7 @@ impl Course<'_> {
         self.wait_for_occasion();
         pause(plan.pause);
         let mut asked = Asked::default();
+        self.recycle_before(started, &mut asked);
         match plan.occasion {
             Occasion::Quiet => {
                 self.ask(started, Ask::Signal(libc::SIGTSTP), &mut asked);
@@ -387,6 +333,16 @@ impl Course<'_> {
         (asked, end)
     }
 
+    /// Has the worker recycled, as often as it is drawn, and lets it live.
+    fn recycle_before(&self, started: Started, asked: &mut Asked) {
+        let Some(recycles) = &self.plan.recycles else { return };
+        for gap in &recycles.before {
+            pause(*gap);
+            self.ask(started, RECYCLE, asked);
+        }
+        pause(recycles.then);
+    }
+
     fn ask(&self, started: Started, ask: Ask, asked: &mut Asked) {
         // After a busy machine has held us up, two may be due at once.
         let least = match ask {
@@ -425,6 +381,8 @@ impl Course<'_> {
     fn acts(&self) -> Vec<(f64, Act)> {
         let plan = self.plan;
         let mut acts: Vec<(f64, Act)> = plan.more.iter().map(|(at, ask)| (*at as f64, Act::Ask(*ask))).collect();
+        let recycles = plan.recycles.iter().flat_map(|recycles| &recycles.after);
+        acts.extend(recycles.map(|at| (*at as f64, Act::Ask(RECYCLE))));
         let lasts = plan.lasts.as_secs_f64() * 1000.0;
         let onset = match plan.onset {
             Onset::Start => 0.0,

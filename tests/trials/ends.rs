@@ -3,7 +3,8 @@
 
 use ojs_devserver::Event;
 
-use super::course::{Asked, Commanded, STOPS_APART_MS, Sent, Story};
+use super::asked::{Asked, Commanded, Sent};
+use super::course::{STOPS_APART_MS, Story};
 use super::plan::Plan;
 
 /// The time that a busy machine may add to anything, in milliseconds.

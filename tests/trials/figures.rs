@@ -32,6 +32,8 @@ pub struct Figures {
     doubtful: BTreeMap<&'static str, usize>,
     left: Vec<f64>,
     left_to_lapse: usize,
+    /// Trials whose worker was recycled, how often that was begun, and how often it came to its end.
+    recycled: (usize, usize, usize),
     wound_up: Vec<f64>,
     wound_up_in_calm: Vec<f64>,
     by_behaviour_and_weather: BTreeMap<(Behaviour, Weather), usize>,
@@ -96,6 +98,9 @@ impl Figures {
         self.left.extend(measured.left);
         self.wound_up.extend(measured.wound_up);
         self.left_to_lapse += measured.left_to_lapse;
+        self.recycled.0 += usize::from(measured.recyclings > 0);
+        self.recycled.1 += measured.recyclings;
+        self.recycled.2 += measured.recycled;
         let Plan {
             behaviour,
             weather,
@@ -188,6 +193,11 @@ impl fmt::Display for Figures {
             }
         }
         writeln!(f, "deliveries left to their visibility timeout: {}", self.left_to_lapse)?;
+        let (trials, begun, done) = self.recycled;
+        writeln!(
+            f,
+            "workers recycled in {trials} trials: {begun} times begun, {done} times done"
+        )?;
         for (promise, times) in &self.broken {
             writeln!(f, "BROKEN in {times} trials: {promise}")?;
         }

@@ -68,6 +68,9 @@ pub fn command(plan: &Plan, url: String, dir: &Path) -> Command {
     if plan.behaviour.is_exec() {
         exec::tell(&mut command, plan, dir);
     }
+    if let Some(recycles) = &plan.recycles {
+        recycles.tell(&mut command);
+    }
     if plan.kubernetes {
         command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
     }

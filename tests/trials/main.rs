@@ -24,6 +24,7 @@ mod sdk;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asked;
 mod asks;
 mod course;
 mod crash;
@@ -40,6 +41,7 @@ mod operator;
 mod picture;
 mod plan;
 mod promises;
+mod recycles;
 mod weather;
 mod worker;
 

@@ -11,6 +11,7 @@ use super::asks::asks;
 use super::gateway;
 use super::kinds::{Behaviour, Ending, FinalState, Occasion, Weather};
 use super::names::Host;
+use super::recycles::{self, Recycles};
 use crate::sdk::Proof;
 use crate::support::random::Random;
 
@@ -111,6 +112,8 @@ pub struct Plan {
     pub lasts: Duration,
     /// When the worker does what it does, from its first job.
     pub act_after: Duration,
+    /// How the worker is recycled, where it is.
+    pub recycles: Option<Recycles>,
 }
 
 /// How long a job may take whose worker hangs.
@@ -227,7 +230,26 @@ impl Plan {
             onset,
             lasts,
             act_after: Duration::from_millis(between(0, 500)),
+            recycles: None,
         }
+        .recycled(deadline, is_of_long_jobs)
+    }
+
+    /// Puts recyclings into one trial of four. Their chance is their own: all else is as it was
+    /// without them.
+    fn recycled(mut self, deadline: i64, is_of_long_jobs: bool) -> Self {
+        let mut random = recycles::chance(self.seed, self.number);
+        self.recycles = Recycles::draw(&mut random, deadline);
+        let more = self.recycles.as_ref().map_or(0, |recycles| recycles.more_jobs);
+        // There few jobs come again and again.
+        if self.weather != Weather::Late {
+            let mut between = |low, high| random.between(low, high);
+            for _ in 0..more {
+                let job = job(&mut between, self.occasion, false, is_of_long_jobs);
+                self.jobs.push(suited(&mut between, self.weather, job));
+            }
+        }
+        self
     }
 
     /// How long before the limit the stop phase has to be over, where the machine has the time.
@@ -285,6 +307,7 @@ impl Plan {
             first: vec![Ask::Signal(libc::SIGTERM)],
             more: Vec::new(),
             onset: Onset::Start,
+            recycles: None,
             ..Self::draw(seed, number)
         }
     }
@@ -465,6 +488,11 @@ impl fmt::Display for Plan {
         )?;
         if self.behaviour.is_sdk() {
             write!(f, ", callers known by {}", self.proof.name())?;
+        }
+        if let Some(recycles) = &self.recycles {
+            let (jobs, age) = (recycles.max_jobs, recycles.max_age);
+            let (before, after) = (recycles.before.len(), recycles.after.len());
+            write!(f, ", recycled by {jobs:?} jobs, {age:?}, {before} + {after} requests")?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::ends::{Ends, NOISE, is_whole};
 use super::journal::{Note, Word};
 use super::kinds::Behaviour;
 use super::plan::{JobPlan, Plan};
+use super::recycles::{self, Recycling};
 
 mod account;
 mod answers;
@@ -19,11 +20,15 @@ mod gateway;
 mod heartbeats;
 mod jobs;
 mod last_words;
+mod recycling;
 mod workers;
 
 /// Promises about time that are given to whoever has a machine: one that has something else to do
 /// for a quarter of a second breaks them as well.
-const OF_TIME: [&str; 7] = [
+const OF_TIME: [&str; 10] = [
+    "a recycling comes to an end",
+    "a recycling grants the grace period",
+    "a worker is recycled when it is of age",
     "a killed process is seen to end",
     "an ACK gets through when the backend is back",
     "an ACK gets through beside connections that hang",
@@ -68,6 +73,9 @@ pub struct Measured {
     pub wound_up: Option<f64>,
     /// Deliveries left to their visibility timeout.
     pub left_to_lapse: usize,
+    /// How often the worker was recycled to the end, and how often that was begun.
+    pub recycled: usize,
+    pub recyclings: usize,
 }
 
 /// Judges a trial.
@@ -104,7 +112,16 @@ pub fn judge(plan: &Plan, story: &Story) -> (Vec<Broken>, Measured) {
         judge.twins_are_one_request(),
         judge.forms_are_found(),
         judge.one_worker_upstream(),
+        judge.recyclings_grant_the_grace_period(),
+        judge.a_recycled_worker_keeps_its_name(),
+        judge.recyclings_come_to_an_end(),
+        judge.recyclings_start_a_worker(),
+        judge.no_fetch_in_a_recycling(),
+        judge.limits_of_a_worker_hold(),
+        judge.operators_are_told_the_truth(),
     ];
+    measured.recyclings = judge.recyclings.len();
+    measured.recycled = judge.recyclings.iter().filter(|one| one.is_done).count();
     measured.wound_up = judge.wound_up();
     for check in checks {
         broken.extend(check);
@@ -122,6 +139,7 @@ struct Judge<'a> {
     /// The requests of the init, by arrival.
     requests: Vec<&'a Event>,
     ends: Ends,
+    recyclings: Vec<Recycling>,
 }
 
 type Verdict = Vec<Broken>;
@@ -142,6 +160,7 @@ impl<'a> Judge<'a> {
             story,
             requests,
             ends: Ends::of(plan, story),
+            recyclings: recycles::of(story),
         }
     }
 
@@ -179,6 +198,9 @@ impl<'a> Judge<'a> {
 
     /// Whether the shutdown cut it off, as the backend and the worker know it for certain.
     fn is_cut_off(&self, hand: &Hand<'_>) -> bool {
+        if self.is_cut_off_by_recycling(hand) {
+            return false;
+        }
         match hand.end() {
             Some(End::Failed) => hand.is_failed_by_shutdown(),
             // The other jobs of a worker that was ended for one job go back as well. That is no

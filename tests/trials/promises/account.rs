@@ -207,6 +207,8 @@ impl Judge<'_> {
         }
         match self.own_status() {
             Some((own, _)) if status == own => return Vec::new(),
+            // A worker that was asked to end by then ends as it likes.
+            Some((_, true)) if !self.recyclings.is_empty() => {}
             Some((own, true)) => return broken(PROMISE, format!("{status}, and the worker had ended with {own}")),
             Some((_, false)) | None => {}
         }

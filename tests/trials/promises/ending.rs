@@ -1,7 +1,7 @@
 //! When it ends, what nobody asks for after that, and who is answered.
 
 use super::{Judge, Measured, Verdict, arrived, broken};
-use crate::course::Commanded;
+use crate::asked::Commanded;
 use crate::ends::{NOISE, is_whole};
 use crate::kinds::{Occasion, Weather};
 use crate::support::sys::Ended;
@@ -106,6 +106,13 @@ impl Judge<'_> {
                 && !self.ends.is_abandoned()
                 && !self.plan.behaviour.may_end_first()
         };
+        // A worker that ends is not recycled, and who asks for that is told so.
+        let is_answered = |command: &Commanded| {
+            let is_refused = command.came.ended == Some(Ended::Code(1)) && !command.came.complained.is_empty();
+            let may_be_refused =
+                command.verb() == "recycle" && !self.story.asked.is_nothing_asked_before(command.ended);
+            command.is_taken() && command.came.said.lines().count() == 1 || may_be_refused && is_refused
+        };
         let mut verdict = Vec::new();
         for command in self.story.asked.commands.iter().filter(is_owed) {
             let most = match command.words {
@@ -114,7 +121,7 @@ impl Judge<'_> {
                 _ => 0.0,
             };
             let took = command.ended - command.began;
-            if !command.is_taken() || command.came.said.lines().count() != 1 || took > most + ANSWER {
+            if !is_answered(command) || took > most + ANSWER {
                 verdict.extend(broken(PROMISE, format!("{command:?}")));
             }
         }

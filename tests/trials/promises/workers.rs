@@ -23,7 +23,7 @@ impl Judge<'_> {
             // The note that is written during a SIGKILL may not be written.
             let released = hand
                 .word(Word::Releasing)
-                .is_some_and(|ms| ms < self.granted() - SLACK && !self.plan.behaviour.may_end_first());
+                .is_some_and(|ms| ms < self.granted_to(&hand) - SLACK && !self.plan.behaviour.may_end_first());
             let is_as_it_says = match hand.end() {
                 // The backend forgets the oldest errors first.
                 Some(End::Failed) if failed => hand.is_failed_as_told() || hand.error().is_none(),
@@ -120,7 +120,7 @@ impl Judge<'_> {
         };
         let is_timed = !hand.plan.at_deadline && hand.plan.ending != Ending::Never;
         let due = hand.took? + hand.plan.ms as f64;
-        let is_in_time = due + 2.0 * NOISE < self.granted() && self.plan.weather.is_reliable();
+        let is_in_time = due + 2.0 * NOISE < self.granted_to(hand) && self.plan.weather.is_reliable();
         (works && is_timed && is_in_time).then_some(due)
     }
 
@@ -157,8 +157,11 @@ impl Judge<'_> {
         if !reads || self.may_be_forced() || cancel_grace <= HEARS_WITHIN {
             return Vec::new();
         }
-        let is_untold =
-            |hand: &Hand<'_>| self.is_cut_off(hand) && hand.took.is_some() && hand.word(Word::Cancelled).is_none();
+        let is_untold = |hand: &Hand<'_>| {
+            (self.is_cut_off(hand) || self.is_failed_by_recycling(hand))
+                && hand.took.is_some()
+                && hand.word(Word::Cancelled).is_none()
+        };
         let untold = self.hands().filter(is_untold);
         untold.flat_map(|hand| broken(PROMISE, hand.job.id.clone())).collect()
     }
@@ -198,6 +201,13 @@ impl Judge<'_> {
         let Some(worker) = notes(Word::Started).next() else {
             return Vec::new();
         };
+        // Of several that were recycled the last one counts, and only where it was up by then.
+        let is_recycled = !self.recyclings.is_empty();
+        let worker = notes(Word::Started)
+            .next_back()
+            .filter(|_| is_recycled)
+            .unwrap_or(worker);
+        let is_up = is_up && !(is_recycled && (worker.ms + NOISE > asked || !self.is_one_process()));
         // One that knows nothing of SIGTERM dies of it.
         let has_died = self.plan.behaviour == Behaviour::Sdk(Kind::Rust)
             && self.story.log.contains("the worker ended: killed by SIGTERM");
