@@ -106,9 +106,13 @@ impl Judge<'_> {
                 && !self.ends.is_abandoned()
                 && !self.plan.behaviour.may_end_first()
         };
-        // A worker that ends is not recycled, and who asks for that is told so.
+        // A worker that ends is not recycled, and who asks for that is told so, or goes with it.
         let is_answered = |command: &Commanded| {
-            let is_refused = command.came.ended == Some(Ended::Code(1)) && !command.came.complained.is_empty();
+            let is_refused = match command.came.ended {
+                Some(Ended::Code(status)) => status == 1 && !command.came.complained.is_empty(),
+                Some(Ended::Signal(signal)) => signal == libc::SIGKILL,
+                None => false,
+            };
             let may_be_refused =
                 command.verb() == "recycle" && !self.story.asked.is_nothing_asked_before(command.ended);
             command.is_taken() && command.came.said.lines().count() == 1 || may_be_refused && is_refused
