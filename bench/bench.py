@@ -27,6 +27,7 @@ import exec_mode  # noqa: E402
 import gateway  # noqa: E402
 import inits  # noqa: E402
 import latency  # noqa: E402
+import recycling  # noqa: E402
 import render  # noqa: E402
 import resting  # noqa: E402
 import throughput  # noqa: E402
@@ -48,6 +49,7 @@ PARTS = {
     "exec-memory": exec_mode.memory,
     "clients": clients.measure,
     "init": inits.measure,
+    "recycling": recycling.measure,
 }
 
 

@@ -32,6 +32,7 @@ def write(root: Path, runs: Path) -> None:
         "exec-memory": exec_memory,
         "clients": clients,
         "init": init,
+        "recycling": recycling,
         **fleet.TABLES,
     }
     page = root / "docs" / "benchmarks.md"
@@ -167,6 +168,16 @@ def clients(rows: List[Any]) -> List[str]:
         for row in rows
     ]
     return table(["client", "jobs/s", "loop", "pace", "asked"], lines)
+
+
+def recycling(rows: List[Any]) -> List[str]:
+    head = ["mode", "jobs/s", "done", "lost", "doubled", "failed", "registered", "recycled", "capacity", "gap, s: median", "longest", "most away"]
+    lines = []
+    for row in rows:
+        counts = [f"{row[name]:,}" for name in ("done", "lost", "doubled", "failed", "registered", "recycled")]
+        times = [f"{row['share']:.0%}", f"{row['median_s']:.1f}", f"{row['longest_s']:.1f}", f"{row['most_away']} of {row['containers']}"]
+        lines.append([row["mode"], f"{row['done'] / row['seconds']:,.0f}", *counts, *times])
+    return table(head, lines)
 
 
 def exec_memory(rows: List[Any]) -> List[str]:
