@@ -32,7 +32,8 @@ pub struct Figures {
     doubtful: BTreeMap<&'static str, usize>,
     left: Vec<f64>,
     left_to_lapse: usize,
-    /// Trials whose worker was recycled, how often that was begun, and how often it came to its end.
+    /// Trials whose worker was recycled, how often that was begun, and how often it came to its
+    /// end.
     recycled: (usize, usize, usize),
     wound_up: Vec<f64>,
     wound_up_in_calm: Vec<f64>,

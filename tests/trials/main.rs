@@ -168,7 +168,8 @@ fn is_meant(words: &[String]) -> bool {
 /// - `--proof P`: of the gateway's, by what the init knows its callers: `process`,
 ///   `uid-and-bearer`, `uid` or `any`.
 /// - `--seed S`, `--at-once N`, `--keep DIR`.
-/// - `--only NUMBER`; `--like WORDS`: only trials whose story has these words (`is store`).
+/// - `--only NUMBER`; `--like WORDS`: only trials whose story has these words (`is store`,
+///   `recycled by`).
 /// - `--until PROMISE`: ends when that promise was broken in three trials; may come twice.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);

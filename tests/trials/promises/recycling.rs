@@ -172,7 +172,7 @@ impl Judge<'_> {
             let old = starts.filter(|start| start + age < asked && !is_recycled(*start));
             verdict.extend(old.flat_map(|start| broken(AGE, format!("started at {start:.0} ms"))));
         }
-        // What is in a FETCH when the limit is reached comes besides.
+        // The jobs of a FETCH that reaches the limit come besides.
         let most = recycles.max_jobs.map(|jobs| jobs - 1 + self.plan.concurrency);
         if let Some(most) = most.filter(|_| self.is_one_process()) {
             let mut taken = 0;
