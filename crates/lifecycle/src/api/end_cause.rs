@@ -42,9 +42,10 @@ impl fmt::Display for EndCause {
                 let grace = (grace.as_secs_f64() * 10.0).round() / 10.0;
                 let what = match told {
                     CancelReason::Timeout => return write!(f, "job {id} ({kind}) ran {grace} s past its timeout"),
-                    CancelReason::Cancelled => "it was cancelled",
+                    // A recycling cancels its jobs as a shutdown does.
+                    CancelReason::Cancelled | CancelReason::Shutdown => "it was cancelled",
                     CancelReason::Operator => "an operator cancelled it",
-                    CancelReason::Lost | CancelReason::Shutdown => "its reservation was lost",
+                    CancelReason::Lost => "its reservation was lost",
                 };
                 write!(f, "job {id} ({kind}) did not stop within {grace} s after {what}")
             }

@@ -279,7 +279,8 @@ impl Jobs {
             return false;
         };
         let Place::Held(held) = job.place else { return false };
-        let is_lost = job.is_lost;
+        let (is_lost, id) = (job.is_lost, job.id().clone());
+        let is_of_another = |cause: &EndCause| matches!(cause, EndCause::Hung { job, .. } if job.id != id);
         // In a drain the earlier of the two ends decides.
         let has_time_left = cx.end.phase == Phase::Stop && self.timers.deadline_of(JobTimer::JobGrace(claim)).is_some();
         if is_lost {
@@ -292,7 +293,7 @@ impl Jobs {
             self.end_cancelled(claim, why, cx);
         } else if cx.end.phase == Phase::Stop {
             self.cut_off_by_shutdown(claim, cx);
-        } else if was_ended_for(held.holder, |cause| matches!(cause, EndCause::Hung { .. }), cx) {
+        } else if was_ended_for(held.holder, is_of_another, cx) {
             self.requeue(claim, "its process was ended because another job of it hung", cx);
         } else if was_ended_for(held.holder, |cause| *cause == EndCause::Recycled, cx) {
             self.cut_off_by_recycling(claim, cx);

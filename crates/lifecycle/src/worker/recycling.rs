@@ -117,10 +117,14 @@ impl Workers {
     }
 
     /// Cancels the jobs that go on at the end of the grace period. A SIGTERM is all that a holder
-    /// that receives no cancel can get.
+    /// that receives no cancel can get. A worker that ends now ends because of that: the runner of
+    /// mode exec does when its jobs are cut off, and a worker behind the gateway by the SIGTERM.
     fn cancel_recycled(&mut self, cx: &Context) {
         self.recycling.go_to(RecyclingStage::Cancelling);
         let has_old = self.recycling.has_old();
+        if let Some(main) = self.supervision.process().filter(|_| !has_old) {
+            self.blame(main, &EndCause::Recycled, cx);
+        }
         let busy = self.holders.with_jobs();
         let busy = busy.filter(|(_, holder)| !has_old || self.holders.is_old(holder.process));
         let (hearing, deaf): (Vec<_>, Vec<_>) = busy.partition(|(_, holder)| holder.manners.hears);
