@@ -278,7 +278,7 @@ impl<'a> Spans<'a> {
 
     fn head(&self, head: &Head<'_>, page: &mut Json) {
         page.raw(r#"{"traceId":""#);
-        page.hex(self.job.trace);
+        page.trace(self.job.trace);
         page.raw(r#"","spanId":""#);
         page.hex(head.span);
         if let Some(parent) = head.parent {
@@ -296,7 +296,7 @@ impl<'a> Spans<'a> {
         page.attributes(&head.attributes);
         if let Some(link) = head.link {
             page.raw(r#","links":[{"traceId":""#);
-            page.hex(link.trace);
+            page.trace(link.trace);
             page.raw(r#"","spanId":""#);
             page.hex(link.span);
             page.put(format_args!(r#"","flags":{LINK_FLAGS}}}]"#));
@@ -414,10 +414,12 @@ impl Json {
         self.raw("\"");
     }
 
-    fn hex(&mut self, id: impl Into<u128> + Copy) {
-        let digits = 2 * size_of_val(&id);
-        let id = id.into();
-        self.put(format_args!("{id:0digits$x}"));
+    fn trace(&mut self, id: u128) {
+        trace::push_hex(&mut self.0, &id.to_be_bytes());
+    }
+
+    fn hex(&mut self, id: u64) {
+        trace::push_hex(&mut self.0, &id.to_be_bytes());
     }
 
     fn attributes(&mut self, attributes: &[(&str, Attribute<'_>)]) {
