@@ -447,6 +447,7 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
         labels: config.worker.labels.clone(),
         caller_proof: None,
         backend_error: None,
+        timers: 0,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::remedy::{remedy, remedy_of_signal};
+use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::start::{self, NotStartedNow};
 use ojs_lifecycle::api::{ClientId, Effect, Event, NotStarted, ShownToOperator, WorkerId};
 use ojs_os::cgroup::OomKills;
@@ -125,6 +126,8 @@ impl EventLoop {
     fn show(&mut self, client: ClientId, shown: &ShownToOperator) {
         let up = self.started_at.elapsed(now());
         self.facts.backend_error = self.narrator.backend_error();
+        let of_probes = self.probes.as_ref().map_or(0, ProbeLinks::timers);
+        self.facts.timers = self.backend.timers() + self.interface.timers() + of_probes;
         let line = status_line::encode(shown, &self.facts, up, self.log.dropped());
         self.control.write(client, &line, &mut self.inbox);
     }

@@ -62,6 +62,8 @@ pub struct InstanceInfo {
     pub caller_proof: Option<&'static str>,
     /// The last failed request to the backend, in the words of the log.
     pub backend_error: Option<String>,
+    /// Armed timers of connections and requests. The machine's own are in its snapshot.
+    pub timers: usize,
 }
 
 /// `/status`: only the fields that every client that reaches the port may see.
@@ -244,6 +246,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
                 .as_ref()
                 .map(|trouble| trouble_report(trouble, facts.backend_error.as_deref())),
         },
+        timers: count(snapshot.deadlines + facts.timers),
         ..StatusReply::default()
     }
 }
