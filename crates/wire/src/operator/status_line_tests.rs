@@ -275,6 +275,7 @@ fn the_longest_answer_keeps_its_bound() {
         kill_lead: Duration::ZERO,
         caller_proof: Some("uid and bearer"),
         backend_error: Some(worst.clone()),
+        timers: usize::MAX / 2,
     };
     let text = text(status, &facts);
     assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());
