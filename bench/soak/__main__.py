@@ -33,7 +33,7 @@ KEPT_MINUTES = 10.0
 
 # The smoke: short rounds, few of them, and lost answers to FETCHes that are made up for soon.
 OF_SMOKE = {"minutes": 0.1, "instances": 1, "busy_s": 3.0, "round_s": 3.0, "settle_s": 2.0, "samples": 3}
-SMOKE = {**OF_SMOKE, "noise": 3.0, "visibility": "4s"}
+SMOKE = {**OF_SMOKE, "noise": 3.0, "visibility": "4s", "remembered": 0}
 
 
 def arguments() -> argparse.Namespace:
@@ -56,7 +56,12 @@ def main() -> int:
     is_kept = not given.smoke and (bool(given.keep) or (is_long and bench.is_ours(given.init)))
     run = {**bench.facts(given.init, given.revision), "parts": {}}
     parts = {f"soak-{name}": PARTS[name] for name in given.only}
-    return bench.carry_out(run, parts, bench.programs_of(given.init, given.built), wishes, is_kept, given.keep)
+    status = bench.carry_out(run, parts, bench.programs_of(given.init, given.built), wishes, is_kept, given.keep)
+    # A run that has failed is kept all the same: its figures say what grows.
+    found = modes.problems(run["parts"]["soak-modes"]["rows"]) if "soak-modes" in run["parts"] else []
+    for problem in found:
+        print(f"failed: {problem}", file=sys.stderr)
+    return 1 if found else status
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ KINDS = {"socket": ("fail", "large", "orphan"), "gateway": ("fail", "large"), "e
 RATES = {"socket": 12.0, "gateway": 6.0, "exec": 5.0, "none": 0.0}
 
 # The server forgets finished jobs beyond so many.
-MAX_JOBS = 20_000
+MAX_JOBS = 60_000
 
 # Longest time until the port of a backend that was killed is open again, in seconds.
 RETURN_PATIENCE = 20.0
