@@ -46,7 +46,7 @@ time.sleep(last)
 STEP = COUNT // 40
 
 # Longest time for all of them, in seconds, and pause between two looks.
-PATIENCE, LOOK_EVERY = 1_800.0, 0.1
+PATIENCE, LOOK_EVERY = 3_600.0, 0.1
 
 # Most growth of memory for each 100,000 orphans, in KiB.
 BOUND, UNIT = 16.0, 100_000
