@@ -45,10 +45,10 @@ def orphans(rows: List[Any]) -> List[str]:
     lines = []
     for row in rows:
         slope = f"{row['slope']['slope']:+.2f} ± {row['slope']['error']:.2f}"
-        memory = [f"{row[name]:,}" for name in ("first_private_kib", "private_kib", "peak_kib")]
+        memory = [f"{row[name]:,}" for name in ("first_private_kib", "private_kib")]
         rest = [str(row[name]) for name in ("zombies", "descriptors", "threads")]
         lines.append([row["who"], f"{row['orphans']:,}", f"{row['a_second']:,}", *memory, slope, *rest])
-    head = ["who", "orphans", "a second", "private, KiB: first", "last", "most", "slope for 100,000", "zombies left"]
+    head = ["who", "orphans", "a second", "private, KiB: first", "last", "slope for 100,000", "zombies left"]
     return table([*head, "descriptors", "threads"], lines)
 
 
